@@ -1,0 +1,149 @@
+"""Compose a config, run it, keep its record, print its summary.
+
+python run.py [overrides ...]               one run            python run.py strategy=dssp model=resnet110
+python run.py -m [overrides ...]            a sweep            python run.py -m strategy=bsp,asp seed=0,1
+python run.py +experiment=<paper>/<artefact> scale=laptop      all runs of a paper's table or figure
+python run.py --status [the same words]     what is finished, failed, unfinished, left; starts nothing
+python run.py --cfg [overrides ...]         print the composed config; starts nothing
+"""
+
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+
+from runners.display import RunDisplay, summary_table
+from runners.simulate import run_one, run_plan
+from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, choices, compose, compose_yaml, sweep
+from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.records.store import FINISHED, read_summary, status
+
+FLAGS = {"-m": "sweep", "--multirun": "sweep", "--status": "status", "--cfg": "cfg", "-h": "help", "--help": "help"}
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code: 0, or 1 if anything failed.
+
+    Raises:
+        ValueError: bad input; the message is the one line to show.
+    """
+    flags = {FLAGS[word] for word in arguments if word in FLAGS}
+    overrides = [word for word in arguments if word not in FLAGS]
+    unknown = [word for word in overrides if word.startswith("-")]
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]}; allowed: {', '.join(FLAGS)}, and key=value")
+    if "help" in flags:
+        print(help_text())
+        return 0
+    if "cfg" in flags:
+        print(compose_yaml(overrides))
+        return 0
+    is_experiment = any(word.lstrip("+").startswith("experiment=") for word in overrides)
+    if not (is_experiment or "sweep" in flags):
+        config, invocation = compose(overrides)
+        return show_status(single(config, overrides), invocation) if "status" in flags else run(config, invocation)
+    plan, invocation = experiment_plan(overrides, "sweep" in flags) if is_experiment else sweep_plan(overrides)
+    if "status" in flags:
+        return show_status(plan, invocation)
+    return run_all(plan, invocation)
+
+
+def run(config: RunConfig, invocation: Invocation) -> int:
+    """One run in this process, or the table of the one that is there."""
+    results = Path(invocation.results)
+    folder = results / config.identity
+    if status(folder) == FINISHED and not invocation.rerun:
+        summary = read_summary(folder)
+        note = "finished before; rerun=true repeats it"
+    else:
+        with RunDisplay(config) as display:
+            summary = run_one(config, results, display.progressed)
+        note = "finished"
+    console = Console(highlight=False)
+    console.print(summary_table(summary))
+    console.print(f"record {folder} ({note})", soft_wrap=True, markup=False)
+    return 1 if summary["status"] == "diverged" else 0
+
+
+def run_all(plan: Plan, invocation: Invocation) -> int:
+    """All runs of a plan that are not finished."""
+    results = Path(invocation.results)
+    path = plan.write(results)
+    failed = run_plan(plan, results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun)
+    print(f"plan {path}")
+    return 1 if failed else 0
+
+
+def show_status(plan: Plan, invocation: Invocation) -> int:
+    """One line a run: its state and identity."""
+    for entry in plan.unique():
+        print(f"{status(Path(invocation.results) / entry.config.identity):10}  {entry.label}  {entry.config.identity}")
+    return 0
+
+
+def single(config: RunConfig, overrides: list[str]) -> Plan:
+    return Plan("run", "", (Entry("run", tuple(overrides), config),), {})
+
+
+def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
+    """A plan of the product of all sweeps; a run's label is what it does not share with the others."""
+    entries = []
+    for run_overrides in sweep(overrides):
+        config, invocation = compose(run_overrides)
+        label = " ".join(word for word in run_overrides if word not in overrides) or "run"
+        entries.append(Entry(label, tuple(run_overrides), config))
+    return Plan("sweep", "", tuple(entries), {}), invocation
+
+
+def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
+    """A plan of an experiment's grid at the chosen scale, with its seeds; what the command line says wins."""
+    own = [word for word in overrides if word.lstrip("+").partition("=")[0] not in ("experiment", "scale")]
+    about = [word for word in overrides if word not in own]
+    name = next(word.partition("=")[2] for word in about if "experiment=" in word)
+    _, invocation = compose(about)
+    runs = grid(invocation.experiment, invocation.scale.name)
+    if not any(word.startswith("seed=") for word in own):
+        runs = with_seeds(runs, invocation.scale.seeds)
+    entries = []
+    for label, run_overrides in runs:
+        for asked in sweep(own) if with_sweeps else [own]:
+            words = (*run_overrides, *asked)
+            config, invocation_of_run = compose([*words, *about])
+            entries.append(Entry(label, words, config))
+    report = {key: value for key, value in invocation.experiment.items() if key not in ("base", "runs", "scales")}
+    return Plan(name, invocation.scale.name, tuple(entries), report), invocation_of_run
+
+
+def help_text() -> str:
+    """The module's text, and every group with its choices."""
+    groups = (*GROUPS, "experiment")
+    lines = [f"  {group:10} {', '.join(choices(group))}" for group in groups]
+    return (
+        f"{__doc__}\nGroups (group=choice):\n" + "\n".join(lines) + "\n\nAll keys and their values: python run.py --cfg"
+    )
+
+
+def command_line() -> NoReturn:
+    arguments = sys.argv[1:]
+    debug = "debug=true" in arguments
+    try:
+        code = main(arguments)
+    except ValueError as error:  # ConfigError, RecordError, DataMissingError: the user's, and one line long
+        if debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        code = 1
+    except OSError as error:
+        if debug:
+            raise
+        print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        code = 1
+    except KeyboardInterrupt:
+        print("interrupted; finished runs are kept, the same command goes on with the rest", file=sys.stderr)
+        code = 130
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    command_line()

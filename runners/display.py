@@ -1,0 +1,184 @@
+"""What a person sees while runs go on: a live line for one, a live table for a plan; plain lines without a terminal."""
+
+import math
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from syncline.config import RunConfig
+from syncline.plan import Entry, Plan
+
+PLAIN_EVERY_S = 10.0  # without a terminal, a line of progress so often
+
+console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Progress(Protocol):
+    """What an engine tells of a run under way; see simulation/run.py."""
+
+    updates: int
+    epoch: float
+    time_s: float
+    loss: float
+    accuracy: float
+    fraction: float
+    wall_s: float
+
+
+class RunDisplay:
+    """The live line of one run."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._time_kind = config.runner.time_kind
+        self._epochs = config.epochs
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._next_plain = PLAIN_EVERY_S
+        # (wall seconds, updates, fraction) of the last looks: speed is that of now, not since the beginning
+        self._recent: deque[tuple[float, int, float]] = deque(maxlen=25)
+
+    def __enter__(self) -> "RunDisplay":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def progressed(self, progress: Progress) -> None:
+        self._recent.append((progress.wall_s, progress.updates, progress.fraction))
+        if self._live is not None:
+            self._live.update(Text(self._line(progress), no_wrap=True, overflow="ellipsis"), refresh=True)
+        elif progress.wall_s >= self._next_plain:
+            self._next_plain = progress.wall_s + PLAIN_EVERY_S
+            console.print(self._line(progress))
+
+    def _line(self, progress: Progress) -> str:
+        (then, updates, fraction), (now, _, _) = self._recent[0], self._recent[-1]
+        passed = max(now - then, 1e-9)
+        speed, gained = (progress.updates - updates) / passed, (progress.fraction - fraction) / passed
+        left = (1 - progress.fraction) / gained if gained > 0 else math.nan
+        epochs = "" if self._epochs is None else f"/{self._epochs:g}"
+        learned = (
+            "" if math.isnan(progress.accuracy) else f" | loss {progress.loss:.3f} | accuracy {progress.accuracy:.3f}"
+        )
+        return (
+            f"update {progress.updates:,} | epoch {progress.epoch:.1f}{epochs} | "
+            f"{progress.time_s:.1f} s {self._time_kind}{learned} | {speed:,.0f} updates/s | {duration(left)} left"
+        )
+
+
+class PlanDisplay:
+    """The live table of a plan: what runs, how far it is, what is left."""
+
+    def __init__(self, plan: Plan, done: int) -> None:
+        self._name = f"{plan.name} at scale {plan.scale}" if plan.scale else plan.name
+        self._total = len(plan.unique())
+        self._before = self._done = done  # runs that were finished already, and are finished now
+        self._failed = 0
+        self._begun = time.monotonic()
+        self._running: dict[str, tuple[str, Progress | None]] = {}
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> "PlanDisplay":
+        console.print(
+            f"{self._name}: {self._total} runs, {self._done} finished before, {self._total - self._done} to make"
+        )
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        words = f"{self._name}: {self._done} of {self._total} runs finished, {self._failed} failed"
+        console.print(f"{words}, {duration(time.monotonic() - self._begun)}")
+
+    def started(self, entry: Entry) -> None:
+        self._running[entry.config.identity] = (f"{entry.label} seed {entry.config.seed}", None)
+
+    def progressed(self, entry: Entry, progress: Progress) -> None:
+        name, _ = self._running[entry.config.identity]
+        self._running[entry.config.identity] = (name, progress)
+
+    def finished(self, entry: Entry, summary: dict[str, Any]) -> None:
+        name, _ = self._running.pop(entry.config.identity)
+        self._done += 1
+        final = "" if summary["final"] is None else f", accuracy {summary['final']['accuracy']:.3f}"
+        ended = summary["ended_by"] if summary["status"] == "finished" else summary["status"].upper()
+        words = f"{name}: {ended} at {summary['time_s']:,.1f} s {summary['time_kind']}{final}"
+        console.print(
+            f"[{self._done}/{self._total}] {words} ({duration(summary['wall_s'])}; {self._left()} left)", markup=False
+        )
+
+    def failed(self, entry: Entry, why: str) -> None:
+        name, _ = self._running.pop(entry.config.identity)
+        self._failed += 1
+        console.print(f"FAILED {name}: {why} (record {entry.config.identity})", style="bold red", markup=False)
+
+    def tick(self) -> None:
+        """Redraw, where there is a terminal."""
+        if self._live is None:
+            return
+        table = Table.grid(padding=(0, 2))
+        for name, progress in self._running.values():
+            if progress is None:
+                table.add_row(name, "starting")
+                continue
+            learned = "" if math.isnan(progress.accuracy) else f"accuracy {progress.accuracy:.3f}"
+            table.add_row(
+                name, f"{progress.fraction:4.0%}", f"epoch {progress.epoch:.1f}", f"{progress.time_s:,.1f} s", learned
+            )
+        table.add_row(f"{self._done}/{self._total} finished", f"{self._left()} left")
+        self._live.update(table, refresh=True)
+
+    def _left(self) -> str:
+        made = self._done - self._before + self._failed
+        made += sum(progress.fraction for _, progress in self._running.values() if progress is not None)
+        passed = time.monotonic() - self._begun
+        return duration(passed / made * (self._total - self._before - made) if made > 0 else math.nan)
+
+
+def duration(seconds: float) -> str:
+    """As a person writes it: 0:07, 12:30, 3:04:59; "?" for nan."""
+    if math.isnan(seconds):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """The small table at the end of a run."""
+    kind = summary["time_kind"]
+    table = Table(title=summary["identity"], title_justify="left", show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row(
+        "ended by", f"{summary['ended_by']} after {summary['epochs']:.2f} epochs, {summary['time_s']:,.2f} s {kind}"
+    )
+    if summary["final"] is not None:
+        for metric, final in summary["final"].items():
+            best = summary["best"][metric]
+            at = f"after {best['time_s']:,.2f} s {kind} (epoch {best['epoch']:.1f})"
+            table.add_row(metric, f"{final:.4f}   best {best['value']:.4f} {at}")
+    target = summary["target"]
+    if target["value"] is not None:
+        reached = "not reached" if target["time_s"] is None else f"reached after {target['time_s']:,.2f} s {kind}"
+        table.add_row("target", f"{target['metric']} {target['value']:g}: {reached}")
+    table.add_row("updates", f"{summary['updates']:,}")
+    table.add_row("gradients", f"{summary['gradients_used']:,} used, {summary['gradients_discarded']:,} discarded")
+    table.add_row("largest lead", f"{summary['max_lead']}")
+    table.add_row("mean staleness", f"{summary['mean_staleness']:.2f}")
+    table.add_row("wall time", f"{summary['wall_s']:.1f} s")
+    return table

@@ -1,0 +1,137 @@
+"""How a block of glyph images is drawn. Legend: B images of side S pixels, K classes, F fonts, templates of side E.
+
+Elementwise numpy throughout: the number of threads changes no pixel.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+FONTS = (  # of matplotlib's own folder: never the system's
+    *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique"),
+    *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic"),
+    *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique"),
+    *("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
+)
+ROTATION = 0.25  # radians either way
+SHEAR = 0.2  # either way
+SCALE = (0.75, 1.1)  # of a type size of S, width and height apart
+SHIFT = 0.1  # of S, either way
+CLUTTER = (0.55, 0.85)  # distance of a second character, cut off by the rim, from the middle, of S
+BRIGHTEST = 0.4  # ground colour, of 1: most characters are brighter than their ground, so that learning starts soon
+TINT = (0.2, 1.0)  # a character's step from its ground in each channel, relative to the largest
+CELLS = 5  # random values along a side that the ground is blended from
+
+
+@dataclass(frozen=True)
+class Look:
+    """How hard the characters are to see; intensities in units of the full range."""
+
+    contrast: tuple[float, float]  # largest channel difference between character and ground, from and to
+    texture: float  # largest excursion of the ground from its colour
+    noise: float  # standard deviation of the noise of each value
+
+
+def templates(characters: str, side: int) -> Floats:
+    """Opacity 0..1 [K, F, E, E] of every character in every font, centred in its square; the rim is empty."""
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    fonts = [ImageFont.truetype(folder / f"{name}.ttf", side) for name in FONTS]
+    edge = side * 7 // 4
+    opacity = np.zeros((len(characters), len(fonts), edge, edge), np.float32)
+    for i, character in enumerate(characters):
+        for j, font in enumerate(fonts):
+            left, top, right, bottom = font.getbbox(character)
+            place = ((edge - right - left) // 2, (edge - bottom - top) // 2)
+            picture = Image.new("L", (edge, edge))
+            ImageDraw.Draw(picture).text(place, character, fill=255, font=font)
+            opacity[i, j, 1:-1, 1:-1] = np.asarray(picture, np.float32)[1:-1, 1:-1] / 255
+    return opacity
+
+
+def draw(generator: np.random.Generator, shapes: Floats, classes: Ints, look: Look, side: int) -> npt.NDArray[np.uint8]:
+    """Images uint8 [B, 3, S, S] of these classes.
+
+    Args:
+        generator: the only source of chance.
+        shapes: from `templates`, [K, F, E, E].
+        classes: int64 [B], 0 .. K - 1.
+        look: how hard they are to see.
+        side: S, the side that the templates were made for.
+    """
+    num_images = len(classes)
+    canvas = _ground(generator, num_images, side, look.texture)
+    angle = generator.uniform(0, 2 * np.pi, num_images)
+    away = generator.uniform(*CLUTTER, num_images) * side
+    strays = generator.integers(len(shapes), size=num_images)
+    stray_centres = np.stack([np.cos(angle) * away, np.sin(angle) * away])
+    _paint(generator, canvas, _opacity(generator, shapes, strays, stray_centres, side), look.contrast)
+    centres = generator.uniform(-SHIFT, SHIFT, (2, num_images)) * side
+    _paint(generator, canvas, _opacity(generator, shapes, classes, centres, side), look.contrast)
+    canvas += generator.standard_normal(canvas.shape, np.float32) * np.float32(look.noise)
+    return np.rint(np.clip(canvas, 0, 1) * 255).astype(np.uint8)
+
+
+def _ground(generator: np.random.Generator, num_images: int, side: int, texture: float) -> Floats:
+    """[B, 3, S, S]: a colour, plus values blended between random ones on a coarse grid, of random strength."""
+    colour = generator.random((num_images, 3, 1, 1), np.float32) * np.float32(BRIGHTEST)
+    coarse = generator.random((num_images, 3, CELLS, CELLS), np.float32) * 2 - 1
+    coarse *= generator.random((num_images, 1, 1, 1), np.float32) * np.float32(texture)
+    place = np.linspace(0, CELLS - 1, side, endpoint=False, dtype=np.float32)
+    low = place.astype(np.int64)
+    part = place - low
+    columns = coarse.take(low, axis=3) + np.diff(coarse).take(low, axis=3) * part  # [B, 3, CELLS, S]
+    ground: Floats = np.diff(columns, axis=2).take(low, axis=2)
+    ground *= part[:, None]
+    ground += columns.take(low, axis=2)
+    ground += colour
+    return ground
+
+
+def _paint(generator: np.random.Generator, canvas: Floats, opacity: Floats, contrast: tuple[float, float]) -> None:
+    """Adds a random colour step to canvas [B, 3, S, S] by opacity [B, 1, S, S]; a step out of 0..1 is turned round."""
+    step = generator.uniform(*TINT, (len(canvas), 3, 1, 1)).astype(np.float32)
+    size = generator.uniform(*contrast, (len(canvas), 1, 1, 1)).astype(np.float32)
+    step *= size / np.abs(step).max(axis=1, keepdims=True)
+    reached = canvas.mean(axis=(2, 3), keepdims=True) + step
+    step *= np.where((reached < 0) | (reached > 1), np.float32(-1), np.float32(1))
+    canvas += opacity * step
+
+
+def _opacity(
+    generator: np.random.Generator, shapes: Floats, classes: Ints, centres: npt.NDArray[np.float64], side: int
+) -> Floats:
+    """[B, 1, S, S], 0..1: each class in a random font and affine map, `centres` [2, B] pixels off the middle."""
+    num_images, num_fonts, edge = len(classes), shapes.shape[1], shapes.shape[-1]
+    fonts = generator.integers(num_fonts, size=num_images)
+    turn = generator.uniform(-ROTATION, ROTATION, num_images)
+    shear = generator.uniform(-SHEAR, SHEAR, num_images)
+    wide, high = generator.uniform(*SCALE, (2, num_images))
+    cos, sin = np.cos(turn), np.sin(turn)
+    # From a pixel of the image back to the template: turn, shear, scale.
+    from_x, from_y, to_x, to_y = (
+        value.astype(np.float32)[:, None, None]
+        for value in ((cos - shear * sin) / wide, (sin + shear * cos) / wide, -sin / high, cos / high)
+    )
+    pixels = np.arange(side) - (side - 1) / 2
+    x = (pixels - centres[0][:, None]).astype(np.float32)[:, None, :]  # [B, 1, S]
+    y = (pixels - centres[1][:, None]).astype(np.float32)[:, :, None]  # [B, S, 1]
+    middle = np.float32((edge - 1) / 2)
+    column = np.clip(from_x * x + from_y * y + middle, 0, edge - 1.001)  # [B, S, S]
+    row = np.clip(to_x * x + to_y * y + middle, 0, edge - 1.001)
+    left, top = column.astype(np.int64), row.astype(np.int64)
+    column -= left
+    row -= top
+    corner = (classes * num_fonts + fonts)[:, None, None] * edge**2 + top * edge + left
+    flat = shapes.reshape(-1)
+    upper, lower = flat.take(corner), flat.take(corner + edge)
+    upper += (flat.take(corner + 1) - upper) * column
+    lower += (flat.take(corner + edge + 1) - lower) * column
+    opacity: Floats = upper + (lower - upper) * row
+    return opacity[:, None]

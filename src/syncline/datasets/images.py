@@ -1,0 +1,91 @@
+"""What every image dataset looks like once loaded. Legend: N images, C channels, H x W pixels."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ImageDataset:
+    """Images and labels of one dataset, checked when made.
+
+    Raises:
+        ValueError: a wrong shape or dtype, an empty part, a label out of range, a standard deviation that is not > 0.
+    """
+
+    name: str
+    train_images: Tensor  # uint8 [N, C, H, W], 0..255
+    train_labels: Tensor  # int64 [N], 0 .. num_classes - 1
+    test_images: Tensor  # uint8 [M, C, H, W]
+    test_labels: Tensor  # int64 [M]
+    num_classes: int
+    mean: tuple[float, ...]  # of each channel over the training images, 0..255
+    std: tuple[float, ...]  # the same, > 0
+
+    def __post_init__(self) -> None:
+        for part, images, labels in (
+            ("train", self.train_images, self.train_labels),
+            ("test", self.test_images, self.test_labels),
+        ):
+            fault = _fault(images, labels, self.num_classes)
+            if fault:
+                raise ValueError(f"dataset {self.name}, {part} part: {fault}")
+        if self.train_images.shape[1:] != self.test_images.shape[1:]:
+            shapes = f"{tuple(self.train_images.shape[1:])} and {tuple(self.test_images.shape[1:])}"
+            raise ValueError(f"dataset {self.name}: training and test images differ in shape: {shapes}")
+        channels = self.train_images.shape[1]
+        if not len(self.mean) == len(self.std) == channels:
+            raise ValueError(f"dataset {self.name}: mean and std need {channels} values, one a channel")
+        if not all(value > 0 for value in self.std):
+            raise ValueError(f"dataset {self.name}: std must be > 0 in every channel, got {self.std}")
+
+
+def _fault(images: Tensor, labels: Tensor, num_classes: int) -> str | None:
+    if images.dtype != torch.uint8 or images.ndim != 4:
+        return f"images must be uint8 [N, C, H, W], got {images.dtype} {tuple(images.shape)}"
+    if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
+        return f"labels must be int64 [{len(images)}], got {labels.dtype} {tuple(labels.shape)}"
+    if images.numel() == 0:
+        return f"no images: shape {tuple(images.shape)}"
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= num_classes:
+        return f"labels must lie in 0..{num_classes - 1}, got {low}..{high}"
+    return None
+
+
+def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel of uint8 [N, C, H, W], in units of 0..255."""
+    means, stds = [], []
+    for channel in range(images.shape[1]):
+        counts = torch.bincount(images[:, channel].flatten().long(), minlength=256).double()
+        levels, weights = torch.arange(256.0, dtype=torch.float64), counts / counts.sum()
+        mean = float((weights * levels).sum())
+        means.append(mean)
+        stds.append(float((weights * (levels - mean) ** 2).sum()) ** 0.5)
+    return tuple(means), tuple(stds)
+
+
+def take(dataset: ImageDataset, train_size: int | None, test_size: int | None) -> ImageDataset:
+    """The same dataset with its first `train_size` and `test_size` images; None keeps all. Mean and std stay.
+
+    Raises:
+        ValueError: a size below 1 or above what there is.
+    """
+    train = _checked_size(dataset.name, "train_size", train_size, len(dataset.train_labels))
+    test = _checked_size(dataset.name, "test_size", test_size, len(dataset.test_labels))
+    return replace(
+        dataset,
+        train_images=dataset.train_images[:train],
+        train_labels=dataset.train_labels[:train],
+        test_images=dataset.test_images[:test],
+        test_labels=dataset.test_labels[:test],
+    )
+
+
+def _checked_size(name: str, field: str, size: int | None, available: int) -> int:
+    if size is None:
+        return available
+    if not 1 <= size <= available:
+        raise ValueError(f"dataset {name}: {field}={size}, allowed: 1..{available}, or null for all")
+    return size

@@ -1,0 +1,56 @@
+"""Optimizers over contiguous blocks of the flat vector, one state a block; equal to torch.optim on the same gradients.
+
+Shape legend: n elements of the block.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+MOMENTUM_FORMS = ("torch", "lr_inside")
+
+
+class Sgd:
+    """SGD with momentum and weight decay.
+
+    With d = g + weight_decay w, the two forms of momentum (equal while the rate stays the same) are
+        torch:      b <- momentum b + d          w <- w - rate b        (torch.optim.SGD, nesterov=False, dampening=0)
+        lr_inside:  b <- momentum b - rate d     w <- w + b             (MXNet's sgd_mom_update)
+
+    Args:
+        momentum: in [0, 1).
+        weight_decay: >= 0.
+        form: one of MOMENTUM_FORMS.
+    """
+
+    def __init__(self, momentum: float, weight_decay: float, form: str = "torch") -> None:
+        assert form in MOMENTUM_FORMS
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.form = form
+        self._buffer: Tensor | None = None  # b [n]
+
+    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up."""
+        if self.weight_decay:
+            gradient.add_(weights, alpha=self.weight_decay)
+        if not self.momentum:
+            torch.add(weights, gradient, alpha=-rate, out=out)
+        elif self.form == "torch":
+            if self._buffer is None:
+                self._buffer = gradient.clone()
+            else:
+                self._buffer.mul_(self.momentum).add_(gradient)
+            torch.add(weights, self._buffer, alpha=-rate, out=out)
+        else:
+            if self._buffer is None:
+                self._buffer = torch.zeros_like(gradient)
+            self._buffer.mul_(self.momentum).add_(gradient, alpha=-rate)
+            torch.add(weights, self._buffer, out=out)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {} if self._buffer is None else {"momentum": self._buffer}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._buffer = state["momentum"].clone() if "momentum" in state else None

@@ -1,0 +1,94 @@
+"""A sweep or an experiment as an explicit list of runs, composed up front: what is finished, what is left.
+
+The plan is also written down (results/plans/<name>-<scale>.json), which is how reports find their records.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.config import ConfigError, RunConfig
+from syncline.records.store import FINISHED, cannot_write, status
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run of a plan."""
+
+    label: str  # the row or curve it belongs to; runs that differ only in their seed share it
+    overrides: tuple[str, ...]  # that make it from the defaults
+    config: RunConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    name: str  # of the experiment ("dssp/table1"), or "sweep"
+    scale: str
+    entries: tuple[Entry, ...]
+    report: dict[str, Any]  # what the experiment's file says to its report
+
+    def unique(self) -> list[Entry]:
+        """The entries with each identity once, in order: a run that several rows share is made once."""
+        return list({entry.config.identity: entry for entry in reversed(self.entries)}.values())[::-1]
+
+    def left(self, results: Path, rerun: bool = False) -> list[Entry]:
+        """The runs to be made; all of them if `rerun`."""
+        return [entry for entry in self.unique() if rerun or status(results / entry.config.identity) != FINISHED]
+
+    def write(self, results: Path) -> Path:
+        """Write the plan down; returns the file.
+
+        Raises:
+            RecordError: it cannot be written.
+        """
+        path = plan_path(results, self.name, self.scale)
+        content = {
+            "name": self.name,
+            "scale": self.scale,
+            "report": self.report,
+            "runs": [
+                {
+                    "label": entry.label,
+                    "seed": entry.config.seed,
+                    "identity": entry.config.identity,
+                    "overrides": list(entry.overrides),
+                }
+                for entry in self.entries
+            ],
+        }
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_suffix(".draft")
+            draft.write_text(json.dumps(content, indent=1) + "\n")
+            draft.replace(path)
+        except OSError as error:
+            raise cannot_write(path, error) from None
+        return path
+
+
+def plan_path(results: Path, name: str, scale: str) -> Path:
+    """Where the plan of an experiment at a scale lies."""
+    return results / "plans" / f"{name.replace('/', '-')}-{scale}.json"
+
+
+def grid(experiment: dict[str, Any], scale: str) -> list[tuple[str, list[str]]]:
+    """(label, overrides) of each run of an experiment at a scale, seeds apart; later overrides win.
+
+    An experiment's file holds `base` and `scales[scale]`, overrides of every run, and `runs`, label -> overrides.
+
+    Raises:
+        ConfigError: the experiment does not know the scale.
+    """
+    scales = experiment["scales"]
+    if scale not in scales:
+        raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")
+    return [
+        (label, [*experiment["base"], *scales[scale], *overrides]) for label, overrides in experiment["runs"].items()
+    ]
+
+
+def with_seeds(grid: Sequence[tuple[str, list[str]]], seeds: Sequence[int]) -> list[tuple[str, list[str]]]:
+    """Every run with every seed; all seeds of a run beside each other."""
+    return [(label, [*overrides, f"seed={seed}"]) for label, overrides in grid for seed in seeds]

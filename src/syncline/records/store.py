@@ -1,0 +1,208 @@
+"""What a run leaves: one folder, named by its identity.
+
+    config.yaml        the whole config, and the format of the record
+    environment.json   versions, hardware, commit
+    events.arrow       who computed, waited, pushed what and when (records/events.py)
+    metrics.jsonl      an evaluation a line
+    log.txt            what went wrong, if something did
+    summary.json       written last: a record is finished if and only if it has one
+
+Our own record is the truth; a tracker only mirrors it. Readers need neither torch nor hydra.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from syncline.records.events import EventLog
+
+FORMAT = 1  # of the whole record; a reader refuses a newer one
+
+FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
+
+
+class RecordError(ValueError):
+    """A record that cannot be read or written; the message is one line with its path."""
+
+
+class RecordWriter:
+    """The record of one run while it is being made.
+
+    Whatever an unfinished run left in the folder is removed first.
+
+    Raises:
+        RecordError: no permission, no space, or no folder at this place.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], with_events: bool) -> None:
+        self.folder = folder
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True)
+            (folder / "config.yaml").write_text(yaml.safe_dump({"format": FORMAT, **_plain(config)}, sort_keys=False))
+            (folder / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n")
+            self._metrics = (folder / "metrics.jsonl").open("w")
+            self.events = EventLog(folder / "events.arrow") if with_events else None
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+
+    def evaluation(self, row: Mapping[str, Any]) -> None:
+        """One line of metrics.jsonl; on disk when this returns."""
+        self._metrics.write(json.dumps(row) + "\n")
+        self._metrics.flush()
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Close everything, then write summary.json: from now on the record is finished."""
+        self.close()
+        draft = self.folder / "summary.json.draft"
+        draft.write_text(json.dumps({"format": FORMAT, **summary}, indent=2) + "\n")
+        draft.replace(self.folder / "summary.json")
+
+    def fail(self, trace: str) -> None:
+        """Keep the traceback: the record shows as failed."""
+        self.close()
+        (self.folder / "log.txt").write_text(trace)
+
+    def close(self) -> None:
+        """Bring everything to disk; without `finish` or `fail` the record stays unfinished."""
+        self._metrics.close()
+        if self.events is not None:
+            self.events.close()
+            self.events = None
+
+    def __enter__(self) -> "RecordWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            raise cannot_write(self.folder, error) from error
+        self.close()
+
+
+def cannot_write(folder: Path, error: OSError) -> RecordError:
+    """The one line for a full disk, a missing permission and their like."""
+    return RecordError(
+        f"cannot write the record {folder}: {error.strerror or error}; results=<folder> puts it elsewhere"
+    )
+
+
+def status(folder: Path) -> str:
+    """One of FINISHED, FAILED, UNFINISHED, ABSENT."""
+    if (folder / "summary.json").exists():
+        return FINISHED
+    if (folder / "log.txt").exists():
+        return FAILED
+    return UNFINISHED if folder.exists() else ABSENT
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The summary of a finished run.
+
+    Raises:
+        RecordError: absent, broken, or of a newer format.
+    """
+    path = folder / "summary.json"
+    try:
+        summary = json.loads(path.read_text())
+        found = summary["format"]
+    except FileNotFoundError:
+        raise RecordError(f"{folder}: no finished record; run it first") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(
+            f"{path}: broken record ({type(error).__name__}); delete the folder or use rerun=true"
+        ) from None
+    if found != FORMAT:
+        raise RecordError(f"{path}: record format {found}, this version reads {FORMAT}; use the version that wrote it")
+    assert isinstance(summary, dict)
+    return summary
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config of a record, as plain types.
+
+    Raises:
+        RecordError: absent or broken.
+    """
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        del config["format"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise RecordError(f"{folder / 'config.yaml'}: broken record ({type(error).__name__})") from None
+    assert isinstance(config, dict)
+    return config
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The evaluations of a record, in order; a line cut off by a crash is left out.
+
+    Raises:
+        RecordError: absent, or broken before its last line.
+    """
+    path = folder / "metrics.jsonl"
+    try:
+        lines = path.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
+
+
+def environment() -> dict[str, Any]:
+    """Versions, hardware and commit of this process."""
+    packages = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "hydra-core", "pyarrow")
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "packages": {name: metadata.version(name) for name in packages if _is_installed(name)},
+        "commit": _commit(),
+        "command": sys.argv,
+    }
+    torch = sys.modules.get("torch")  # not imported for this alone
+    if torch is not None and torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name(0)
+    return facts
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _commit() -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """Tuples become lists, for YAML."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value

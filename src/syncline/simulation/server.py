@@ -1,0 +1,93 @@
+"""The parameter server in virtual time: versions of each shard's block, and the optimizer steps that make them.
+
+Shape legend: n elements of a shard's block, m float buffer elements (batch-norm statistics), P workers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from syncline.learning.optimizer import Sgd
+
+
+@dataclass(eq=False, slots=True)
+class Version:
+    """One immutable state of a shard's block, counted by those who still need it."""
+
+    weights: Tensor  # [n]
+    buffers: Tensor  # [m]; empty on every shard but the first
+    readers: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Gradient:
+    """What a worker pushes: the gradient of all blocks and the buffers its forward pass left."""
+
+    flat: Tensor  # [sum of n]
+    buffers: Tensor  # [m]
+    readers: int = 0  # pushes of it, one a shard, not yet applied or discarded
+
+
+@dataclass(slots=True)
+class Shard:
+    """One block: its current version and its optimizer."""
+
+    block: slice  # of the flat vector
+    current: Version
+    optimizer: Sgd
+    rate: Callable[[int, int], float]  # (samples, updates) -> learning rate
+    num_workers: int  # P; at most P + 1 versions are alive
+    divide_by_workers: bool = False  # an update of d gradients divides their sum by P in place of d
+    _free: list[Version] = field(default_factory=list)
+    _allocated: int = 1
+
+    def pin(self) -> Version:
+        """The current version, kept as it is until `unpin`."""
+        self.current.readers += 1
+        return self.current
+
+    def unpin(self, version: Version) -> None:
+        version.readers -= 1
+        if version.readers == 0 and version is not self.current:
+            self._free.append(version)
+
+    def apply(self, gradients: Sequence[Gradient], scale: float, samples: int, updates: int) -> None:
+        """One optimizer step on the mean of the gradients, at the rate times `scale`.
+
+        The buffers become the mean of those pushed: with a single push, what that worker's forward pass left.
+
+        Args:
+            samples, updates: made before this update; they decide the rate.
+        """
+        old = self.current
+        new = old if old.readers == 0 else self._take()
+        # In place in the first gradient: nobody else reads this block of it, and each push is applied once.
+        mean = gradients[0].flat[self.block]
+        for other in gradients[1:]:
+            mean.add_(other.flat[self.block])
+        divisor = self.num_workers if self.divide_by_workers else len(gradients)
+        if divisor > 1:
+            mean.div_(divisor)
+        self.optimizer.step(old.weights, mean, self.rate(samples, updates) * scale, out=new.weights)
+        if new.buffers.numel():
+            if len(gradients) == 1:
+                new.buffers.copy_(gradients[0].buffers)
+            else:
+                torch.mean(torch.stack([gradient.buffers for gradient in gradients]), dim=0, out=new.buffers)
+        self.current = new
+
+    def _take(self) -> Version:
+        if self._free:
+            return self._free.pop()
+        self._allocated += 1
+        assert self._allocated <= self.num_workers + 1, "more versions alive than workers could hold"
+        return Version(torch.empty_like(self.current.weights), torch.empty_like(self.current.buffers))
+
+
+def blocks(size: int, num_shards: int) -> list[slice]:
+    """`num_shards` contiguous blocks of a vector of `size` elements, equal to within one element."""
+    edges = [size * shard // num_shards for shard in range(num_shards + 1)]
+    return [slice(begin, end) for begin, end in pairwise(edges)]

@@ -1,0 +1,67 @@
+"""What the workers compute in virtual time: true gradients at the versions they were granted.
+
+All workers share one module, since only one computes at a time; each has its own snapshot and its own data.
+"""
+
+from collections.abc import Sequence
+
+from syncline.datasets.sharding import WorkerShare
+from syncline.datasets.streams import Purpose, stream
+from syncline.learning.task import Batches, GradientFunction
+from syncline.simulation.server import Gradient, Shard, Version
+
+
+class Workers:
+    """The learning side of all workers.
+
+    Args:
+        shards: of the parameter server; the workers pin and release their versions.
+        gradient: the gradient function, on the module that all share.
+        batches: the training data on the device.
+        shares: which samples each worker sees, in which order.
+        seed: of the run, for the augmentation's stream.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        gradient: GradientFunction,
+        batches: Batches,
+        shares: Sequence[WorkerShare],
+        seed: int,
+    ) -> None:
+        self._shards = shards
+        self._gradient = gradient
+        self._batches = batches
+        self._shares = shares
+        self._seed = seed
+        self._iterations = [0] * len(shares)
+        self._snapshots: list[list[Version | None]] = [[None] * len(shards) for _ in shares]
+        self._free: list[Gradient] = []
+
+    def receive(self, worker: int, shard: int) -> None:
+        """The shard's current version becomes the worker's, in place of the one it had."""
+        old = self._snapshots[worker][shard]
+        if old is not None:
+            self._shards[shard].unpin(old)
+        self._snapshots[worker][shard] = self._shards[shard].pin()
+
+    def compute(self, worker: int) -> tuple[float, Gradient]:
+        """Loss and gradient of the worker's next mini-batch at its snapshot; `release` it once for each shard."""
+        iteration = self._iterations[worker]
+        self._iterations[worker] = iteration + 1
+        generator = stream(Purpose.AUGMENT, worker, iteration, self._seed) if self._batches.augment else None
+        batch = self._batches.take(self._shares[worker].batch(iteration), generator)
+        snapshot = [version for version in self._snapshots[worker] if version is not None]
+        loss, flat, buffers = self._gradient([version.weights for version in snapshot], snapshot[0].buffers, batch)
+        gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone())
+        gradient.flat.copy_(flat)
+        gradient.buffers.copy_(buffers)
+        gradient.readers = len(self._shards)
+        return loss, gradient
+
+    def release(self, gradient: Gradient) -> None:
+        """One shard is done with this gradient."""
+        gradient.readers -= 1
+        if gradient.readers == 0:
+            self._free.append(gradient)

@@ -1,0 +1,171 @@
+"""Dynamic Stale Synchronous Parallel (Zhao et al. 2019; dssp.txt, section III, Algorithms 1 and 2).
+
+Server, on a push of worker p (Algorithm 1; r_p: extra iterations p may still run beyond s_L):
+    1-2    t_p <- t_p + 1; update the weights with g_p
+    3-5    if r_p > 0: spend one, grant p
+    7-9    else if t_p - t_slowest <= s_L: grant p
+    11-16  else if p is a fastest worker: r_p <- controller(p); if r_p > 0: spend one, grant p
+    17     else hold p until the slowest worker's next push
+Controller (Algorithm 2): from the last two push times of p and of the slowest worker foresee their next pushes, and
+give the r in [0, r_max] whose push of p lies nearest to some push of the slowest.
+
+Departures, each a decision where the pseudo-code is open:
+- Lines 13-15 grant without spending, which would allow r + 1 iterations; here the grant spends one: exactly r.
+- Line 17 is the else-branch of line 13, or a worker would be granted twice.
+- Line 17's waiting has three readings (`bound`). `paper`: at the slowest worker's next push a held worker is examined
+  again from line 3, the controller included, so that s_U = s_L + r_max is not enforced. `hard`: the same, but no grant
+  takes p beyond t_slowest + s_U + 1 pushes. `catchup`: a held worker waits until it is within s_L.
+- Line 2's aggregation of simultaneous pushes: they are applied one by one, in order of arrival.
+- Push times are kept for every push of every worker (Algorithm 2 keeps only the caller's). With fewer than two of
+  either worker there is no interval yet, and r = 0. A foreseen push that lies in the past is moved to now.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from syncline.strategies.clocks import Clocks, check_membership, refuse
+from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, PushArrived, WorkerJoined, WorkerLeft
+
+BOUNDS = ("paper", "hard", "catchup")
+
+
+@dataclass(frozen=True, slots=True)
+class DsspOptions:
+    name: str = "dssp"
+    s_lower: int = 3  # s_L >= 0: leads up to it are always granted
+    r_max: int = 12  # s_U - s_L >= 0: most extra iterations the controller may give at once
+    bound: str = "paper"  # one of BOUNDS
+
+    single_server: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.s_lower < 0:
+            raise ValueError(f"strategy.s_lower must be >= 0, got {self.s_lower}")
+        if self.r_max < 0:
+            raise ValueError(f"strategy.r_max must be >= 0, got {self.r_max}")
+        if self.bound not in BOUNDS:
+            raise ValueError(f"strategy.bound must be one of {', '.join(BOUNDS)}, got {self.bound!r}")
+
+    @property
+    def s_upper(self) -> int:
+        """s_U, the upper end of the staleness range."""
+        return self.s_lower + self.r_max
+
+    @property
+    def lead_bound(self) -> int | None:
+        return self.s_upper + 1 if self.bound == "hard" else None
+
+    def start(self, num_workers: int) -> "Dssp":
+        return Dssp(num_workers, self)
+
+
+class Dssp:
+    def __init__(self, num_workers: int, options: DsspOptions) -> None:
+        self.options = options
+        self.clocks = Clocks(range(num_workers))
+        self.extra: dict[int, int] = {}  # r_p where it is above 0
+        self.held: dict[int, None] = {}  # in order of arrival
+        self.last_push: dict[int, float] = {}  # A[p][0], seconds
+        self.interval: dict[int, float] = {}  # A[p][0] - A[p][1], seconds
+
+    def handle(self, event: Event) -> list[Command]:
+        match event:
+            case PushArrived(at=at, push=push, worker=worker):
+                check_membership(event, self.clocks)
+                before = self.last_push.get(worker)
+                if worker in self.held or (before is not None and at < before):
+                    raise refuse(event, "held, or time runs backwards", self.clocks, f"held={list(self.held)}")
+                is_slowest = worker == self.clocks.slowest
+                self.clocks.tick(worker)
+                if before is not None:
+                    self.interval[worker] = at - before
+                self.last_push[worker] = at
+                commands: list[Command] = [Apply((push,)), self._decide(worker, at)]
+                return commands + self._reexamine(at) if is_slowest and self.held else commands
+            case WorkerJoined(worker=worker):
+                check_membership(event, self.clocks)
+                self.clocks.join(worker)
+                return [Grant(worker, "joined")]
+            case WorkerLeft(at=at, worker=worker):
+                check_membership(event, self.clocks)
+                self.clocks.leave(worker)
+                self.held.pop(worker, None)
+                for table in (self.extra, self.last_push, self.interval):
+                    table.pop(worker, None)  # type: ignore[attr-defined]
+                return self._reexamine(at)
+        raise refuse(event, "no timer is set", self.clocks)
+
+    def _decide(self, worker: int, now: float) -> Grant | Hold:
+        """Lines 3 to 17 for one worker that asks to go on."""
+        options = self.options
+        lead = self.clocks.lead(worker)
+        if options.bound == "hard" and lead > options.s_upper:
+            self.held[worker] = None
+            return Hold(worker, f"lead {lead} > s_U {options.s_upper}")
+        extra = self.extra.pop(worker, 0)
+        if extra == 0:
+            if lead <= options.s_lower:
+                return Grant(worker, f"lead {lead} <= s_L {options.s_lower}")
+            asks = self.clocks.is_fastest(worker) and not (worker in self.held and options.bound == "catchup")
+            extra = self.controller(worker, now) if asks else 0
+            if extra == 0:
+                self.held[worker] = None
+                return Hold(worker, f"lead {lead} > s_L {options.s_lower}, {'r* = 0' if asks else 'not asked'}")
+        if extra > 1:
+            self.extra[worker] = extra - 1
+        return Grant(worker, f"lead {lead}, {extra - 1} more beyond s_L {options.s_lower}")
+
+    def _reexamine(self, now: float) -> list[Command]:
+        """Line 17: what the held workers are told at the slowest worker's push."""
+        granted: list[Command] = []
+        for worker in list(self.held):
+            command = self._decide(worker, now)
+            if type(command) is Grant:
+                del self.held[worker]
+                granted.append(command)
+        return granted
+
+    def controller(self, worker: int, now: float) -> int:
+        """Algorithm 2: how many extra iterations bring a push of `worker` nearest to a push of the slowest worker.
+
+        Sim_p[r] = A[p][0] + r I_p and Sim_slowest[k] = A[slowest][0] + (k + 1) I_slowest, neither before `now`;
+        the r in [0, r_max] that minimises |Sim_slowest[k] - Sim_p[r]| over k in [0, r_max]; ties: the smallest r.
+        """
+        slowest = self.clocks.slowest
+        own, others = self.interval.get(worker), self.interval.get(slowest)
+        if own is None or others is None:
+            return 0
+        r_max = self.options.r_max
+        start, first = self.last_push[worker], self.last_push[slowest] + others
+        best, best_wait = 0, float("inf")
+        for r in range(r_max + 1):
+            mine = max(now, start + r * own)
+            # Sim_slowest grows by equal steps: the nearest push is one of the two around `mine`.
+            k = min(max(int((mine - first) / others), 0), r_max) if others > 0 else 0
+            for theirs in (first + k * others, first + min(k + 1, r_max) * others):
+                wait = abs(max(now, theirs) - mine)
+                if wait < best_wait:
+                    best, best_wait = r, wait
+        return best
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "clocks": self.clocks.state_dict(),
+            "extra": _pairs(self.extra),
+            "held": list(self.held),
+            "last_push": _pairs(self.last_push),
+            "interval": _pairs(self.interval),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.clocks.load_state_dict(state["clocks"])
+        self.extra = dict(state["extra"])
+        self.held = dict.fromkeys(state["held"])
+        self.last_push = dict(state["last_push"])
+        self.interval = dict(state["interval"])
+
+
+def _pairs(table: Mapping[int, float]) -> list[list[float]]:
+    """A table as lists: JSON has no integer keys."""
+    return [[key, value] for key, value in table.items()]

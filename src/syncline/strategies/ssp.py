@@ -1,0 +1,81 @@
+"""Stale Synchronous Parallel (Ho et al. 2013; dssp.txt, section I-A.3).
+
+    on a push of worker p:  t_p <- t_p + 1; update the weights with g_p
+                            grant p while t_p - min(t) <= s, else hold it
+    when min(t) rises:      grant every held worker that is within s again
+
+Departures: none. s = 0 keeps workers within one step of each other but is not BSP: gradients are applied one by one.
+A worker granted at a lead of s may push once more, so the largest lead is s + 1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from syncline.strategies.clocks import Clocks, check_membership, refuse
+from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, PushArrived, WorkerJoined, WorkerLeft
+
+
+@dataclass(frozen=True, slots=True)
+class SspOptions:
+    name: str = "ssp"
+    staleness: int = 3  # s >= 0: how many pushes a worker may be ahead of the slowest and still go on
+
+    single_server: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.staleness < 0:
+            raise ValueError(f"strategy.staleness must be >= 0, got {self.staleness}")
+
+    @property
+    def lead_bound(self) -> int | None:
+        return self.staleness + 1
+
+    def start(self, num_workers: int) -> "Ssp":
+        return Ssp(num_workers, self)
+
+
+class Ssp:
+    def __init__(self, num_workers: int, options: SspOptions) -> None:
+        self.staleness = options.staleness
+        self.clocks = Clocks(range(num_workers))
+        self.held: dict[int, None] = {}  # in order of arrival
+
+    def handle(self, event: Event) -> list[Command]:
+        match event:
+            case PushArrived(push=push, worker=worker):
+                check_membership(event, self.clocks)
+                if worker in self.held:
+                    raise refuse(event, "the worker is held", self.clocks, f"held={list(self.held)}")
+                minimum_rose = self.clocks.tick(worker)
+                commands: list[Command] = [Apply((push,))]
+                lead = self.clocks.lead(worker)
+                if lead <= self.staleness:
+                    commands.append(Grant(worker, f"lead {lead} <= s {self.staleness}"))
+                else:
+                    self.held[worker] = None
+                    commands.append(Hold(worker, f"lead {lead} > s {self.staleness}"))
+                return commands + self._release() if minimum_rose and self.held else commands
+            case WorkerJoined(worker=worker):
+                check_membership(event, self.clocks)
+                self.clocks.join(worker)
+                return [Grant(worker, "joined")]
+            case WorkerLeft(worker=worker):
+                check_membership(event, self.clocks)
+                self.clocks.leave(worker)
+                self.held.pop(worker, None)
+                return self._release()
+        raise refuse(event, "no timer is set", self.clocks)
+
+    def _release(self) -> list[Command]:
+        free = [worker for worker in self.held if self.clocks.lead(worker) <= self.staleness]
+        for worker in free:
+            del self.held[worker]
+        return [Grant(worker, f"lead {self.clocks.lead(worker)} <= s {self.staleness}") for worker in free]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"clocks": self.clocks.state_dict(), "held": list(self.held)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.clocks.load_state_dict(state["clocks"])
+        self.held = dict.fromkeys(state["held"])

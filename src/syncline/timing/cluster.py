@@ -1,0 +1,115 @@
+"""What a cluster is (workers, their speeds, the network) and what befalls it (injected delays, slow-downs).
+
+A profile may be a paper's cluster, in seconds a gradient, while the learning beside it is of any size.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from syncline.timing.distributions import Constant, Distribution, Draws, Occasional, distribution
+from syncline.timing.network import Network, NetworkConfig
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    name: str = "laptop"
+    workers: int = 4  # P >= 1
+    shards: int = 1  # S >= 1: parameter-server processes, each with a contiguous block of the weights
+    gradient_s: list[float] = field(
+        default_factory=lambda: [0.02]
+    )  # mean seconds a gradient takes; worker p has entry p mod length
+    jitter: Any = None  # distribution of a factor on it, drawn for each gradient; None: always 1
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    message_bytes: int | None = (
+        None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter of the model
+    )
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError(f"cluster.workers must be >= 1, got {self.workers}")
+        if self.shards < 1:
+            raise ValueError(f"cluster.shards must be >= 1, got {self.shards}")
+        if not self.gradient_s or min(self.gradient_s) <= 0:
+            raise ValueError(f"cluster.gradient_s must be a list of seconds > 0, got {self.gradient_s}")
+        if self.message_bytes is not None and self.message_bytes < 0:
+            raise ValueError(f"cluster.message_bytes must be >= 0 or null, got {self.message_bytes}")
+        if isinstance(self.jitter, Mapping):
+            object.__setattr__(self, "jitter", distribution("cluster.jitter", self.jitter))
+
+
+@dataclass(frozen=True)
+class ScenarioConfig:
+    """What is injected on top of the cluster. A delay is a distribution of seconds, with `probability` (default 1)."""
+
+    name: str = "none"
+    compute_delay: Any = None  # added to every gradient of every worker
+    push_delay: Any = None  # added to every push message (worker and shard)
+    pull_delay: Any = None  # added to every pull response (worker and shard)
+    slow: dict[int, float] = field(default_factory=dict)  # worker -> factor >= 1 on its compute time; others 1
+
+    def __post_init__(self) -> None:
+        for key in ("compute_delay", "push_delay", "pull_delay"):
+            given = getattr(self, key)
+            if isinstance(given, Mapping):
+                object.__setattr__(self, key, _delay(f"scenario.{key}", given))
+            elif given is not None and not hasattr(given, "quantile"):
+                raise ValueError(f"scenario.{key} must be null or {{name: <distribution>, ...}}, got {given!r}")
+        for worker, factor in self.slow.items():
+            if worker < 0 or factor < 1:
+                raise ValueError(f"scenario.slow must map workers >= 0 to factors >= 1, got {{{worker}: {factor}}}")
+
+
+def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
+    options = dict(options)
+    probability = options.pop("probability", 1.0)
+    source = distribution(where, options)
+    try:
+        return source if probability == 1 else Occasional(probability, source)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+class Cluster:
+    """The durations of one run, from streams keyed by (seed, worker) that no strategy can disturb."""
+
+    def __init__(self, config: ClusterConfig, scenario: ScenarioConfig, seed: int) -> None:
+        self.num_workers = config.workers
+        self.num_shards = config.shards
+        self.network = Network(config.network, config.workers, config.shards)
+        means = [
+            config.gradient_s[worker % len(config.gradient_s)] * scenario.slow.get(worker, 1.0)
+            for worker in range(config.workers)
+        ]
+        ones = [1.0] * config.workers
+        gradient = Draws(seed, "compute", config.jitter or Constant(1.0), means)
+        self.compute_s = gradient.next
+        """(worker) -> seconds that its next gradient takes, the injected delay included."""
+        if scenario.compute_delay is not None:
+            delay = Draws(seed, "compute delay", scenario.compute_delay, ones)
+            self.compute_s = lambda worker: gradient.next(worker) + delay.next(worker)
+        shards = range(config.shards)
+        # one stream a shard; empty where nothing is injected
+        self._push_delays = [
+            Draws(seed, f"push delay {shard}", scenario.push_delay, ones) for shard in shards if scenario.push_delay
+        ]
+        self._pull_delays = [
+            Draws(seed, f"pull delay {shard}", scenario.pull_delay, ones) for shard in shards if scenario.pull_delay
+        ]
+
+    @property
+    def sends_instantly(self) -> bool:
+        """Messages take no time at all."""
+        return self.network.is_instant and not self._push_delays and not self._pull_delays
+
+    def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
+        """When a gradient block that leaves the worker now has arrived at the shard."""
+        if self._push_delays:
+            now += self._push_delays[shard].next(worker)
+        return self.network.push(now, worker, shard, size_bytes)
+
+    def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
+        """When a weight block that leaves the shard now has arrived at the worker."""
+        if self._pull_delays:
+            now += self._pull_delays[shard].next(worker)
+        return self.network.pull(now, shard, worker, size_bytes)

@@ -1,0 +1,258 @@
+"""Distributions of durations, each given by its quantile function, and the keyed streams they are drawn from.
+
+Draws are made by inversion: x = Q(u), with u from a stream keyed by (seed, purpose, worker). The i-th draw of a worker
+therefore depends on nothing but the key and i: two strategies under one seed meet the same delays, and two
+distributions meet the same luck (common random numbers).
+"""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+BLOCK = 32  # draws of one worker made at a time
+
+
+class Distribution(Protocol):
+    """A distribution of durations >= 0, in the unit of its parameters."""
+
+    @property
+    def name(self) -> str: ...
+
+    def quantile(self, u: Array) -> Array:
+        """Q(u) for u in [0, 1), any shape."""
+        ...
+
+    def expectation(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: float  # >= 0
+    name: str = "constant"
+
+    def __post_init__(self) -> None:
+        _require(self.value >= 0, "constant.value must be >= 0", self.value)
+
+    def quantile(self, u: Array) -> Array:
+        return np.full_like(u, self.value)
+
+    def expectation(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """Normal, with its rare negative values moved to 0."""
+
+    mean: float  # before the cut, > 0
+    std: float  # >= 0
+    name: str = "normal"
+
+    def __post_init__(self) -> None:
+        _require(self.mean > 0, "normal.mean must be > 0", self.mean)
+        _require(self.std >= 0, "normal.std must be >= 0", self.std)
+
+    def quantile(self, u: Array) -> Array:
+        from scipy.special import ndtri  # slow to import, and few runs need it
+
+        return np.maximum(0.0, self.mean + self.std * ndtri(np.maximum(u, 2.0**-54)))
+
+    def expectation(self) -> float:
+        from scipy.stats import norm
+
+        if self.std == 0:
+            return self.mean
+        z = self.mean / self.std
+        return float(self.mean * norm.cdf(z) + self.std * norm.pdf(z))
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    mean: float  # > 0
+    name: str = "exponential"
+
+    def __post_init__(self) -> None:
+        _require(self.mean > 0, "exponential.mean must be > 0", self.mean)
+
+    def quantile(self, u: Array) -> Array:
+        return -self.mean * np.log1p(-u)
+
+    def expectation(self) -> float:
+        return self.mean
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedExponential:
+    """shift + Exp(1/scale) (adasync.txt)."""
+
+    shift: float  # >= 0
+    scale: float  # mean of the exponential part, > 0
+    name: str = "shifted_exponential"
+
+    def __post_init__(self) -> None:
+        _require(self.shift >= 0, "shifted_exponential.shift must be >= 0", self.shift)
+        _require(self.scale > 0, "shifted_exponential.scale must be > 0", self.scale)
+
+    def quantile(self, u: Array) -> Array:
+        return self.shift - self.scale * np.log1p(-u)
+
+    def expectation(self) -> float:
+        return self.shift + self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto:
+    """P(X > x) = (minimum / x)^shape for x >= minimum."""
+
+    minimum: float  # > 0
+    shape: float  # > 1, so that the mean is finite
+    name: str = "pareto"
+
+    def __post_init__(self) -> None:
+        _require(self.minimum > 0, "pareto.minimum must be > 0", self.minimum)
+        _require(self.shape > 1, "pareto.shape must be > 1 (or the mean is infinite)", self.shape)
+
+    def quantile(self, u: Array) -> Array:
+        return self.minimum * (1.0 - u) ** (-1.0 / self.shape)
+
+    def expectation(self) -> float:
+        return self.minimum * self.shape / (self.shape - 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Empirical:
+    """One of the measured durations, each as likely: from a list, or from a text file with one number a line."""
+
+    values: tuple[float, ...] = ()
+    path: str = ""
+    name: str = "empirical"
+
+    def __post_init__(self) -> None:
+        _require(bool(self.values) != bool(self.path), "empirical needs either values or path, not both", self)
+        values = self.values
+        if self.path:
+            try:
+                values = tuple(float(line) for line in Path(self.path).read_text().split())
+            except (OSError, ValueError) as error:
+                raise ValueError(f"empirical.path: cannot read numbers from {self.path!r}: {error}") from None
+        values = tuple(sorted(float(value) for value in values))
+        _require(bool(values) and values[0] >= 0, "empirical needs durations >= 0", values[:1])
+        # The values themselves are kept: a run is its numbers, not the name of a file that may change.
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "path", "")
+
+    def quantile(self, u: Array) -> Array:
+        sample = np.asarray(self.values)
+        drawn: Array = sample[np.minimum((u * len(sample)).astype(np.int64), len(sample) - 1)]
+        return drawn
+
+    def expectation(self) -> float:
+        return float(np.mean(self.values))
+
+
+@dataclass(frozen=True, slots=True)
+class Occasional:
+    """Nothing most of the time; with `probability` a duration from `source`."""
+
+    probability: float  # in [0, 1]
+    source: Distribution
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.probability <= 1, "probability must be in [0, 1]", self.probability)
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def quantile(self, u: Array) -> Array:
+        if self.probability == 0:
+            return np.zeros_like(u)
+        never = 1.0 - self.probability
+        return np.where(u < never, 0.0, self.source.quantile(np.maximum(u - never, 0.0) / self.probability))
+
+    def expectation(self) -> float:
+        return self.probability * self.source.expectation()
+
+
+DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
+    "constant": Constant,
+    "empirical": Empirical,
+    "exponential": Exponential,
+    "normal": Normal,
+    "pareto": Pareto,
+    "shifted_exponential": ShiftedExponential,
+}
+
+
+def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
+    """The distribution that `{name: ..., parameters}` describes; `where` is the config key, for the error.
+
+    Raises:
+        ValueError: unknown name, unknown or missing parameter, or a value out of range.
+    """
+    options = dict(options)
+    name = options.pop("name", None)
+    if name not in DISTRIBUTIONS:
+        raise ValueError(f"{where}.name must be one of {', '.join(DISTRIBUTIONS)}, got {name!r}")
+    kind = DISTRIBUTIONS[name]
+    allowed = [field for field in kind.__dataclass_fields__ if field != "name"]  # type: ignore[attr-defined]
+    for key, value in options.items():
+        if key not in allowed:
+            raise ValueError(f"{where}.{key}: unknown; {name} takes {', '.join(allowed)}")
+        if isinstance(value, list):
+            options[key] = tuple(value)
+        elif not isinstance(value, int | float | str) or (key != "path" and isinstance(value, str)):
+            raise ValueError(f"{where}.{key} must be a number, got {value!r}")
+    try:
+        return kind(**options)
+    except TypeError:
+        missing = [key for key in allowed if key not in options]
+        raise ValueError(f"{where}: {name} also needs {', '.join(missing)}") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+class Draws:
+    """An endless stream of durations for each worker, which does not depend on who else draws, or when.
+
+    The next few of all workers lie in one array: with 10,000 workers an object each would not fit the caches.
+
+    Args:
+        seed: of the run, >= 0.
+        purpose: what is drawn ("compute", "push delay 0", ...): separate purposes are independent.
+        source: the distribution.
+        factors: one a worker; its draws are multiplied by it.
+    """
+
+    def __init__(self, seed: int, purpose: str, source: Distribution, factors: Sequence[float]) -> None:
+        key = (seed << 32 | zlib.crc32(purpose.encode())) << 32
+        self._source = source
+        self._factors = factors
+        self._generators = [np.random.Generator(np.random.Philox(key=key | worker)) for worker in range(len(factors))]
+        self._rows = np.empty((len(factors), BLOCK))
+        self._flat = memoryview(self._rows.reshape(-1))
+        self._used = [BLOCK] * len(factors)  # draws of its row that the worker has had
+
+    def next(self, worker: int) -> float:
+        """The worker's next duration; the i-th call for a worker always gives the same."""
+        used = self._used[worker]
+        if used == BLOCK:
+            self._refill(worker)
+            used = 0
+        self._used[worker] = used + 1
+        return self._flat[worker * BLOCK + used]
+
+    def _refill(self, worker: int) -> None:
+        self._rows[worker] = self._source.quantile(self._generators[worker].random(BLOCK)) * self._factors[worker]
+
+
+def _require(condition: bool, rule: str, given: object) -> None:
+    if not condition:
+        raise ValueError(f"{rule}, got {given}")

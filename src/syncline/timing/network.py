@@ -1,0 +1,55 @@
+"""How long messages take: latency, and network cards that send and receive one message at a time (incast)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """One kind of link for the whole cluster; workers and shards each have one full-duplex card."""
+
+    latency_s: float = 0.0  # of every message, >= 0
+    bandwidth_gbps: float | None = None  # of every card, each way, Gbit/s > 0; None: sending takes no time
+
+    def __post_init__(self) -> None:
+        if self.latency_s < 0:
+            raise ValueError(f"cluster.network.latency_s must be >= 0, got {self.latency_s}")
+        if self.bandwidth_gbps is not None and self.bandwidth_gbps <= 0:
+            raise ValueError(f"cluster.network.bandwidth_gbps must be > 0 or null, got {self.bandwidth_gbps}")
+
+
+class Network:
+    """The cards of one cluster and the moments at which they are free again.
+
+    A message occupies its sender's card and its receiver's card for size/bandwidth each; the receiver's may begin one
+    latency after the sender's. Messages queue at a card in the order in which they were sent.
+    """
+
+    def __init__(self, config: NetworkConfig, num_workers: int, num_shards: int) -> None:
+        self._latency_s = config.latency_s
+        self._seconds_a_byte = 0.0 if config.bandwidth_gbps is None else 8.0 / (config.bandwidth_gbps * 1e9)
+        self._worker_out = [0.0] * num_workers
+        self._worker_in = [0.0] * num_workers
+        self._shard_out = [0.0] * num_shards
+        self._shard_in = [0.0] * num_shards
+
+    @property
+    def is_instant(self) -> bool:
+        return self._latency_s == 0 and self._seconds_a_byte == 0
+
+    def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
+        """When a message sent now has wholly arrived at the shard (seconds of the same clock)."""
+        return self._send(now, self._worker_out, worker, self._shard_in, shard, size_bytes)
+
+    def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
+        """When a message sent now has wholly arrived at the worker (seconds of the same clock)."""
+        return self._send(now, self._shard_out, shard, self._worker_in, worker, size_bytes)
+
+    def _send(
+        self, now: float, out_free: list[float], sender: int, in_free: list[float], receiver: int, size_bytes: int
+    ) -> float:
+        duration = size_bytes * self._seconds_a_byte
+        begins = max(now, out_free[sender])
+        out_free[sender] = begins + duration
+        arrives = max(begins + self._latency_s, in_free[receiver]) + duration
+        in_free[receiver] = arrives
+        return arrives

@@ -1,0 +1,185 @@
+"""CIFAR: both layouts on disk, and one line for everything that can be wrong with them."""
+
+import hashlib
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from syncline.datasets import DataMissingError, load
+from syncline.datasets.cifar import cifar
+from syncline.datasets.torchvision_door import import_torchvision
+
+REAL = Path(os.environ.get("SYNCLINE_DATA", "data")) / "cifar10.npz"
+
+
+def arrays(num_classes: int = 10) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {
+        "x_train": random.integers(0, 256, (20, 3, 32, 32), np.uint8),
+        "y_train": random.integers(0, num_classes, 20, np.uint8),
+        "x_test": random.integers(0, 256, (6, 3, 32, 32), np.uint8),
+        "y_test": random.integers(0, num_classes, 6, np.uint8),
+    }
+
+
+def one_line(caught: pytest.ExceptionInfo[ValueError]) -> str:
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_an_npz_file_comes_back_as_written(tmp_path: Path, name: str) -> None:
+    written = arrays(100 if name == "cifar100" else 10)
+    np.savez(tmp_path / f"{name}.npz", **written)
+    dataset = cifar(name, str(tmp_path))
+    assert dataset.num_classes == (100 if name == "cifar100" else 10)
+    np.testing.assert_array_equal(dataset.train_images, written["x_train"])
+    np.testing.assert_array_equal(dataset.train_labels, written["y_train"])
+    np.testing.assert_array_equal(dataset.test_images, written["x_test"])
+    np.testing.assert_array_equal(dataset.test_labels, written["y_test"])
+
+
+def test_channels_may_come_last_and_labels_in_a_column(tmp_path: Path) -> None:
+    written = arrays()
+    turned = {
+        k: v.transpose(0, 2, 3, 1) if k.startswith("x") else v.reshape(-1, 1).astype(int) for k, v in written.items()
+    }
+    np.savez_compressed(tmp_path / "cifar10.npz", **turned)
+    dataset = cifar("cifar10", str(tmp_path))
+    assert dataset.train_images.is_contiguous()
+    np.testing.assert_array_equal(dataset.train_images, written["x_train"])
+    np.testing.assert_array_equal(dataset.train_labels, written["y_train"])
+
+
+def test_sizes_take_the_first_and_are_checked(tmp_path: Path) -> None:
+    np.savez(tmp_path / "cifar10.npz", **arrays())
+    part = load("cifar10", root=str(tmp_path), train_size=7, test_size=2)
+    np.testing.assert_array_equal(part.train_images, arrays()["x_train"][:7])
+    assert len(part.test_labels) == 2
+    with pytest.raises(ValueError, match=r"^dataset cifar10: train_size=21, allowed: 1\.\.20, or null for all$"):
+        load("cifar10", root=str(tmp_path), train_size=21)
+
+
+def test_absent_files_are_named_with_the_ways_out(tmp_path: Path) -> None:
+    with pytest.raises(DataMissingError) as caught:
+        cifar("cifar100", str(tmp_path))
+    text = one_line(caught)
+    for part in (tmp_path / "cifar100.npz", tmp_path / "cifar-100-python", "dataset.download=true", "SYNCLINE_DATA"):
+        assert str(part) in text
+    assert "dataset.root=" in text
+
+
+@pytest.mark.parametrize("fault", ["text", "cut", "pickle", "npy"])
+def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
+    path = tmp_path / "cifar10.npz"
+    if fault == "text":
+        path.write_text("not an archive")
+    elif fault == "cut":
+        np.savez(path, **arrays())
+        path.write_bytes(path.read_bytes()[:-1000])
+    elif fault == "pickle":
+        np.savez(path, **arrays() | {"y_train": np.array([{}], dtype=object)})
+    else:
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    with pytest.raises(ValueError, match=r"not a readable \.npz file") as caught:
+        cifar("cifar10", str(tmp_path))
+    assert str(path) in one_line(caught)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x_test": None}, "no array 'x_test'; needed: x_train, y_train, x_test, y_test"),
+        ({"x_train": np.zeros((20, 3, 32, 32))}, r"images must be uint8 .* got float64"),
+        ({"x_train": np.zeros((20, 28, 28), np.uint8)}, r"got uint8 \(20, 28, 28\)"),
+        ({"y_train": np.zeros(20)}, "labels must be integers, got float64"),
+        ({"y_train": np.zeros(19, int)}, r"labels must be int64 \[20\]"),
+        ({"y_test": np.full(6, 10)}, r"test part: labels must lie in 0\.\.9"),
+    ],
+)
+def test_a_faulty_array_is_named(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    path = tmp_path / "cifar10.npz"
+    np.savez(path, **{key: value for key, value in (arrays() | changed).items() if value is not None})
+    with pytest.raises(ValueError, match=message) as caught:
+        cifar("cifar10", str(tmp_path))
+    assert one_line(caught).startswith(f"{path}: ")
+
+
+def write_torchvision_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+    """CIFAR-10 in torchvision's layout, with its checksums made those of these small files."""
+    written = arrays()
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir()
+
+    def save(name: str, content: dict[str, Any]) -> list[str]:
+        (folder / name).write_bytes(pickle.dumps(content))
+        return [name, hashlib.md5((folder / name).read_bytes()).hexdigest()]
+
+    def batch(part: str, rows: slice) -> dict[str, Any]:
+        return {"data": written[f"x_{part}"][rows].reshape(-1, 3072), "labels": written[f"y_{part}"][rows].tolist()}
+
+    loader = import_torchvision().datasets.CIFAR10
+    train = [save(f"data_batch_{i + 1}", batch("train", slice(4 * i, 4 * i + 4))) for i in range(5)]
+    monkeypatch.setattr(loader, "train_list", train)
+    monkeypatch.setattr(loader, "test_list", [save("test_batch", batch("test", slice(None)))])
+    name, md5 = save("batches.meta", {"label_names": list("abcdefghij")})
+    monkeypatch.setattr(loader, "meta", {"filename": name, "key": "label_names", "md5": md5})
+    return written
+
+
+def test_torchvisions_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = write_torchvision_folder(tmp_path, monkeypatch)
+    dataset = cifar("cifar10", str(tmp_path))
+    np.testing.assert_array_equal(dataset.train_images, written["x_train"])
+    np.testing.assert_array_equal(dataset.train_labels, written["y_train"])
+    np.testing.assert_array_equal(dataset.test_images, written["x_test"])
+    np.testing.assert_array_equal(dataset.test_labels, written["y_test"])
+
+
+def test_the_npz_file_comes_before_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_torchvision_folder(tmp_path, monkeypatch)
+    other = arrays() | {"y_test": np.full(6, 9)}
+    np.savez(tmp_path / "cifar10.npz", **other)
+    assert cifar("cifar10", str(tmp_path)).test_labels.tolist() == [9] * 6
+
+
+def test_a_damaged_folder_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_torchvision_folder(tmp_path, monkeypatch)
+    damaged = tmp_path / "cifar-10-batches-py" / "data_batch_3"
+    damaged.write_bytes(damaged.read_bytes() + b"!")
+    with pytest.raises(DataMissingError, match="is incomplete or its download failed") as caught:
+        cifar("cifar10", str(tmp_path))
+    assert str(damaged.parent) in one_line(caught)
+
+
+def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refuse(self: Any) -> None:
+        asked.append(str(self.root))
+        raise OSError("no network")
+
+    monkeypatch.setattr(import_torchvision().datasets.CIFAR10, "download", refuse)
+    with pytest.raises(DataMissingError, match="not found"):
+        cifar("cifar10", str(tmp_path), download=False)
+    assert asked == []
+    with pytest.raises(DataMissingError, match="no network"):
+        cifar("cifar10", str(tmp_path), download=True)
+    assert asked == [str(tmp_path)]
+
+
+@pytest.mark.skipif(not REAL.is_file(), reason=f"no real CIFAR-10 at {REAL}; SYNCLINE_DATA names its folder")
+def test_real_images_have_the_published_statistics() -> None:
+    dataset = cifar("cifar10", str(REAL.parent))
+    images = dataset.train_images.double()
+    assert torch.tensor(dataset.mean).sub(images.mean(dim=(0, 2, 3))).abs().max() < 5
+    assert torch.tensor(dataset.std).sub(images.std(dim=(0, 2, 3))).abs().max() < 5
+    assert dataset.train_labels.bincount(minlength=10).min() > 0.05 * len(dataset.train_labels)
+    assert dataset.train_labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]  # frog, truck, truck, deer, ...

@@ -1,0 +1,100 @@
+"""WorkerShare: a partition, whole epochs, and random access."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncline.datasets.sharding import WorkerShare
+
+
+@st.composite
+def sizes(draw: st.DrawFn) -> tuple[int, int]:
+    """Samples and workers, at least one sample a worker."""
+    num_workers = draw(st.integers(1, 12))
+    return draw(st.integers(num_workers, 200)), num_workers
+
+
+@settings(deadline=None)
+@given(sizes(), st.integers(0, 2**40))
+def test_shares_are_a_partition_of_nearly_equal_parts(size: tuple[int, int], seed: int) -> None:
+    num_samples, num_workers = size
+    shares = [WorkerShare(num_samples, num_workers, w, 1, seed).samples for w in range(num_workers)]
+    assert sorted(np.concatenate(shares).tolist()) == list(range(num_samples))
+    lengths = [len(share) for share in shares]
+    assert max(lengths) - min(lengths) <= 1
+
+
+@settings(deadline=None)
+@given(sizes(), st.integers(1, 90), st.integers(0, 5), st.data())
+def test_each_epoch_sees_each_sample_of_the_share_once(
+    size: tuple[int, int], batch_size: int, seed: int, data: st.DataObject
+) -> None:
+    num_samples, num_workers = size
+    worker = data.draw(st.integers(0, num_workers - 1))
+    share = WorkerShare(num_samples, num_workers, worker, batch_size, seed)
+    length = len(share.samples)
+    row = np.concatenate([share.batch(i) for i in range(3 * length // batch_size + 1)])
+    assert len(row) % batch_size == 0
+    for epoch in range(len(row) // length):
+        assert sorted(row[epoch * length : (epoch + 1) * length]) == sorted(share.samples)
+
+
+@settings(deadline=None)
+@given(sizes(), st.integers(1, 60), st.lists(st.integers(0, 40), min_size=1, max_size=10))
+def test_random_access_equals_sequential(size: tuple[int, int], batch_size: int, wanted: list[int]) -> None:
+    num_samples, num_workers = size
+    jumping = WorkerShare(num_samples, num_workers, 0, batch_size, seed=3)
+    walking = WorkerShare(num_samples, num_workers, 0, batch_size, seed=3)
+    walked = [walking.batch(i) for i in range(max(wanted) + 1)]
+    for iteration in wanted:
+        np.testing.assert_array_equal(jumping.batch(iteration), walked[iteration])
+
+
+def test_a_batch_may_span_several_epochs() -> None:
+    share = WorkerShare(num_samples=7, num_workers=2, worker=1, batch_size=10, seed=0)
+    batch = share.batch(0)
+    assert (batch.shape, batch.dtype) == ((10,), np.int64)
+    assert np.bincount(batch, minlength=7).max() == 4  # three samples: three whole epochs and one sample
+    assert sorted(np.bincount(batch)[share.samples]) == [3, 3, 4]
+
+
+def test_epochs_workers_and_seeds_are_shuffled_differently() -> None:
+    def order(worker: int, seed: int, epoch: int) -> list[int]:
+        share = WorkerShare(200, 2, worker, 100, seed)
+        places = {sample: place for place, sample in enumerate(share.samples.tolist())}
+        return [places[sample] for sample in share.batch(epoch).tolist()]
+
+    orders = [order(0, 0, 0), order(0, 0, 1), order(1, 0, 0), order(0, 1, 0), order(0, 2**32, 0)]
+    assert len({tuple(o) for o in orders}) == len(orders)
+    assert not np.array_equal(WorkerShare(200, 2, 0, 1, 0).samples, WorkerShare(200, 2, 0, 1, 1).samples)
+
+
+def test_the_caller_may_write_into_a_batch() -> None:
+    share = WorkerShare(100, 1, 0, 10, seed=0)
+    before = share.batch(0).copy()
+    share.batch(0)[:] = -1
+    np.testing.assert_array_equal(share.batch(0), before)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"num_samples": 3}, "^3 training samples cannot be shared among 4 workers$"),
+        ({"worker": 4}, "worker=4, num_workers=4"),
+        ({"worker": -1}, "worker=-1"),
+        ({"num_workers": 0}, "num_workers=0"),
+        ({"batch_size": 0}, "batch_size must be >= 1, got 0"),
+    ],
+)
+def test_impossible_arguments_are_refused(changed: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"num_samples": 10, "num_workers": 4, "worker": 0, "batch_size": 2, "seed": 0}
+    with pytest.raises(ValueError, match=message):
+        WorkerShare(**arguments | changed)
+
+
+def test_there_is_no_iteration_before_the_first() -> None:
+    with pytest.raises(ValueError, match="iteration must be >= 0, got -1"):
+        WorkerShare(10, 1, 0, 2, 0).batch(-1)

@@ -1,0 +1,43 @@
+"""The table of models and the files in conf/model."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from syncline.models import MODELS, build
+
+FILES = sorted((Path(__file__).parents[2] / "conf" / "model").glob("*.yaml"))
+OURS = {"lenet", "alexnet_small", "resnet8", "resnet20", "resnet32", "resnet50_cifar", "resnet56", "resnet110"}
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"^unknown model 'vgg'; choose one of alexnet_small, .*lenet, .*resnet"):
+        build("vgg", in_channels=3, image_size=32, num_classes=10)
+
+
+def test_weights_follow_the_global_seed() -> None:
+    def weights(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        network = build("lenet", in_channels=1, image_size=8, num_classes=10)
+        return torch.cat([parameter.flatten() for parameter in network.parameters()])
+
+    assert torch.equal(weights(1), weights(1))
+    assert not torch.equal(weights(1), weights(2))
+
+
+def test_every_promised_file_is_there() -> None:
+    assert {file.stem for file in FILES} >= OURS
+
+
+@pytest.mark.parametrize("choice", sorted(OURS))
+def test_each_file_builds_the_network_it_names(choice: str) -> None:
+    values = yaml.safe_load(next(file for file in FILES if file.stem == choice).read_text())
+    schema, own = values.pop("defaults")
+    name = values.pop("name")
+    assert (schema, own) == (f"{name}_schema", "_self_")
+    network = build(name, in_channels=3, image_size=32, num_classes=10, **values)
+    assert type(network) is MODELS[name]
+    digits = "".join(filter(str.isdigit, choice))
+    assert values.get("depth") == (int(digits) if digits else None)
