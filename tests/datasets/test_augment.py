@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets.augment import pad_crop_flip
@@ -23,7 +23,6 @@ def slow(images: torch.Tensor, generator: np.random.Generator, padding: int) -> 
     return out
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 9), st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(0, 5), st.integers(0, 2**32)
 )

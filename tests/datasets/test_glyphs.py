@@ -36,7 +36,7 @@ def test_the_same_arguments_draw_the_same_bits(num_classes: int) -> None:
     assert torch.equal(first.test_images, second.test_images)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.integers(1, 250), st.integers(1, 250), st.sampled_from([10, 100]))
 def test_the_first_of_more_are_the_same(small: int, more: int, num_classes: int) -> None:
     few, many = glyphs(num_classes, small, more), glyphs(num_classes, small + more, small + more)
@@ -119,17 +119,18 @@ def test_arguments_out_of_range_are_refused(
 
 
 def test_lenet_learns_ten_classes_but_not_perfectly() -> None:
+    """Six epochs on 4,000 images gave 0.65 to 0.80 over five seeds; ten classes by chance give 0.1."""
     torch.manual_seed(0)
     dataset = glyphs(10, train_size=4_000, test_size=1_000)
     mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (dataset.mean, dataset.std))
     images, test_images = (dataset.train_images - mean) / std, (dataset.test_images - mean) / std
     network = LeNet(in_channels=3, image_size=32, num_classes=10)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(8):
+    for _ in range(6):
         for batch in torch.randperm(4_000).split(128):
             optimizer.zero_grad()
             F.cross_entropy(network(images[batch]), dataset.train_labels[batch]).backward()
             optimizer.step()
     with torch.no_grad():
         accuracy = (network(test_images).argmax(1) == dataset.test_labels).float().mean().item()
-    assert 0.4 < accuracy < 0.95
+    assert 0.5 < accuracy < 0.9

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets.sharding import WorkerShare
@@ -17,7 +17,6 @@ def sizes(draw: st.DrawFn) -> tuple[int, int]:
     return draw(st.integers(num_workers, 200)), num_workers
 
 
-@settings(deadline=None)
 @given(sizes(), st.integers(0, 2**40))
 def test_shares_are_a_partition_of_nearly_equal_parts(size: tuple[int, int], seed: int) -> None:
     num_samples, num_workers = size
@@ -27,7 +26,6 @@ def test_shares_are_a_partition_of_nearly_equal_parts(size: tuple[int, int], see
     assert max(lengths) - min(lengths) <= 1
 
 
-@settings(deadline=None)
 @given(sizes(), st.integers(1, 90), st.integers(0, 5), st.data())
 def test_each_epoch_sees_each_sample_of_the_share_once(
     size: tuple[int, int], batch_size: int, seed: int, data: st.DataObject
@@ -42,7 +40,6 @@ def test_each_epoch_sees_each_sample_of_the_share_once(
         assert sorted(row[epoch * length : (epoch + 1) * length]) == sorted(share.samples)
 
 
-@settings(deadline=None)
 @given(sizes(), st.integers(1, 60), st.lists(st.integers(0, 40), min_size=1, max_size=10))
 def test_random_access_equals_sequential(size: tuple[int, int], batch_size: int, wanted: list[int]) -> None:
     num_samples, num_workers = size

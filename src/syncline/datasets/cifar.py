@@ -63,9 +63,9 @@ def cifar(
 
 def _read_npz(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = [key for key in KEYS if key not in file]
-            arrays = {} if missing else {key: file[key] for key in KEYS}
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            missing = [key for key in KEYS if key not in archive]
+            arrays = {} if missing else {key: archive[key] for key in KEYS}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a readable .npz file of plain arrays ({error})") from None
     if missing:

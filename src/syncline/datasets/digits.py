@@ -23,8 +23,8 @@ def digits(train_size: int | None = None, test_size: int | None = None) -> Image
     load_digits. Its grey values 0..16 are scaled to 0..255.
     """
     # Imported here: scikit-learn takes more than a second, which runs on other data need not wait for.
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
-    from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
 
     bunch = load_digits()
     images = torch.from_numpy(np.rint(bunch.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)

@@ -22,10 +22,10 @@ class Kind:
 # Beside each look: LeNet's test accuracy (10,000 training images, SGD with momentum 0.9, rate 0.05 divided by ten after
 # 12 and 18 of 24 epochs, batch 128; mean of three seeds). No two of the hundred characters differ in size only (o O).
 KINDS = {
-    10: Kind("BEFGPRSZ58", Look(contrast=(0.1, 0.45), texture=0.4, noise=0.15)),  # 88 %
+    10: Kind("BEFGPRSZ58", Look(contrast=(0.1, 0.45), texture=0.4, noise=0.15)),  # 86 %
     100: Kind(
-        "ABCDEFGHJKLMNPQRSTUVWXYZabdefghmnqrt23456789ΓΔΛΞΠΣΦΨΩαβγδεζθλμξπσωБДЖИЛЦЧШЭЮЯ&@#$%?!*+=§€£¥¶<∂÷{±~Æ¬",  # noqa: RUF001
-        Look(contrast=(0.3, 0.7), texture=0.2, noise=0.2),  # 76 %
+        "ABCDEFGHJKLMNPQRSTUVWXYZabdefghmnqrt23456789ΓΔΛΞΠΣΦΨΩαβγδεζθλμξπσωБДЖИЛЦЧШЭЮЯ&@#$%?!*+=§€£¥¶<∂÷{±~Æ¬",
+        Look(contrast=(0.3, 0.7), texture=0.2, noise=0.2),  # 75 %
     ),
 }
 DEFAULT_TRAIN, DEFAULT_TEST = 10_000, 2_000

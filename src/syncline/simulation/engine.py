@@ -28,7 +28,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Totals:
-    """What a run has done so far. With several shards, the first one's updates and samples are the run's."""
+    """What a run has done so far. Of several shards the one furthest behind gives its updates and samples."""
 
     num_workers: int
     time_s: float = 0.0  # virtual seconds, of the last update
@@ -57,7 +57,7 @@ class Observer(Protocol):
     """Who watches a run; the virtual clock stands still meanwhile."""
 
     def updated(self, simulation: "Simulation") -> int:
-        """The first shard has made an update. Returns the update at which to be called again."""
+        """Every shard has made one more update. Returns the update at which to be called again."""
         ...
 
 
@@ -78,7 +78,7 @@ class Simulation:
         block_bytes: size on the wire of each shard's block.
         batch_size: samples in one gradient.
         limits: when to end.
-        observer: told of updates of the first shard.
+        observer: told of updates.
         learning: the shards' parameters and the workers' gradients; None simulates time alone.
         log: told of every event and command; None for none.
     """
@@ -270,7 +270,9 @@ class Simulation:
                 self._log(self._now, "applied", worker, shard, push, version + 1, stale, command.because)
         self._versions[shard] = version = version + 1
         self._samples[shard] = samples = samples + len(command.pushes) * self._batch_size
-        if shard == 0:
+        if len(self._versions) > 1:  # the shard that is furthest behind tells how far the run is
+            version, samples = min(self._versions), min(self._samples)
+        if version > totals.updates:
             totals.time_s = self._now
             totals.updates = version
             totals.samples = samples

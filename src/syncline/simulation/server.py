@@ -42,7 +42,7 @@ class Shard:
     num_workers: int  # P; at most P + 1 versions are alive
     divide_by_workers: bool = False  # an update of d gradients divides their sum by P in place of d
     _free: list[Version] = field(default_factory=list)
-    _allocated: int = 1
+    allocated: int = 1
 
     def pin(self) -> Version:
         """The current version, kept as it is until `unpin`."""
@@ -82,8 +82,8 @@ class Shard:
     def _take(self) -> Version:
         if self._free:
             return self._free.pop()
-        self._allocated += 1
-        assert self._allocated <= self.num_workers + 1, "more versions alive than workers could hold"
+        self.allocated += 1
+        assert self.allocated <= self.num_workers + 1, "more versions alive than workers could hold"
         return Version(torch.empty_like(self.current.weights), torch.empty_like(self.current.buffers))
 
 

@@ -1,0 +1,262 @@
+"""True gradients, truly stale: the simulator against plain PyTorch loops."""
+
+import math
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from torch import nn
+
+from syncline.config import CifarConfig, DatasetConfig, LenetConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
+from syncline.datasets import load
+from syncline.datasets.sharding import WorkerShare
+from syncline.learning.task import Normalise
+from syncline.models import build
+from syncline.simulation.engine import Limits, Simulation
+from syncline.simulation.run import build_learning, simulate
+from syncline.strategies.asp import AspOptions
+from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ssp import SspOptions
+from syncline.timing.cluster import Cluster, ClusterConfig
+
+SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def config_of(**changes) -> RunConfig:
+    given = {
+        "model": LenetConfig(),
+        "dataset": DatasetConfig(),
+        "optimizer": SGD,
+        "strategy": AspOptions(),
+        "cluster": ClusterConfig(workers=1, gradient_s=[1.0]),
+        "batch_size": 16,
+        "max_updates": 50,
+        "eval_every_epochs": 1000,
+    }
+    return RunConfig(**(given | changes))
+
+
+class NobodyLooks:
+    def updated(self, simulation: Simulation) -> int:
+        return 1 << 62
+
+
+def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights and buffers after the run."""
+    learning = build_learning(config)
+    simulation = Simulation(
+        strategies=[config.strategy.start(config.cluster.workers) for _ in learning.shards],
+        cluster=Cluster(config.cluster, config.scenario, config.seed),
+        block_bytes=[0] * len(learning.shards),
+        batch_size=config.batch_size,
+        limits=Limits(updates=config.max_updates or math.inf),
+        observer=NobodyLooks(),
+        learning=(learning.shards, learning.workers),
+    )
+    simulation.run()
+    for shard in learning.shards:
+        assert shard.allocated <= config.cluster.workers + 1
+    return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers
+
+
+class PlainLoop:
+    """What anybody would write: nn.Module, DataLoader order, torch.optim.SGD."""
+
+    def __init__(self, config: RunConfig) -> None:
+        options = asdict(config.dataset)
+        options.pop("augment")
+        self.dataset = load(**options)
+        _, channels, size, _ = self.dataset.train_images.shape
+        torch.manual_seed(config.seed)
+        shape = {"in_channels": channels, "image_size": size, "num_classes": self.dataset.num_classes}
+        self.module = build(**asdict(config.model), **shape)
+        self.normalise = Normalise(self.dataset, CPU)
+        optimizer = config.optimizer
+        self.optimizer = torch.optim.SGD(
+            self.module.parameters(), lr=optimizer.lr, momentum=optimizer.momentum, weight_decay=optimizer.weight_decay
+        )
+
+    def step(self, indices) -> None:
+        images, labels = self.dataset.train_images[indices], self.dataset.train_labels[indices]
+        self.optimizer.zero_grad()
+        nn.functional.cross_entropy(self.module(self.normalise(images)), labels).backward()
+        self.optimizer.step()
+
+    def state(self) -> tuple[torch.Tensor, torch.Tensor]:
+        buffers = [buffer.reshape(-1) for buffer in self.module.buffers() if buffer.is_floating_point()]
+        weights = torch.cat([parameter.detach().reshape(-1) for parameter in self.module.parameters()])
+        return weights, torch.cat(buffers) if buffers else torch.empty(0)
+
+
+@pytest.mark.parametrize("strategy", [AspOptions(), BspOptions(), SspOptions()], ids=lambda options: options.name)
+@pytest.mark.parametrize("model", [LenetConfig(), ResnetConfig(depth=20)], ids=["lenet", "resnet20"])
+def test_with_one_worker_it_is_a_plain_loop_in_every_bit(model, strategy):
+    """50 steps with momentum and weight decay; ResNet-20 with batch norm, whose statistics must agree as well."""
+    config = config_of(model=model, strategy=strategy)
+    plain = PlainLoop(config)
+    share = WorkerShare(len(plain.dataset.train_labels), 1, 0, config.batch_size, config.seed)
+    for iteration in range(50):
+        plain.step(share.batch(iteration))
+    for ours, theirs in zip(final_state(config), plain.state(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_bsp_of_four_workers_is_one_step_on_the_joined_batch(shards):
+    cluster = ClusterConfig(workers=4, shards=shards, gradient_s=[1.0, 2.0, 1.5])
+    config = config_of(strategy=BspOptions(), cluster=cluster, max_updates=30)
+    plain = PlainLoop(config)
+    shares = [WorkerShare(len(plain.dataset.train_labels), 4, worker, 16, config.seed) for worker in range(4)]
+    for iteration in range(30):
+        plain.step([index for share in shares for index in share.batch(iteration)])
+    ours, theirs = final_state(config)[0], plain.state()[0]
+    assert (ours - theirs).abs().max() < 1e-6
+
+
+def test_asp_computes_each_gradient_at_the_weights_the_worker_was_granted():
+    """Against a small reference that keeps a copy of the weights for each worker: two workers, one three times slower."""
+    config = config_of(cluster=ClusterConfig(workers=2, gradient_s=[1.0, 2.9]), max_updates=24)
+    plain = PlainLoop(config)
+    shares = [WorkerShare(len(plain.dataset.train_labels), 2, worker, 16, config.seed) for worker in range(2)]
+    parameters = list(plain.module.parameters())
+    server = [parameter.detach().clone() for parameter in parameters]
+    copies, iterations, ends = [server, server], [0, 0], [1.0, 2.9]
+    for _ in range(24):
+        worker = ends.index(min(ends))
+        for parameter, value in zip(parameters, copies[worker], strict=True):
+            parameter.data = value.clone()
+        indices = shares[worker].batch(iterations[worker])
+        images, labels = plain.dataset.train_images[indices], plain.dataset.train_labels[indices]
+        plain.optimizer.zero_grad()
+        nn.functional.cross_entropy(plain.module(plain.normalise(images)), labels).backward()
+        for parameter, value in zip(parameters, server, strict=True):
+            parameter.data = value.clone()  # the stale gradient meets the server's weights
+        plain.optimizer.step()
+        server = [parameter.detach().clone() for parameter in parameters]
+        copies[worker] = server
+        iterations[worker] += 1
+        ends[worker] += (1.0, 2.9)[worker]
+    assert iterations == [18, 6]
+    assert torch.equal(final_state(config)[0], torch.cat([value.reshape(-1) for value in server]))
+
+
+def test_equal_seeds_give_equal_bits_and_other_seeds_do_not():
+    cluster = ClusterConfig(workers=3, gradient_s=[1.0, 1.7], jitter={"name": "exponential", "mean": 1.0})
+    config = config_of(cluster=cluster, strategy=SspOptions(staleness=1))
+    first, again, other = final_state(config)[0], final_state(config)[0], final_state(replace(config, seed=1))[0]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_the_number_of_shards_does_not_change_what_synchronous_workers_learn():
+    states = [
+        final_state(
+            config_of(strategy=BspOptions(), cluster=ClusterConfig(workers=2, shards=shards, gradient_s=[1.0, 2.0]))
+        )
+        for shards in (1, 2, 5)
+    ]
+    assert torch.equal(states[0][0], states[1][0])
+    assert torch.equal(states[0][0], states[2][0])
+
+
+def test_batch_norm_statistics_are_the_mean_of_those_pushed():
+    """BSP, one update of two workers: the server's statistics are the mean of what the two forward passes left."""
+    config = config_of(
+        model=ResnetConfig(depth=8),
+        strategy=BspOptions(),
+        cluster=ClusterConfig(workers=2, gradient_s=[1.0]),
+        max_updates=1,
+    )
+    left = []
+    for worker in range(2):
+        plain = PlainLoop(config)
+        plain.step(WorkerShare(len(plain.dataset.train_labels), 2, worker, 16, config.seed).batch(0))
+        left.append(plain.state()[1])
+    assert torch.allclose(final_state(config)[1], (left[0] + left[1]) / 2, rtol=0, atol=1e-7)
+
+
+def test_asynchronous_gradients_may_be_divided_by_the_workers_too():
+    """`mean_over_workers`: four asynchronous workers move a quarter as far in the first update."""
+    start = final_state(
+        config_of(
+            cluster=ClusterConfig(workers=4, gradient_s=[1.0, 9.0, 9.0, 9.0]),
+            max_updates=1,
+            optimizer=SgdConfig(lr=1e-30, momentum=0.0),
+        )
+    )[0]
+    moved = {}
+    for reading in ("mean", "mean_over_workers"):
+        config = config_of(
+            cluster=ClusterConfig(workers=4, gradient_s=[1.0, 9.0, 9.0, 9.0]),
+            optimizer=SgdConfig(lr=0.1, momentum=0.0),
+            async_gradient=reading,
+            max_updates=1,
+        )
+        moved[reading] = final_state(config)[0] - start
+    assert moved["mean"].abs().max() > 1e-3
+    assert torch.allclose(moved["mean_over_workers"], moved["mean"] / 4, rtol=1e-4, atol=1e-7)
+    config = config_of(strategy=BspOptions(), cluster=ClusterConfig(workers=4, gradient_s=[1.0]), max_updates=5)
+    by_workers = final_state(replace(config, async_gradient="mean_over_workers"))[0]
+    assert torch.equal(final_state(config)[0], by_workers), "synchronous updates have as many gradients as workers"
+
+
+def curve(config: RunConfig) -> list[dict]:
+    rows: list[dict] = []
+    simulate(config, rows.append, lambda progress: None)
+    return rows
+
+
+def test_the_learning_rate_follows_its_clock():
+    """4 workers, drop at epoch 2: by samples at 2, by server updates (asynchronous) at 0.5."""
+    changes = {
+        "cluster": ClusterConfig(workers=4, gradient_s=[1.0]),
+        "optimizer": SgdConfig(lr=0.01, schedule=ScheduleConfig(factor=0.1, at_epochs=[2])),
+        "max_updates": None,
+        "epochs": 3,
+        "eval_every_epochs": 0.25,
+    }
+    for clock, drop in (("samples", 2.0), ("server_updates", 0.5)):
+        rates = {row["epoch"]: row["learning_rate"] for row in curve(config_of(lr_clock=clock, **changes))}
+        assert {rate for epoch, rate in rates.items() if epoch < drop} == {0.01}
+        assert {round(rate, 9) for epoch, rate in rates.items() if epoch >= drop} == {0.001}
+
+
+def test_evaluations_come_on_time_and_do_not_cost_any():
+    """The virtual clock stands still; every quarter of an epoch is met within one update; the last state is evaluated."""
+    config = config_of(max_updates=None, epochs=2, eval_every_epochs=0.25)
+    rows = curve(config)
+    updates_per_epoch = 1437 / 16
+    assert [row["updates"] for row in rows] == [math.ceil(k * updates_per_epoch / 4) for k in range(9)]
+    assert [row["time_s"] for row in rows] == [float(row["updates"]) for row in rows]
+    sparse = curve(replace(config, eval_every_epochs=1))
+    assert sparse[-1]["loss"] == rows[-1]["loss"], "looking more often changes nothing"
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_says_so():
+    config = config_of(optimizer=SgdConfig(lr=1e9, momentum=0.9), max_updates=500)
+    summary = simulate(config, lambda row: None, lambda progress: None)
+    assert summary["status"] == "diverged"
+    assert summary["updates"] < 500
+
+
+def test_real_photographs_can_be_learned(tmp_path):
+    """CIFAR-10 where SYNCLINE_DATA holds it: LeNet is well above chance after 3 epochs of 2,000 images."""
+    import os
+    from pathlib import Path
+
+    root = os.environ.get("SYNCLINE_DATA")
+    if root is None or not (Path(root) / "cifar10.npz").exists():
+        pytest.skip("SYNCLINE_DATA names no folder with cifar10.npz (x_train, y_train, x_test, y_test)")
+    config = config_of(
+        dataset=CifarConfig(root=root, train_size=2000, test_size=500),
+        max_updates=None,
+        epochs=3,
+        optimizer=SgdConfig(lr=0.02),
+    )
+    assert curve(config)[-1]["accuracy"] > 0.2
