@@ -116,7 +116,7 @@ def test_ssp_forces_only_the_fastest_worker_to_wait():
 
 
 def test_each_worker_has_a_threshold_of_its_own_that_changes_over_time():
-    """I-B: "allows the threshold to change over time and also allows different workers to have different thresholds"."""
+    """I-B: "allows the threshold to change over time and also allows different workers to have" their own."""
     harness = Harness(DsspOptions(s_lower=0, r_max=8), 3)
     ends, leads = {0: 1.0, 1: 1.7, 2: 7.0}, {0: set(), 1: set(), 2: set()}
     seconds = dict(ends)

@@ -120,7 +120,7 @@ def test_bsp_of_four_workers_is_one_step_on_the_joined_batch(shards):
 
 
 def test_asp_computes_each_gradient_at_the_weights_the_worker_was_granted():
-    """Against a small reference that keeps a copy of the weights for each worker: two workers, one three times slower."""
+    """Against a small reference with a copy of the weights for each worker; one is three times slower."""
     config = config_of(cluster=ClusterConfig(workers=2, gradient_s=[1.0, 2.9]), max_updates=24)
     plain = PlainLoop(config)
     shares = [WorkerShare(len(plain.dataset.train_labels), 2, worker, 16, config.seed) for worker in range(2)]
@@ -228,7 +228,7 @@ def test_the_learning_rate_follows_its_clock():
 
 
 def test_evaluations_come_on_time_and_do_not_cost_any():
-    """The virtual clock stands still; every quarter of an epoch is met within one update; the last state is evaluated."""
+    """The virtual clock stands still; each quarter of an epoch is met within one update; the last state is seen."""
     config = config_of(max_updates=None, epochs=2, eval_every_epochs=0.25)
     rows = curve(config)
     updates_per_epoch = 1437 / 16

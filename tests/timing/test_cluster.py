@@ -1,0 +1,248 @@
+"""A cluster's durations, what a scenario adds to them, and the numbers of the shipped profiles."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+import yaml
+
+from syncline.config import choices, compose
+from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import Constant, Draws, Exponential, Normal, Occasional
+from syncline.timing.network import NetworkConfig
+
+NOTHING = ScenarioConfig()
+SLOW_NETWORK = NetworkConfig(latency_s=0.5, bandwidth_gbps=1.0)
+GBIT = 125_000_000  # bytes that take a second at 1 Gbit/s
+
+
+def cluster(scenario: ScenarioConfig = NOTHING, seed: int = 0, **options: Any) -> Cluster:
+    return Cluster(ClusterConfig(**options), scenario, seed)
+
+
+def times(of: Cluster, worker: int, count: int = 50) -> list[float]:
+    return [of.compute_s(worker) for _ in range(count)]
+
+
+def test_gradient_seconds_are_cycled_over_the_workers() -> None:
+    five = cluster(workers=5, gradient_s=[0.051, 0.158])
+    assert [five.compute_s(worker) for worker in range(5)] == [0.051, 0.158, 0.051, 0.158, 0.051]
+
+
+def test_more_gradient_seconds_than_workers_are_left_over() -> None:
+    assert cluster(workers=1, gradient_s=[0.3, 0.4]).compute_s(0) == 0.3
+
+
+def test_slow_workers_take_so_many_times_longer_and_nobody_else_does() -> None:
+    options: dict[str, Any] = {"workers": 4, "gradient_s": [0.02, 0.06], "jitter": Normal(1.0, 0.1)}
+    usual, slowed = cluster(**options), cluster(ScenarioConfig(slow={0: 3.0, 3: 1.5}), **options)
+    for worker, factor in enumerate([3.0, 1.0, 1.0, 1.5]):
+        assert times(slowed, worker) == pytest.approx([factor * usual_s for usual_s in times(usual, worker)], rel=1e-12)
+
+
+def test_jitter_multiplies_and_leaves_the_mean_as_it_is() -> None:
+    drawn = times(cluster(workers=2, gradient_s=[0.051, 0.158], jitter=Normal(1.0, 0.03)), 1, 4000)
+    assert abs(fmean(drawn) - 0.158) <= 4 * stdev(drawn) / math.sqrt(len(drawn))
+    assert stdev(drawn) == pytest.approx(0.158 * 0.03, rel=0.05)
+
+
+def test_the_compute_delay_is_added_to_every_gradient_and_not_slowed() -> None:
+    delay = Exponential(0.02)
+    scenario = ScenarioConfig(compute_delay=delay, slow={1: 5.0})
+    delayed = cluster(scenario, seed=3, workers=2, gradient_s=[0.01])
+    alone = Draws(3, "compute delay", delay, [1.0, 1.0])
+    for worker, base in ((0, 0.01), (1, 0.05)):
+        assert times(delayed, worker) == pytest.approx([base + alone.next(worker) for _ in range(50)], rel=1e-12)
+
+
+def test_a_delay_leaves_the_luck_of_the_computing_untouched() -> None:
+    options: dict[str, Any] = {"workers": 2, "jitter": Normal(1.0, 0.3)}
+    plain, delayed = cluster(**options), cluster(ScenarioConfig(compute_delay=Constant(1.0)), **options)
+    assert times(delayed, 1) == pytest.approx([1.0 + plain_s for plain_s in times(plain, 1)], rel=1e-12)
+
+
+def test_two_clusters_under_one_seed_draw_the_same_times_whoever_asks_first() -> None:
+    scenario = ScenarioConfig(compute_delay=Exponential(0.02), push_delay=Exponential(1.0), pull_delay=Exponential(2.0))
+    options: dict[str, Any] = {"workers": 3, "shards": 2, "jitter": Normal(1.0, 0.3)}
+    one, other = cluster(scenario, 4, **options), cluster(scenario, 4, **options)
+    forwards = {worker: times(one, worker) for worker in range(3)}
+    backwards = {worker: times(other, worker) for worker in reversed(range(3))}
+    assert forwards == backwards
+    for worker in range(3):
+        assert one.push(0.0, worker, worker % 2, 100) == other.push(0.0, worker, worker % 2, 100)
+        assert one.pull(0.0, worker % 2, worker, 100) == other.pull(0.0, worker % 2, worker, 100)
+
+
+def test_another_seed_draws_other_times() -> None:
+    options: dict[str, Any] = {"workers": 1, "jitter": Normal(1.0, 0.3)}
+    assert times(cluster(seed=1, **options), 0) != times(cluster(seed=2, **options), 0)
+
+
+def test_every_message_of_a_worker_and_a_shard_has_its_own_delay() -> None:
+    """On an instant network the delay is all there is: one stream for each direction, shard and worker."""
+    delay = Exponential(1.0)
+    scenario = ScenarioConfig(push_delay=delay, pull_delay=delay)
+    seen = {}
+    for worker in range(3):
+        for shard in range(2):
+            fresh = cluster(scenario, seed=9, workers=3, shards=2)
+            seen["push", worker, shard] = [fresh.push(1000.0 * i, worker, shard, 5) - 1000.0 * i for i in range(40)]
+            seen["pull", worker, shard] = [fresh.pull(1000.0 * i, shard, worker, 5) - 1000.0 * i for i in range(40)]
+    for (direction, worker, shard), delays in seen.items():
+        stream = Draws(9, f"{direction} delay {shard}", delay, [1.0] * 3)
+        assert delays == pytest.approx([stream.next(worker) for _ in range(40)], abs=1e-9)
+    assert len({tuple(delays) for delays in seen.values()}) == 12
+
+
+def test_a_delayed_message_still_takes_its_time_on_the_network() -> None:
+    late = cluster(ScenarioConfig(push_delay=Constant(4.0), pull_delay=Constant(7.0)), workers=1, network=SLOW_NETWORK)
+    assert late.push(10.0, 0, 0, 2 * GBIT) == pytest.approx(10.0 + 4.0 + 0.5 + 2.0)
+    assert late.pull(20.0, 0, 0, 2 * GBIT) == pytest.approx(20.0 + 7.0 + 0.5 + 2.0)
+
+
+@pytest.mark.parametrize("network", [NetworkConfig(), SLOW_NETWORK], ids=["instant", "slow"])
+@pytest.mark.parametrize("direction", ["push", "pull"])
+def test_a_late_message_delays_nobody_elses(network: NetworkConfig, direction: str) -> None:
+    """PSP's late pulls come late "each on its own": the card is not busy while a message is being late."""
+    late = Occasional(0.5, Constant(100.0))
+    scenario = ScenarioConfig(push_delay=late, pull_delay=late)
+    options: dict[str, Any] = {"workers": 8, "network": network}
+    delays = Draws(0, f"{direction} delay 0", late, [1.0] * 8)
+    delayed_cluster, plain_cluster = cluster(scenario, **options), cluster(**options)
+
+    def arrival(on: Cluster, worker: int) -> float:
+        now = 10.0 * worker  # far enough apart for the card to be free again
+        return on.push(now, worker, 0, GBIT) if direction == "push" else on.pull(now, 0, worker, GBIT)
+
+    is_late = [delays.next(worker) > 0 for worker in range(8)]
+    assert True in is_late[:-1]
+    assert False in is_late[is_late.index(True) :]
+    for worker in range(8):
+        plain, delayed = arrival(plain_cluster, worker), arrival(delayed_cluster, worker)
+        assert delayed == pytest.approx(plain + 100.0 * is_late[worker]), f"worker {worker}"
+
+
+def test_messages_are_instant_only_without_network_and_without_delays() -> None:
+    delay = Constant(1.0)
+    assert cluster().sends_instantly
+    assert cluster(ScenarioConfig(compute_delay=delay)).sends_instantly
+    assert not cluster(ScenarioConfig(push_delay=delay)).sends_instantly
+    assert not cluster(ScenarioConfig(pull_delay=delay)).sends_instantly
+    assert not cluster(network=NetworkConfig(latency_s=1e-6)).sends_instantly
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"workers": 0}, r"cluster\.workers must be >= 1, got 0"),
+        ({"shards": 0}, r"cluster\.shards must be >= 1, got 0"),
+        ({"gradient_s": []}, r"cluster\.gradient_s must be a list of seconds > 0, got \[\]"),
+        ({"gradient_s": [0.1, 0.0]}, r"cluster\.gradient_s must be a list of seconds > 0, got \[0\.1, 0\.0\]"),
+        ({"gradient_s": [math.nan]}, r"cluster\.gradient_s must be a list of seconds > 0, got \[nan\]"),
+        ({"message_bytes": -1}, r"cluster\.message_bytes must be >= 0 or null, got -1"),
+        ({"jitter": {"name": "normal", "mean": -1, "std": 0}}, r"cluster\.jitter: normal\.mean must be > 0, got -1"),
+        ({"jitter": {"name": "gauss"}}, r"cluster\.jitter\.name must be one of constant, .*, got 'gauss'"),
+        ({"jitter": 5}, r"cluster\.jitter must be .*, got 5"),
+        ({"jitter": "normal"}, r"cluster\.jitter must be .*, got '?normal'?"),
+    ],
+)
+def test_a_cluster_out_of_range_is_refused_in_one_line(options: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError, match=f"^{line}$"):
+        ClusterConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"slow": {0: 0.5}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{0: 0\.5\}"),
+        ({"slow": {-1: 2.0}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{-1: 2\.0\}"),
+        ({"slow": {0: math.nan}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{0: nan\}"),
+        ({"push_delay": 3}, r"scenario\.push_delay must be null or \{name: <distribution>, \.\.\.\}, got 3"),
+        ({"pull_delay": {"name": "late"}}, r"scenario\.pull_delay\.name must be one of constant, .*, got 'late'"),
+        (
+            {"compute_delay": {"name": "constant", "value": 1, "probability": 2}},
+            r"scenario\.compute_delay: probability must be in \[0, 1\], got 2",
+        ),
+        (
+            {"compute_delay": {"name": "constant", "value": 1, "probability": "often"}},
+            r"scenario\.compute_delay.*probability must be .*got '?often'?",
+        ),
+    ],
+)
+def test_a_scenario_out_of_range_is_refused_in_one_line(options: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError, match=f"^{line}$"):
+        ScenarioConfig(**options)
+
+
+def test_a_delay_without_a_probability_always_happens() -> None:
+    given: Mapping[str, Any] = {"name": "constant", "value": 4.0}
+    assert ScenarioConfig(pull_delay=given).pull_delay == Constant(4.0)
+    assert ScenarioConfig(pull_delay={**given, "probability": 1}).pull_delay == Constant(4.0)
+    assert ScenarioConfig(pull_delay={**given, "probability": 0.5}).pull_delay == Occasional(0.5, Constant(4.0))
+
+
+# The shipped profiles.
+
+CONF = Path(__file__).parents[2] / "conf"
+
+
+@pytest.mark.parametrize("name", choices("cluster"))
+def test_each_cluster_profile_runs_under_each_scenario_and_says_where_its_numbers_come_from(name: str) -> None:
+    for scenario in choices("scenario"):
+        config, _ = compose([f"cluster={name}", f"scenario={scenario}"])
+        assert (config.cluster.name, config.scenario.name) == (name, scenario)
+        made = Cluster(config.cluster, config.scenario, config.seed)
+        for worker in range(config.cluster.workers):
+            begins = made.pull(0.0, 0, worker, 1000)
+            assert made.push(begins + made.compute_s(worker), worker, 0, 1000) > begins
+    text = (CONF / "cluster" / f"{name}.yaml").read_text()
+    assert len([line for line in text.splitlines() if line.startswith("# ")]) >= 2
+
+
+def test_dssps_mixed_cluster_computes_in_51_and_158_milliseconds() -> None:
+    config, _ = compose(["cluster=gtx1060_1080ti"])
+    profile = config.cluster
+    assert (profile.workers, profile.shards, profile.gradient_s) == (2, 1, [0.051, 0.158])
+    assert profile.jitter.expectation() == pytest.approx(1.0)
+    made = Cluster(profile, config.scenario, 0)
+    assert made.sends_instantly  # its times contain the communication
+    for worker, mean in enumerate([0.051, 0.158]):
+        drawn = times(made, worker, 4000)
+        assert abs(fmean(drawn) - mean) <= 4 * stdev(drawn) / math.sqrt(len(drawn))
+
+
+def test_dssps_homogeneous_cluster_is_scaled_from_the_1080_ti_by_peak_rates() -> None:
+    config, _ = compose(["cluster=p100_4x4"])
+    profile = config.cluster
+    assert (profile.workers, profile.shards) == (4, 1)
+    assert profile.gradient_s == [pytest.approx(0.051 * 11.3 / 10.6, abs=5e-4)]
+    assert profile.network == NetworkConfig(latency_s=2e-6, bandwidth_gbps=100.0)
+
+
+def test_the_default_cluster_is_four_unequal_workers() -> None:
+    profile = compose([])[0].cluster
+    assert (profile.name, profile.workers) == ("laptop", 4)
+    assert len(profile.gradient_s) == 4
+    assert max(profile.gradient_s) == 3 * min(profile.gradient_s)
+
+
+def test_the_scenarios_have_the_papers_numbers() -> None:
+    def scenario(name: str) -> ScenarioConfig:
+        return compose([f"scenario={name}"])[0].scenario
+
+    assert scenario("none") == ScenarioConfig()
+    assert scenario("exponential_20ms") == ScenarioConfig("exponential_20ms", compute_delay=Exponential(0.02))
+    assert scenario("exponential_50ms") == ScenarioConfig("exponential_50ms", compute_delay=Exponential(0.05))
+    late = scenario("late_pulls")
+    assert late == ScenarioConfig("late_pulls", pull_delay=Occasional(0.0016, Constant(4.0)))
+    assert late.pull_delay.expectation() == pytest.approx(0.0064)
+    assert scenario("slow_worker") == ScenarioConfig("slow_worker", slow={0: 3.0})
+
+
+@pytest.mark.parametrize("group", ["cluster", "scenario"])
+def test_a_profile_is_named_like_its_file(group: str) -> None:
+    for choice in choices(group):
+        assert yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())["name"] == choice

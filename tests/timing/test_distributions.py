@@ -1,0 +1,245 @@
+"""Distributions against closed forms, and the door that turns config into one of them."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from syncline.timing.distributions import (
+    DISTRIBUTIONS,
+    Array,
+    Constant,
+    Distribution,
+    Empirical,
+    Exponential,
+    Normal,
+    Occasional,
+    Pareto,
+    ShiftedExponential,
+    distribution,
+)
+
+U = np.concatenate([[0.0, 2.0**-53], np.linspace(1e-6, 1 - 1e-6, 4001), [1 - 2.0**-53]])  # what a generator can give
+MEASURED = (0.3, 0.1, 0.2, 0.2, 0.9)
+
+CONTINUOUS = [
+    (Normal(1.0, 0.05), stats.norm(1.0, 0.05)),
+    (Normal(0.02, 0.004), stats.norm(0.02, 0.004)),
+    (Exponential(0.02), stats.expon(scale=0.02)),
+    (ShiftedExponential(0.3, 2.0), stats.expon(loc=0.3, scale=2.0)),
+    (Pareto(0.5, 3.0), stats.pareto(3.0, scale=0.5)),
+    (Pareto(2.0, 1.2), stats.pareto(1.2, scale=2.0)),
+]
+ALL = [
+    Constant(0.7),
+    Normal(1.0, 0.0),
+    Normal(1.0, 2.0),
+    Empirical(MEASURED),
+    Occasional(0.3, Exponential(2.0)),
+    Occasional(0.0016, Constant(4.0)),
+    Occasional(1.0, Exponential(2.0)),
+    Occasional(0.0, Constant(4.0)),
+    *(source for source, _ in CONTINUOUS if source.name != "pareto" or source.shape > 2),  # finite variance
+]
+
+
+def draws(source: Distribution, count: int = 200_000) -> Array:
+    return source.quantile(np.random.default_rng(7).random(count))
+
+
+@pytest.mark.parametrize(("source", "known"), CONTINUOUS, ids=str)
+def test_quantiles_are_those_of_scipy(source: Distribution, known: Any) -> None:
+    inner = U[1:-1]
+    np.testing.assert_allclose(source.quantile(inner), known.ppf(inner), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("source", "known"), CONTINUOUS, ids=str)
+def test_the_distribution_function_undoes_the_quantile(source: Distribution, known: Any) -> None:
+    np.testing.assert_allclose(known.cdf(source.quantile(U)), U, atol=1e-12)
+
+
+@pytest.mark.parametrize("source", ALL, ids=str)
+def test_quantiles_rise_are_finite_and_never_negative_also_at_the_ends(source: Distribution) -> None:
+    durations = source.quantile(U)
+    assert durations.shape == U.shape
+    assert np.isfinite(durations).all()
+    assert (durations >= 0).all()
+    assert (np.diff(durations) >= 0).all()
+
+
+@pytest.mark.parametrize("source", ALL, ids=str)
+def test_a_quantile_depends_on_its_own_u_alone(source: Distribution) -> None:
+    square = U[:4000].reshape(40, 100)
+    np.testing.assert_array_equal(source.quantile(square), source.quantile(U)[:4000].reshape(40, 100))
+
+
+@pytest.mark.parametrize("source", ALL, ids=str)
+def test_the_mean_of_many_draws_is_the_expectation_within_four_standard_errors(source: Distribution) -> None:
+    drawn = draws(source)
+    error = drawn.std() / math.sqrt(len(drawn))
+    assert abs(drawn.mean() - source.expectation()) <= 4 * error + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("source", "mean"),
+    [
+        (Constant(0.7), 0.7),
+        (Normal(0.02, 0.0), 0.02),
+        (Normal(1.0, 1e-3), 1.0),
+        (Exponential(0.02), 0.02),
+        (ShiftedExponential(0.3, 2.0), 2.3),
+        (Pareto(0.5, 3.0), 0.75),
+        (Empirical(MEASURED), 0.34),
+        (Occasional(0.0016, Constant(4.0)), 0.0064),
+    ],
+    ids=str,
+)
+def test_expectations_in_closed_form(source: Distribution, mean: float) -> None:
+    assert source.expectation() == pytest.approx(mean, rel=1e-12)
+
+
+def test_a_normal_moves_its_negative_part_to_zero() -> None:
+    source, whole = Normal(1.0, 2.0), stats.norm(1.0, 2.0)
+    np.testing.assert_allclose(source.quantile(U[1:]), np.maximum(whole.ppf(U[1:]), 0.0), rtol=1e-9, atol=1e-12)
+    share = float(np.mean(draws(source) == 0))
+    assert share == pytest.approx(whole.cdf(0), abs=0.005)
+    assert source.expectation() == pytest.approx(float(stats.truncnorm(-0.5, np.inf, 1.0, 2.0).mean()) * whole.sf(0))
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.floats(0, 1, exclude_max=True))
+def test_an_empirical_quantile_is_the_measured_duration_of_that_rank(values: list[float], u: float) -> None:
+    drawn = float(Empirical(tuple(values)).quantile(np.array([u]))[0])
+    assert drawn == sorted(values)[int(u * len(values))]
+
+
+def test_an_empirical_draws_each_measured_duration_equally_often() -> None:
+    middle = (np.arange(50) + 0.5) / 50
+    drawn = Empirical(MEASURED).quantile(middle)
+    assert sorted(drawn) == sorted(MEASURED * 10)
+
+
+def test_an_empirical_file_is_its_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "trace.txt"
+    path.write_text("0.3\n0.1\n\n0.2\n2e-1\n0.9\n")
+    from_file = Empirical(path=str(path))
+    assert from_file == Empirical(MEASURED)
+    path.unlink()
+    np.testing.assert_array_equal(from_file.quantile(U), Empirical(MEASURED).quantile(U))
+
+
+@given(st.floats(0, 1), st.floats(0, 1, exclude_max=True))
+def test_occasional_is_nothing_or_the_source_and_always_finite(probability: float, u: float) -> None:
+    drawn = float(Occasional(probability, ShiftedExponential(1.0, 1.0)).quantile(np.array([u]))[0])
+    assert math.isfinite(drawn)
+    assert drawn == 0.0 if u < 1 - probability or probability == 0 else drawn >= 1.0
+
+
+def test_occasional_happens_with_its_probability_and_then_follows_its_source() -> None:
+    drawn = draws(Occasional(0.25, Exponential(2.0)))
+    late = drawn[drawn > 0]
+    assert len(late) / len(drawn) == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / len(drawn)))
+    assert stats.kstest(late, stats.expon(scale=2.0).cdf).pvalue > 1e-3
+
+
+NAN = math.nan
+OUT_OF_RANGE = [
+    ("constant", {"value": -1e-9}, "constant.value must be >= 0"),
+    ("constant", {"value": NAN}, "constant.value must be >= 0"),
+    ("normal", {"mean": 0.0, "std": 1.0}, "normal.mean must be > 0"),
+    ("normal", {"mean": 1.0, "std": -0.1}, "normal.std must be >= 0"),
+    ("normal", {"mean": 1.0, "std": NAN}, "normal.std must be >= 0"),
+    ("exponential", {"mean": 0}, "exponential.mean must be > 0"),
+    ("shifted_exponential", {"shift": -1, "scale": 1}, "shifted_exponential.shift must be >= 0"),
+    ("shifted_exponential", {"shift": 0, "scale": 0}, "shifted_exponential.scale must be > 0"),
+    ("pareto", {"minimum": 0, "shape": 2}, "pareto.minimum must be > 0"),
+    ("pareto", {"minimum": 1, "shape": 1}, "pareto.shape must be > 1"),
+    ("empirical", {"values": (0.1, -0.1)}, "empirical needs durations >= 0"),
+    ("empirical", {"values": (0.1, NAN)}, "empirical needs durations >= 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters", "rule"), OUT_OF_RANGE)
+def test_a_parameter_out_of_range_is_refused_with_the_rule_and_what_was_given(
+    name: str, parameters: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises(ValueError, match=rule) as refused:
+        DISTRIBUTIONS[name](**parameters)
+    assert ", got " in str(refused.value)
+    with pytest.raises(ValueError, match=rf"^cluster\.jitter: {rule}"):
+        distribution("cluster.jitter", {"name": name, **parameters})
+
+
+@pytest.mark.parametrize("probability", [-0.1, 1.1, NAN])
+def test_a_probability_lies_between_0_and_1(probability: float) -> None:
+    with pytest.raises(ValueError, match=r"probability must be in \[0, 1\], got "):
+        Occasional(probability, Constant(1.0))
+
+
+@pytest.mark.parametrize(
+    ("options", "made"),
+    [
+        ({"name": "constant", "value": 4}, Constant(4)),
+        ({"name": "normal", "mean": 1.0, "std": 0.1}, Normal(1.0, 0.1)),
+        ({"name": "exponential", "mean": 0.02}, Exponential(0.02)),
+        ({"name": "shifted_exponential", "shift": 0.1, "scale": 2}, ShiftedExponential(0.1, 2)),
+        ({"name": "pareto", "minimum": 1, "shape": 2.5}, Pareto(1, 2.5)),
+        ({"name": "empirical", "values": [0.3, 0.1, 0.2, 0.2, 0.9]}, Empirical(MEASURED)),
+    ],
+)
+def test_the_door_makes_what_the_options_describe(options: dict[str, Any], made: Distribution) -> None:
+    before = dict(options)
+    assert distribution("somewhere", options) == made
+    assert made.name == options["name"]
+    assert options == before
+
+
+def test_every_name_of_the_door_is_tested_above() -> None:
+    assert set(DISTRIBUTIONS) == {source.name for source in ALL if not isinstance(source, Occasional)} | {"pareto"}
+
+
+@pytest.mark.parametrize(
+    ("options", "named", "allowed"),
+    [
+        ({"name": "gamma", "mean": 1}, ["cluster.jitter.name", "gamma"], list(DISTRIBUTIONS)),
+        ({"mean": 1}, ["cluster.jitter.name"], list(DISTRIBUTIONS)),
+        ({"name": ["normal"]}, ["cluster.jitter.name"], list(DISTRIBUTIONS)),
+        ({"name": "normal", "mean": 1, "std": 1, "spread": 2}, ["cluster.jitter.spread"], ["mean", "std"]),
+        ({"name": "exponential", "mean": 1, "std": 1}, ["cluster.jitter.std", "exponential"], ["mean"]),
+        ({"name": "normal", "mean": 1}, ["cluster.jitter", "normal"], ["std"]),
+        ({"name": "pareto"}, ["cluster.jitter", "pareto"], ["minimum", "shape"]),
+        ({"name": "normal", "mean": "fast", "std": 1}, ["cluster.jitter.mean", "'fast'"], ["a number"]),
+        ({"name": "normal", "mean": None, "std": 1}, ["cluster.jitter.mean", "None"], ["a number"]),
+        ({"name": "normal", "mean": {"a": 1}, "std": 1}, ["cluster.jitter.mean"], ["a number"]),
+        ({"name": "normal", "mean": [1, 2], "std": 1}, ["cluster.jitter.mean"], ["a number"]),
+        ({"name": "empirical", "values": 3}, ["cluster.jitter.values"], ["list"]),
+        ({"name": "empirical", "values": [1, "fast"]}, ["cluster.jitter", "fast"], ["float"]),
+        ({"name": "empirical", "path": 3}, ["cluster.jitter.path"], ["3"]),
+        ({"name": "empirical"}, ["cluster.jitter", "empirical"], ["values", "path"]),
+        ({"name": "empirical", "values": [1], "path": "x"}, ["cluster.jitter", "empirical"], ["values", "path"]),
+        ({"name": "empirical", "path": "/no/such/file"}, ["cluster.jitter", "/no/such/file"], ["numbers"]),
+    ],
+)
+def test_the_door_refuses_in_one_line_that_names_the_key_and_what_is_allowed(
+    options: dict[str, Any], named: list[str], allowed: list[str]
+) -> None:
+    with pytest.raises(ValueError, match=r"^cluster\.jitter") as refused:
+        distribution("cluster.jitter", options)
+    line = str(refused.value)
+    assert "\n" not in line
+    assert [word for word in named + allowed if word not in line] == [], line
+
+
+def test_a_file_that_holds_no_numbers_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.txt"
+    path.write_text("0.1\nfast\n")
+    with pytest.raises(ValueError, match=r"^scenario\.push_delay: empirical\.path: cannot read numbers") as refused:
+        distribution("scenario.push_delay", {"name": "empirical", "path": str(path)})
+    assert str(path) in str(refused.value)
+    path.write_text("\n")
+    with pytest.raises(ValueError, match="durations >= 0"):
+        Empirical(path=str(path))

@@ -1,0 +1,176 @@
+"""Messages against closed forms: one alone, incast, broadcast, and what holds for any traffic."""
+
+import math
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.timing.network import Network, NetworkConfig
+
+LATENCY_S, GBPS = 0.001, 8.0
+BYTES_A_SECOND = GBPS * 1e9 / 8
+MB = 1_000_000  # takes 1 ms
+MB_S = MB / BYTES_A_SECOND
+
+
+def network(workers: int = 4, shards: int = 2, latency_s: float = LATENCY_S, gbps: float | None = GBPS) -> Network:
+    return Network(NetworkConfig(latency_s, gbps), workers, shards)
+
+
+@given(st.floats(0, 1e4), st.floats(0, 10), st.floats(1e-3, 400), st.integers(0, 10**10))
+def test_a_lone_message_takes_latency_plus_size_over_bandwidth(
+    now: float, latency_s: float, gbps: float, size_bytes: int
+) -> None:
+    expected = pytest.approx(now + latency_s + size_bytes * 8 / (gbps * 1e9), rel=1e-12)
+    assert network(latency_s=latency_s, gbps=gbps).push(now, 1, 0, size_bytes) == expected
+    assert network(latency_s=latency_s, gbps=gbps).pull(now, 1, 3, size_bytes) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50])
+def test_incast_simultaneous_pushes_to_one_shard_arrive_one_after_the_other(count: int) -> None:
+    net = network(workers=count)
+    arrivals = [net.push(2.0, worker, 0, MB) for worker in range(count)]
+    assert arrivals == pytest.approx([2.0 + LATENCY_S + k * MB_S for k in range(1, count + 1)], rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50])
+def test_broadcast_one_shard_sends_to_its_workers_one_after_the_other(count: int) -> None:
+    net = network(workers=count)
+    arrivals = [net.pull(2.0, 0, worker, MB) for worker in range(count)]
+    assert arrivals == pytest.approx([2.0 + LATENCY_S + k * MB_S for k in range(1, count + 1)], rel=1e-12)
+
+
+def test_a_worker_that_pulls_from_all_shards_at_once_receives_one_block_after_the_other() -> None:
+    net = network(shards=3)
+    arrivals = [net.pull(0.0, shard, 0, MB) for shard in range(3)]
+    assert arrivals == pytest.approx([LATENCY_S + k * MB_S for k in (1, 2, 3)])
+
+
+def test_messages_between_separate_pairs_do_not_touch_each_other() -> None:
+    net = network(workers=2, shards=2)
+    assert net.push(0.0, 0, 0, MB) == net.push(0.0, 1, 1, MB) == pytest.approx(LATENCY_S + MB_S)
+
+
+def test_cards_are_full_duplex_pushes_do_not_delay_pulls() -> None:
+    busy, quiet = network(), network()
+    for worker in range(4):
+        busy.push(0.0, worker, 0, 100 * MB)
+    assert [busy.pull(0.0, 0, worker, MB) for worker in range(4)] == [
+        quiet.pull(0.0, 0, worker, MB) for worker in range(4)
+    ]
+
+
+def test_a_card_that_is_free_again_delays_nobody() -> None:
+    net = network()
+    first = net.push(0.0, 0, 0, MB)
+    assert net.push(first, 1, 0, MB) == pytest.approx(first + LATENCY_S + MB_S)
+
+
+def test_latency_is_not_a_time_in_which_a_card_is_busy() -> None:
+    net = network(latency_s=1.0)
+    arrivals = [net.push(0.0, 0, 0, MB) for _ in range(5)]
+    assert arrivals == pytest.approx([1.0 + k * MB_S for k in range(1, 6)])
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "gbps", "instant"), [(0.0, None, True), (1e-9, None, False), (0.0, 1.0, False), (1e-9, 1.0, False)]
+)
+def test_a_network_is_instant_without_latency_and_with_endless_bandwidth(
+    latency_s: float, gbps: float | None, instant: bool
+) -> None:
+    assert network(latency_s=latency_s, gbps=gbps).is_instant is instant
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 3), st.integers(0, 10**12)), max_size=30))
+def test_on_an_instant_network_a_message_arrives_when_it_leaves(sent: list[tuple[float, int, int]]) -> None:
+    net = network(latency_s=0.0, gbps=None)
+    for now, worker, size in sorted(sent):
+        assert net.push(now, worker, 0, size) == now
+        assert net.pull(now, 0, worker, size) == now
+
+
+Traffic = list[tuple[float, bool, int, int, int]]  # (now, is_push, worker, shard, size), in order of time
+
+traffic = st.lists(
+    st.tuples(st.floats(0, 0.05), st.booleans(), st.integers(0, 3), st.integers(0, 1), st.integers(0, 20 * MB)),
+    min_size=1,
+    max_size=40,
+).map(
+    lambda steps: [
+        (now, *rest) for now, rest in zip(accumulate(s[0] for s in steps), (s[1:] for s in steps), strict=True)
+    ]
+)
+
+
+def send(net: Network, messages: Traffic) -> list[float]:
+    return [
+        net.push(now, worker, shard, size) if is_push else net.pull(now, shard, worker, size)
+        for now, is_push, worker, shard, size in messages
+    ]
+
+
+@given(traffic)
+def test_no_message_is_faster_than_if_it_were_alone(messages: Traffic) -> None:
+    for (now, _, _, _, size), arrived in zip(messages, send(network(), messages), strict=True):
+        assert arrived >= (now + LATENCY_S + size / BYTES_A_SECOND) * (1 - 1e-12)
+
+
+@given(traffic)
+def test_a_card_receives_one_message_at_a_time_and_each_for_size_over_bandwidth(messages: Traffic) -> None:
+    received: dict[tuple[bool, int], list[tuple[float, float]]] = {}
+    for (_, is_push, worker, shard, size), arrived in zip(messages, send(network(), messages), strict=True):
+        card = (is_push, shard if is_push else worker)
+        received.setdefault(card, []).append((arrived - size / BYTES_A_SECOND, arrived))
+    for spans in received.values():
+        for (_, ends), (begins, _) in zip(spans, spans[1:], strict=False):
+            assert begins >= ends - 1e-9
+
+
+@given(traffic)
+def test_a_card_sends_one_message_at_a_time(messages: Traffic) -> None:
+    """The k-th message of a sender cannot have arrived before all of the sender's first k have been sent."""
+    sent: dict[tuple[bool, int], list[tuple[float, float, float]]] = {}
+    for (now, is_push, worker, shard, size), arrived in zip(messages, send(network(), messages), strict=True):
+        sent.setdefault((is_push, worker if is_push else shard), []).append((now, size / BYTES_A_SECOND, arrived))
+    for queue in sent.values():
+        for first in range(len(queue)):
+            for last in range(first, len(queue)):
+                busy_s = sum(duration for _, duration, _ in queue[first : last + 1])
+                assert queue[last][2] >= queue[first][0] + LATENCY_S + busy_s - 1e-9
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.02), st.integers(0, 20 * MB)), min_size=1, max_size=30))
+def test_a_shard_works_as_long_as_there_is_work(steps: list[tuple[float, int]]) -> None:
+    """One push a worker: the card is a single server, so (Lindley) D_n = max over i of (t_i + latency + sum of d_i..d_n).
+
+    In particular no time is lost or won: n simultaneous messages end at latency + all their sizes over the bandwidth.
+    """
+    times = list(accumulate(step[0] for step in steps))
+    durations = [step[1] / BYTES_A_SECOND for step in steps]
+    net = network(workers=len(steps))
+    for n, (now, (_, size)) in enumerate(zip(times, steps, strict=True)):
+        expected = max(times[i] + LATENCY_S + sum(durations[i : n + 1]) for i in range(n + 1))
+        assert net.push(now, n, 0, size) == pytest.approx(expected, rel=1e-9)
+
+
+@given(traffic, st.data())
+def test_a_larger_message_makes_none_of_those_behind_it_earlier(messages: Traffic, data: st.DataObject) -> None:
+    which = data.draw(st.integers(0, len(messages) - 1))
+    now, is_push, worker, shard, size = messages[which]
+    larger = [*messages[:which], (now, is_push, worker, shard, 2 * size + MB), *messages[which + 1 :]]
+    for before, after in zip(send(network(), messages), send(network(), larger), strict=True):
+        assert after >= before - 1e-9
+
+
+@pytest.mark.parametrize("latency_s", [-1e-9, math.nan])
+def test_a_latency_out_of_range_is_refused(latency_s: float) -> None:
+    with pytest.raises(ValueError, match=r"^cluster\.network\.latency_s must be >= 0, got "):
+        NetworkConfig(latency_s=latency_s)
+
+
+@pytest.mark.parametrize("gbps", [0.0, -1.0, math.nan])
+def test_a_bandwidth_out_of_range_is_refused(gbps: float) -> None:
+    with pytest.raises(ValueError, match=r"^cluster\.network\.bandwidth_gbps must be > 0 or null, got "):
+        NetworkConfig(bandwidth_gbps=gbps)
