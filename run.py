@@ -7,6 +7,7 @@ python run.py --status [the same words]     what is finished, failed, unfinished
 python run.py --cfg [overrides ...]         print the composed config; starts nothing
 """
 
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -98,7 +99,7 @@ def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
 
 def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
     """A plan of an experiment's grid at the chosen scale, with its seeds; what the command line says wins."""
-    own = [word for word in overrides if word.lstrip("+").partition("=")[0] not in ("experiment", "scale")]
+    own = [word for word in overrides if re.split("[.=]", word.lstrip("+"))[0] not in ("experiment", "scale")]
     about = [word for word in overrides if word not in own]
     name = next(word.partition("=")[2] for word in about if "experiment=" in word)
     _, invocation = compose(about)
@@ -111,7 +112,9 @@ def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invo
             words = (*run_overrides, *asked)
             config, invocation_of_run = compose([*words, *about])
             entries.append(Entry(label, words, config))
-    report = {key: value for key, value in invocation.experiment.items() if key not in ("base", "runs", "scales")}
+    report = {
+        key: value for key, value in invocation.experiment.items() if key not in ("base", "runs", "scales", "timing")
+    }
     return Plan(name, invocation.scale.name, tuple(entries), report), invocation_of_run
 
 

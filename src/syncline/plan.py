@@ -4,7 +4,7 @@ The plan is also written down (results/plans/<name>-<scale>.json), which is how 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,10 +73,11 @@ def plan_path(results: Path, name: str, scale: str) -> Path:
     return results / "plans" / f"{name.replace('/', '-')}-{scale}.json"
 
 
-def grid(experiment: dict[str, Any], scale: str) -> list[tuple[str, list[str]]]:
+def grid(experiment: Mapping[str, Any], scale: str) -> list[tuple[str, list[str]]]:
     """(label, overrides) of each run of an experiment at a scale, seeds apart; later overrides win.
 
-    An experiment's file holds `base` and `scales[scale]`, overrides of every run, and `runs`, label -> overrides.
+    An experiment's file holds `base` and `scales[scale]`, overrides of every run, and `runs`, label -> overrides. With
+    `timing`, each run is also made as `<label>/timing` with these overrides: its time alone, at another size.
 
     Raises:
         ConfigError: the experiment does not know the scale.
@@ -84,9 +85,12 @@ def grid(experiment: dict[str, Any], scale: str) -> list[tuple[str, list[str]]]:
     scales = experiment["scales"]
     if scale not in scales:
         raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")
-    return [
-        (label, [*experiment["base"], *scales[scale], *overrides]) for label, overrides in experiment["runs"].items()
-    ]
+    shared = [*experiment["base"], *scales[scale]]
+    runs = [(label, [*shared, *overrides]) for label, overrides in experiment["runs"].items()]
+    if experiment.get("timing"):
+        about_time = [*experiment["base"], *experiment["timing"]]
+        runs += [(f"{label}/timing", [*about_time, *overrides]) for label, overrides in experiment["runs"].items()]
+    return runs
 
 
 def with_seeds(grid: Sequence[tuple[str, list[str]]], seeds: Sequence[int]) -> list[tuple[str, list[str]]]:

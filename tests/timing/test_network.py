@@ -1,7 +1,7 @@
 """Messages against closed forms: one alone, incast, broadcast, and what holds for any traffic."""
 
 import math
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -93,15 +93,18 @@ def test_on_an_instant_network_a_message_arrives_when_it_leaves(sent: list[tuple
 
 Traffic = list[tuple[float, bool, int, int, int]]  # (now, is_push, worker, shard, size), in order of time
 
+
+def in_order(steps: list[tuple[float, bool, int, int, int]]) -> Traffic:
+    """Waits between messages become the times at which they are sent."""
+    times = accumulate(step[0] for step in steps)
+    return [(now, *step[1:]) for now, step in zip(times, steps, strict=True)]
+
+
 traffic = st.lists(
     st.tuples(st.floats(0, 0.05), st.booleans(), st.integers(0, 3), st.integers(0, 1), st.integers(0, 20 * MB)),
     min_size=1,
     max_size=40,
-).map(
-    lambda steps: [
-        (now, *rest) for now, rest in zip(accumulate(s[0] for s in steps), (s[1:] for s in steps), strict=True)
-    ]
-)
+).map(in_order)
 
 
 def send(net: Network, messages: Traffic) -> list[float]:
@@ -124,7 +127,7 @@ def test_a_card_receives_one_message_at_a_time_and_each_for_size_over_bandwidth(
         card = (is_push, shard if is_push else worker)
         received.setdefault(card, []).append((arrived - size / BYTES_A_SECOND, arrived))
     for spans in received.values():
-        for (_, ends), (begins, _) in zip(spans, spans[1:], strict=False):
+        for (_, ends), (begins, _) in pairwise(spans):
             assert begins >= ends - 1e-9
 
 
@@ -143,9 +146,9 @@ def test_a_card_sends_one_message_at_a_time(messages: Traffic) -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 0.02), st.integers(0, 20 * MB)), min_size=1, max_size=30))
 def test_a_shard_works_as_long_as_there_is_work(steps: list[tuple[float, int]]) -> None:
-    """One push a worker: the card is a single server, so (Lindley) D_n = max over i of (t_i + latency + sum of d_i..d_n).
+    """One push a worker: the card is a single server, whose times are (Lindley)
 
-    In particular no time is lost or won: n simultaneous messages end at latency + all their sizes over the bandwidth.
+    D_n = max over i <= n of (t_i + latency + d_i + ... + d_n): its busy time is neither lost nor won.
     """
     times = list(accumulate(step[0] for step in steps))
     durations = [step[1] / BYTES_A_SECOND for step in steps]

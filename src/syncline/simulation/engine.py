@@ -34,7 +34,7 @@ class Totals:
     time_s: float = 0.0  # virtual seconds, of the last update
     updates: int = 0
     samples: int = 0  # used in updates
-    max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest
+    max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest, at the first shard
     staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients
     used_by_worker: list[int] = field(init=False)
     discarded_by_worker: list[int] = field(init=False)
@@ -106,7 +106,7 @@ class Simulation:
         self._block_bytes = block_bytes
         self._batch_size = batch_size
         self._limits = limits
-        self._busy_s, self._used = self.totals.busy_s_by_worker, self.totals.used_by_worker
+        self._busy_s = self.totals.busy_s_by_worker
         self._observer = observer
         self._shards, self._workers = learning if learning is not None else ((), None)
         self._log = log
@@ -121,8 +121,6 @@ class Simulation:
         self._missing = [num_shards] * num_workers  # blocks that a worker still waits for
         # push -> (worker, version, gradient) of pushes that have arrived and are neither applied nor discarded
         self._pending: list[dict[int, tuple[int, int, Gradient | None]]] = [{} for _ in range(num_shards)]
-        self._next_push = 0
-        self._leads = [_Leads(num_workers) for _ in range(num_shards)]
         self._next_look = 1
         self._ended_by: str | None = None
 
@@ -142,25 +140,93 @@ class Simulation:
         for worker in range(self._cluster.num_workers):
             for shard in range(self._cluster.num_shards):
                 self._send_block(worker, shard)
-        heap, time_limit = self._heap, self._limits.time_s
+        # The loop is one function, and what it touches at every step is local: a timing-only run is this loop alone.
+        heap, time_limit, totals, log = self._heap, self._limits.time_s, self.totals, self._log
+        strategies, pending, workers = self._strategies, self._pending, self._workers
+        versions, version_of, samples = self._versions, self._version_of, self._samples
+        staleness, used, batch_size, is_direct = (
+            totals.staleness,
+            totals.used_by_worker,
+            self._batch_size,
+            self._is_direct,
+        )
+        counts = [0] * self._cluster.num_workers  # pushes that the first shard has received from each worker
+        most = push = 0
         while self._ended_by is None:
             if self._top_is_done:
                 heappop(heap)
                 self._top_is_done = False
             if not heap:
                 raise Deadlock(f"nobody can go on at {self._now:.6f} s: {[s.state_dict() for s in self._strategies]}")
-            at, _, worker, message = heap[0]
-            if at > time_limit:
-                self.totals.time_s = time_limit
+            now, _, worker, message = heap[0]
+            if now > time_limit:
+                totals.time_s = time_limit
                 return "max_time_s"
-            self._now = at
+            self._now = now
             self._top_is_done = True
-            if message is None:
-                self._computed(worker)
+            if message is None:  # the worker has finished its gradient
+                loss, gradient = 0.0, None
+                if workers is not None:
+                    loss, gradient = workers.compute(worker)
+                    totals.loss_sum += loss
+                    totals.loss_count += 1
+                    if not math.isfinite(loss):
+                        return "diverged"
+                if log is not None:
+                    log(now, "computed", worker, -1, -1, version_of[0][worker], loss, "")
+                if not is_direct:
+                    self._send_gradient(worker, loss, gradient)
+                    continue
+                shard, version = 0, version_of[0][worker]
             elif message.is_push:
-                self._arrived(worker, message.shard, message.version, message.loss, message.gradient)
+                shard, version, loss, gradient = message.shard, message.version, message.loss, message.gradient
             else:
                 self._block_arrived(worker)
+                continue
+
+            # A push has arrived, and the shard's strategy answers.
+            if shard == 0:
+                counts[worker] = count = counts[worker] + 1
+                if count > most:  # only now can the lead be larger than ever before
+                    most = count
+                    totals.max_lead = max(totals.max_lead, most - min(counts))
+            pending[shard][push] = (worker, version, gradient)
+            if log is not None:
+                log(now, "pushed", worker, shard, push, version, loss, "")
+            for command in strategies[shard].handle(PushArrived(now, push, worker, version, loss)):
+                if type(command) is Grant:
+                    if log is not None:
+                        self._log_answer("granted", shard, command)
+                    if is_direct:
+                        version_of[0][command.worker] = versions[0]
+                        if workers is not None:
+                            workers.receive(command.worker, 0)
+                        self._start(command.worker)
+                    else:
+                        self._send_block(command.worker, shard)
+                elif type(command) is Apply:
+                    current = versions[shard]
+                    if workers is not None:
+                        self._learn(shard, command)
+                    for number in command.pushes:
+                        owner, computed_at, _ = pending[shard].pop(number)
+                        stale = current - computed_at
+                        staleness[stale] = staleness.get(stale, 0) + 1
+                        used[owner] += 1
+                        if log is not None:
+                            log(now, "applied", owner, shard, number, current + 1, stale, command.because)
+                    versions[shard] = current + 1
+                    samples[shard] += len(command.pushes) * batch_size
+                elif type(command) is Hold:
+                    if log is not None:
+                        self._log_answer("held", shard, command)
+                elif type(command) is Discard:
+                    self._discard(shard, command)
+                else:
+                    raise NotImplementedError(f"{command}: no strategy so far needs it")
+            push += 1
+            if versions[shard] > totals.updates:
+                self._updated()
         return self._ended_by
 
     def _schedule(self, at: float, worker: int, message: "_Message | None") -> None:
@@ -176,11 +242,8 @@ class Simulation:
         self._version_of[shard][worker] = self._versions[shard]
         if self._workers is not None:
             self._workers.receive(worker, shard)
-        if self._is_direct:
-            self._start(worker)
-        else:
-            at = self._cluster.pull(self._now, shard, worker, self._block_bytes[shard])
-            self._schedule(at, worker, _Message(is_push=False, shard=shard))
+        at = self._cluster.pull(self._now, shard, worker, self._block_bytes[shard])
+        self._schedule(at, worker, _Message(is_push=False, shard=shard))
 
     def _block_arrived(self, worker: int) -> None:
         """A block reached the worker; with the last one it starts to compute."""
@@ -202,86 +265,41 @@ class Simulation:
         else:
             heappush(self._heap, (self._now + duration, sequence, worker, None))
 
-    def _computed(self, worker: int) -> None:
-        """The worker's gradient is finished and leaves for every shard."""
-        loss, gradient = 0.0, None
-        if self._workers is not None:
-            loss, gradient = self._workers.compute(worker)
-            self.totals.loss_sum += loss
-            self.totals.loss_count += 1
-            if not math.isfinite(loss):
-                self.stop("diverged")
-                return
-        if self._log is not None:
-            self._log(self._now, "computed", worker, -1, -1, self._version_of[0][worker], loss, "")
-        if self._is_direct:
-            self._arrived(worker, 0, self._version_of[0][worker], loss, gradient)
-            return
+    def _send_gradient(self, worker: int, loss: float, gradient: Gradient | None) -> None:
+        """A finished gradient leaves for every shard."""
         self._missing[worker] = self._cluster.num_shards
         for shard, versions in enumerate(self._version_of):
             at = self._cluster.push(self._now, worker, shard, self._block_bytes[shard])
             message = _Message(is_push=True, shard=shard, version=versions[worker], loss=loss, gradient=gradient)
             self._schedule(at, worker, message)
 
-    def _arrived(self, worker: int, shard: int, version: int, loss: float, gradient: Gradient | None) -> None:
-        """A push reached its shard, whose strategy answers."""
-        push = self._next_push
-        self._next_push = push + 1
-        lead = self._leads[shard].tick(worker)
-        if lead > self.totals.max_lead:
-            self.totals.max_lead = lead
-        self._pending[shard][push] = (worker, version, gradient)
-        if self._log is not None:
-            self._log(self._now, "pushed", worker, shard, push, version, loss, "")
-        for command in self._strategies[shard].handle(PushArrived(self._now, push, worker, version, loss)):
-            if type(command) is Apply:
-                self._apply(shard, command)
-            elif type(command) is Grant:
-                if self._log is not None:
-                    self._log_answer("granted", shard, command)
-                self._send_block(command.worker, shard)
-            elif type(command) is Hold:
-                if self._log is not None:
-                    self._log_answer("held", shard, command)
-            elif type(command) is Discard:
-                self._discard(shard, command)
-            else:
-                raise NotImplementedError(f"{command}: no strategy so far needs it")
-
     def _log_answer(self, kind: str, shard: int, command: Grant | Hold) -> None:
         assert self._log is not None
         self._log(self._now, kind, command.worker, shard, -1, self._versions[shard], 0.0, command.because)
 
-    def _apply(self, shard: int, command: Apply) -> None:
-        pending, totals = self._pending[shard], self.totals
-        version, samples = self._versions[shard], self._samples[shard]
-        if self._workers is not None:
-            gradients = [gradient for push in command.pushes if (gradient := pending[push][2]) is not None]
-            self._shards[shard].apply(gradients, command.scale, samples, version)
-            for gradient in gradients:
-                self._workers.release(gradient)
-        staleness = totals.staleness
-        for push in command.pushes:
-            worker, pushed_version, _ = pending.pop(push)
-            stale = version - pushed_version
-            staleness[stale] = staleness.get(stale, 0) + 1
-            self._used[worker] += 1
-            if self._log is not None:
-                self._log(self._now, "applied", worker, shard, push, version + 1, stale, command.because)
-        self._versions[shard] = version = version + 1
-        self._samples[shard] = samples = samples + len(command.pushes) * self._batch_size
-        if len(self._versions) > 1:  # the shard that is furthest behind tells how far the run is
-            version, samples = min(self._versions), min(self._samples)
-        if version > totals.updates:
-            totals.time_s = self._now
-            totals.updates = version
-            totals.samples = samples
-            if samples >= self._limits.samples:
-                self._ended_by = "epochs"
-            elif version >= self._limits.updates:
-                self._ended_by = "max_updates"
-            if version >= self._next_look:
-                self._next_look = self._observer.updated(self)
+    def _learn(self, shard: int, command: Apply) -> None:
+        """The optimizer step of an update."""
+        assert self._workers is not None
+        pending = self._pending[shard]
+        gradients = [gradient for push in command.pushes if (gradient := pending[push][2]) is not None]
+        self._shards[shard].apply(gradients, command.scale, self._samples[shard], self._versions[shard])
+        for gradient in gradients:
+            self._workers.release(gradient)
+
+    def _updated(self) -> None:
+        """A shard has a new version; the one that is furthest behind tells how far the run is."""
+        version, totals = min(self._versions), self.totals
+        if version == totals.updates:
+            return
+        totals.time_s = self._now
+        totals.updates = version
+        totals.samples = min(self._samples)
+        if totals.samples >= self._limits.samples:
+            self._ended_by = "epochs"
+        elif version >= self._limits.updates:
+            self._ended_by = "max_updates"
+        if version >= self._next_look:
+            self._next_look = self._observer.updated(self)
 
     def _discard(self, shard: int, command: Discard) -> None:
         worker, version, gradient = self._pending[shard].pop(command.push)
@@ -301,29 +319,3 @@ class _Message:
     version: int = 0
     loss: float = 0.0
     gradient: Gradient | None = None
-
-
-class _Leads:
-    """How far the fastest worker is ahead of the slowest, in pushes that arrived, whatever the strategy believes."""
-
-    __slots__ = ("_at", "_counts", "_maximum", "_minimum")
-
-    def __init__(self, num_workers: int) -> None:
-        self._counts = [0] * num_workers
-        self._at = {0: num_workers}  # pushes -> workers that have made so many
-        self._minimum = self._maximum = 0
-
-    def tick(self, worker: int) -> int:
-        """Count one push; the lead of the fastest worker now."""
-        count = self._counts[worker]
-        self._counts[worker] = after = count + 1
-        at = self._at
-        at[after] = at.get(after, 0) + 1
-        at[count] = left = at[count] - 1
-        if left == 0:
-            del at[count]
-            if count == self._minimum:
-                self._minimum = after
-        if after > self._maximum:
-            self._maximum = after
-        return self._maximum - self._minimum

@@ -13,10 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 Array = npt.NDArray[np.float64]
 
-BLOCK = 32  # draws of one worker made at a time
+BLOCK = 64  # draws of one worker made at a time
 
 
 class Distribution(Protocol):
@@ -60,9 +61,8 @@ class Normal:
         _require(self.std >= 0, "normal.std must be >= 0", self.std)
 
     def quantile(self, u: Array) -> Array:
-        from scipy.special import ndtri  # slow to import, and few runs need it
-
-        return np.maximum(0.0, self.mean + self.std * ndtri(np.maximum(u, 2.0**-54)))
+        # u = 0 would be minus infinity, which the cut would hide.
+        return np.maximum(0.0, self.mean + self.std * ndtri(u))
 
     def expectation(self) -> float:
         from scipy.stats import norm
@@ -234,23 +234,21 @@ class Draws:
     def __init__(self, seed: int, purpose: str, source: Distribution, factors: Sequence[float]) -> None:
         key = (seed << 32 | zlib.crc32(purpose.encode())) << 32
         self._source = source
-        self._factors = factors
+        self._factors = np.asarray(factors, dtype=np.float64)
         self._generators = [np.random.Generator(np.random.Philox(key=key | worker)) for worker in range(len(factors))]
-        self._rows = np.empty((len(factors), BLOCK))
+        uniform = np.stack([generator.random(BLOCK) for generator in self._generators])
+        self._rows = source.quantile(uniform) * self._factors[:, None]  # [workers, BLOCK]
         self._flat = memoryview(self._rows.reshape(-1))
-        self._used = [BLOCK] * len(factors)  # draws of its row that the worker has had
+        self._used = [0] * len(factors)  # draws of its row that the worker has had
 
     def next(self, worker: int) -> float:
         """The worker's next duration; the i-th call for a worker always gives the same."""
         used = self._used[worker]
         if used == BLOCK:
-            self._refill(worker)
+            self._rows[worker] = self._source.quantile(self._generators[worker].random(BLOCK)) * self._factors[worker]
             used = 0
         self._used[worker] = used + 1
         return self._flat[worker * BLOCK + used]
-
-    def _refill(self, worker: int) -> None:
-        self._rows[worker] = self._source.quantile(self._generators[worker].random(BLOCK)) * self._factors[worker]
 
 
 def _require(condition: bool, rule: str, given: object) -> None:

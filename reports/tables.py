@@ -1,0 +1,119 @@
+"""A table as data, and as Markdown, LaTeX (booktabs), CSV and on a terminal."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich import box
+from rich.table import Table as RichTable
+
+from reports.statistics import Sample
+
+DASH = "—"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`digits` after the point; a sample is its mean ± deviation and, with `show_n`, how many seeds have a value."""
+
+    title: str
+    digits: int = 1
+    show_n: bool = False
+
+    def text(self, value: "Value") -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, Sample):
+            count = f" ({value.n}/{len(value.values)})" if self.show_n and value.n < len(value.values) else ""
+            if value.n == 0:
+                return f"{DASH}{count}"
+            spread = "" if math.isnan(value.std) else f" ± {value.std:,.{self.digits}f}"
+            return f"{value.mean:,.{self.digits}f}{spread}{count}"
+        return DASH if value is None or math.isnan(value) else f"{value:,.{self.digits}f}"
+
+
+Value = str | float | None | Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Value]]  # as long as columns each
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def texts(self) -> list[list[str]]:
+        return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def markdown(self) -> str:
+        titles = [column.title for column in self.columns]
+        lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *self.texts()]
+        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return f"# {self.title}\n\n{body}\n\n" + "".join(f"- {note}\n" for note in self.notes)
+
+    def latex(self) -> str:
+        lines = ["% needs \\usepackage{booktabs}", "\\begin{table}", "\\centering", f"\\caption{{{_tex(self.title)}}}"]
+        lines += [f"\\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}", "\\toprule"]
+        lines += [" & ".join(_tex(column.title) for column in self.columns) + " \\\\", "\\midrule"]
+        lines += [" & ".join(_tex(cell) for cell in row) + " \\\\" for row in self.texts()]
+        lines += ["\\bottomrule", "\\end{tabular}"]
+        lines += [f"\\par\\footnotesize {_tex(note)}" for note in self.notes]
+        return "\n".join([*lines, "\\end{table}"]) + "\n"
+
+    def csv(self) -> str:
+        """Plain numbers: a sample gives three columns (mean, std, n)."""
+        sampled = [any(isinstance(row[k], Sample) for row in self.rows) for k in range(len(self.columns))]
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        header: list[str] = []
+        for column, is_sample in zip(self.columns, sampled, strict=True):
+            header += [f"{column.title} {part}" for part in ("mean", "std", "n")] if is_sample else [column.title]
+        writer.writerow(header)
+        for row in self.rows:
+            cells: list[str | float | None] = []
+            for value, is_sample in zip(row, sampled, strict=True):
+                if isinstance(value, Sample):
+                    cells += [_number(value.mean), _number(value.std), value.n]
+                else:
+                    cells += [value, None, None] if is_sample else [value]
+            writer.writerow(cells)
+        return out.getvalue()
+
+    def rich(self) -> RichTable:
+        table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for position, column in enumerate(self.columns):
+            table.add_column(column.title, justify="right" if position else "left", overflow="fold")
+        for row in self.texts():
+            table.add_row(*row)
+        return table
+
+    def split(self, width: int) -> tuple["Table", "Table"]:
+        """The first `width` columns, and the first one with the rest: for narrow places."""
+        rest = [self.columns[0], *self.columns[width:]]
+        first_rows, rest_rows = [row[:width] for row in self.rows], [[row[0], *row[width:]] for row in self.rows]
+        return Table(self.title, self.columns[:width], first_rows), Table("", rest, rest_rows)
+
+    def write(self, folder: Path, stem: str) -> list[Path]:
+        """`stem`.md, .csv and .tex in the folder; returns the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
+        for suffix, content in files.items():
+            (folder / f"{stem}.{suffix}").write_text(content)
+        return [folder / f"{stem}.{suffix}" for suffix in files]
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _tex(text: str) -> str:
+    escaped = "".join(
+        {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}.get(c, c) for c in text
+    )
+    for character in "&%$#_{}":
+        if character not in "{}":
+            escaped = escaped.replace(character, f"\\{character}")
+    return escaped.replace("±", "$\\pm$").replace("—", "---").replace("×", "$\\times$").replace("≥", "$\\geq$")

@@ -1,0 +1,201 @@
+"""The event log: what goes in comes out, also of a log whose writer was stopped anywhere."""
+
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncline.records import events
+from syncline.records.events import BATCH_ROWS, KINDS, SCHEMA, EventLog, read_events
+from syncline.records.store import RecordError
+
+Row = tuple[float, str, int, int, int, int, float, str]
+
+COLUMNS = ["at", "kind", "worker", "shard", "push", "version", "value", "because"]
+rows_of_any_kind = st.lists(
+    st.tuples(
+        st.floats(allow_nan=False),
+        st.sampled_from(KINDS),
+        st.integers(0, 2**31 - 1),
+        st.integers(-1, 2**15 - 1),
+        st.integers(-1, 2**63 - 1),
+        st.integers(-1, 2**63 - 1),
+        st.floats(allow_nan=False),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    ),
+    max_size=20,
+)
+
+
+def some(count: int, first: int = 0) -> list[Row]:
+    """Rows as runs leave them; new reasons turn up all the time."""
+    return [
+        (0.01 * i, KINDS[i % len(KINDS)], i % 4, i % 3 - 1, i, i // 2, i / 3, f"lead {i // 7}")
+        for i in range(first, first + count)
+    ]
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    log = EventLog(path)
+    for row in rows:
+        log.append(*row)
+    log.close()
+
+
+def as_rows(table: pa.Table) -> list[Row]:
+    assert table.schema == SCHEMA
+    return [tuple(row[column] for column in COLUMNS) for row in table.to_pylist()]  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture
+def batches_of_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "BATCH_ROWS", 3)
+
+
+@given(rows_of_any_kind)
+def test_what_goes_in_comes_out(folder: Path, rows: list[Row]) -> None:
+    write(folder / "any.arrow", rows)
+    assert as_rows(read_events(folder / "any.arrow")) == rows
+
+
+def test_a_value_that_is_no_number_comes_out_as_such(tmp_path: Path) -> None:
+    write(tmp_path / "log", [(0.0, "computed", 0, -1, -1, 0, math.nan, ""), (1.0, "held", 1, 0, -1, 0, -math.inf, "x")])
+    first, second = as_rows(read_events(tmp_path / "log"))
+    assert math.isnan(first[6])
+    assert second[6] == -math.inf
+
+
+def test_an_empty_log_is_a_log(tmp_path: Path) -> None:
+    write(tmp_path / "log", [])
+    table = read_events(tmp_path / "log")
+    assert (table.num_rows, table.schema) == (0, SCHEMA)
+
+
+@pytest.mark.parametrize("count", [BATCH_ROWS - 1, BATCH_ROWS, BATCH_ROWS + 1, 3 * BATCH_ROWS + 5])
+def test_several_batches_with_new_reasons_in_the_later_ones_come_out_whole(tmp_path: Path, count: int) -> None:
+    rows = some(count)
+    write(tmp_path / "log", rows)
+    assert as_rows(read_events(tmp_path / "log")) == rows
+
+
+@pytest.mark.usefixtures("batches_of_3")
+def test_each_batch_may_bring_kinds_and_reasons_of_its_own(tmp_path: Path) -> None:
+    """The dictionaries of a stream are replaced between batches, and each batch keeps its own."""
+    rows: list[Row] = [(float(i), kind, 0, 0, i, i, 0.0, f"because of {kind}") for i, kind in enumerate(KINDS * 2)]
+    write(tmp_path / "log", rows)
+    table = read_events(tmp_path / "log")
+    assert as_rows(table) == rows
+    assert table.column("kind").num_chunks == 5
+    assert set(table.to_pandas()["because"]) == {f"because of {kind}" for kind in KINDS}
+
+
+def test_every_full_batch_is_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
+    path, rows = tmp_path / "log", some(2 * BATCH_ROWS + 100)
+    log = EventLog(path)
+    for row in rows:
+        log.append(*row)
+    assert as_rows(read_events(path)) == rows[: 2 * BATCH_ROWS]
+    log.close()
+    assert as_rows(read_events(path)) == rows
+
+
+def num_rows_or_error(path: Path) -> int | str:
+    try:
+        return read_events(path).num_rows
+    except RecordError as error:
+        return str(error)
+
+
+@pytest.mark.usefixtures("batches_of_3")
+def test_a_log_cut_at_any_byte_gives_all_whole_batches(tmp_path: Path) -> None:
+    path, cut = tmp_path / "log", tmp_path / "cut"
+    log, rows = EventLog(path), some(11)
+    ends = []  # of each whole batch of three; the last two rows come with `close`
+    for i, row in enumerate(rows, 1):
+        log.append(*row)
+        if i % 3 == 0:
+            ends.append(path.stat().st_size)
+    log.close()
+    content = path.read_bytes()
+    for size in range(len(content) + 1):
+        cut.write_bytes(content[:size])
+        gave, whole = num_rows_or_error(cut), 3 * sum(size >= end for end in ends)
+        if isinstance(gave, str):  # cut inside the schema
+            assert size < ends[0]
+            assert str(cut) in gave
+            assert "\n" not in gave
+        else:
+            assert gave == whole or (gave == 11 and size > ends[-1]), f"cut at {size}"
+    assert num_rows_or_error(path) == 11
+    cut.write_bytes(content[: ends[1] + 7])
+    assert as_rows(read_events(cut)) == rows[:6]
+
+
+@pytest.fixture(scope="module")
+def long_log(folder: Path) -> tuple[bytes, list[int], list[Row]]:
+    """The bytes of a log of full-sized batches, where each batch ends, its rows."""
+    path, rows = folder / "long.arrow", some(2 * BATCH_ROWS + 900)
+    log = EventLog(path)
+    ends = []
+    for i, row in enumerate(rows, 1):
+        log.append(*row)
+        if i % BATCH_ROWS == 0:
+            ends.append(path.stat().st_size)
+    log.close()
+    return path.read_bytes(), ends, rows
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(0.01, 1))  # 1 % of it is behind the schema
+def test_a_long_log_cut_anywhere_gives_all_whole_batches(
+    folder: Path, long_log: tuple[bytes, list[int], list[Row]], part: float
+) -> None:
+    content, ends, rows = long_log
+    size = int(part * len(content))
+    (folder / "cut.arrow").write_bytes(content[:size])
+    table = read_events(folder / "cut.arrow")
+    whole = BATCH_ROWS * sum(size >= end for end in ends)
+    assert table.num_rows in (whole, len(rows)) if size > ends[-1] else table.num_rows == whole
+    if whole:
+        assert table.column("push")[whole - 1].as_py() == rows[whole - 1][4]
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\nworld\n", b"\x00" * 100, b"\xff" * 100, b"ARROW1\x00\x00"], ids=repr)
+def test_what_is_no_event_log_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match="not an event log") as refused:
+        read_events(path)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_an_arrow_stream_with_other_columns_is_no_event_log(tmp_path: Path, rows: int) -> None:
+    path, schema = tmp_path / "log", pa.schema([("loss", pa.float64())])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        writer.write_batch(pa.record_batch([pa.array([0.5] * rows)], schema=schema))
+    with pytest.raises(RecordError, match="not an event log") as refused:
+        read_events(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_log_that_is_not_there_or_is_a_folder_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent", tmp_path):
+        with pytest.raises(RecordError, match="not an event log") as refused:
+            read_events(path)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+def test_a_full_disk_is_an_os_error() -> None:
+    with pytest.raises(OSError, match="No space left"):
+        write(Path("/dev/full"), some(3))

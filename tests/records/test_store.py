@@ -1,0 +1,327 @@
+"""The record of a run: when it counts as finished, and what is said of one that is broken."""
+
+import gc
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from syncline.config import compose
+from syncline.records.events import read_events
+from syncline.records.store import (
+    ABSENT,
+    FAILED,
+    FINISHED,
+    FORMAT,
+    UNFINISHED,
+    RecordError,
+    RecordWriter,
+    environment,
+    read_config,
+    read_metrics,
+    read_summary,
+    status,
+)
+
+CONFIG: dict[str, Any] = {"seed": 3, "model": {"name": "lenet"}, "sizes": (1, 2), "slow": {0: 3.0}}
+SUMMARY = {"identity": "x", "status": "finished", "final": {"accuracy": 0.5}}
+ROW: tuple[Any, ...] = (0.5, "applied", 1, 0, 7, 3, 2.0, "lead 1")
+
+
+def finished(folder: Path) -> Path:
+    with RecordWriter(folder, CONFIG, with_events=True) as record:
+        record.evaluation({"epoch": 0.0})
+        record.finish(SUMMARY)
+    return folder
+
+
+def line_of(read: Callable[[Path], object], folder: Path) -> str:
+    """The error of reading this record; it must be one line with the folder's path."""
+    with pytest.raises(RecordError) as refused:
+        read(folder)
+    line = str(refused.value)
+    assert str(folder) in line
+    assert "\n" not in line
+    return line
+
+
+@contextmanager
+def files_no_larger_than(size_bytes: int) -> Iterator[None]:
+    """A disk that takes no more: writing beyond this fails with a true OSError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# Made and read back.
+
+
+def test_a_finished_record_holds_what_it_was_given(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "in" / "x"
+    with RecordWriter(folder, CONFIG, with_events=True) as record:
+        assert record.events is not None
+        record.events.append(*ROW)
+        for epoch in range(3):
+            record.evaluation({"epoch": epoch, "accuracy": 0.1 * epoch, "train_loss": None})
+        record.finish(SUMMARY)
+    assert {path.name for path in folder.iterdir()} == {
+        "config.yaml",
+        "environment.json",
+        "events.arrow",
+        "metrics.jsonl",
+        "summary.json",
+    }
+    assert read_summary(folder) == {"format": FORMAT, **SUMMARY}
+    assert read_config(folder) == {**CONFIG, "sizes": [1, 2]}
+    assert [row["epoch"] for row in read_metrics(folder)] == [0, 1, 2]
+    assert read_metrics(folder)[1] == {"epoch": 1, "accuracy": 0.1, "train_loss": None}
+    assert [tuple(row.values()) for row in read_events(folder / "events.arrow").to_pylist()] == [ROW]
+
+
+def test_without_events_there_is_no_event_log(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "x", CONFIG, with_events=False) as record:
+        assert record.events is None
+        record.finish(SUMMARY)
+    assert not (tmp_path / "x" / "events.arrow").exists()
+    assert status(tmp_path / "x") == FINISHED
+
+
+@pytest.mark.parametrize(
+    "overrides", [[], ["scenario=late_pulls", "model=resnet20"], ["scenario=slow_worker", "cluster.jitter=null"]]
+)
+def test_the_config_of_a_true_run_is_read_back_as_plain_types(tmp_path: Path, overrides: list[str]) -> None:
+    plain = compose(overrides)[0].as_dict()
+    RecordWriter(tmp_path / "x", plain, with_events=False).close()
+    assert read_config(tmp_path / "x") == json.loads(json.dumps(plain), object_pairs_hook=_integer_keys)
+    assert yaml.safe_load((tmp_path / "x" / "config.yaml").read_text())["format"] == FORMAT
+
+
+def _integer_keys(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
+    return {int(key) if key.isdigit() else key: value for key, value in pairs}
+
+
+def test_the_environment_names_versions_hardware_and_the_command(tmp_path: Path) -> None:
+    RecordWriter(tmp_path / "x", CONFIG, with_events=False).close()
+    facts = json.loads((tmp_path / "x" / "environment.json").read_text())
+    assert facts == environment()
+    assert {"torch", "numpy", "hydra-core", "pyarrow"} <= set(facts["packages"])
+    assert facts["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert facts["cores"] == len(os.sched_getaffinity(0))
+    assert facts["processor"]
+    assert facts["command"] == sys.argv
+
+
+def test_the_environment_knows_the_commit_wherever_it_is_asked_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parents[2]
+    head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    if head.returncode:
+        pytest.skip("not in a git checkout")
+    monkeypatch.chdir(tmp_path)
+    commit = environment()["commit"].removesuffix("-dirty")
+    assert commit.rpartition("-g")[2][:7] in head.stdout or commit  # a tag may stand in front
+    assert len(commit) >= 7
+
+
+def test_every_evaluation_is_on_disk_at_once(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "x", CONFIG, with_events=False) as record:
+        for epoch in range(4):
+            record.evaluation({"epoch": epoch})
+            assert [row["epoch"] for row in read_metrics(tmp_path / "x")] == list(range(epoch + 1))
+
+
+# Finished, failed, unfinished, absent.
+
+
+def test_summary_json_is_what_makes_a_record_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    assert status(folder) == ABSENT
+    with RecordWriter(folder, CONFIG, with_events=True) as record:
+        assert status(folder) == UNFINISHED
+        record.evaluation({"epoch": 0})
+        assert status(folder) == UNFINISHED
+        record.finish(SUMMARY)
+        assert status(folder) == FINISHED
+    assert status(folder) == FINISHED
+    (folder / "summary.json").unlink()
+    assert status(folder) == UNFINISHED
+
+
+def test_the_summary_is_written_last_and_all_at_once(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "x")
+    last = (folder / "summary.json").stat().st_mtime_ns
+    assert all(path.stat().st_mtime_ns <= last for path in folder.iterdir())
+    assert not list(folder.glob("*.draft"))
+    (folder / "summary.json").rename(folder / "summary.json.draft")  # killed while it was written
+    assert status(folder) == UNFINISHED
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_a_run_that_breaks_off_leaves_an_unfinished_but_readable_record(
+    tmp_path: Path, kind: type[BaseException]
+) -> None:
+    folder = tmp_path / "x"
+    with pytest.raises(kind), RecordWriter(folder, CONFIG, with_events=True) as record:  # noqa: PT012 the block is it
+        assert record.events is not None
+        record.events.append(*ROW)
+        record.evaluation({"epoch": 0})
+        raise kind
+    assert status(folder) == UNFINISHED
+    assert read_events(folder / "events.arrow").num_rows == 1
+    assert read_metrics(folder) == [{"epoch": 0}]
+
+
+def test_a_failed_run_keeps_its_traceback_and_what_it_had(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    with RecordWriter(folder, CONFIG, with_events=True) as record:
+        assert record.events is not None
+        record.events.append(*ROW)
+        record.fail("Traceback: it went wrong\n")
+    assert status(folder) == FAILED
+    assert (folder / "log.txt").read_text() == "Traceback: it went wrong\n"
+    assert read_events(folder / "events.arrow").num_rows == 1
+
+
+@pytest.mark.parametrize("before", ["unfinished", "failed", "finished"])
+def test_whatever_was_left_in_the_folder_is_replaced(tmp_path: Path, before: str) -> None:
+    folder = tmp_path / "x"
+    with RecordWriter(folder, {"seed": 99}, with_events=True) as record:
+        record.evaluation({"epoch": 77})
+        if before == "failed":
+            record.fail("it went wrong")
+        elif before == "finished":
+            record.finish(SUMMARY)
+    (folder / "left").mkdir()
+    (folder / "left" / "over").write_text("x")
+    with RecordWriter(folder, CONFIG, with_events=False) as record:
+        assert status(folder) == UNFINISHED
+    assert {path.name for path in folder.iterdir()} == {"config.yaml", "environment.json", "metrics.jsonl"}
+    assert read_metrics(folder) == []
+    assert read_config(folder)["seed"] == 3
+
+
+# Broken, newer, missing.
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"a": 1}', "[]", "3", '"x"', "null", '{"format": 1'])
+def test_a_broken_summary_is_refused_and_what_to_do_is_said(tmp_path: Path, text: str) -> None:
+    folder = finished(tmp_path / "x")
+    (folder / "summary.json").write_text(text)
+    line = line_of(read_summary, folder)
+    assert "broken record" in line
+    assert "rerun=true" in line
+
+
+def test_a_summary_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "x")
+    (folder / "summary.json").write_bytes(b"\xff\xfe\x00")
+    assert "broken record" in line_of(read_summary, folder)
+
+
+def test_a_newer_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "x")
+    (folder / "summary.json").write_text(json.dumps({"format": FORMAT + 1, **SUMMARY}))
+    line = line_of(read_summary, folder)
+    assert f"record format {FORMAT + 1}" in line
+    assert f"this version reads {FORMAT}" in line
+
+
+def test_a_record_that_is_absent_or_unfinished_has_no_summary(tmp_path: Path) -> None:
+    assert "no finished record" in line_of(read_summary, tmp_path / "absent")
+    RecordWriter(tmp_path / "x", CONFIG, with_events=False).close()
+    assert "no finished record" in line_of(read_summary, tmp_path / "x")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"seed: 3", b"just words", b"a: [1", b"\xff\xfe\x00", b"3"], ids=repr)
+def test_a_broken_config_is_refused(tmp_path: Path, content: bytes) -> None:
+    folder = finished(tmp_path / "x")
+    (folder / "config.yaml").write_bytes(content)
+    assert "broken record" in line_of(read_config, folder)
+
+
+def test_a_config_that_is_absent_is_refused(tmp_path: Path) -> None:
+    assert "broken record" in line_of(read_config, tmp_path / "absent")
+
+
+@pytest.mark.parametrize("cut", ["", "{", '{"epoch": 2, "accu', '{"epoch": 2}'])
+def test_the_last_line_of_metrics_cut_by_a_crash_is_left_out(tmp_path: Path, cut: str) -> None:
+    folder = finished(tmp_path / "x")
+    (folder / "metrics.jsonl").write_text('{"epoch": 0}\n{"epoch": 1}\n' + cut)
+    assert read_metrics(folder) == [{"epoch": 0}, {"epoch": 1}]
+
+
+@pytest.mark.parametrize("content", [b'{"epoch": 0}\n{"ep\n{"epoch": 2}\n', b"\xff\n", b"\n\n"], ids=repr)
+def test_metrics_broken_before_the_last_line_are_refused(tmp_path: Path, content: bytes) -> None:
+    folder = finished(tmp_path / "x")
+    (folder / "metrics.jsonl").write_bytes(content)
+    assert "broken record" in line_of(read_metrics, folder)
+
+
+def test_metrics_that_are_absent_are_refused(tmp_path: Path) -> None:
+    assert "broken record" in line_of(read_metrics, tmp_path / "absent")
+
+
+# Where nothing can be written.
+
+
+def test_a_folder_below_a_regular_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    line = line_of(lambda folder: RecordWriter(folder, CONFIG, with_events=True), tmp_path / "file" / "x")
+    assert "cannot write the record" in line
+    assert "results=<folder>" in line
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_a_regular_file_in_the_place_of_the_record_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("precious")
+    line_of(lambda folder: RecordWriter(folder, CONFIG, with_events=True), tmp_path / "x")
+    assert (tmp_path / "x").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root is denied nothing")
+def test_a_folder_without_permission_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        line = line_of(lambda folder: RecordWriter(folder, CONFIG, with_events=True), tmp_path / "x")
+    finally:
+        tmp_path.chmod(0o700)
+    assert "Permission denied" in line
+
+
+def test_no_space_at_the_start_is_one_line(tmp_path: Path) -> None:
+    with files_no_larger_than(30):
+        line = line_of(lambda folder: RecordWriter(folder, CONFIG, with_events=True), tmp_path / "x")
+    assert "File too large" in line
+    assert status(tmp_path / "x") == UNFINISHED
+
+
+@pytest.mark.parametrize("what", ["metrics", "events", "summary"])
+def test_no_space_during_the_run_is_one_line_and_leaves_it_unfinished(tmp_path: Path, what: str) -> None:
+    def run(folder: Path) -> None:
+        with files_no_larger_than(2000), RecordWriter(folder, CONFIG, with_events=True) as record:
+            assert record.events is not None
+            if what == "metrics":
+                for epoch in range(1000):
+                    record.evaluation({"epoch": epoch})
+            if what == "events":
+                for i in range(100_000):
+                    record.events.append(i, *ROW[1:])
+            record.finish({**SUMMARY, "many": list(range(1000))})
+
+    line = line_of(run, tmp_path / "x")
+    gc.collect()  # a file that was left open is a warning, and so an error, here
+    assert "cannot write the record" in line
+    assert "File too large" in line
+    assert status(tmp_path / "x") == UNFINISHED

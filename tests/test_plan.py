@@ -1,0 +1,286 @@
+"""Plans: what is made once, what is left; and that every experiment file means what it says."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run import experiment_plan
+from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, choices, compose
+from syncline.plan import Entry, Plan, grid, plan_path, with_seeds
+from syncline.records.store import RecordError, RecordWriter
+
+EXPERIMENTS = choices("experiment")
+EXPERIMENT: dict[str, Any] = {
+    "base": ["epochs=1", "batch_size=8"],
+    "scales": {"smoke": ["batch_size=16"], "paper": []},
+    "runs": {"BSP": ["strategy=bsp"], "SSP": ["strategy=ssp", "batch_size=64"]},
+}
+
+
+def entry_of(seed: int, label: str = "row") -> Entry:
+    return Entry(label, (f"seed={seed}",), RunConfig(epochs=1.0, seed=seed))
+
+
+def plan(*entries: Entry) -> Plan:
+    return Plan("dssp/table1", "smoke", entries, {"title": "A table"})
+
+
+def finish(results: Path, *entries: Entry) -> None:
+    for made in entries:
+        with RecordWriter(results / made.config.identity, {}, with_events=False) as record:
+            record.finish({})
+
+
+# What is made, and what is left.
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["a", "b", "c"])), max_size=20))
+def test_unique_keeps_the_order_of_first_appearance_and_makes_shared_runs_once(runs: list[tuple[int, str]]) -> None:
+    entries = [entry_of(seed, label) for seed, label in runs]
+    unique = plan(*entries).unique()
+    seeds = [seed for seed, _ in runs]
+    assert [made.config.seed for made in unique] == sorted(set(seeds), key=seeds.index)
+    assert all(made in entries for made in unique)
+
+
+def test_a_run_that_rows_share_is_made_for_the_first_of_them() -> None:
+    assert [made.label for made in plan(entry_of(1, "a"), entry_of(2, "b"), entry_of(1, "c")).unique()] == ["a", "b"]
+
+
+def test_runs_that_differ_only_in_where_they_are_written_down_are_one() -> None:
+    quiet, _ = compose(["epochs=1", "tracker=wandb", "runner.events=false", "threads=2", "device=cpu"])
+    loud, _ = compose(["epochs=1"])
+    assert len(plan(Entry("a", (), quiet), Entry("b", (), loud)).unique()) == 1
+
+
+def test_left_is_what_has_no_finished_record(tmp_path: Path) -> None:
+    all_of_it = plan(entry_of(1), entry_of(2), entry_of(3), entry_of(4))
+    assert all_of_it.left(tmp_path) == list(all_of_it.entries)
+    finish(tmp_path, entry_of(2))
+    with RecordWriter(tmp_path / entry_of(3).config.identity, {}, with_events=False):
+        pass
+    with RecordWriter(tmp_path / entry_of(4).config.identity, {}, with_events=False) as record:
+        record.fail("it went wrong")
+    assert [made.config.seed for made in all_of_it.left(tmp_path)] == [1, 3, 4]
+    finish(tmp_path, *all_of_it.entries)
+    assert all_of_it.left(tmp_path) == []
+
+
+def test_with_rerun_everything_is_left_once(tmp_path: Path) -> None:
+    all_of_it = plan(entry_of(1), entry_of(2), entry_of(1, "shared"))
+    finish(tmp_path, entry_of(1), entry_of(2))
+    assert [made.config.seed for made in all_of_it.left(tmp_path, rerun=True)] == [1, 2]
+
+
+# Written down.
+
+
+def test_a_plan_is_written_as_json_that_reports_can_read(tmp_path: Path) -> None:
+    written = plan(entry_of(1, "BSP"), entry_of(2, "BSP"), entry_of(1, "again"))
+    path = written.write(tmp_path / "results")
+    assert path == plan_path(tmp_path / "results", "dssp/table1", "smoke")
+    assert path.name == "dssp-table1-smoke.json"
+    content = json.loads(path.read_text())
+    assert (content["name"], content["scale"], content["report"]) == ("dssp/table1", "smoke", {"title": "A table"})
+    assert [(run["label"], run["seed"]) for run in content["runs"]] == [("BSP", 1), ("BSP", 2), ("again", 1)]
+    assert [run["identity"] for run in content["runs"]] == [made.config.identity for made in written.entries]
+    for run in content["runs"]:
+        assert compose(["epochs=1", *run["overrides"]])[0].seed == run["seed"]
+
+
+def test_a_plan_written_again_replaces_the_old_one_and_leaves_no_draft(tmp_path: Path) -> None:
+    plan(entry_of(1), entry_of(2)).write(tmp_path)
+    path = plan(entry_of(3)).write(tmp_path)
+    assert [run["seed"] for run in json.loads(path.read_text())["runs"]] == [3]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_plans_of_other_scales_and_experiments_lie_beside_each_other(tmp_path: Path) -> None:
+    names = [("dssp/table1", "smoke"), ("dssp/table1", "paper"), ("dssp/fig4", "smoke"), ("sweep", "")]
+    assert len({plan_path(tmp_path, name, scale) for name, scale in names}) == 4
+
+
+def test_a_plan_that_cannot_be_written_is_one_line_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RecordError, match="cannot write the record") as refused:
+        plan(entry_of(1)).write(tmp_path / "file")
+    assert str(tmp_path / "file") in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+# The grid.
+
+
+def test_the_scale_wins_over_the_base_and_the_run_over_both() -> None:
+    made = {label: compose(words)[0] for label, words in grid(EXPERIMENT, "smoke")}
+    assert [(label, config.strategy.name, config.batch_size) for label, config in made.items()] == [
+        ("BSP", "bsp", 16),
+        ("SSP", "ssp", 64),
+    ]
+    paper = {label: compose(words)[0].batch_size for label, words in grid(EXPERIMENT, "paper")}
+    assert paper == {"BSP": 8, "SSP": 64}
+
+
+def test_a_grid_leaves_its_experiment_as_it_was() -> None:
+    before = json.dumps(EXPERIMENT)
+    for _, words in grid(EXPERIMENT, "smoke"):
+        words.append("seed=1")
+    assert json.dumps(EXPERIMENT) == before
+
+
+def test_an_unknown_scale_is_refused_with_those_of_the_experiment() -> None:
+    with pytest.raises(ConfigError) as refused:
+        grid(EXPERIMENT, "gpu")
+    assert str(refused.value) == "scale must be one of smoke, paper for this experiment, got 'gpu'"
+
+
+def test_every_run_is_made_with_every_seed_side_by_side() -> None:
+    runs = with_seeds(grid(EXPERIMENT, "smoke"), [4, 7])
+    assert [(label, compose(words)[0].seed) for label, words in runs] == [
+        ("BSP", 4),
+        ("BSP", 7),
+        ("SSP", 4),
+        ("SSP", 7),
+    ]
+
+
+# Every experiment file: it composes at every scale, and each value it sets arrives.
+
+
+def parsed(overrides: Sequence[str]) -> dict[str, Any]:
+    """What the overrides set, by dotted path: what a chosen group's file holds, then the keys; the last one wins."""
+    read = [(word.key_or_group, word.value()) for word in OverridesParser.create().parse_overrides(list(overrides))]
+    values: dict[str, Any] = {}
+    for group, choice in {key: value for key, value in read if key in GROUPS}.items():
+        content = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
+        values |= {f"{group}.{key}": value for key, value in content.items() if key != "defaults"}
+    for key, value in read:
+        if key not in GROUPS:
+            values.pop(key, None)  # what is set last stands last
+            values[key] = value
+    return {
+        key: value
+        for i, (key, value) in enumerate(values.items())
+        if not any(later.startswith(f"{key}.") for later in list(values)[i + 1 :])  # changed in part, further down
+    }
+
+
+NOWHERE = object()
+
+
+def follow(part: Any, path: str) -> Any:
+    """What the dotted path leads to, or NOWHERE."""
+    for key in path.split("."):
+        part = part.get(key, NOWHERE) if isinstance(part, dict) else getattr(part, key, NOWHERE)
+    return part
+
+
+def agrees(wanted: Any, arrived: Any) -> bool:
+    """Whether a value of a file is what the config holds: distributions by what they name, the rest by equality."""
+    if isinstance(wanted, dict) and not isinstance(arrived, dict):
+        inner = getattr(arrived, "source", arrived)  # a delay with a probability wraps its distribution
+        return all(agrees(wanted[key], follow(arrived if key == "probability" else inner, key)) for key in wanted)
+    return str(wanted).startswith("${oc.env:") or bool(wanted == arrived)
+
+
+def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) -> list[str]:
+    """The values among these overrides that did not arrive."""
+    missed = []
+    for path, wanted in parsed(overrides).items():
+        arrived = follow(invocation if hasattr(invocation, path.partition(".")[0]) else config, path)
+        if not agrees(wanted, arrived):
+            missed.append(f"{path} = {wanted!r}, but {arrived!r} arrived")
+    return missed
+
+
+def everything() -> Iterator[tuple[str, str]]:
+    for name in EXPERIMENTS:
+        for scale in yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())["scales"]:
+            yield name, scale
+
+
+def test_what_does_not_arrive_is_seen() -> None:
+    """The check below must be able to fail."""
+    words = ["strategy=ssp", "strategy.staleness=5", "cluster=gtx1060_1080ti", "optimizer.schedule.at_epochs=[3,4]"]
+    config, invocation = compose(words)
+    assert misses(words, config, invocation) == []
+    assert misses([*words, "seed=1", "seed=0", "max_updates=null", "dataset.augment=false"], config, invocation) == []
+    for wrong in ("seed=1", "strategy=dssp", "strategy.staleness=6", "cluster=laptop", "dataset.augment=true"):
+        assert misses([*words, wrong], config, invocation), wrong
+    assert misses(["optimizer.schedule.at_epochs=[3]"], config, invocation)
+    assert misses(["cluster.jitter={name: exponential}"], config, invocation)
+    assert misses(["scenario=slow_worker"], config, invocation)
+
+
+def test_the_issues_experiments_are_there() -> None:
+    assert {"dssp/table1", "dssp/fig4"} <= set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_names_known_scales_and_has_rows(name: str) -> None:
+    content = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
+    assert set(content["scales"]) <= set(choices("scale"))
+    assert {"smoke", "laptop", "paper"} <= set(content["scales"])
+    assert content["title"]
+    assert content["runs"]
+    for words in (content["base"], *content["scales"].values(), *content["runs"].values()):
+        keys = [word.partition("=")[0] for word in words]
+        assert len(set(keys)) == len(keys), f"a key is set twice in one list: {words}"
+
+
+@pytest.mark.parametrize(("name", "scale"), list(everything()))
+def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str) -> None:
+    _, invocation = compose([f"+experiment={name}", f"scale={scale}"])
+    assert isinstance(invocation.experiment, dict)
+    for label, words in grid(invocation.experiment, scale):
+        config, made_with = compose(words)
+        assert misses(words, config, made_with) == [], label
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiments_plan_is_its_grid_with_the_seeds_of_the_scale(name: str) -> None:
+    made, invocation = experiment_plan([f"+experiment={name}", "scale=smoke"], with_sweeps=False)
+    runs = with_seeds(grid(invocation.experiment, "smoke"), invocation.scale.seeds)
+    assert (made.name, made.scale) == (name, "smoke")
+    assert [entry.label for entry in made.entries] == [label for label, _ in runs]
+    seeds = [entry.config.seed for entry in made.entries]
+    assert seeds == invocation.scale.seeds * (len(runs) // len(invocation.scale.seeds))
+    identities: dict[str, set[str]] = {}
+    for entry in made.entries:
+        identities.setdefault(entry.label, set()).add(entry.config.identity)
+    assert {len(of_a_row) for of_a_row in identities.values()} == {len(invocation.scale.seeds)}
+    first, (_, words) = made.entries[0], runs[0]
+    assert first.config == compose(words)[0]
+    assert set(made.report) == set(invocation.experiment) - {"base", "scales", "runs"}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_the_command_line_says_wins_over_the_experiment(name: str) -> None:
+    words = [f"+experiment={name}", "scale=smoke", "batch_size=7", "seed=5", "results=elsewhere"]
+    made, invocation = experiment_plan(words, with_sweeps=False)
+    assert {(entry.config.batch_size, entry.config.seed) for entry in made.entries} == {(7, 5)}
+    assert len(made.entries) == len(grid(invocation.experiment, "smoke"))
+    assert invocation.results == "elsewhere"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_seeds_of_a_scale_can_be_set_on_the_command_line(name: str) -> None:
+    """As `make dssp-table1 SEEDS=4,9` does."""
+    made, _ = experiment_plan([f"+experiment={name}", "scale=smoke", "scale.seeds=[4,9]"], with_sweeps=False)
+    assert [entry.config.seed for entry in made.entries][:4] == [4, 9, 4, 9]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_swept_experiment_makes_each_run_with_each_value(name: str) -> None:
+    words = [f"+experiment={name}", "scale=smoke", "seed=5", "batch_size=7,9"]
+    made, invocation = experiment_plan(words, with_sweeps=True)
+    labels = list(grid(invocation.experiment, "smoke"))
+    assert [entry.label for entry in made.entries] == [label for label, _ in labels for _ in range(2)]
+    assert [entry.config.batch_size for entry in made.entries] == [7, 9] * len(labels)
