@@ -106,7 +106,7 @@ def notes(artefact: Artefact, goals: dict[int, tuple[float, float]]) -> list[str
         shown = ", ".join(f"{low:.2f} and {high:.2f} (seed {seed})" for seed, (low, high) in sorted(goals.items()))
         lines.append(
             "Targets: as in the paper, the best that BSP reaches, cut to whole per cent, and a point above it: "
-            f"{shown}. Times to a target are known to {config['eval_every_epochs']:g} epochs, the distance of two evaluations."
+            f"{shown}. Accuracy is measured every {config['eval_every_epochs']:g} epochs; times are as coarse."
         )
     lines += [
         f"Readings: DSSP bound=paper unless named; lr_clock={config['lr_clock']}, "

@@ -16,7 +16,7 @@ import numpy.typing as npt
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
 
-RC = {
+RC: Any = {
     "figure.figsize": (6.4, 4.0),
     "figure.dpi": 100,
     "savefig.dpi": 200,
@@ -34,10 +34,12 @@ RC = {
 Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 
+plt.rcParams.update(RC)
+
+
 def new_figure() -> tuple[Any, Any]:
     """A figure with one pair of axes."""
-    with plt.rc_context(RC):
-        return plt.subplots(layout="constrained")
+    return plt.subplots(layout="constrained")
 
 
 def draw_curve(axes: Any, runs: Sequence[Points], label: str, position: int) -> None:
@@ -59,9 +61,8 @@ def save(figure: Any, folder: Path, stem: str) -> list[Path]:
     """`stem`.svg and .png in the folder; returns the files. Closes the figure."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{stem}.{suffix}" for suffix in ("svg", "png")]
-    with plt.rc_context(RC):
-        for path in files:
-            # no date: the same records give the same file
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+    for path in files:
+        # no date: the same records give the same file
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
     plt.close(figure)
     return files

@@ -143,7 +143,7 @@ class PlanDisplay:
         self._live.update(table, refresh=True)
 
     def _left(self) -> str:
-        made = self._done - self._before + self._failed
+        made: float = self._done - self._before + self._failed
         made += sum(progress.fraction for _, progress in self._running.values() if progress is not None)
         passed = time.monotonic() - self._begun
         return duration(passed / made * (self._total - self._before - made) if made > 0 else math.nan)

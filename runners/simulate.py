@@ -2,7 +2,7 @@
 
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -36,7 +36,7 @@ def run_one(config: RunConfig, results: Path, on_progress: Callable[[Any], None]
         try:
             tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
 
-            def on_evaluation(row: dict[str, Any]) -> None:
+            def on_evaluation(row: Mapping[str, Any]) -> None:
                 record.evaluation(row)
                 tracker.evaluation(row)
 

@@ -1,7 +1,8 @@
 """Plans: what is made once, what is left; and that every experiment file means what it says."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,16 @@ from syncline.plan import Entry, Plan, grid, plan_path, with_seeds
 from syncline.records.store import RecordError, RecordWriter
 
 EXPERIMENTS = choices("experiment")
+
+
+@cache
+def experiment(name: str) -> Mapping[str, Any]:
+    """An experiment as its file and those it builds on say together."""
+    _, invocation = compose([f"+experiment={name}"])
+    assert isinstance(invocation.experiment, dict)
+    return invocation.experiment
+
+
 EXPERIMENT: dict[str, Any] = {
     "base": ["epochs=1", "batch_size=8"],
     "scales": {"smoke": ["batch_size=16"], "paper": []},
@@ -202,7 +213,7 @@ def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) 
 
 def everything() -> Iterator[tuple[str, str]]:
     for name in EXPERIMENTS:
-        for scale in yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())["scales"]:
+        for scale in experiment(name)["scales"]:
             yield name, scale
 
 
@@ -224,41 +235,42 @@ def test_the_issues_experiments_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_names_known_scales_and_has_rows(name: str) -> None:
-    content = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
-    assert set(content["scales"]) <= set(choices("scale"))
-    assert {"smoke", "laptop", "paper"} <= set(content["scales"])
+def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) -> None:
+    content = experiment(name)
+    assert {"smoke", "laptop", "paper"} <= set(content["scales"]) <= set(choices("scale"))
     assert content["title"]
+    assert content["source"]
     assert content["runs"]
-    for words in (content["base"], *content["scales"].values(), *content["runs"].values()):
+    lists = [content["base"], content.get("timing") or [], *content["scales"].values(), *content["runs"].values()]
+    for words in lists:
         keys = [word.partition("=")[0] for word in words]
         assert len(set(keys)) == len(keys), f"a key is set twice in one list: {words}"
 
 
 @pytest.mark.parametrize(("name", "scale"), list(everything()))
 def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str) -> None:
-    _, invocation = compose([f"+experiment={name}", f"scale={scale}"])
-    assert isinstance(invocation.experiment, dict)
-    for label, words in grid(invocation.experiment, scale):
-        config, made_with = compose(words)
-        assert misses(words, config, made_with) == [], label
+    identities = set()
+    runs = grid(experiment(name), scale)
+    for label, words in runs:
+        config, invocation = compose(words)
+        assert misses(words, config, invocation) == [], label
+        identities.add(config.identity)
+    assert len(identities) == len(runs), "no two rows of an experiment are the same run"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiments_plan_is_its_grid_with_the_seeds_of_the_scale(name: str) -> None:
-    made, invocation = experiment_plan([f"+experiment={name}", "scale=smoke"], with_sweeps=False)
-    runs = with_seeds(grid(invocation.experiment, "smoke"), invocation.scale.seeds)
+def test_an_experiments_plan_is_its_grid_with_the_seeds_that_are_asked_for(name: str) -> None:
+    """As `make dssp-table1 SCALE=smoke SEEDS=4,9` asks."""
+    made, _ = experiment_plan([f"+experiment={name}", "scale=smoke", "scale.seeds=[4,9]"], with_sweeps=False)
+    runs = with_seeds(grid(experiment(name), "smoke"), [4, 9])
     assert (made.name, made.scale) == (name, "smoke")
     assert [entry.label for entry in made.entries] == [label for label, _ in runs]
-    seeds = [entry.config.seed for entry in made.entries]
-    assert seeds == invocation.scale.seeds * (len(runs) // len(invocation.scale.seeds))
-    identities: dict[str, set[str]] = {}
-    for entry in made.entries:
-        identities.setdefault(entry.label, set()).add(entry.config.identity)
-    assert {len(of_a_row) for of_a_row in identities.values()} == {len(invocation.scale.seeds)}
-    first, (_, words) = made.entries[0], runs[0]
-    assert first.config == compose(words)[0]
-    assert set(made.report) == set(invocation.experiment) - {"base", "scales", "runs"}
+    assert [entry.config.seed for entry in made.entries] == [4, 9] * (len(runs) // 2)
+    assert len(made.unique()) == len(runs)
+    assert made.entries[0].config == compose(runs[0][1])[0]
+    assert made.entries[-1].config == compose(runs[-1][1])[0]
+    assert made.report.items() <= experiment(name).items()
+    assert {"title", "source"} <= set(made.report)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -266,21 +278,21 @@ def test_what_the_command_line_says_wins_over_the_experiment(name: str) -> None:
     words = [f"+experiment={name}", "scale=smoke", "batch_size=7", "seed=5", "results=elsewhere"]
     made, invocation = experiment_plan(words, with_sweeps=False)
     assert {(entry.config.batch_size, entry.config.seed) for entry in made.entries} == {(7, 5)}
-    assert len(made.entries) == len(grid(invocation.experiment, "smoke"))
+    assert len(made.entries) == len(grid(experiment(name), "smoke"))
     assert invocation.results == "elsewhere"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_seeds_of_a_scale_can_be_set_on_the_command_line(name: str) -> None:
-    """As `make dssp-table1 SEEDS=4,9` does."""
-    made, _ = experiment_plan([f"+experiment={name}", "scale=smoke", "scale.seeds=[4,9]"], with_sweeps=False)
-    assert [entry.config.seed for entry in made.entries][:4] == [4, 9, 4, 9]
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_swept_experiment_makes_each_run_with_each_value(name: str) -> None:
+def test_a_swept_experiment_makes_each_run_with_each_value() -> None:
+    name = min(EXPERIMENTS, key=lambda name: len(grid(experiment(name), "smoke")))
     words = [f"+experiment={name}", "scale=smoke", "seed=5", "batch_size=7,9"]
-    made, invocation = experiment_plan(words, with_sweeps=True)
-    labels = list(grid(invocation.experiment, "smoke"))
-    assert [entry.label for entry in made.entries] == [label for label, _ in labels for _ in range(2)]
+    made, _ = experiment_plan(words, with_sweeps=True)
+    labels = [label for label, _ in grid(experiment(name), "smoke")]
+    assert [entry.label for entry in made.entries] == [label for label in labels for _ in range(2)]
     assert [entry.config.batch_size for entry in made.entries] == [7, 9] * len(labels)
+
+
+def test_an_experiment_without_the_asked_scale_or_of_no_known_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^experiment must be one of dssp/"):
+        experiment_plan(["+experiment=dssp/table99"], with_sweeps=False)
+    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke; got 'huge'$"):
+        experiment_plan([f"+experiment={EXPERIMENTS[0]}", "scale=huge"], with_sweeps=False)

@@ -38,7 +38,7 @@ class Evaluator:
         module.eval()
         correct = within_5 = 0
         loss = 0.0
-        for images, labels in zip(self._images.split(BATCH), self._labels.split(BATCH), strict=True):
+        for images, labels in zip(torch.split(self._images, BATCH), torch.split(self._labels, BATCH), strict=True):
             logits = module(self._normalise(images))
             loss += nn.functional.cross_entropy(logits, labels, reduction="sum").item()
             best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]  # [B, 5]

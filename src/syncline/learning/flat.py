@@ -43,5 +43,5 @@ def _flatten(tensors: list[Tensor]) -> Tensor:
 
 
 def _views(flat: Tensor, like: list[Tensor] | list[nn.Parameter]) -> list[Tensor]:
-    parts = flat.split([tensor.numel() for tensor in like]) if like else ()
+    parts = torch.split(flat, [tensor.numel() for tensor in like]) if like else ()
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]

@@ -108,7 +108,8 @@ class Simulation:
         self._limits = limits
         self._busy_s = self.totals.busy_s_by_worker
         self._observer = observer
-        self._shards, self._workers = learning if learning is not None else ((), None)
+        self._shards: Sequence[Shard] = () if learning is None else learning[0]
+        self._workers: Workers | None = None if learning is None else learning[1]
         self._log = log
         # (time, order of scheduling, worker, message); see _Message
         self._heap: list[tuple[float, int, int, _Message | None]] = []

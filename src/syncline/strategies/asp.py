@@ -32,13 +32,13 @@ class Asp:
         self.workers = set(range(num_workers))
 
     def handle(self, event: Event) -> list[Command]:
-        if type(event) is TimerFired:
+        if isinstance(event, TimerFired):
             raise refuse(event, "no timer is set")
-        if (event.worker in self.workers) is (type(event) is WorkerJoined):
+        if (event.worker in self.workers) is isinstance(event, WorkerJoined):
             raise refuse(event, "not here, or here already", self.workers)
-        if type(event) is PushArrived:
+        if isinstance(event, PushArrived):
             return [Apply((event.push,)), Grant(event.worker, "nobody waits")]
-        if type(event) is WorkerJoined:
+        if isinstance(event, WorkerJoined):
             self.workers.add(event.worker)
             return [Grant(event.worker, "joined")]
         self.workers.remove(event.worker)

@@ -92,7 +92,7 @@ class Dssp:
                 self.clocks.leave(worker)
                 self.held.pop(worker, None)
                 for table in (self.extra, self.last_push, self.interval):
-                    table.pop(worker, None)  # type: ignore[attr-defined]
+                    table.pop(worker, None)
                 return self._reexamine(at)
         raise refuse(event, "no timer is set", self.clocks)
 

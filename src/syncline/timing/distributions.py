@@ -62,7 +62,8 @@ class Normal:
 
     def quantile(self, u: Array) -> Array:
         # u = 0 would be minus infinity, which the cut would hide.
-        return np.maximum(0.0, self.mean + self.std * ndtri(u))
+        normal: Array = ndtri(u)
+        return np.maximum(0.0, self.mean + self.std * normal)
 
     def expectation(self) -> float:
         from scipy.stats import norm
@@ -238,7 +239,7 @@ class Draws:
         self._generators = [np.random.Generator(np.random.Philox(key=key | worker)) for worker in range(len(factors))]
         uniform = np.stack([generator.random(BLOCK) for generator in self._generators])
         self._rows = source.quantile(uniform) * self._factors[:, None]  # [workers, BLOCK]
-        self._flat = memoryview(self._rows.reshape(-1))
+        self._flat = memoryview(self._rows.reshape(-1))  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
         self._used = [0] * len(factors)  # draws of its row that the worker has had
 
     def next(self, worker: int) -> float:

@@ -1,0 +1,110 @@
+"""What the simulator costs: against a plain PyTorch loop for the same gradients, and with times alone."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import nn
+
+from syncline.config import GlyphsConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.datasets import load
+from syncline.datasets.sharding import WorkerShare
+from syncline.learning.task import Batches
+from syncline.models import build
+from syncline.simulation.engine import Limits, Simulation
+from syncline.simulation.run import build_learning
+from syncline.strategies import STRATEGIES
+from syncline.strategies.asp import AspOptions
+from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
+
+DATASET = GlyphsConfig(train_size=2000, test_size=10)
+SGD = SgdConfig(lr=0.01, momentum=0.9, weight_decay=1e-4)
+BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Minimum, median and maximum of several measurements."""
+
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        low, middle, high = min(self.values), statistics.median(self.values), max(self.values)
+        return f"{middle:.3f} [{low:.3f} .. {high:.3f}], n = {len(self.values)}"
+
+
+class NobodyLooks:
+    """An observer that is never called again."""
+
+    def updated(self, simulation: Simulation) -> int:
+        return 1 << 62
+
+
+def against_a_plain_loop(model: LenetConfig | ResnetConfig, steps: int, pairs: int) -> Spread:
+    """CPU seconds of the simulator / of a plain loop, for `steps` gradients of batch 32 each, in alternation.
+
+    The simulator runs ASP with four unequal workers (stale snapshots, five versions alive); the loop is torch.optim.SGD
+    on the same model, data and batch size.
+    """
+    cluster = ClusterConfig(workers=4, gradient_s=[0.02, 0.02, 0.03, 0.06])
+    config = RunConfig(
+        model=model, dataset=DATASET, optimizer=SGD, strategy=AspOptions(), cluster=cluster, batch_size=BATCH, epochs=1
+    )
+    learning = build_learning(config)
+
+    def simulated() -> None:
+        Simulation(
+            strategies=[AspOptions().start(4)],
+            cluster=Cluster(cluster, ScenarioConfig(), seed=0),
+            block_bytes=[0],
+            batch_size=BATCH,
+            limits=Limits(updates=steps),
+            observer=NobodyLooks(),
+            learning=(learning.shards, learning.workers),
+        ).run()
+
+    dataset = load(**{key: value for key, value in asdict(DATASET).items() if key != "augment"})
+    module = build(**asdict(model), in_channels=3, image_size=32, num_classes=10)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    batches = Batches(dataset, torch.device("cpu"), augment=False)
+    share = WorkerShare(len(dataset.train_labels), 1, 0, BATCH, seed=0)
+
+    def plain() -> None:
+        for iteration in range(steps):
+            inputs, labels = batches.take(share.batch(iteration), None)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(module(inputs), labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            loss.item()
+            optimizer.step()
+
+    for warm_up in (simulated, plain):
+        warm_up()
+    return Spread(tuple(_cpu_s(simulated) / _cpu_s(plain) for _ in range(pairs)))
+
+
+def steps_per_cpu_second(strategy: str, num_workers: int, repeats: int, steps: int = 400_000) -> Spread:
+    """Millions of worker-steps per CPU second with times alone: the strategy's own object, 10 % normal jitter."""
+    jitter = {"name": "normal", "mean": 1.0, "std": 0.1}
+    cluster = ClusterConfig(workers=num_workers, gradient_s=[1.0, 1.3, 1.7], jitter=jitter)
+    rates = []
+    for _ in range(repeats):
+        simulation = Simulation(
+            strategies=[STRATEGIES[strategy]().start(num_workers)],
+            cluster=Cluster(cluster, ScenarioConfig(), seed=0),
+            block_bytes=[0],
+            batch_size=1,
+            limits=Limits(samples=steps),
+            observer=NobodyLooks(),
+        )
+        spent = _cpu_s(lambda simulation=simulation: simulation.run())  # type: ignore[misc]
+        rates.append(simulation.totals.samples / spent / 1e6)
+    return Spread(tuple(rates))
+
+
+def _cpu_s(action: Callable[[], object]) -> float:
+    begun = time.process_time()
+    action()
+    return time.process_time() - begun
