@@ -179,7 +179,7 @@ def test_the_evaluations_run_from_the_untrained_network_to_the_end_once_an_epoch
     for row in rows:
         assert row["samples"] == 32 * row["updates"]
         assert 0 <= row["accuracy"] <= row["top5"] <= 1
-        assert row["learning_rate"] == 0.05
+        assert row["learning_rate"] == default.config.optimizer.lr
     assert summary["final"] == {metric: rows[-1][metric] for metric in METRICS}
     for metric, pick in (("accuracy", max), ("top5", max), ("loss", min)):
         best = pick(rows, key=lambda row: row[metric])
@@ -414,10 +414,11 @@ def test_a_run_of_times_alone_says_so_and_shows_no_metrics(tmp_path: Path, comma
 
 def test_two_shards_learn_under_ssp_within_its_bound(tmp_path: Path) -> None:
     words = ["strategy=ssp", "strategy.staleness=1", "cluster.shards=2", "epochs=4"]
-    summary = read_summary(made(tmp_path, *words))
+    record = made(tmp_path, *words)
+    summary = read_summary(record)
     assert summary["max_lead"] <= 2
     assert summary["updates"] <= summary["gradients_used"]
-    assert summary["final"]["loss"] < 2.31
+    assert summary["best"]["loss"]["value"] < read_metrics(record)[0]["loss"]
 
 
 def test_any_strategy_and_model_run_the_same_way(tmp_path: Path, command: Command) -> None:
@@ -473,7 +474,7 @@ def ended_at_last() -> Iterator[list["subprocess.Popen[str]"]]:
 def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
     tmp_path: Path, command: Command, ended_at_last: list["subprocess.Popen[str]"]
 ) -> None:
-    words = ["epochs=25", f"results={tmp_path}"]
+    words = ["epochs=16", f"results={tmp_path}"]
     record = record_of(tmp_path, *words)
     process = started(*words)
     ended_at_last.append(process)
@@ -490,7 +491,7 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
     assert read_events(record / "events.arrow").num_rows >= 0
     assert command(*words).code == 0
     assert status(record) == FINISHED
-    assert int(read_metrics(record)[-1]["epoch"]) == 25
+    assert int(read_metrics(record)[-1]["epoch"]) == 16
 
 
 @pytest.mark.parametrize(
@@ -589,7 +590,6 @@ def test_no_traceback_is_shown_unless_debug_asks_for_it() -> None:
 
 def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Path, command: Command) -> None:
     words = ["-m", "strategy=bsp,asp", "seed=0,1", *TIMING, f"results={tmp_path}", "jobs=2"]
-    assert [line.split()[0] for line in command("--status", *words).out.splitlines()] == [ABSENT] * 4
     said = cli(*words)
     assert said.code == 0, said.err
     assert "sweep: 4 runs, 0 finished before, 4 to make" in said.err

@@ -31,7 +31,7 @@ class Totals:
     """What a run has done so far. Of several shards the one furthest behind gives its updates and samples."""
 
     num_workers: int
-    time_s: float = 0.0  # virtual seconds, of the last update
+    time_s: float = 0.0  # virtual seconds
     updates: int = 0
     samples: int = 0  # used in updates
     max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest, at the first shard
@@ -57,7 +57,7 @@ class Observer(Protocol):
     """Who watches a run; the virtual clock stands still meanwhile."""
 
     def updated(self, simulation: "Simulation") -> int:
-        """Every shard has made one more update. Returns the update at which to be called again."""
+        """Every shard has made the update that was asked for. Returns the update at which to be called again."""
         ...
 
 
@@ -111,10 +111,11 @@ class Simulation:
         self._shards: Sequence[Shard] = () if learning is None else learning[0]
         self._workers: Workers | None = None if learning is None else learning[1]
         self._log = log
-        # (time, order of scheduling, worker, message); see _Message
-        self._heap: list[tuple[float, int, int, _Message | None]] = []
-        self._top_is_done = False  # the heap's first entry has been dealt with and may be overwritten
-        self._sequence = 0
+        # What is due, by its time: a number is a worker that has finished computing. Equal times keep the order of
+        # scheduling. The heap holds each time once: plain floats, which 10,000 workers can afford to compare.
+        self._due: dict[float, list[int | _Message]] = {}
+        self._times: list[float] = []
+        self._first_is_done = False  # the first time in the heap has been dealt with and may be overwritten
         self._now = 0.0
         self._versions = [0] * num_shards
         self._samples = [0] * num_shards
@@ -122,7 +123,8 @@ class Simulation:
         self._missing = [num_shards] * num_workers  # blocks that a worker still waits for
         # push -> (worker, version, gradient) of pushes that have arrived and are neither applied nor discarded
         self._pending: list[dict[int, tuple[int, int, Gradient | None]]] = [{} for _ in range(num_shards)]
-        self._next_look = 1
+        self._observer_at = 1  # update at which the observer wants to be called
+        self._next_look = 1.0  # update at which it is called, or the run ends
         self._ended_by: str | None = None
 
     def stop(self, reason: str) -> None:
@@ -142,7 +144,7 @@ class Simulation:
             for shard in range(self._cluster.num_shards):
                 self._send_block(worker, shard)
         # The loop is one function, and what it touches at every step is local: a timing-only run is this loop alone.
-        heap, time_limit, totals, log = self._heap, self._limits.time_s, self.totals, self._log
+        times, due, time_limit, totals, log = self._times, self._due, self._limits.time_s, self.totals, self._log
         strategies, pending, workers = self._strategies, self._pending, self._workers
         versions, version_of, samples = self._versions, self._version_of, self._samples
         staleness, used, batch_size, is_direct = (
@@ -152,91 +154,100 @@ class Simulation:
             self._is_direct,
         )
         counts = [0] * self._cluster.num_workers  # pushes that the first shard has received from each worker
+        sample_limit = self._limits.samples
         most = push = 0
-        while self._ended_by is None:
-            if self._top_is_done:
-                heappop(heap)
-                self._top_is_done = False
-            if not heap:
+        while True:
+            if self._first_is_done:
+                heappop(times)
+                self._first_is_done = False
+            if not times:
                 raise Deadlock(f"nobody can go on at {self._now:.6f} s: {[s.state_dict() for s in self._strategies]}")
-            now, _, worker, message = heap[0]
+            now = times[0]
             if now > time_limit:
-                totals.time_s = time_limit
-                return "max_time_s"
+                self._now = time_limit
+                return self._end("max_time_s")
             self._now = now
-            self._top_is_done = True
-            if message is None:  # the worker has finished its gradient
-                loss, gradient = 0.0, None
-                if workers is not None:
-                    loss, gradient = workers.compute(worker)
-                    totals.loss_sum += loss
-                    totals.loss_count += 1
-                    if not math.isfinite(loss):
-                        return "diverged"
-                if log is not None:
-                    log(now, "computed", worker, -1, -1, version_of[0][worker], loss, "")
-                if not is_direct:
-                    self._send_gradient(worker, loss, gradient)
-                    continue
-                shard, version = 0, version_of[0][worker]
-            elif message.is_push:
-                shard, version, loss, gradient = message.shard, message.version, message.loss, message.gradient
-            else:
-                self._block_arrived(worker)
-                continue
-
-            # A push has arrived, and the shard's strategy answers.
-            if shard == 0:
-                counts[worker] = count = counts[worker] + 1
-                if count > most:  # only now can the lead be larger than ever before
-                    most = count
-                    totals.max_lead = max(totals.max_lead, most - min(counts))
-            pending[shard][push] = (worker, version, gradient)
-            if log is not None:
-                log(now, "pushed", worker, shard, push, version, loss, "")
-            for command in strategies[shard].handle(PushArrived(now, push, worker, version, loss)):
-                if type(command) is Grant:
-                    if log is not None:
-                        self._log_answer("granted", shard, command)
-                    if is_direct:
-                        version_of[0][command.worker] = versions[0]
-                        if workers is not None:
-                            workers.receive(command.worker, 0)
-                        self._start(command.worker)
-                    else:
-                        self._send_block(command.worker, shard)
-                elif type(command) is Apply:
-                    current = versions[shard]
+            self._first_is_done = True
+            for entry in due.pop(now):
+                if type(entry) is int:  # the worker has finished its gradient
+                    worker, loss, gradient = entry, 0.0, None
                     if workers is not None:
-                        self._learn(shard, command)
-                    for number in command.pushes:
-                        owner, computed_at, _ = pending[shard].pop(number)
-                        stale = current - computed_at
-                        staleness[stale] = staleness.get(stale, 0) + 1
-                        used[owner] += 1
-                        if log is not None:
-                            log(now, "applied", owner, shard, number, current + 1, stale, command.because)
-                    versions[shard] = current + 1
-                    samples[shard] += len(command.pushes) * batch_size
-                elif type(command) is Hold:
+                        loss, gradient = workers.compute(worker)
+                        totals.loss_sum += loss
+                        totals.loss_count += 1
+                        if not math.isfinite(loss):
+                            return self._end("diverged")
                     if log is not None:
-                        self._log_answer("held", shard, command)
-                elif type(command) is Discard:
-                    self._discard(shard, command)
+                        log(now, "computed", worker, -1, -1, version_of[0][worker], loss, "")
+                    if not is_direct:
+                        self._send_gradient(worker, loss, gradient)
+                        continue
+                    shard, version = 0, version_of[0][worker]
                 else:
-                    raise NotImplementedError(f"{command}: no strategy so far needs it")
-            push += 1
-            if versions[shard] > totals.updates:
-                self._updated()
-        return self._ended_by
+                    assert isinstance(entry, _Message)
+                    worker, shard, version = entry.worker, entry.shard, entry.version
+                    loss, gradient = entry.loss, entry.gradient
+                    if not entry.is_push:
+                        self._block_arrived(worker)
+                        continue
 
-    def _schedule(self, at: float, worker: int, message: "_Message | None") -> None:
-        self._sequence = sequence = self._sequence + 1
-        if self._top_is_done:  # one sift in place of the two of a pop and a push
-            self._top_is_done = False
-            heapreplace(self._heap, (at, sequence, worker, message))
+                # A push has arrived, and the shard's strategy answers.
+                if shard == 0:
+                    counts[worker] = count = counts[worker] + 1
+                    if count > most:  # only now can the lead be larger than ever before
+                        most = count
+                        totals.max_lead = max(totals.max_lead, most - min(counts))
+                pending[shard][push] = (worker, version, gradient)
+                if log is not None:
+                    log(now, "pushed", worker, shard, push, version, loss, "")
+                for command in strategies[shard].handle(PushArrived(now, push, worker, version, loss)):
+                    if type(command) is Grant:
+                        if log is not None:
+                            self._log_answer("granted", shard, command)
+                        if is_direct:
+                            version_of[0][command.worker] = versions[0]
+                            if workers is not None:
+                                workers.receive(command.worker, 0)
+                            self._start(command.worker)
+                        else:
+                            self._send_block(command.worker, shard)
+                    elif type(command) is Apply:
+                        current = versions[shard]
+                        if workers is not None:
+                            self._learn(shard, command)
+                        for number in command.pushes:
+                            owner, computed_at, _ = pending[shard].pop(number)
+                            stale = current - computed_at
+                            staleness[stale] = staleness.get(stale, 0) + 1
+                            used[owner] += 1
+                            if log is not None:
+                                log(now, "applied", owner, shard, number, current + 1, stale, command.because)
+                        versions[shard] = current + 1
+                        samples[shard] += len(command.pushes) * batch_size
+                    elif type(command) is Hold:
+                        if log is not None:
+                            self._log_answer("held", shard, command)
+                    elif type(command) is Discard:
+                        self._discard(shard, command)
+                    else:
+                        raise NotImplementedError(f"{command}: no strategy so far needs it")
+                push += 1
+                if versions[shard] >= self._next_look or samples[shard] >= sample_limit:
+                    self._look()
+                    if self._ended_by is not None:
+                        return self._ended_by
+
+    def _schedule(self, at: float, entry: "int | _Message") -> None:
+        same = self._due.get(at)
+        if same is not None:
+            same.append(entry)
+            return
+        self._due[at] = [entry]
+        if self._first_is_done:  # one sift in place of the two of a pop and a push
+            self._first_is_done = False
+            heapreplace(self._times, at)
         else:
-            heappush(self._heap, (at, sequence, worker, message))
+            heappush(self._times, at)
 
     def _send_block(self, worker: int, shard: int) -> None:
         """The shard's current version leaves for the worker."""
@@ -244,7 +255,7 @@ class Simulation:
         if self._workers is not None:
             self._workers.receive(worker, shard)
         at = self._cluster.pull(self._now, shard, worker, self._block_bytes[shard])
-        self._schedule(at, worker, _Message(is_push=False, shard=shard))
+        self._schedule(at, _Message(False, worker, shard))
 
     def _block_arrived(self, worker: int) -> None:
         """A block reached the worker; with the last one it starts to compute."""
@@ -258,21 +269,23 @@ class Simulation:
         self._busy_s[worker] += duration
         if self._log is not None:
             self._log(self._now, "started", worker, -1, -1, self._version_of[0][worker], duration, "")
-        # _schedule, written out: this is the hottest line of a timing-only run
-        self._sequence = sequence = self._sequence + 1
-        if self._top_is_done:
-            self._top_is_done = False
-            heapreplace(self._heap, (self._now + duration, sequence, worker, None))
-        else:
-            heappush(self._heap, (self._now + duration, sequence, worker, None))
+        at = self._now + duration
+        if at in self._due:
+            self._due[at].append(worker)
+        else:  # _schedule, written out: no other call is made so often
+            self._due[at] = [worker]
+            if self._first_is_done:
+                self._first_is_done = False
+                heapreplace(self._times, at)
+            else:
+                heappush(self._times, at)
 
     def _send_gradient(self, worker: int, loss: float, gradient: Gradient | None) -> None:
         """A finished gradient leaves for every shard."""
         self._missing[worker] = self._cluster.num_shards
         for shard, versions in enumerate(self._version_of):
             at = self._cluster.push(self._now, worker, shard, self._block_bytes[shard])
-            message = _Message(is_push=True, shard=shard, version=versions[worker], loss=loss, gradient=gradient)
-            self._schedule(at, worker, message)
+            self._schedule(at, _Message(True, worker, shard, versions[worker], loss, gradient))
 
     def _log_answer(self, kind: str, shard: int, command: Grant | Hold) -> None:
         assert self._log is not None
@@ -287,20 +300,30 @@ class Simulation:
         for gradient in gradients:
             self._workers.release(gradient)
 
-    def _updated(self) -> None:
-        """A shard has a new version; the one that is furthest behind tells how far the run is."""
-        version, totals = min(self._versions), self.totals
-        if version == totals.updates:
-            return
-        totals.time_s = self._now
-        totals.updates = version
-        totals.samples = min(self._samples)
-        if totals.samples >= self._limits.samples:
+    def _look(self) -> None:
+        """A shard has come to where the run may end or the observer wants to look."""
+        totals, limits = self.totals, self._limits
+        before = totals.updates
+        self._count()
+        if totals.updates == before:
+            return  # other shards are not as far yet
+        if totals.samples >= limits.samples:
             self._ended_by = "epochs"
-        elif version >= self._limits.updates:
+        elif totals.updates >= limits.updates:
             self._ended_by = "max_updates"
-        if version >= self._next_look:
-            self._next_look = self._observer.updated(self)
+        if totals.updates >= self._observer_at:
+            self._observer_at = self._observer.updated(self)
+        self._next_look = min(self._observer_at, limits.updates)
+
+    def _count(self) -> None:
+        """Bring the totals up to now; the shard that is furthest behind tells how far the run is."""
+        self.totals.time_s = self._now
+        self.totals.updates = min(self._versions)
+        self.totals.samples = min(self._samples)
+
+    def _end(self, reason: str) -> str:
+        self._count()
+        return reason
 
     def _discard(self, shard: int, command: Discard) -> None:
         worker, version, gradient = self._pending[shard].pop(command.push)
@@ -316,6 +339,7 @@ class _Message:
     """Under way between a worker and a shard: a push, or a block for the worker."""
 
     is_push: bool
+    worker: int
     shard: int
     version: int = 0
     loss: float = 0.0
