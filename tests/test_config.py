@@ -266,7 +266,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         (["cluster.workers=0"], "cluster.workers must be >= 1, got 0"),
         (["cluster.network.latency_s=-1"], "cluster.network.latency_s must be >= 0, got -1.0"),
         (["cluster.network.latency_s=nan"], "cluster.network.latency_s must be >= 0, got nan"),
-        (["cluster.jitter.std=-1"], "cluster.jitter: normal.std must be >= 0, got -1"),
+        (["cluster.jitter.std=-0.5"], "cluster.jitter: normal.std must be >= 0, got -0.5"),
         (["strategy.s_lower=-1"], "strategy.s_lower must be >= 0, got -1"),
         (["strategy.r_max=-1"], "strategy.r_max must be >= 0, got -1"),
         (["strategy.bound=soft"], "strategy.bound must be one of paper, hard, catchup, got 'soft'"),

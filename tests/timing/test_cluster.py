@@ -143,7 +143,10 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
         ({"gradient_s": [0.1, 0.0]}, r"cluster\.gradient_s must be a list of seconds > 0, got \[0\.1, 0\.0\]"),
         ({"gradient_s": [math.nan]}, r"cluster\.gradient_s must be a list of seconds > 0, got \[nan\]"),
         ({"message_bytes": -1}, r"cluster\.message_bytes must be >= 0 or null, got -1"),
-        ({"jitter": {"name": "normal", "mean": -1, "std": 0}}, r"cluster\.jitter: normal\.mean must be > 0, got -1"),
+        (
+            {"jitter": {"name": "normal", "mean": -0.5, "std": 0.0}},
+            r"cluster\.jitter: normal\.mean must be > 0, got -0\.5",
+        ),
         ({"jitter": {"name": "gauss"}}, r"cluster\.jitter\.name must be one of constant, .*, got 'gauss'"),
         ({"jitter": 5}, r"cluster\.jitter must be .*, got 5"),
         ({"jitter": "normal"}, r"cluster\.jitter must be .*, got '?normal'?"),

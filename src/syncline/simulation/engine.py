@@ -6,6 +6,7 @@ Events are ordered by (time, order of scheduling), so a run depends on nothing b
 """
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
@@ -38,14 +39,14 @@ class Totals:
     staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients
     used_by_worker: list[int] = field(init=False)
     discarded_by_worker: list[int] = field(init=False)
-    busy_s_by_worker: list[float] = field(init=False)  # computing, injected delays included
+    busy_s_by_worker: "array[float]" = field(init=False)  # computing, injected delays included
     loss_sum: float = 0.0  # over the pushes that arrived since a reader last set it to 0
     loss_count: int = 0
 
     def __post_init__(self) -> None:
         self.used_by_worker = [0] * self.num_workers
         self.discarded_by_worker = [0] * self.num_workers
-        self.busy_s_by_worker = [0.0] * self.num_workers
+        self.busy_s_by_worker = array("d", bytes(8 * self.num_workers))
 
     @property
     def mean_staleness(self) -> float:
@@ -111,9 +112,10 @@ class Simulation:
         self._shards: Sequence[Shard] = () if learning is None else learning[0]
         self._workers: Workers | None = None if learning is None else learning[1]
         self._log = log
-        # What is due, by its time: a number is a worker that has finished computing. Equal times keep the order of
-        # scheduling. The heap holds each time once: plain floats, which 10,000 workers can afford to compare.
-        self._due: dict[float, list[int | _Message]] = {}
+        # What is due, by its time: a number is a worker that has finished computing; several that are due at one time
+        # are a list, in the order of scheduling. The heap holds each time once, as a plain float: with 10,000 workers
+        # it is the size of what is touched that counts.
+        self._due: dict[float, int | list[int | _Message]] = {}
         self._times: list[float] = []
         self._first_is_done = False  # the first time in the heap has been dealt with and may be overwritten
         self._now = 0.0
@@ -168,7 +170,8 @@ class Simulation:
                 return self._end("max_time_s")
             self._now = now
             self._first_is_done = True
-            for entry in due.pop(now):
+            entries = due.pop(now)
+            for entry in entries if isinstance(entries, list) else (entries,):
                 if type(entry) is int:  # the worker has finished its gradient
                     worker, loss, gradient = entry, 0.0, None
                     if workers is not None:
@@ -239,15 +242,17 @@ class Simulation:
 
     def _schedule(self, at: float, entry: "int | _Message") -> None:
         same = self._due.get(at)
-        if same is not None:
+        if isinstance(same, list):
             same.append(entry)
-            return
-        self._due[at] = [entry]
-        if self._first_is_done:  # one sift in place of the two of a pop and a push
-            self._first_is_done = False
-            heapreplace(self._times, at)
+        elif same is not None:
+            self._due[at] = [same, entry]
         else:
-            heappush(self._times, at)
+            self._due[at] = entry if isinstance(entry, int) else [entry]
+            if self._first_is_done:  # one sift in place of the two of a pop and a push
+                self._first_is_done = False
+                heapreplace(self._times, at)
+            else:
+                heappush(self._times, at)
 
     def _send_block(self, worker: int, shard: int) -> None:
         """The shard's current version leaves for the worker."""
@@ -269,16 +274,7 @@ class Simulation:
         self._busy_s[worker] += duration
         if self._log is not None:
             self._log(self._now, "started", worker, -1, -1, self._version_of[0][worker], duration, "")
-        at = self._now + duration
-        if at in self._due:
-            self._due[at].append(worker)
-        else:  # _schedule, written out: no other call is made so often
-            self._due[at] = [worker]
-            if self._first_is_done:
-                self._first_is_done = False
-                heapreplace(self._times, at)
-            else:
-                heappush(self._times, at)
+        self._schedule(self._now + duration, worker)
 
     def _send_gradient(self, worker: int, loss: float, gradient: Gradient | None) -> None:
         """A finished gradient leaves for every shard."""

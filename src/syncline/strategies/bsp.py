@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from syncline.strategies.clocks import Clocks, check_membership, refuse
-from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, PushArrived, WorkerJoined, WorkerLeft
+from syncline.strategies.clocks import refuse
+from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, PushArrived, TimerFired, WorkerJoined
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,36 +30,34 @@ class BspOptions:
 
 class Bsp:
     def __init__(self, num_workers: int) -> None:
-        self.clocks = Clocks(range(num_workers))
+        self.workers = set(range(num_workers))
         self.version = 0
         self.pushes: list[int] = []  # arrived for the update under way
         self.held: dict[int, None] = {}  # workers that have pushed for it, in order of arrival
 
     def handle(self, event: Event) -> list[Command]:
-        match event:
-            case PushArrived(push=push, worker=worker, version=version):
-                check_membership(event, self.clocks)
-                if worker in self.held or version != self.version:
-                    raise refuse(event, f"version is {self.version}", f"held={list(self.held)}")
-                self.clocks.tick(worker)
-                self.pushes.append(push)
-                self.held[worker] = None
-                return self._update() or [Hold(worker, f"{len(self.held)} of {len(self.clocks)} have pushed")]
-            case WorkerJoined(worker=worker):
-                check_membership(event, self.clocks)
-                self.clocks.join(worker)
-                return [Grant(worker, "joined")]
-            case WorkerLeft(worker=worker):
-                check_membership(event, self.clocks)
-                self.clocks.leave(worker)
-                self.held.pop(worker, None)
-                return self._update()
-        raise refuse(event, "no timer is set", self.clocks)
+        if isinstance(event, TimerFired):
+            raise refuse(event, "no timer is set")
+        worker = event.worker
+        if (worker in self.workers) is isinstance(event, WorkerJoined):
+            raise refuse(event, "not here, or here already", self.workers)
+        if isinstance(event, PushArrived):
+            if worker in self.held or event.version != self.version:
+                raise refuse(event, f"version is {self.version}", f"held={list(self.held)}")
+            self.pushes.append(event.push)
+            self.held[worker] = None
+            if len(self.held) < len(self.workers):
+                return [Hold(worker, "the others have not pushed")]
+            return self._update()
+        if isinstance(event, WorkerJoined):
+            self.workers.add(worker)
+            return [Grant(worker, "joined")]
+        self.workers.remove(worker)
+        self.held.pop(worker, None)
+        return self._update() if self.pushes and len(self.held) == len(self.workers) else []
 
     def _update(self) -> list[Command]:
-        if not self.pushes or len(self.held) < len(self.clocks):
-            return []
-        because = f"all {len(self.clocks)} have pushed"
+        because = f"all {len(self.workers)} have pushed"
         commands: list[Command] = [Apply(tuple(self.pushes), because=because)]
         commands += [Grant(worker, because) for worker in self.held]
         self.version += 1
@@ -69,14 +67,14 @@ class Bsp:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "clocks": self.clocks.state_dict(),
+            "workers": sorted(self.workers),
             "version": self.version,
             "pushes": list(self.pushes),
             "held": list(self.held),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.clocks.load_state_dict(state["clocks"])
+        self.workers = set(state["workers"])
         self.version = state["version"]
         self.pushes = list(state["pushes"])
         self.held = dict.fromkeys(state["held"])
