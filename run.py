@@ -8,6 +8,7 @@ python run.py --cfg [overrides ...]         print the composed config; starts no
 """
 
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -129,6 +130,7 @@ def help_text() -> str:
 
 def command_line() -> NoReturn:
     arguments = sys.argv[1:]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left running
     debug = "debug=true" in arguments
     try:
         code = main(arguments)

@@ -1,6 +1,7 @@
 """Virtual time: one run in this process, or a plan of runs on the cores, one process a run."""
 
 import os
+import signal
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -107,8 +108,15 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
 
 
 def _child(config: RunConfig, results: Path, messages: Connection) -> None:
+    def on_progress(progress: Any) -> None:
+        try:
+            messages.send(("progress", progress))
+        except BrokenPipeError:  # the parent is gone, killed before it could stop us
+            raise KeyboardInterrupt from None
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        summary = run_one(config, results, lambda progress: messages.send(("progress", progress)))
+        summary = run_one(config, results, on_progress)
         messages.send(("finished", summary))
     except KeyboardInterrupt:
         pass
