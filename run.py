@@ -91,9 +91,13 @@ def single(config: RunConfig, overrides: list[str]) -> Plan:
 def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
     """A plan of the product of all sweeps; a run's label is what it does not share with the others."""
     entries = []
-    for run_overrides in sweep(overrides):
+    runs = sweep(overrides)
+    if not runs:
+        raise ConfigError(f"no runs in {' '.join(overrides)}")
+    shared = set.intersection(*map(set, runs)) if len(runs) > 1 else set(runs[0])
+    for run_overrides in runs:
         config, invocation = compose(run_overrides)
-        label = " ".join(word for word in run_overrides if word not in overrides) or "run"
+        label = " ".join(word for word in run_overrides if word not in shared) or "run"
         entries.append(Entry(label, tuple(run_overrides), config))
     return Plan("sweep", "", tuple(entries), {}), invocation
 

@@ -219,7 +219,7 @@ class RunConfig:
         _check(self.batch_size >= 1, "batch_size must be >= 1", self.batch_size)
         for key in ("epochs", "max_updates", "max_time_s"):
             limit = getattr(self, key)
-            _check(limit is None or limit > 0, f"{key} must be > 0 or null", limit)
+            _check(limit is None or 0 < limit < float("inf"), f"{key} must be > 0 or null", limit)
         limits = (self.epochs, self.max_updates, self.max_time_s)
         _check(any(limits), "one of epochs, max_updates, max_time_s must be set", "none")
         _check(self.eval_every_epochs > 0, "eval_every_epochs must be > 0", self.eval_every_epochs)
@@ -372,7 +372,7 @@ def _compose(overrides: Sequence[str]) -> Any:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    overrides = [_plain(override) for override in overrides]
+    overrides = [plain for override in overrides for plain in _plain(override)]
     _check_choices(overrides)
     if not GlobalHydra.instance().is_initialized():
         _register()
@@ -386,10 +386,18 @@ def _compose(overrides: Sequence[str]) -> Any:
         raise _one_line(error.__cause__ or error) from None
 
 
-def _plain(override: str) -> str:
-    """`+` may stand or not: the schema holds every key, so nothing can be added but the experiment."""
+def _plain(override: str) -> list[str]:
+    """One override as Hydra is to see it.
+
+    `+` may stand or not: the schema holds every key, so nothing can be added but the experiment. A whole distribution
+    (`cluster.jitter={name: ...}`) takes the place of the one that is there; Hydra alone would mix the two.
+    """
     override = override.lstrip("+")
-    return f"+{override}" if override.startswith("experiment=") else override
+    if override.startswith("experiment="):
+        return [f"+{override}"]
+    if re.match(r"[\w.]+=\{\s*name:|[\w.]+=\{.*,\s*name:", override):
+        return [f"{override.partition('=')[0]}=null", override]
+    return [override]
 
 
 def _register() -> None:
@@ -412,12 +420,18 @@ def _writable(node: Any) -> Any:
         child = node._get_node(key)
         if isinstance(child, DictConfig) and not child._is_none():
             _writable(child)
+            if OmegaConf.get_type(child) is dict:
+                OmegaConf.set_struct(child, False)
     return node
 
 
 def _check_choices(overrides: Sequence[str]) -> None:
     for override in overrides:
         key, _, value = override.lstrip("+").partition("=")
+        if re.match(r"hydra\b", key):
+            raise ConfigError(f"{key}: unknown key")
+        if not key:
+            raise ConfigError(f"{override!r} is no key=value")
         if key in (*GROUPS, "experiment") and value not in choices(key):
             raise ConfigError(f"{key} must be one of {', '.join(choices(key))}; got {value!r}")
 
@@ -436,6 +450,8 @@ def _unknown_key(key: str, overrides: Sequence[str]) -> str:
 
 def _one_line(error: BaseException) -> ConfigError:
     """Hydra's and OmegaConf's messages without their extra lines, the key in front."""
+    if str(error).startswith("Ambiguous value"):
+        return ConfigError(str(error).splitlines()[0] + "; -m runs all of them")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     key = next((line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")), "")
     first = lines[0] if lines else type(error).__name__

@@ -31,7 +31,10 @@ class Plan:
 
     def unique(self) -> list[Entry]:
         """The entries with each identity once, in order: a run that several rows share is made once."""
-        return list({entry.config.identity: entry for entry in reversed(self.entries)}.values())[::-1]
+        once: dict[str, Entry] = {}
+        for entry in self.entries:
+            once.setdefault(entry.config.identity, entry)
+        return list(once.values())
 
     def left(self, results: Path, rerun: bool = False) -> list[Entry]:
         """The runs to be made; all of them if `rerun`."""

@@ -40,6 +40,7 @@ class EventLog:
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_stream(self._file, SCHEMA)
         self._rows: list[tuple[float, str, int, int, int, int, float, str]] = []
+        self._writer.write_table(SCHEMA.empty_table())  # from now on the file is a log, if an empty one
 
     def append(
         self, at: float, kind: str, worker: int, shard: int, push: int, version: int, value: float, because: str
@@ -51,9 +52,11 @@ class EventLog:
 
     def close(self) -> None:
         """Write what is left and end the stream."""
-        self._flush()
-        self._writer.close()
-        self._file.close()
+        try:
+            self._flush()
+            self._writer.close()
+        finally:
+            self._file.close()
 
     def _flush(self) -> None:
         if not self._rows:
@@ -79,6 +82,8 @@ def read_events(path: Path) -> pa.Table:
     batches = []
     try:
         with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as reader:
+            if not reader.schema.equals(SCHEMA):
+                raise RecordError(f"{path}: not an event log: its columns are {', '.join(reader.schema.names)}")
             try:
                 while True:
                     batches.append(reader.read_next_batch())

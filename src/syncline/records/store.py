@@ -38,14 +38,16 @@ class RecordError(ValueError):
 class RecordWriter:
     """The record of one run while it is being made.
 
-    Whatever an unfinished run left in the folder is removed first.
+    Whatever an unfinished run left in the folder is removed first. A finished record is replaced only by the next
+    finished one: until then the new one grows beside it.
 
     Raises:
         RecordError: no permission, no space, or no folder at this place.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], with_events: bool) -> None:
-        self.folder = folder
+        self._place = folder
+        self.folder = folder = folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
         try:
             if folder.exists():
                 shutil.rmtree(folder)
@@ -68,6 +70,9 @@ class RecordWriter:
         draft = self.folder / "summary.json.draft"
         draft.write_text(json.dumps({"format": FORMAT, **summary}, indent=2) + "\n")
         draft.replace(self.folder / "summary.json")
+        if self.folder != self._place:
+            shutil.rmtree(self._place)
+            self.folder = self.folder.rename(self._place)
 
     def fail(self, trace: str) -> None:
         """Keep the traceback: the record shows as failed."""
@@ -76,10 +81,12 @@ class RecordWriter:
 
     def close(self) -> None:
         """Bring everything to disk; without `finish` or `fail` the record stays unfinished."""
-        self._metrics.close()
-        if self.events is not None:
-            self.events.close()
-            self.events = None
+        events, self.events = self.events, None
+        try:
+            self._metrics.close()
+        finally:
+            if events is not None:
+                events.close()
 
     def __enter__(self) -> "RecordWriter":
         return self
@@ -87,9 +94,12 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self.close()
+        except OSError as at_close:
+            error = error or at_close
         if isinstance(error, OSError):
             raise cannot_write(self.folder, error) from error
-        self.close()
 
 
 def cannot_write(folder: Path, error: OSError) -> RecordError:
@@ -139,7 +149,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text())
         del config["format"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         raise RecordError(f"{folder / 'config.yaml'}: broken record ({type(error).__name__})") from None
     assert isinstance(config, dict)
     return config

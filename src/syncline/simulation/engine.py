@@ -238,7 +238,7 @@ class Simulation:
                 if versions[shard] >= self._next_look or samples[shard] >= sample_limit:
                     self._look()
                     if self._ended_by is not None:
-                        return self._ended_by
+                        return self._end(self._ended_by)
 
     def _schedule(self, at: float, entry: "int | _Message") -> None:
         same = self._due.get(at)
@@ -319,6 +319,10 @@ class Simulation:
 
     def _end(self, reason: str) -> str:
         self._count()
+        for at, entries in self._due.items():  # what nobody waits for any more was not computed
+            for entry in entries if isinstance(entries, list) else (entries,):
+                if isinstance(entry, int):
+                    self.totals.busy_s_by_worker[entry] -= max(0.0, at - self._now)
         return reason
 
     def _discard(self, shard: int, command: Discard) -> None:

@@ -196,8 +196,8 @@ class _Course:
             return totals.updates + 1000
         if totals.samples >= self._evaluations * self._eval_every:
             self._evaluate(totals)
-            if self.reached_s is not None:
-                simulation.stop("target")
+        if self.reached_s is not None:
+            simulation.stop("target")
         return totals.updates + 1
 
     def end(self, totals: Totals, ended_by: str) -> None:

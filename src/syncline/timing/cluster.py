@@ -30,12 +30,14 @@ class ClusterConfig:
             raise ValueError(f"cluster.workers must be >= 1, got {self.workers}")
         if self.shards < 1:
             raise ValueError(f"cluster.shards must be >= 1, got {self.shards}")
-        if not self.gradient_s or min(self.gradient_s) <= 0:
+        if not self.gradient_s or not all(0 < seconds < float("inf") for seconds in self.gradient_s):
             raise ValueError(f"cluster.gradient_s must be a list of seconds > 0, got {self.gradient_s}")
         if self.message_bytes is not None and self.message_bytes < 0:
             raise ValueError(f"cluster.message_bytes must be >= 0 or null, got {self.message_bytes}")
         if isinstance(self.jitter, Mapping):
             object.__setattr__(self, "jitter", distribution("cluster.jitter", self.jitter))
+        elif self.jitter is not None and not hasattr(self.jitter, "quantile"):
+            raise ValueError(f"cluster.jitter must be null or {{name: <distribution>, ...}}, got {self.jitter!r}")
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,15 @@ class ScenarioConfig:
             elif given is not None and not hasattr(given, "quantile"):
                 raise ValueError(f"scenario.{key} must be null or {{name: <distribution>, ...}}, got {given!r}")
         for worker, factor in self.slow.items():
-            if worker < 0 or factor < 1:
+            if worker < 0 or not factor >= 1:
                 raise ValueError(f"scenario.slow must map workers >= 0 to factors >= 1, got {{{worker}: {factor}}}")
 
 
 def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
     options = dict(options)
     probability = options.pop("probability", 1.0)
+    if not isinstance(probability, int | float):
+        raise ValueError(f"{where}.probability must be a number, got {probability!r}")
     source = distribution(where, options)
     try:
         return source if probability == 1 else Occasional(probability, source)
@@ -105,11 +109,11 @@ class Cluster:
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
         """When a gradient block that leaves the worker now has arrived at the shard."""
         if self._push_delays:
-            now += self._push_delays[shard].next(worker)
+            return self.network.push(now, worker, shard, size_bytes) + self._push_delays[shard].next(worker)
         return self.network.push(now, worker, shard, size_bytes)
 
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
         """When a weight block that leaves the shard now has arrived at the worker."""
         if self._pull_delays:
-            now += self._pull_delays[shard].next(worker)
+            return self.network.pull(now, shard, worker, size_bytes) + self._pull_delays[shard].next(worker)
         return self.network.pull(now, shard, worker, size_bytes)

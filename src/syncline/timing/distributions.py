@@ -62,7 +62,7 @@ class Normal:
 
     def quantile(self, u: Array) -> Array:
         # u = 0 would be minus infinity, which the cut would hide.
-        normal: Array = ndtri(u)
+        normal: Array = ndtri(np.maximum(u, 2.0**-54))
         return np.maximum(0.0, self.mean + self.std * normal)
 
     def expectation(self) -> float:
@@ -144,7 +144,7 @@ class Empirical:
             except (OSError, ValueError) as error:
                 raise ValueError(f"empirical.path: cannot read numbers from {self.path!r}: {error}") from None
         values = tuple(sorted(float(value) for value in values))
-        _require(bool(values) and values[0] >= 0, "empirical needs durations >= 0", values[:1])
+        _require(bool(values) and all(value >= 0 for value in values), "empirical needs durations >= 0", values[:1])
         # The values themselves are kept: a run is its numbers, not the name of a file that may change.
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "path", "")
@@ -200,17 +200,21 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
     """
     options = dict(options)
     name = options.pop("name", None)
-    if name not in DISTRIBUTIONS:
+    if not isinstance(name, str) or name not in DISTRIBUTIONS:
         raise ValueError(f"{where}.name must be one of {', '.join(DISTRIBUTIONS)}, got {name!r}")
     kind = DISTRIBUTIONS[name]
     allowed = [field for field in kind.__dataclass_fields__ if field != "name"]  # type: ignore[attr-defined]
     for key, value in options.items():
         if key not in allowed:
             raise ValueError(f"{where}.{key}: unknown; {name} takes {', '.join(allowed)}")
-        if isinstance(value, list):
+        if key == "values":
+            if not isinstance(value, list):
+                raise ValueError(f"{where}.{key} must be a list of numbers, got {value!r}")
             options[key] = tuple(value)
-        elif not isinstance(value, int | float | str) or (key != "path" and isinstance(value, str)):
-            raise ValueError(f"{where}.{key} must be a number, got {value!r}")
+        elif not isinstance(value, str if key == "path" else int | float):
+            raise ValueError(f"{where}.{key} must be {'a path' if key == 'path' else 'a number'}, got {value!r}")
+        elif key != "path":
+            options[key] = float(value)
     try:
         return kind(**options)
     except TypeError:

@@ -11,9 +11,9 @@ class NetworkConfig:
     bandwidth_gbps: float | None = None  # of every card, each way, Gbit/s > 0; None: sending takes no time
 
     def __post_init__(self) -> None:
-        if self.latency_s < 0:
+        if not self.latency_s >= 0:
             raise ValueError(f"cluster.network.latency_s must be >= 0, got {self.latency_s}")
-        if self.bandwidth_gbps is not None and self.bandwidth_gbps <= 0:
+        if self.bandwidth_gbps is not None and not self.bandwidth_gbps > 0:
             raise ValueError(f"cluster.network.bandwidth_gbps must be > 0 or null, got {self.bandwidth_gbps}")
 
 
