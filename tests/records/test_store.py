@@ -194,15 +194,13 @@ def test_a_failed_run_keeps_its_traceback_and_what_it_had(tmp_path: Path) -> Non
     assert read_events(folder / "events.arrow").num_rows == 1
 
 
-@pytest.mark.parametrize("before", ["unfinished", "failed", "finished"])
+@pytest.mark.parametrize("before", ["unfinished", "failed"])
 def test_whatever_was_left_in_the_folder_is_replaced(tmp_path: Path, before: str) -> None:
     folder = tmp_path / "x"
     with RecordWriter(folder, {"seed": 99}, with_events=True) as record:
         record.evaluation({"epoch": 77})
         if before == "failed":
             record.fail("it went wrong")
-        elif before == "finished":
-            record.finish(SUMMARY)
     (folder / "left").mkdir()
     (folder / "left" / "over").write_text("x")
     with RecordWriter(folder, CONFIG, with_events=False) as record:
@@ -210,6 +208,23 @@ def test_whatever_was_left_in_the_folder_is_replaced(tmp_path: Path, before: str
     assert {path.name for path in folder.iterdir()} == {"config.yaml", "environment.json", "metrics.jsonl"}
     assert read_metrics(folder) == []
     assert read_config(folder)["seed"] == 3
+
+
+@pytest.mark.parametrize("outcome", ["unfinished", "failed", "finished"])
+def test_a_finished_record_is_replaced_only_by_the_next_finished_one(tmp_path: Path, outcome: str) -> None:
+    folder = finished(tmp_path / "x")
+    (folder / "left").write_text("x")
+    with RecordWriter(folder, CONFIG | {"seed": 4}, with_events=True) as record:
+        assert status(folder) == FINISHED
+        if outcome == "failed":
+            record.fail("it went wrong")
+        elif outcome == "finished":
+            record.finish(SUMMARY)
+    assert status(folder) == FINISHED
+    assert read_config(folder)["seed"] == (4 if outcome == "finished" else 3)
+    assert (folder / "left").exists() is (outcome != "finished")
+    if outcome == "finished":
+        assert {path.name for path in tmp_path.iterdir()} == {"x"}
 
 
 # Broken, newer, missing.

@@ -165,6 +165,21 @@ def test_the_observer_is_called_when_it_asked_to_be():
     assert observer.seen == [1, 5, 9]
 
 
+@pytest.mark.parametrize("strategy", [AspOptions(), BspOptions(), SspOptions(), DsspOptions()], ids=lambda o: o.name)
+def test_messages_that_take_no_time_give_the_same_run_with_and_without_a_place_in_the_queue(strategy):
+    cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.6, 2.9], jitter=NOISE)
+    logs = []
+    for is_direct in (True, False):
+        logs.append(Rows())
+        simulation = simulation_of(strategy, cluster, log=logs[-1], updates=300)
+        assert simulation._is_direct
+        simulation._is_direct = is_direct
+        simulation.run()
+    assert [sorted(rows.of(kind)) for rows in logs[:1] for kind in ("pushed", "applied", "held")] == [
+        sorted(rows.of(kind)) for rows in logs[1:] for kind in ("pushed", "applied", "held")
+    ]
+
+
 class HoldsForEver:
     """Applies, and lets nobody go on."""
 
