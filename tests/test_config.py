@@ -1,6 +1,8 @@
 """The door from Hydra: every file composes, every mistake is one line, the identity names what is computed."""
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,7 +16,6 @@ from hypothesis import strategies as st
 from syncline.config import (
     CONF,
     GROUPS,
-    LR_CLOCKS,
     METRICS,
     MODELS,
     MOMENTUM_FORMS,
@@ -31,7 +32,7 @@ from syncline.config import (
     sweep,
 )
 from syncline.datasets import DATASETS
-from syncline.learning import optimizer, schedule
+from syncline.learning import optimizer
 from syncline.learning.evaluate import Metrics
 from syncline.models import MODELS as NETWORKS
 from syncline.strategies import STRATEGIES
@@ -385,7 +386,6 @@ def other_values(value: Any) -> list[Any]:
 
 
 _CHOICES = [
-    LR_CLOCKS,
     MOMENTUM_FORMS,
     METRICS,
     ("mean", "mean_over_workers"),
@@ -460,12 +460,18 @@ def test_where_and_how_to_go_about_it_is_no_part_of_the_run() -> None:
     assert (invocation.fail_fast, invocation.debug, invocation.scale.name) == (True, True, "smoke")
 
 
+def test_the_command_line_is_quick_until_something_is_run() -> None:
+    """torch (2 s) and hydra are imported where they are first needed."""
+    code = "import sys, run; print([name for name in ('torch', 'hydra', 'sklearn') if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
 # The tables of the config are those of the code they stand for.
 
 
 def test_the_schemas_tables_agree_with_the_code_they_name() -> None:
     assert tuple(field.name for field in dataclasses.fields(Metrics)) == METRICS
-    assert schedule.LR_CLOCKS == LR_CLOCKS
     assert optimizer.MOMENTUM_FORMS == MOMENTUM_FORMS
     assert set(MODELS) == set(NETWORKS)
     assert set(choices("strategy")) == set(STRATEGIES)

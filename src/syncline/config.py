@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from syncline.learning.schedule import LR_CLOCKS
 from syncline.strategies import STRATEGIES
 from syncline.strategies.dssp import DsspOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
@@ -182,7 +183,6 @@ class TargetConfig:
 
 
 METRICS = ("accuracy", "top5", "loss")
-LR_CLOCKS = ("samples", "server_updates")
 ASYNC_GRADIENTS = ("mean", "mean_over_workers")
 MOMENTUM_FORMS = ("torch", "lr_inside")
 DEVICES = ("auto", "cpu", "cuda")

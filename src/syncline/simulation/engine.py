@@ -149,12 +149,8 @@ class Simulation:
         times, due, time_limit, totals, log = self._times, self._due, self._limits.time_s, self.totals, self._log
         strategies, pending, workers = self._strategies, self._pending, self._workers
         versions, version_of, samples = self._versions, self._version_of, self._samples
-        staleness, used, batch_size, is_direct = (
-            totals.staleness,
-            totals.used_by_worker,
-            self._batch_size,
-            self._is_direct,
-        )
+        staleness, used = totals.staleness, totals.used_by_worker
+        batch_size, is_direct = self._batch_size, self._is_direct
         counts = [0] * self._cluster.num_workers  # pushes that the first shard has received from each worker
         sample_limit = self._limits.samples
         most = push = 0

@@ -3,7 +3,7 @@
 Every operation but `leave` takes constant time, so that 10,000 workers cost no more a step than 32.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from syncline.strategies.protocol import ProtocolError, PushArrived, WorkerJoined, WorkerLeft
@@ -26,9 +26,6 @@ class Clocks:
 
     def __len__(self) -> int:
         return len(self._counts)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._counts)
 
     def __getitem__(self, worker: int) -> int:
         return self._counts[worker]

@@ -1,0 +1,33 @@
+"""The same run on a GPU: close to the CPU's, and the same each time it is asked for."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from syncline.config import DatasetConfig, LenetConfig, RunConfig, SgdConfig
+from syncline.simulation.run import simulate
+from syncline.strategies.ssp import SspOptions
+from syncline.timing.cluster import ClusterConfig
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+
+CONFIG = RunConfig(
+    model=LenetConfig(),
+    dataset=DatasetConfig(augment=True),
+    optimizer=SgdConfig(lr=0.01),
+    strategy=SspOptions(staleness=2),
+    cluster=ClusterConfig(workers=3, gradient_s=[1.0, 1.7]),
+    max_updates=20,
+    device="cuda",
+)
+
+
+def final(config: RunConfig) -> dict[str, float]:
+    summary = simulate(config, lambda row: None, lambda progress: None)
+    assert summary["updates"] == 20
+    return summary["final"]
+
+
+def test_a_gpu_learns_what_the_cpu_learns():
+    assert final(CONFIG)["loss"] == pytest.approx(final(replace(CONFIG, device="cpu"))["loss"], rel=1e-3)
