@@ -7,6 +7,7 @@ Events are ordered by (time, order of scheduling), so a run depends on nothing b
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
@@ -37,8 +38,8 @@ class Totals:
     samples: int = 0  # used in updates
     max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest, at the first shard
     staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients
-    used_by_worker: list[int] = field(init=False)
-    discarded_by_worker: list[int] = field(init=False)
+    used_by_worker: list[int] = field(init=False)  # gradients at the first shard; known when the run has ended
+    discarded_by_worker: list[int] = field(init=False)  # likewise, at any time
     busy_s_by_worker: "array[float]" = field(init=False)  # computing, injected delays included
     loss_sum: float = 0.0  # over the pushes that arrived since a reader last set it to 0
     loss_count: int = 0
@@ -107,7 +108,6 @@ class Simulation:
         self._block_bytes = block_bytes
         self._batch_size = batch_size
         self._limits = limits
-        self._busy_s = self.totals.busy_s_by_worker
         self._observer = observer
         self._shards: Sequence[Shard] = () if learning is None else learning[0]
         self._workers: Workers | None = None if learning is None else learning[1]
@@ -127,6 +127,7 @@ class Simulation:
         self._pending: list[dict[int, tuple[int, int, Gradient | None]]] = [{} for _ in range(num_shards)]
         self._observer_at = 1  # update at which the observer wants to be called
         self._next_look = 1.0  # update at which it is called, or the run ends
+        self._counts = [0] * num_workers  # pushes that the first shard has received from each worker
         self._ended_by: str | None = None
 
     def stop(self, reason: str) -> None:
@@ -149,9 +150,8 @@ class Simulation:
         times, due, time_limit, totals, log = self._times, self._due, self._limits.time_s, self.totals, self._log
         strategies, pending, workers = self._strategies, self._pending, self._workers
         versions, version_of, samples = self._versions, self._version_of, self._samples
-        staleness, used = totals.staleness, totals.used_by_worker
-        batch_size, is_direct = self._batch_size, self._is_direct
-        counts = [0] * self._cluster.num_workers  # pushes that the first shard has received from each worker
+        staleness, counts, busy_s = totals.staleness, self._counts, totals.busy_s_by_worker
+        batch_size, is_direct, compute_s = self._batch_size, self._is_direct, self._compute_s
         sample_limit = self._limits.samples
         most = push = 0
         while True:
@@ -200,17 +200,7 @@ class Simulation:
                 if log is not None:
                     log(now, "pushed", worker, shard, push, version, loss, "")
                 for command in strategies[shard].handle(PushArrived(now, push, worker, version, loss)):
-                    if type(command) is Grant:
-                        if log is not None:
-                            self._log_answer("granted", shard, command)
-                        if is_direct:
-                            version_of[0][command.worker] = versions[0]
-                            if workers is not None:
-                                workers.receive(command.worker, 0)
-                            self._start(command.worker)
-                        else:
-                            self._send_block(command.worker, shard)
-                    elif type(command) is Apply:
+                    if type(command) is Apply:
                         current = versions[shard]
                         if workers is not None:
                             self._learn(shard, command)
@@ -218,11 +208,35 @@ class Simulation:
                             owner, computed_at, _ = pending[shard].pop(number)
                             stale = current - computed_at
                             staleness[stale] = staleness.get(stale, 0) + 1
-                            used[owner] += 1
                             if log is not None:
                                 log(now, "applied", owner, shard, number, current + 1, stale, command.because)
                         versions[shard] = current + 1
                         samples[shard] += len(command.pushes) * batch_size
+                    elif type(command) is Grant:
+                        if log is not None:
+                            self._log_answer("granted", shard, command)
+                        if is_direct:
+                            version_of[0][command.worker] = versions[0]
+                            if workers is not None:
+                                workers.receive(command.worker, 0)
+                            # _start and _schedule, written out: no other calls are made so often
+                            granted = command.worker
+                            duration = compute_s(granted)
+                            busy_s[granted] += duration
+                            if log is not None:
+                                log(now, "started", granted, -1, -1, versions[0], duration, "")
+                            at = now + duration
+                            if at in due:
+                                self._schedule(at, granted)
+                                continue
+                            due[at] = granted
+                            if self._first_is_done:
+                                self._first_is_done = False
+                                heapreplace(times, at)
+                            else:
+                                heappush(times, at)
+                        else:
+                            self._send_block(command.worker, shard)
                     elif type(command) is Hold:
                         if log is not None:
                             self._log_answer("held", shard, command)
@@ -267,7 +281,7 @@ class Simulation:
     def _start(self, worker: int) -> None:
         """The worker begins its next gradient."""
         duration = self._compute_s(worker)
-        self._busy_s[worker] += duration
+        self.totals.busy_s_by_worker[worker] += duration
         if self._log is not None:
             self._log(self._now, "started", worker, -1, -1, self._version_of[0][worker], duration, "")
         self._schedule(self._now + duration, worker)
@@ -314,18 +328,26 @@ class Simulation:
         self.totals.samples = min(self._samples)
 
     def _end(self, reason: str) -> str:
+        """The last word on the totals."""
         self._count()
+        totals = self.totals
+        waiting = Counter(worker for worker, _, _ in self._pending[0].values())
+        totals.used_by_worker = [
+            pushed - discarded - waiting[worker]
+            for worker, (pushed, discarded) in enumerate(zip(self._counts, totals.discarded_by_worker, strict=True))
+        ]
         for at, entries in self._due.items():  # what nobody waits for any more was not computed
             for entry in entries if isinstance(entries, list) else (entries,):
                 if isinstance(entry, int):
-                    self.totals.busy_s_by_worker[entry] -= max(0.0, at - self._now)
+                    totals.busy_s_by_worker[entry] -= max(0.0, at - self._now)
         return reason
 
     def _discard(self, shard: int, command: Discard) -> None:
         worker, version, gradient = self._pending[shard].pop(command.push)
         if self._workers is not None and gradient is not None:
             self._workers.release(gradient)
-        self.totals.discarded_by_worker[worker] += 1
+        if shard == 0:
+            self.totals.discarded_by_worker[worker] += 1
         if self._log is not None:
             self._log(self._now, "discarded", worker, shard, command.push, version, 0.0, command.because)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from syncline.strategies.clocks import refuse
-from syncline.strategies.protocol import Apply, Command, Event, Grant, PushArrived, TimerFired, WorkerJoined
+from syncline.strategies.protocol import Apply, Command, Event, Grant, PushArrived, TimerFired, WorkerJoined, WorkerLeft
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Asp:
         self.workers = set(range(num_workers))
 
     def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, PushArrived) and event.worker in self.workers:
+            return [Apply((event.push,)), Grant(event.worker, "nobody waits")]
         if isinstance(event, TimerFired):
             raise refuse(event, "no timer is set")
-        if (event.worker in self.workers) is isinstance(event, WorkerJoined):
+        if isinstance(event, PushArrived) or (event.worker in self.workers) is not isinstance(event, WorkerLeft):
             raise refuse(event, "not here, or here already", self.workers)
-        if isinstance(event, PushArrived):
-            return [Apply((event.push,)), Grant(event.worker, "nobody waits")]
         if isinstance(event, WorkerJoined):
             self.workers.add(event.worker)
             return [Grant(event.worker, "joined")]
