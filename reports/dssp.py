@@ -1,7 +1,7 @@
 """The artefacts of the DSSP paper (Zhao et al. 2019): Table I and Figure 4."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +87,14 @@ def notes(artefact: Artefact, goals: dict[int, tuple[float, float]]) -> list[str
     """What a reader must know to compare: setting, targets, spread, readings, command."""
     learned = [run for run in artefact.runs if TIMING not in run.label]
     config, summary = learned[0].config, learned[0].summary
-    model, dataset, cluster = config["model"], config["dataset"], config["cluster"]
-    network = f"{model['name']}{'-' + str(model['depth']) if 'depth' in model else ''}"
+    dataset, cluster = config["dataset"], config["cluster"]
     sizes = f"{dataset['name']}, {dataset['train_size'] or 'all'} training images"
     optimizer = config["optimizer"]
     lines = [
-        f"Engine {summary['engine']}, {summary['time_kind']} seconds on the paper's cluster: a gradient takes "
-        f"{' and '.join(f'{s:g} s' for s in cluster['gradient_s'])} on its {cluster['workers']} workers.",
-        f"Learned here: {network} on {sizes}, {config['epochs']:g} epochs, batch {config['batch_size']} a worker, rate "
+        f"Engine {summary['engine']}, {summary['time_kind']} seconds on the paper's cluster of {cluster['workers']} "
+        f"workers: a gradient takes {' and '.join(f'{seconds:g} s' for seconds in cluster['gradient_s'])}.",
+        f"Learned here: {_network(config)} on {sizes}, {config['epochs']:g} epochs, "
+        f"batch {config['batch_size']} a worker, rate "
         f"{optimizer['lr']:g} x {optimizer['schedule']['factor']:g} at epochs {optimizer['schedule']['at_epochs']}. "
         "In the paper: ResNet-110 on CIFAR-100, 300 epochs, batch 128, drops at 200 and 250.",
         f"Seeds {', '.join(map(str, artefact.seeds))}: mean ± sample standard deviation; (k/n): only k of n seeds "
@@ -135,7 +135,7 @@ def fig4(artefact: Artefact, folder: Path, stem: str) -> list[Path]:
     axes.set_ylabel("test accuracy")
     axes.set_title(
         f"DSSP, Figure 4, at scale {artefact.scale}: "
-        f"{first.config['model']['name']} on {first.config['dataset']['name']}, {len(artefact.seeds)} seeds",
+        f"{_network(first.config)} on {first.config['dataset']['name']}, {len(artefact.seeds)} seeds",
         fontsize=10,
     )
     axes.legend(ncols=2, fontsize=8)
@@ -169,6 +169,11 @@ def _by_seed(runs: Sequence[Run], seeds: list[int], key: str) -> tuple[float | N
 
 def _best(runs: Sequence[Run]) -> list[float]:
     return [run.summary["best"]["accuracy"]["value"] for run in runs if run.summary["best"]]
+
+
+def _network(config: Mapping[str, Any]) -> str:
+    model = config["model"]
+    return f"{model['name']}-{model['depth']}" if "depth" in model else str(model["name"])
 
 
 def _target_names(artefact: Artefact, goals: dict[int, tuple[float, float]]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from syncline.strategies.clocks import refuse
-from syncline.strategies.protocol import Apply, Command, Event, Grant, PushArrived, TimerFired, WorkerJoined, WorkerLeft
+from syncline.strategies.protocol import Apply, Command, Event, Grant, PushArrived, WorkerJoined, WorkerLeft
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +29,22 @@ class AspOptions:
 
 class Asp:
     def __init__(self, num_workers: int) -> None:
-        self.workers = set(range(num_workers))
+        # The workers that are here, each with its answer: messages never change, so one serves for ever.
+        self.grants = {worker: Grant(worker, "nobody waits") for worker in range(num_workers)}
 
     def handle(self, event: Event) -> list[Command]:
-        if isinstance(event, PushArrived) and event.worker in self.workers:
-            return [Apply((event.push,)), Grant(event.worker, "nobody waits")]
-        if isinstance(event, TimerFired):
-            raise refuse(event, "no timer is set")
-        if isinstance(event, PushArrived) or (event.worker in self.workers) is not isinstance(event, WorkerLeft):
-            raise refuse(event, "not here, or here already", self.workers)
-        if isinstance(event, WorkerJoined):
-            self.workers.add(event.worker)
+        if isinstance(event, PushArrived) and event.worker in self.grants:
+            return [Apply((event.push,)), self.grants[event.worker]]
+        if isinstance(event, WorkerJoined) and event.worker not in self.grants:
+            self.grants[event.worker] = Grant(event.worker, "nobody waits")
             return [Grant(event.worker, "joined")]
-        self.workers.remove(event.worker)
-        return []
+        if isinstance(event, WorkerLeft) and event.worker in self.grants:
+            del self.grants[event.worker]
+            return []
+        raise refuse(event, "no timer is set, or the worker is not here, or here already", list(self.grants))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"workers": sorted(self.workers)}
+        return {"workers": list(self.grants)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.workers = set(state["workers"])
+        self.grants = {worker: Grant(worker, "nobody waits") for worker in state["workers"]}

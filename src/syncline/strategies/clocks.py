@@ -3,6 +3,7 @@
 Every operation but `leave` takes constant time, so that 10,000 workers cost no more a step than 32.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,8 +17,9 @@ class Clocks:
 
     def __init__(self, workers: Iterable[int]) -> None:
         self._counts = dict.fromkeys(workers, 0)
-        # count -> its workers; a worker enters on its push, so each inner dict runs from the oldest last push on
-        self._at: dict[int, dict[int, None]] = {0: dict.fromkeys(self._counts)}
+        # count -> its workers; a worker enters on its push, so each inner one runs from the oldest last push on.
+        # (Ordered: taking the first of a plain dict that loses its first ones again and again is not constant time.)
+        self._at: dict[int, OrderedDict[int, None]] = {0: OrderedDict.fromkeys(self._counts)}
         self.minimum = 0
         self.maximum = 0
 
@@ -51,9 +53,8 @@ class Clocks:
         del old[worker]
         new = self._at.get(count + 1)
         if new is None:
-            self._at[count + 1] = {worker: None}
-        else:
-            new[worker] = None
+            new = self._at[count + 1] = OrderedDict()
+        new[worker] = None
         if count == self.maximum:
             self.maximum = count + 1
         if old:
@@ -67,7 +68,7 @@ class Clocks:
     def join(self, worker: int) -> None:
         """Enter `worker` level with the slowest, so that it neither holds anybody back nor is held."""
         self._counts[worker] = self.minimum
-        self._at.setdefault(self.minimum, {})[worker] = None
+        self._at.setdefault(self.minimum, OrderedDict())[worker] = None
 
     def leave(self, worker: int) -> None:
         """Forget `worker`; it no longer counts as slowest or fastest."""
@@ -91,7 +92,7 @@ class Clocks:
         self._counts = dict(state["workers"])
         self._at = {}
         for worker, count in state["workers"]:
-            self._at.setdefault(count, {})[worker] = None
+            self._at.setdefault(count, OrderedDict())[worker] = None
         self.minimum, self.maximum = state["minimum"], state["maximum"]
 
     def __repr__(self) -> str:
