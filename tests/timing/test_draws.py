@@ -134,3 +134,10 @@ def test_the_first_draws_of_many_workers_and_seeds_are_uniform_too() -> None:
     for first in (by_worker, by_seed):
         assert stats.kstest(first, "uniform").pvalue > 1e-4
         assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) <= 5 / math.sqrt(len(first))
+
+
+def test_what_was_drawn_is_the_sum_of_all_draws() -> None:
+    draws = Draws(1, "compute", Exponential(2.0), [1.0, 3.0])
+    taken = [draws.next(1) for _ in range(3 * BLOCK + 5)]
+    assert draws.drawn(1) == pytest.approx(sum(taken))
+    assert draws.drawn(0) == 0

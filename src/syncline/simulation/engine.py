@@ -37,17 +37,17 @@ class Totals:
     updates: int = 0
     samples: int = 0  # used in updates
     max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest, at the first shard
-    staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients
+    staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients; at the end
     used_by_worker: list[int] = field(init=False)  # gradients at the first shard; known when the run has ended
     discarded_by_worker: list[int] = field(init=False)  # likewise, at any time
-    busy_s_by_worker: "array[float]" = field(init=False)  # computing, injected delays included
+    busy_s_by_worker: list[float] = field(init=False)  # computing, injected delays included; known at the end
     loss_sum: float = 0.0  # over the pushes that arrived since a reader last set it to 0
     loss_count: int = 0
 
     def __post_init__(self) -> None:
         self.used_by_worker = [0] * self.num_workers
         self.discarded_by_worker = [0] * self.num_workers
-        self.busy_s_by_worker = array("d", bytes(8 * self.num_workers))
+        self.busy_s_by_worker = [0.0] * self.num_workers
 
     @property
     def mean_staleness(self) -> float:
@@ -121,12 +121,15 @@ class Simulation:
         self._now = 0.0
         self._versions = [0] * num_shards
         self._samples = [0] * num_shards
-        self._version_of = [[0] * num_workers for _ in range(num_shards)]  # of each block that each worker has
+        self._version_of = [
+            array("q", bytes(8 * num_workers)) for _ in range(num_shards)
+        ]  # of each block that each worker has
         self._missing = [num_shards] * num_workers  # blocks that a worker still waits for
         # push -> (worker, version, gradient) of pushes that have arrived and are neither applied nor discarded
         self._pending: list[dict[int, tuple[int, int, Gradient | None]]] = [{} for _ in range(num_shards)]
         self._observer_at = 1  # update at which the observer wants to be called
         self._next_look = 1.0  # update at which it is called, or the run ends
+        self._staleness: list[int] = []  # staleness -> gradients used
         self._counts = [0] * num_workers  # pushes that the first shard has received from each worker
         self._ended_by: str | None = None
 
@@ -150,7 +153,7 @@ class Simulation:
         times, due, time_limit, totals, log = self._times, self._due, self._limits.time_s, self.totals, self._log
         strategies, pending, workers = self._strategies, self._pending, self._workers
         versions, version_of, samples = self._versions, self._version_of, self._samples
-        staleness, counts, busy_s = totals.staleness, self._counts, totals.busy_s_by_worker
+        staleness, counts = self._staleness, self._counts
         batch_size, is_direct, compute_s = self._batch_size, self._is_direct, self._compute_s
         sample_limit = self._limits.samples
         most = push = 0
@@ -207,7 +210,9 @@ class Simulation:
                         for number in command.pushes:
                             owner, computed_at, _ = pending[shard].pop(number)
                             stale = current - computed_at
-                            staleness[stale] = staleness.get(stale, 0) + 1
+                            if stale >= len(staleness):
+                                staleness.extend([0] * (stale + 1 - len(staleness)))
+                            staleness[stale] += 1
                             if log is not None:
                                 log(now, "applied", owner, shard, number, current + 1, stale, command.because)
                         versions[shard] = current + 1
@@ -222,7 +227,6 @@ class Simulation:
                             # _start and _schedule, written out: no other calls are made so often
                             granted = command.worker
                             duration = compute_s(granted)
-                            busy_s[granted] += duration
                             if log is not None:
                                 log(now, "started", granted, -1, -1, versions[0], duration, "")
                             at = now + duration
@@ -281,7 +285,6 @@ class Simulation:
     def _start(self, worker: int) -> None:
         """The worker begins its next gradient."""
         duration = self._compute_s(worker)
-        self.totals.busy_s_by_worker[worker] += duration
         if self._log is not None:
             self._log(self._now, "started", worker, -1, -1, self._version_of[0][worker], duration, "")
         self._schedule(self._now + duration, worker)
@@ -336,6 +339,8 @@ class Simulation:
             pushed - discarded - waiting[worker]
             for worker, (pushed, discarded) in enumerate(zip(self._counts, totals.discarded_by_worker, strict=True))
         ]
+        totals.staleness = {stale: count for stale, count in enumerate(self._staleness) if count}
+        totals.busy_s_by_worker = [self._cluster.busy_s(worker) for worker in range(totals.num_workers)]
         for at, entries in self._due.items():  # what nobody waits for any more was not computed
             for entry in entries if isinstance(entries, list) else (entries,):
                 if isinstance(entry, int):

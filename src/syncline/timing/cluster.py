@@ -87,10 +87,12 @@ class Cluster:
         ]
         ones = [1.0] * config.workers
         gradient = Draws(seed, "compute", config.jitter or Constant(1.0), means)
+        self._compute_draws = [gradient]
         self.compute_s = gradient.next
         """(worker) -> seconds that its next gradient takes, the injected delay included."""
         if scenario.compute_delay is not None:
             delay = Draws(seed, "compute delay", scenario.compute_delay, ones)
+            self._compute_draws.append(delay)
             self.compute_s = lambda worker: gradient.next(worker) + delay.next(worker)
         shards = range(config.shards)
         # one stream a shard; empty where nothing is injected
@@ -100,6 +102,10 @@ class Cluster:
         self._pull_delays = [
             Draws(seed, f"pull delay {shard}", scenario.pull_delay, ones) for shard in shards if scenario.pull_delay
         ]
+
+    def busy_s(self, worker: int) -> float:
+        """Seconds of all gradients that the worker has begun."""
+        return sum(draws.drawn(worker) for draws in self._compute_draws)
 
     @property
     def sends_instantly(self) -> bool:

@@ -245,15 +245,21 @@ class Draws:
         self._rows = source.quantile(uniform) * self._factors[:, None]  # [workers, BLOCK]
         self._flat = memoryview(self._rows.reshape(-1))  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
         self._used = [0] * len(factors)  # draws of its row that the worker has had
+        self._before = np.zeros(len(factors))  # sum of its earlier rows
 
     def next(self, worker: int) -> float:
         """The worker's next duration; the i-th call for a worker always gives the same."""
         used = self._used[worker]
         if used == BLOCK:
+            self._before[worker] += self._rows[worker].sum()
             self._rows[worker] = self._source.quantile(self._generators[worker].random(BLOCK)) * self._factors[worker]
             used = 0
         self._used[worker] = used + 1
         return self._flat[worker * BLOCK + used]
+
+    def drawn(self, worker: int) -> float:
+        """The sum of all that `next` has given this worker."""
+        return float(self._before[worker] + self._rows[worker, : self._used[worker]].sum())
 
 
 def _require(condition: bool, rule: str, given: object) -> None:
