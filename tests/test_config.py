@@ -386,6 +386,7 @@ def other_values(value: Any) -> list[Any]:
 
 
 _CHOICES = [
+    ("samples", "server_updates"),
     MOMENTUM_FORMS,
     METRICS,
     ("mean", "mean_over_workers"),
