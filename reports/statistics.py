@@ -1,10 +1,8 @@
-"""Means, spreads and intervals over seeds."""
+"""Means and spreads over seeds."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from scipy import stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +30,6 @@ class Sample:
         if self.n < 2:
             return math.nan
         return math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.present) / (self.n - 1))
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval of the mean; (nan, nan) below two values."""
-        if self.n < 2:
-            return math.nan, math.nan
-        half = float(stats.t.ppf((1 + level) / 2, self.n - 1)) * self.std / math.sqrt(self.n)
-        return self.mean - half, self.mean + half
 
 
 def paired_ratio(values: Sequence[float | None], others: Sequence[float | None]) -> Sample:

@@ -395,7 +395,7 @@ def _plain(override: str) -> list[str]:
     override = override.lstrip("+")
     if override.startswith("experiment="):
         return [f"+{override}"]
-    if re.match(r"[\w.]+=\{\s*name:|[\w.]+=\{.*,\s*name:", override):
+    if re.match(r"[\w.]+=\{(.*,)?\s*name:", override):
         return [f"{override.partition('=')[0]}=null", override]
     return [override]
 
