@@ -16,7 +16,9 @@ from typing import NoReturn
 from rich.console import Console
 
 from runners.display import RunDisplay, summary_table
-from runners.simulate import run_one, run_plan
+from runners.one import run_one
+from runners.plan import run_plan
+from runners.replay import replay_config
 from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, choices, compose, compose_yaml, sweep
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.store import FINISHED, read_summary, status
@@ -44,6 +46,8 @@ def main(arguments: list[str]) -> int:
     is_experiment = any(word.lstrip("+").startswith("experiment=") for word in overrides)
     if not (is_experiment or "sweep" in flags):
         config, invocation = compose(overrides)
+        if config.runner.name == "replay":
+            config = replay_config(config, Path(invocation.results))
         return show_status(single(config, overrides), invocation) if "status" in flags else run(config, invocation)
     plan, invocation = experiment_plan(overrides, "sweep" in flags) if is_experiment else sweep_plan(overrides)
     if "status" in flags:
@@ -65,7 +69,8 @@ def run(config: RunConfig, invocation: Invocation) -> int:
     console = Console(highlight=False)
     console.print(summary_table(summary))
     console.print(f"record {folder} ({note})", soft_wrap=True, markup=False)
-    return 1 if summary["status"] == "diverged" else 0
+    differs = not summary.get("replay", {"equal": True})["equal"]
+    return 1 if summary["status"] == "diverged" or differs else 0
 
 
 def run_all(plan: Plan, invocation: Invocation) -> int:

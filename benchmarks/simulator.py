@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 from syncline.config import GlyphsConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.course import Limits
 from syncline.datasets import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.learning.task import Batches
 from syncline.models import build
-from syncline.simulation.engine import Limits, Simulation
+from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning
 from syncline.strategies import STRATEGIES
 from syncline.strategies.asp import AspOptions

@@ -19,6 +19,11 @@ PLAIN_EVERY_S = 10.0  # without a terminal, a line of progress so often
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def say(words: str) -> None:
+    """One line, above whatever is live."""
+    console.print(words, markup=False)
+
+
 class Progress(Protocol):
     """What an engine tells of a run under way; see simulation/run.py."""
 
@@ -67,9 +72,8 @@ class RunDisplay:
         speed, gained = (progress.updates - updates) / passed, (progress.fraction - fraction) / passed
         left = (1 - progress.fraction) / gained if gained > 0 else math.nan
         epochs = "" if self._epochs is None else f"/{self._epochs:g}"
-        learned = (
-            "" if math.isnan(progress.accuracy) else f" | loss {progress.loss:.3f} | accuracy {progress.accuracy:.3f}"
-        )
+        learned = "" if math.isnan(progress.loss) else f" | loss {progress.loss:.3f}"
+        learned += "" if math.isnan(progress.accuracy) else f" | accuracy {progress.accuracy:.3f}"
         return (
             f"update {progress.updates:,} | epoch {progress.epoch:.1f}{epochs} | "
             f"{progress.time_s:.1f} s {self._time_kind}{learned} | {speed:,.0f} updates/s | {duration(left)} left"
@@ -180,5 +184,11 @@ def summary_table(summary: dict[str, Any]) -> Table:
     table.add_row("gradients", f"{summary['gradients_used']:,} used, {summary['gradients_discarded']:,} discarded")
     table.add_row("largest lead", f"{summary['max_lead']}")
     table.add_row("mean staleness", f"{summary['mean_staleness']:.2f}")
+    if "replay" in summary:
+        again = summary["replay"]
+        verdict = "equal in every bit" if again["equal"] else f"DIFFER by up to {again['largest_difference']:.3g}"
+        table.add_row("replay", f"{again['gradients']:,} gradients computed again; the final parameters {verdict}")
+    if summary.get("restarts"):
+        table.add_row("restarts", f"{summary['restarts']} from a checkpoint")
     table.add_row("wall time", f"{summary['wall_s']:.1f} s")
     return table

@@ -333,6 +333,7 @@ CONFIGS = [
     ["strategy=ssp", "model=resnet20", "dataset=cifar10", "scenario=slow_worker", "tracker=wandb"],
     ["strategy=bsp", "dataset=glyphs100", "scenario=late_pulls", "cluster=gtx1060_1080ti", "max_updates=10"],
     ["gradients=false", "cluster.jitter=null", "scenario=exponential_20ms", "optimizer.schedule.at_epochs=[10,12]"],
+    ["runner=local", "strategy=bsp"],
 ]
 
 
@@ -393,6 +394,10 @@ _CHOICES = [
     ("auto", "cpu", "cuda"),
     ("paper", "hard", "catchup"),
     ("offline", "online"),
+    ("server", "allreduce"),
+    ("auto", "unix", "tcp"),
+    ("relative", "absolute"),
+    ("after", "during"),
 ]
 
 
@@ -429,15 +434,18 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
     for path, _ in leaves(config.as_dict()):
         assert path in changed or path.rpartition(".")[0] in changed, "every leaf is tried; a mapping is one"
     fixed = {path for path, other in changed.items() if other is None}
-    assert fixed <= ({"cluster.shards"} if config.strategy.single_server else set())
+    bound = {"cluster.shards"} if config.strategy.single_server else {"strategy.topology"}
+    if config.runner.name == "local":  # keys that allow nothing else unless another one is changed, too
+        bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key"}
+    assert fixed <= bound
     identities = {path: other.identity for path, other in changed.items() if other is not None}
     same = {path for path, identity in identities.items() if identity == config.identity}
-    assert same == {path for path in changed if any(f"{path}.".startswith(f"{key}.") for key in NOT_IN_IDENTITY)}
+    assert same == {path for path in identities if any(f"{path}.".startswith(f"{key}.") for key in NOT_IN_IDENTITY)}
     assert len(set(identities.values()) - {config.identity}) == len(identities) - len(same), "each in its own way"
 
 
 def test_every_key_of_the_written_list_exists() -> None:
-    config, _ = compose(["dataset=cifar10"])
+    config, _ = compose(["dataset=cifar10", "runner=local"])
     for key in NOT_IN_IDENTITY:
         found(config, key)
 

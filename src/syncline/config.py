@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast, get_type_hints
 
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.strategies import STRATEGIES
@@ -150,7 +150,57 @@ class SimulateConfig:
     time_kind: ClassVar[str] = "virtual"
 
 
-RUNNERS: dict[str, type[Any]] = {"simulate": SimulateConfig}
+@dataclass(frozen=True)
+class LocalConfig:
+    """Real processes on this machine, started by torchrun."""
+
+    name: str = "local"
+    events: bool = True  # write events.arrow
+    transport: str = "auto"  # one of TRANSPORTS; auto: unix where there is one
+    pace: str = "relative"  # one of PACES: how the cluster's gradient_s is kept
+    evaluate: str = "after"  # after, during: when snapshots are evaluated
+    checkpoint_every_epochs: float = 1.0  # > 0
+    hang_s: float = 30.0  # a worker that is silent so long is named, > 0
+    leave_s: float = 300.0  # and after so long treated as gone, > 0
+    start_timeout_s: float = 300.0  # for all processes to be there, > 0
+    max_restarts: int = 3  # of the whole run, from its checkpoint, >= 0
+    tls_cert: str = ""  # PEM files; empty: no TLS
+    tls_key: str = ""
+
+    time_kind: ClassVar[str] = "wall"
+
+    def __post_init__(self) -> None:
+        for key, allowed in (("transport", TRANSPORTS), ("pace", PACES), ("evaluate", ("after", "during"))):
+            given = getattr(self, key)
+            _check(given in allowed, f"runner.{key} must be one of {', '.join(allowed)}", given)
+        for key in ("checkpoint_every_epochs", "hang_s", "leave_s", "start_timeout_s"):
+            _check(getattr(self, key) > 0, f"runner.{key} must be > 0", getattr(self, key))
+        _check(self.max_restarts >= 0, "runner.max_restarts must be >= 0", self.max_restarts)
+        _check(
+            bool(self.tls_cert) == bool(self.tls_key),
+            "runner.tls_cert and runner.tls_key go together",
+            f"{self.tls_cert!r} and {self.tls_key!r}",
+        )
+
+
+TRANSPORTS = ("auto", "unix", "tcp")
+# relative: a worker is as many times slower than the fastest as gradient_s says; absolute: a gradient takes
+# gradient_s, if the machine is quick enough.
+PACES = ("relative", "absolute")
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """A run of real processes, computed again from its event log."""
+
+    name: str = "replay"
+    source: str = ""  # identity of the run
+
+    events: ClassVar[bool] = False  # the source's log is the log
+    time_kind: ClassVar[str] = "wall"
+
+
+RUNNERS: dict[str, type[Any]] = {"local": LocalConfig, "replay": ReplayConfig, "simulate": SimulateConfig}
 
 
 @dataclass(frozen=True)
@@ -183,6 +233,7 @@ class TargetConfig:
 
 
 METRICS = ("accuracy", "top5", "loss")
+LOWER_IS_BETTER = frozenset({"loss"})
 ASYNC_GRADIENTS = ("mean", "mean_over_workers")
 MOMENTUM_FORMS = ("torch", "lr_inside")
 DEVICES = ("auto", "cpu", "cuda")
@@ -231,6 +282,25 @@ class RunConfig:
             f"strategy={self.strategy.name} needs one logical server: cluster.shards must be 1",
             self.cluster.shards,
         )
+        if not self.has_server:
+            _check(
+                not isinstance(self.runner, SimulateConfig),
+                "strategy.topology=allreduce needs real processes: runner=local",
+                f"runner={self.runner.name}",
+            )
+            _check(self.cluster.shards == 1, "without a server cluster.shards must be 1", self.cluster.shards)
+        if isinstance(self.runner, LocalConfig):
+            _check(self.gradients, "runner=local learns: gradients must be true", self.gradients)
+            _check(
+                self.target.value is None or self.runner.evaluate == "during",
+                "a target needs runner.evaluate=during",
+                self.runner.evaluate,
+            )
+
+    @property
+    def has_server(self) -> bool:
+        """The gradients meet at a parameter server, not in a collective."""
+        return getattr(self.strategy, "topology", "server") == "server"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain nested types, as config.yaml holds them."""
@@ -254,7 +324,15 @@ NOT_IN_IDENTITY = (
     "dataset.download",
     "dataset.root",  # where the data lies, not what it is
     "device",  # where it is computed; environment.json names the machine
+    "runner.checkpoint_every_epochs",
+    "runner.evaluate",  # when, not what
     "runner.events",  # what is written down
+    "runner.hang_s",
+    "runner.leave_s",
+    "runner.max_restarts",
+    "runner.start_timeout_s",
+    "runner.tls_cert",
+    "runner.tls_key",
     "threads",
     "tracker",  # only mirrors the record
 )
@@ -389,10 +467,11 @@ def _compose(overrides: Sequence[str]) -> Any:
 def _plain(override: str) -> list[str]:
     """One override as Hydra is to see it.
 
-    `+` may stand or not: the schema holds every key, so nothing can be added but the experiment. A whole distribution
-    (`cluster.jitter={name: ...}`) takes the place of the one that is there; Hydra alone would mix the two.
+    `from=` is short for `runner.source=`. `+` may stand or not: the schema holds every key, so nothing can be added but
+    the experiment. A whole distribution (`cluster.jitter={name: ...}`) takes the place of the one that is there; Hydra
+    alone would mix the two.
     """
-    override = override.lstrip("+")
+    override = re.sub("^from=", "runner.source=", override.lstrip("+"))
     if override.startswith("experiment="):
         return [f"+{override}"]
     if re.match(r"[\w.]+=\{(.*,)?\s*name:", override):
@@ -460,6 +539,33 @@ def _one_line(error: BaseException) -> ConfigError:
 
 def _part(kind: type[Any], root: _Root) -> Any:
     return kind(**{entry.name: getattr(root, entry.name) for entry in dataclasses.fields(kind)})
+
+
+def from_plain(plain: Mapping[str, Any]) -> RunConfig:
+    """The config that `as_dict` gave, also after it was written as YAML.
+
+    Raises:
+        ConfigError: it is of another version.
+    """
+    try:
+        return cast(RunConfig, _from_plain(RunConfig, plain))
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ConfigError(f"a config of another version: {error}") from None
+
+
+def _from_plain(kind: type[Any], plain: Mapping[str, Any]) -> Any:
+    hints = get_type_hints(kind)
+    values = dict(plain)
+    for key, value in plain.items():
+        if dataclasses.is_dataclass(hints[key]):
+            values[key] = _from_plain(cast(type[Any], hints[key]), value)
+        elif kind is RunConfig and key in GROUPS:
+            table = GROUPS[key]  # of several choices of one class, the name says which: cifar10, cifar100
+            name = value["name"]
+            values[key] = _from_plain(table.get(name) or table[name.rstrip("0123456789")], value)
+        elif isinstance(value, Mapping) and "source" in value:  # an occasional delay
+            values[key] = {**value["source"], "probability": value["probability"]}
+    return kind(**values)
 
 
 def _check(condition: bool, rule: str, given: object) -> None:

@@ -5,7 +5,8 @@ from harness import Harness
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.simulation.engine import Limits, Simulation, Totals
+from syncline.course import Limits, Totals
+from syncline.simulation.engine import Simulation
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import BOUNDS, Dssp, DsspOptions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runners.simulate import run_one
+from runners.one import run_one
 from syncline.config import compose
 from syncline.records.store import FINISHED, read_metrics, read_summary, status
 from syncline.records.trackers import Guarded, NoTracker, Tracker, Wandb, start_tracker

@@ -21,7 +21,7 @@ import torch
 import yaml
 
 import run
-from runners.simulate import run_one
+from runners.one import run_one
 from syncline.config import GROUPS, METRICS, ConfigError, RunConfig, choices, compose
 from syncline.records.events import read_events
 from syncline.records.store import (

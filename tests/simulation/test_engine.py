@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from syncline.simulation.engine import Deadlock, Limits, Simulation
+from syncline.course import Limits
+from syncline.simulation.engine import Deadlock, Simulation
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import DsspOptions

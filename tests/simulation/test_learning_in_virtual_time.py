@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from syncline.config import CifarConfig, DatasetConfig, LenetConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
+from syncline.course import Limits
 from syncline.datasets import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.learning.task import Normalise
 from syncline.models import build
-from syncline.simulation.engine import Limits, Simulation
+from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning, simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

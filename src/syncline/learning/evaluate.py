@@ -50,4 +50,3 @@ class Evaluator:
 
 
 METRICS = tuple(Metrics.__dataclass_fields__)
-LOWER_IS_BETTER = frozenset({"loss"})

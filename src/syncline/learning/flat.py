@@ -11,15 +11,24 @@ class FlatModule:
     """An `nn.Module` whose parameters, gradients and buffers are views into flat vectors.
 
     Integer buffers (batch-norm's count of batches) stay with the module: nothing that we train reads them.
+
+    Args:
+        module: is changed.
+        num_extra: elements behind gradient and buffers in `exchange`, for whoever sends all of it at once.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, num_extra: int = 0) -> None:
         self.module = module
         parameters = list(module.parameters())
         buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+        num_buffers = sum(buffer.numel() for buffer in buffers)
         self.weights = _flatten([parameter.detach() for parameter in parameters])  # [n]
-        self.gradient = torch.zeros_like(self.weights)  # [n]
-        self.buffers = _flatten(buffers) if buffers else self.weights.new_empty(0)  # [m]
+        self.exchange = self.weights.new_zeros(self.weights.numel() + num_buffers + num_extra)
+        self.gradient, self.buffers, self.extra = torch.split(
+            self.exchange, [self.weights.numel(), num_buffers, num_extra]
+        )  # [n], [m], [num_extra]
+        if buffers:
+            self.buffers.copy_(_flatten(buffers))
         for parameter, weight, gradient in zip(
             parameters, _views(self.weights, parameters), _views(self.gradient, parameters), strict=True
         ):

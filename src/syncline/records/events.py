@@ -4,18 +4,36 @@
 |---|---|---|---|---|---|---|---|
 | started | the worker begins a gradient | yes | -1 | -1 | it computes at | seconds it will take | |
 | computed | the gradient is finished | yes | -1 | -1 | computed at | loss | |
-| pushed | it arrived | yes | yes | yes | computed at | loss | |
+| pushed | it arrived | yes | yes | yes | computed at | the worker's own count of gradients, from 0 | |
 | applied | it was part of an update | yes | yes | yes | made by the update | staleness | why |
 | discarded | it will never be applied | yes | yes | yes | computed at | 0 | why |
 | granted | the worker may go on | yes | yes | -1 | granted | 0 | why |
 | held | the worker waits | yes | yes | -1 | current | 0 | why |
+| joined | a worker is here (again) | yes | yes | -1 | -1 | 0 | |
+| left | a worker is gone | yes | yes | -1 | -1 | 0 | why |
+| delayed | an injected delay begins | yes | its message's, or -1 | -1 | -1 | seconds | compute, slow, push or pull |
+
+Only runs of real processes write the last three. There `started` and `computed` come with the push: where a worker was
+killed they are missing.
 """
 
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute
 
-KINDS = ("started", "computed", "pushed", "applied", "discarded", "granted", "held")
+KINDS = (
+    "started",
+    "computed",
+    "pushed",
+    "applied",
+    "discarded",
+    "granted",
+    "held",
+    "joined",
+    "left",
+    "delayed",
+)
 BATCH_ROWS = 8192
 
 SCHEMA = pa.schema(
@@ -33,32 +51,48 @@ SCHEMA = pa.schema(
 
 
 class EventLog:
-    """Appends rows; every `BATCH_ROWS` of them reach the file."""
+    """Appends rows; every `BATCH_ROWS` of them reach the file.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: of the file, which is replaced.
+        keep_rows: so many rows of the log that is there come first.
+
+    Raises:
+        RecordError: the log that is there has not so many rows.
+    """
+
+    def __init__(self, path: Path, keep_rows: int = 0) -> None:
+        kept = read_events(path).slice(0, keep_rows) if keep_rows else SCHEMA.empty_table()
+        if kept.num_rows < keep_rows:
+            from syncline.records.store import RecordError
+
+            raise RecordError(f"{path}: {kept.num_rows} events, but {keep_rows} were there at the checkpoint")
+        self.num_rows = keep_rows
         # Dictionaries may differ between batches: a new reason appears when it appears.
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_stream(self._file, SCHEMA)
         self._rows: list[tuple[float, str, int, int, int, int, float, str]] = []
-        self._writer.write_table(SCHEMA.empty_table())  # from now on the file is a log, if an empty one
+        self._writer.write_table(kept)  # from now on the file is a log, if an empty one
 
     def append(
         self, at: float, kind: str, worker: int, shard: int, push: int, version: int, value: float, because: str
     ) -> None:
         """One row; see the table above."""
         self._rows.append((at, kind, worker, shard, push, version, value, because))
+        self.num_rows += 1
         if len(self._rows) == BATCH_ROWS:
-            self._flush()
+            self.flush()
 
     def close(self) -> None:
         """Write what is left and end the stream."""
         try:
-            self._flush()
+            self.flush()
             self._writer.close()
         finally:
             self._file.close()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Bring all rows to the file."""
         if not self._rows:
             return
         columns = [
@@ -92,3 +126,11 @@ def read_events(path: Path) -> pa.Table:
     except (pa.ArrowInvalid, OSError) as error:
         raise RecordError(f"{path}: not an event log: {error}") from None
     return pa.Table.from_batches(batches, SCHEMA)
+
+
+def merge_events(parts: list[Path], path: Path) -> None:
+    """One log of the logs of several shards, ordered by time; rows of one log that are level stay in their order."""
+    table = pa.concat_tables([read_events(part) for part in parts], promote_options="permissive").unify_dictionaries()
+    order = pa.compute.sort_indices(table, sort_keys=[("at", "ascending")])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as writer:
+        writer.write_table(table.take(order), max_chunksize=BATCH_ROWS)

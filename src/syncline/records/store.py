@@ -4,6 +4,9 @@
     environment.json   versions, hardware, commit
     events.arrow       who computed, waited, pushed what and when (records/events.py)
     metrics.jsonl      an evaluation a line
+    parameters-<shard>.safetensors   of a run of real processes: the weights and buffers at its end
+    checkpoint/        of the same: what an unfinished run goes on from; snapshots/: states to be evaluated
+    log/               of the same: what each process printed
     log.txt            what went wrong, if something did
     summary.json       written last: a record is finished if and only if it has one
 
@@ -38,20 +41,27 @@ class RecordError(ValueError):
 class RecordWriter:
     """The record of one run while it is being made.
 
-    Whatever an unfinished run left in the folder is removed first. A finished record is replaced only by the next
-    finished one: until then the new one grows beside it.
+    Whatever an unfinished run left in the folder is removed first, unless it is to be gone on with. A finished record
+    is replaced only by the next finished one: until then the new one grows beside it.
+
+    Args:
+        folder: its place.
+        config: the whole config, in plain types.
+        with_events: open events.arrow for writing.
+        go_on: leave what is there.
 
     Raises:
         RecordError: no permission, no space, or no folder at this place.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], with_events: bool) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any], with_events: bool, go_on: bool = False) -> None:
         self._place = folder
         self.folder = folder = folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
         try:
-            if folder.exists():
+            if folder.exists() and not go_on:
                 shutil.rmtree(folder)
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=go_on)
+            (folder / "log.txt").unlink(missing_ok=True)
             (folder / "config.yaml").write_text(yaml.safe_dump({"format": FORMAT, **_plain(config)}, sort_keys=False))
             (folder / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n")
             self._metrics = (folder / "metrics.jsonl").open("w")

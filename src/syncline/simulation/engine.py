@@ -9,50 +9,15 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from typing import Protocol
 
-from syncline.simulation.server import Gradient, Shard
+from syncline.course import Limits, Totals
+from syncline.learning.server import Gradient, Shard
 from syncline.simulation.worker import Workers
 from syncline.strategies.protocol import Apply, Discard, Grant, Hold, PushArrived, Strategy
 from syncline.timing.cluster import Cluster
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a run ends: as soon as one of them is reached."""
-
-    samples: float = math.inf  # used in updates
-    updates: float = math.inf
-    time_s: float = math.inf  # virtual
-
-
-@dataclass(slots=True)
-class Totals:
-    """What a run has done so far. Of several shards the one furthest behind gives its updates and samples."""
-
-    num_workers: int
-    time_s: float = 0.0  # virtual seconds
-    updates: int = 0
-    samples: int = 0  # used in updates
-    max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest, at the first shard
-    staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients; at the end
-    used_by_worker: list[int] = field(init=False)  # gradients at the first shard; known when the run has ended
-    discarded_by_worker: list[int] = field(init=False)  # likewise, at any time
-    busy_s_by_worker: list[float] = field(init=False)  # computing, injected delays included; known at the end
-    loss_sum: float = 0.0  # over the pushes that arrived since a reader last set it to 0
-    loss_count: int = 0
-
-    def __post_init__(self) -> None:
-        self.used_by_worker = [0] * self.num_workers
-        self.discarded_by_worker = [0] * self.num_workers
-        self.busy_s_by_worker = [0.0] * self.num_workers
-
-    @property
-    def mean_staleness(self) -> float:
-        count = sum(self.staleness.values())
-        return sum(stale * times for stale, times in self.staleness.items()) / count if count else 0.0
 
 
 class Observer(Protocol):
@@ -130,7 +95,8 @@ class Simulation:
         self._observer_at = 1  # update at which the observer wants to be called
         self._next_look = 1.0  # update at which it is called, or the run ends
         self._staleness: list[int] = []  # staleness -> gradients used
-        self._counts = [0] * num_workers  # pushes that the first shard has received from each worker
+        # pushes that each shard has received from each worker
+        self._counts = [[0] * num_workers for _ in range(num_shards)]
         self._ended_by: str | None = None
 
     def stop(self, reason: str) -> None:
@@ -194,14 +160,13 @@ class Simulation:
                         continue
 
                 # A push has arrived, and the shard's strategy answers.
-                if shard == 0:
-                    counts[worker] = count = counts[worker] + 1
-                    if count > most:  # only now can the lead be larger than ever before
-                        most = count
-                        totals.max_lead = max(totals.max_lead, most - min(counts))
+                counts[shard][worker] = count = counts[shard][worker] + 1
+                if count > most and shard == 0:  # only now can the lead be larger than ever before
+                    most = count
+                    totals.max_lead = max(totals.max_lead, most - min(counts[0]))
                 pending[shard][push] = (worker, version, gradient)
                 if log is not None:
-                    log(now, "pushed", worker, shard, push, version, loss, "")
+                    log(now, "pushed", worker, shard, push, version, count - 1, "")
                 for command in strategies[shard].handle(PushArrived(now, push, worker, version, loss)):
                     if type(command) is Apply:
                         current = versions[shard]
@@ -316,10 +281,7 @@ class Simulation:
         self._count()
         if totals.updates == before:
             return  # other shards are not as far yet
-        if totals.samples >= limits.samples:
-            self._ended_by = "epochs"
-        elif totals.updates >= limits.updates:
-            self._ended_by = "max_updates"
+        self._ended_by = limits.reached(totals.samples, totals.updates)
         if totals.updates >= self._observer_at:
             self._observer_at = self._observer.updated(self)
         self._next_look = min(self._observer_at, limits.updates)
@@ -337,7 +299,7 @@ class Simulation:
         waiting = Counter(worker for worker, _, _ in self._pending[0].values())
         totals.used_by_worker = [
             pushed - discarded - waiting[worker]
-            for worker, (pushed, discarded) in enumerate(zip(self._counts, totals.discarded_by_worker, strict=True))
+            for worker, (pushed, discarded) in enumerate(zip(self._counts[0], totals.discarded_by_worker, strict=True))
         ]
         totals.staleness = {stale: count for stale, count in enumerate(self._staleness) if count}
         totals.busy_s_by_worker = [self._cluster.busy_s(worker) for worker in range(totals.num_workers)]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from syncline.datasets.sharding import WorkerShare
 from syncline.datasets.streams import Purpose, stream
+from syncline.learning.server import Gradient, Shard, Version
 from syncline.learning.task import Batches, GradientFunction
-from syncline.simulation.server import Gradient, Shard, Version
 
 
 class Workers:
@@ -45,6 +45,10 @@ class Workers:
         if old is not None:
             self._shards[shard].unpin(old)
         self._snapshots[worker][shard] = self._shards[shard].pin()
+
+    def seek(self, worker: int, iteration: int) -> None:
+        """The worker's next gradient is that of this iteration."""
+        self._iterations[worker] = iteration
 
     def compute(self, worker: int) -> tuple[float, Gradient]:
         """Loss and gradient of the worker's next mini-batch at its snapshot; `release` it once for each shard."""

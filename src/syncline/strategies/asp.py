@@ -18,6 +18,7 @@ class AspOptions:
     name: str = "asp"
 
     single_server: ClassVar[bool] = False
+    elastic: ClassVar[bool] = True
 
     @property
     def lead_bound(self) -> int | None:

@@ -13,12 +13,20 @@ from typing import Any, ClassVar
 from syncline.strategies.clocks import refuse
 from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, PushArrived, TimerFired, WorkerJoined
 
+TOPOLOGIES = ("server", "allreduce")
+
 
 @dataclass(frozen=True, slots=True)
 class BspOptions:
     name: str = "bsp"
+    topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce joins the gradients
 
     single_server: ClassVar[bool] = False
+    elastic: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.topology not in TOPOLOGIES:
+            raise ValueError(f"strategy.topology must be one of {', '.join(TOPOLOGIES)}, got {self.topology!r}")
 
     @property
     def lead_bound(self) -> int | None:

@@ -38,6 +38,7 @@ class DsspOptions:
     bound: str = "paper"  # one of BOUNDS
 
     single_server: ClassVar[bool] = True
+    elastic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.s_lower < 0:

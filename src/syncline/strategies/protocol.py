@@ -148,6 +148,7 @@ class StrategyOptions(Protocol):
     """What a user chooses about a strategy: a frozen dataclass that checks its own ranges (ValueError)."""
 
     single_server: ClassVar[bool]  # the algorithm needs one logical server: a config with more shards is refused
+    elastic: ClassVar[bool]  # it goes on without a worker that died; else real runs begin again from their checkpoint
 
     @property
     def name(self) -> str: ...

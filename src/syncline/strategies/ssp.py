@@ -22,6 +22,7 @@ class SspOptions:
     staleness: int = 3  # s >= 0: how many pushes a worker may be ahead of the slowest and still go on
 
     single_server: ClassVar[bool] = False
+    elastic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.staleness < 0:

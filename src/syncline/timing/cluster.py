@@ -103,6 +103,19 @@ class Cluster:
             Draws(seed, f"pull delay {shard}", scenario.pull_delay, ones) for shard in shards if scenario.pull_delay
         ]
 
+    def draw_compute(self, worker: int) -> tuple[float, float]:
+        """Seconds that the worker's next gradient takes, and those of the injected delay."""
+        gradient, *delays = self._compute_draws
+        return gradient.next(worker), sum(delay.next(worker) for delay in delays)
+
+    def draw_push_delay(self, shard: int, worker: int) -> float:
+        """Injected seconds of the next push."""
+        return self._push_delays[shard].next(worker) if self._push_delays else 0.0
+
+    def draw_pull_delay(self, shard: int, worker: int) -> float:
+        """Injected seconds of the next pull response."""
+        return self._pull_delays[shard].next(worker) if self._pull_delays else 0.0
+
     def busy_s(self, worker: int) -> float:
         """Seconds of all gradients that the worker has begun."""
         return sum(draws.drawn(worker) for draws in self._compute_draws)
@@ -114,12 +127,45 @@ class Cluster:
 
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
         """When a gradient block that leaves the worker now has arrived at the shard."""
-        if self._push_delays:
-            return self.network.push(now, worker, shard, size_bytes) + self._push_delays[shard].next(worker)
-        return self.network.push(now, worker, shard, size_bytes)
+        return self.network.push(now, worker, shard, size_bytes) + self.draw_push_delay(shard, worker)
 
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
         """When a weight block that leaves the shard now has arrived at the worker."""
-        if self._pull_delays:
-            return self.network.pull(now, shard, worker, size_bytes) + self._pull_delays[shard].next(worker)
-        return self.network.pull(now, shard, worker, size_bytes)
+        return self.network.pull(now, shard, worker, size_bytes) + self.draw_pull_delay(shard, worker)
+
+
+class Pace:
+    """What is injected into one worker on a real machine, from the streams that `Cluster` draws from.
+
+    Args:
+        absolute: a gradient takes what the cluster says, if the machine is quick enough; else the worker is as many
+            times slower than the cluster's fastest as the cluster says, on top of what its work really takes.
+        iteration: the first that will be made; the draws of those before it are skipped.
+    """
+
+    def __init__(
+        self, config: ClusterConfig, scenario: ScenarioConfig, seed: int, worker: int, absolute: bool, iteration: int
+    ) -> None:
+        self._cluster = Cluster(config, scenario, seed)
+        self._worker = worker
+        self._absolute = absolute
+        self._fastest_s = min(config.gradient_s)
+        for _ in range(iteration):
+            self.compute(0.0)
+            for shard in range(config.shards):
+                self.push(shard)
+                self.pull(shard)
+
+    def compute(self, spent_s: float) -> tuple[float, float]:
+        """(stretch, delay) in seconds, to follow a gradient on which the machine spent so long."""
+        drawn, delay = self._cluster.draw_compute(self._worker)
+        wanted = drawn if self._absolute else spent_s * drawn / self._fastest_s
+        return max(0.0, wanted - spent_s), delay
+
+    def push(self, shard: int) -> float:
+        """Seconds to hold back the next push to the shard."""
+        return self._cluster.draw_push_delay(shard, self._worker)
+
+    def pull(self, shard: int) -> float:
+        """Seconds by which the next block of the shard comes late."""
+        return self._cluster.draw_pull_delay(shard, self._worker)

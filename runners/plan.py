@@ -1,9 +1,7 @@
-"""Virtual time: one run in this process, or a plan of runs on the cores, one process a run."""
+"""A plan of runs on the cores, one process a run."""
 
 import os
 import signal
-import traceback
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -12,44 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from runners.display import PlanDisplay
+from runners.one import run_one
 from syncline.config import RunConfig
 from syncline.plan import Entry, Plan
-from syncline.records.store import RecordWriter, read_summary
-from syncline.records.trackers import start_tracker
 
 PRELOAD = ["syncline.simulation.run"]  # what each process would import first, torch above all
-
-
-def run_one(config: RunConfig, results: Path, on_progress: Callable[[Any], None]) -> dict[str, Any]:
-    """Make one run and its record; whatever an unfinished one left is replaced.
-
-    Returns:
-        The summary.
-
-    Raises:
-        ValueError: bad input, the record shows as failed; any other error likewise, with its traceback in log.txt.
-        KeyboardInterrupt: the record stays unfinished.
-    """
-    from syncline.simulation.run import simulate  # imports torch
-
-    plain = config.as_dict()
-    with RecordWriter(results / config.identity, plain, config.runner.events) as record:
-        try:
-            tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
-
-            def on_evaluation(row: Mapping[str, Any]) -> None:
-                record.evaluation(row)
-                tracker.evaluation(row)
-
-            summary = simulate(config, on_evaluation, on_progress, record.events)
-            record.finish(summary)
-            tracker.finish(summary)
-        except OSError:
-            raise  # said in one line by the record
-        except Exception:
-            record.fail(traceback.format_exc())
-            raise
-    return read_summary(record.folder)
 
 
 @dataclass(slots=True)
@@ -67,7 +32,10 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     """
     left = plan.left(results, rerun)
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
-    jobs = min(jobs or len(os.sched_getaffinity(0)), len(left))
+    if jobs is None:  # runs of real processes are measured by the clock: one at a time, with the machine to itself
+        is_timed = any(entry.config.runner.time_kind == "wall" for entry in left)
+        jobs = 1 if is_timed else len(os.sched_getaffinity(0))
+    jobs = min(jobs, len(left))
     failed = 0
     # A server process imports torch once and forks for each run: a fresh process without the 2 s of import.
     os.environ.setdefault("OMP_NUM_THREADS", "1")

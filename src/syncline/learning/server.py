@@ -1,4 +1,4 @@
-"""The parameter server in virtual time: versions of each shard's block, and the optimizer steps that make them.
+"""What the parameter server of every engine does: versions of each shard's block, and the steps that make them.
 
 Shape legend: n elements of a shard's block, m float buffer elements (batch-norm statistics), P workers.
 """
@@ -39,8 +39,9 @@ class Shard:
     current: Version
     optimizer: Sgd
     rate: Callable[[int, int], float]  # (samples, updates) -> learning rate
-    num_workers: int  # P; at most P + 1 versions are alive
+    num_workers: int  # P; at most P + spare + 1 versions are alive
     divide_by_workers: bool = False  # an update of d gradients divides their sum by P in place of d
+    spare: int = 0  # versions that others than the workers may hold
     _free: list[Version] = field(default_factory=list)
     allocated: int = 1
 
@@ -83,7 +84,7 @@ class Shard:
         if self._free:
             return self._free.pop()
         self.allocated += 1
-        assert self.allocated <= self.num_workers + 1, "more versions alive than workers could hold"
+        assert self.allocated <= self.num_workers + self.spare + 1, "more versions alive than readers could hold"
         return Version(torch.empty_like(self.current.weights), torch.empty_like(self.current.buffers))
 
 

@@ -1,0 +1,36 @@
+"""A run of real processes, computed again from its event log."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from syncline.config import ConfigError, RunConfig, from_plain
+from syncline.records.store import FINISHED, RecordWriter, read_config, status
+
+
+def replay_config(config: RunConfig, results: Path) -> RunConfig:
+    """The whole config of a replay: that of its source, but for the runner and what is no part of a run.
+
+    Raises:
+        ConfigError: there is no such finished run.
+    """
+    folder = results / config.runner.source
+    if not config.runner.source or status(folder) != FINISHED:
+        raise ConfigError(f"from must be the identity of a finished run in {results}, got {config.runner.source!r}")
+    source = from_plain(read_config(folder))
+    return replace(source, runner=config.runner, tracker=config.tracker, device="cpu", threads=source.threads)
+
+
+def run_replay(
+    config: RunConfig,
+    record: RecordWriter,
+    on_evaluation: Callable[[Mapping[str, Any]], None],
+    on_progress: Callable[[Any], None],
+) -> dict[str, Any]:
+    """See `runners.one.run_one` and `syncline.simulation.replay.replay`."""
+    from syncline.simulation.replay import replay  # imports torch
+
+    folder = record.folder.parent / config.runner.source
+    source = replace(from_plain(read_config(folder)), device="cpu")
+    return replay(config, source, folder, on_evaluation, on_progress)

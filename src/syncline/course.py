@@ -1,0 +1,177 @@
+"""The course of a run, the same for every engine: when it ends, how far it is, its curve, its summary."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from syncline.config import LOWER_IS_BETTER, METRICS, RunConfig, TargetConfig
+
+REPORT_EVERY_S = 0.2  # wall seconds between two looks at the progress
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run ends: as soon as one of them is reached."""
+
+    samples: float = math.inf  # used in updates
+    updates: float = math.inf
+    time_s: float = math.inf  # of the driving clock
+
+    @classmethod
+    def of(cls, config: RunConfig, num_train: int) -> "Limits":
+        return cls(
+            samples=math.inf if config.epochs is None else config.epochs * num_train,
+            updates=config.max_updates or math.inf,
+            time_s=config.max_time_s or math.inf,
+        )
+
+    def reached(self, samples: float, updates: float) -> str | None:
+        """Which of the two ends the run, if one does."""
+        if samples >= self.samples:
+            return "epochs"
+        return "max_updates" if updates >= self.updates else None
+
+    def fraction(self, totals: "Totals") -> float:
+        """Of the run that is done, 0 .. 1."""
+        done = max(totals.samples / self.samples, totals.updates / self.updates, totals.time_s / self.time_s)
+        return min(done, 1.0)
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a run has done so far. Of several shards the one furthest behind gives its updates and samples."""
+
+    num_workers: int
+    time_s: float = 0.0  # of the driving clock
+    updates: int = 0
+    samples: int = 0  # used in updates
+    max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest, at the first shard
+    staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients; at the end
+    used_by_worker: list[int] = field(default_factory=list)  # gradients at the first shard; known at the end
+    discarded_by_worker: list[int] = field(default_factory=list)  # likewise, at any time
+    busy_s_by_worker: list[float] = field(default_factory=list)  # computing, injected delays included; at the end
+    loss_sum: float = 0.0  # over the pushes that arrived since a reader last set it to 0
+    loss_count: int = 0
+
+    def __post_init__(self) -> None:
+        for key in ("used_by_worker", "discarded_by_worker", "busy_s_by_worker"):
+            if not getattr(self, key):
+                setattr(self, key, [0] * self.num_workers)
+
+    @property
+    def loss(self) -> float:
+        """Mean over the pushes since the last reader; nan before the first."""
+        return self.loss_sum / self.loss_count if self.loss_count else math.nan
+
+    @property
+    def mean_staleness(self) -> float:
+        count = sum(self.staleness.values())
+        return sum(stale * times for stale, times in self.staleness.items()) / count if count else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain types that JSON can hold."""
+        return asdict(self) | {"staleness": list(self.staleness.items())}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Totals":
+        """What `state_dict` gave; its staleness comes back as it was."""
+        return cls(**{**state, "staleness": dict(state["staleness"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come; what the live line shows."""
+
+    updates: int
+    samples: int
+    epoch: float
+    time_s: float  # of the driving clock
+    loss: float  # mean over the pushes since the last evaluation; nan before the first
+    accuracy: float  # of the last evaluation; nan before the first
+    fraction: float  # of the run that is done, 0 .. 1
+    wall_s: float
+
+
+class Curve:
+    """The evaluations of a run so far, and when its target was reached."""
+
+    def __init__(self, target: TargetConfig) -> None:
+        self.rows: list[dict[str, Any]] = []  # of metrics.jsonl
+        self.reached_s: float | None = None  # time at which the target was reached
+        self._target = target
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        value, wanted = row[self._target.metric], self._target.value
+        if wanted is not None and self.reached_s is None:
+            reached = value <= wanted if self._target.metric in LOWER_IS_BETTER else value >= wanted
+            self.reached_s = row["time_s"] if reached else None
+
+    @property
+    def accuracy(self) -> float:
+        """Of the last evaluation; nan before the first."""
+        return self.rows[-1]["accuracy"] if self.rows else math.nan
+
+    def best(self) -> dict[str, dict[str, Any]]:
+        """For each metric its best value, and where on the curve it first was."""
+        best = {}
+        for metric in METRICS if self.rows else ():
+            pick = min if metric in LOWER_IS_BETTER else max
+            row = pick(self.rows, key=lambda row: row[metric])
+            best[metric] = {"value": row[metric], **{key: row[key] for key in ("time_s", "epoch", "updates")}}
+        return best
+
+
+def evaluation_row(
+    time_s: float, updates: int, samples: int, num_train: int, metrics: Mapping[str, float], **about: Any
+) -> dict[str, Any]:
+    """A line of metrics.jsonl.
+
+    Args:
+        time_s: of the driving clock, when the state evaluated was made.
+        metrics: of the test set.
+        about: train_loss, learning_rate, wall_s.
+    """
+    return {"time_s": time_s, "epoch": samples / num_train, "updates": updates, "samples": samples, **metrics, **about}
+
+
+def summary(
+    config: RunConfig,
+    engine: str,
+    totals: Totals,
+    ended_by: str,
+    curve: Curve,
+    *,
+    num_train: int,
+    num_parameters: int,
+    wall_s: float,
+) -> dict[str, Any]:
+    """What summary.json holds."""
+    rows: Sequence[Mapping[str, Any]] = curve.rows
+    return {
+        "identity": config.identity,
+        "status": "diverged" if ended_by == "diverged" else "finished",
+        "ended_by": ended_by,
+        "strategy": config.strategy.name,
+        "engine": engine,
+        "time_kind": config.runner.time_kind,
+        "time_s": totals.time_s,
+        "updates": totals.updates,
+        "gradients_used": sum(totals.used_by_worker),
+        "gradients_discarded": sum(totals.discarded_by_worker),
+        "samples": totals.samples,
+        "epochs": totals.samples / num_train,
+        "max_lead": totals.max_lead,
+        "mean_staleness": totals.mean_staleness,
+        "staleness": {str(stale): count for stale, count in sorted(totals.staleness.items())},
+        "used_by_worker": totals.used_by_worker,
+        "discarded_by_worker": totals.discarded_by_worker,
+        "busy_by_worker": [busy / totals.time_s if totals.time_s else 0.0 for busy in totals.busy_s_by_worker],
+        "final": {metric: rows[-1][metric] for metric in METRICS} if rows else None,
+        "best": curve.best() or None,
+        "target": {**asdict(config.target), "time_s": curve.reached_s},
+        "seed": config.seed,
+        "num_parameters": num_parameters,
+        "wall_s": wall_s,
+    }

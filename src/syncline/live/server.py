@@ -1,0 +1,236 @@
+"""A shard's process: connections with a reader and a writer thread each, and one thread that owns everything else.
+
+    reader   receives pushes into gradients of a pool, puts them into the inbox
+    owner    takes from the inbox in order of arrival: engine, strategy, parameters, snapshots, watchdog
+    writer   sends immutable versions; the owner counts who still reads them
+
+A worker proves the secret, then says who it is (JSON) and hears the shard's clock a few times to find the offset of its
+own; from then on it pushes, and is answered with blocks.
+"""
+
+import contextlib
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from syncline.learning.server import Gradient, Version
+from syncline.live.engine import Engine
+from syncline.live.transport import Socket, Tls, WireError
+from syncline.live.wire import Frame, Kind, receive, receive_json, receive_payload, send, send_json, welcome
+
+CLOCK_QUESTIONS = 5
+MAX_STRANGERS = 64  # connections that have not proved the secret yet
+TINY_BYTES = 1 << 16  # a block up to this size is sent by the owner itself: handing it over would take longer
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A worker has connected and said who it is."""
+
+    connection: "Connection"
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    connection: "Connection"
+    frame: Frame
+    gradient: Gradient
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    connection: "Connection"
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A reader of this version (a writer thread, a file) is done with it."""
+
+    version: Version
+    connection: "Connection | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Another thread wants this done by the owner."""
+
+    action: Callable[[], None]
+
+
+Inbox = queue.SimpleQueue[Hello | Pushed | Lost | Free | Call]
+
+
+class GradientPool:
+    """Gradients to receive into: made once, used for ever."""
+
+    def __init__(self, size: int, num_buffers: int, count: int) -> None:
+        self._size, self._num_buffers = size, num_buffers
+        self._free = [self._make() for _ in range(count)]
+
+    def take(self) -> Gradient:
+        try:
+            return self._free.pop()
+        except IndexError:  # a worker pushes again before its last push is used: some strategies allow it
+            return self._make()
+
+    def give(self, gradient: Gradient) -> None:
+        self._free.append(gradient)
+
+    def _make(self) -> Gradient:
+        # zeros, not empty: the memory is there before the first push comes
+        return Gradient(torch.zeros(self._size), torch.zeros(self._num_buffers))
+
+
+def view(tensor: Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU."""
+    if not tensor.numel():
+        return memoryview(b"")
+    return memoryview(tensor.numpy()).cast("B")  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
+
+
+@dataclass(eq=False)
+class Connection:
+    """One worker's connection."""
+
+    sock: Socket
+    worker: int
+    pool: GradientPool
+    inbox: Inbox
+    sending: int = 0  # blocks given to the writer and not sent yet; the owner's
+    _outbox: queue.SimpleQueue[tuple[Frame, Version | None] | None] = field(default_factory=queue.SimpleQueue)
+
+    def start(self) -> None:
+        threading.Thread(target=self._write, name=f"writer {self.worker}", daemon=True).start()
+
+    def post(self, frame: Frame, version: Version | None) -> bool:
+        """Send a frame, with a version or nothing. True if it is sent already; if not, `Free` comes when it is."""
+        size = 0 if version is None else version.weights.nbytes + version.buffers.nbytes
+        if self.sending == 0 and size <= TINY_BYTES:
+            with contextlib.suppress(OSError):  # the reader sees it, too, and says so
+                self._send(frame, version)
+            return True
+        if version is not None:
+            self.sending += 1
+        self._outbox.put((frame, version))
+        return False
+
+    def read(self) -> None:
+        """Until the connection ends: pushes into the inbox."""
+        try:
+            while True:
+                frame = receive(self.sock)
+                if frame.kind is not Kind.PUSH or frame.worker != self.worker:
+                    raise WireError(f"{frame.kind.name} of worker {frame.worker} where its PUSH was expected")
+                gradient = self.pool.take()
+                receive_payload(self.sock, frame, [view(gradient.flat), view(gradient.buffers)])
+                self.inbox.put(Pushed(self, frame, gradient))
+        except OSError as error:
+            self.inbox.put(Lost(self, str(error)))
+
+    def close(self) -> None:
+        """End both threads, whatever they wait for."""
+        self._outbox.put(None)
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+    def _write(self) -> None:
+        while (entry := self._outbox.get()) is not None:
+            frame, version = entry
+            with contextlib.suppress(OSError):
+                self._send(frame, version)
+            if version is not None:
+                self.inbox.put(Free(version, self))
+
+    def _send(self, frame: Frame, version: Version | None) -> None:
+        send(self.sock, frame, () if version is None else (view(version.weights), view(version.buffers)))
+
+
+class Door:
+    """Lets in who knows the secret and says sensibly who it is; nobody else costs more than a thread for a while."""
+
+    def __init__(
+        self, listener: socket.socket, secret: bytes, tls: Tls | None, pool: GradientPool, inbox: Inbox
+    ) -> None:
+        self._listener = listener
+        self._secret = secret
+        self._tls = tls
+        self._pool = pool
+        self._inbox = inbox
+        self._strangers = threading.Semaphore(MAX_STRANGERS)
+        self.refused = 0  # connections that were turned away
+
+    def open(self) -> None:
+        threading.Thread(target=self._accept, name="door", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            self._strangers.acquire()
+            threading.Thread(target=self._meet, args=(sock,), name="connection", daemon=True).start()
+
+    def _meet(self, raw: socket.socket) -> None:
+        try:
+            sock = welcome(raw, self._secret, self._tls)
+        except OSError:
+            self.refused += 1
+            return
+        finally:
+            self._strangers.release()
+        try:
+            about = receive_json(sock)
+            worker = about.get("worker")
+            if not isinstance(worker, int):
+                raise WireError("a hello without a worker")
+            for _ in range(CLOCK_QUESTIONS):
+                receive_json(sock)
+                send_json(sock, {"now": time.monotonic()})
+            connection = Connection(sock, worker, self._pool, self._inbox)
+            connection.start()
+            self._inbox.put(Hello(connection, about))
+            connection.read()
+        except OSError:
+            pass
+        finally:
+            sock.close()
+
+
+class Postman:
+    """Carries out what the engine asks for: grants to connections, gradients back to the pool."""
+
+    def __init__(self, pool: GradientPool) -> None:
+        self._pool = pool
+        self.connections: dict[int, Connection] = {}
+        self.engine: Engine  # set when the engine is there
+        self.last_event: dict[int, tuple[float, str]] = {}  # worker -> (monotonic, what), for the watchdog
+        self.zero_s = 0.0  # the run's beginning on our monotonic clock
+
+    def grant(self, worker: int, version: int, iteration: int) -> None:
+        shard = self.engine.shard
+        self.last_event[worker] = (time.monotonic(), "granted")
+        connection = self.connections.get(worker)
+        if connection is None:
+            return  # it was lost a moment ago, and its leaving waits in the inbox
+        pinned = shard.pin()
+        frame = Frame(Kind.BLOCK, worker, iteration, version, started_at=self.zero_s)
+        if connection.post(frame, pinned):
+            shard.unpin(pinned)
+
+    def release(self, gradient: Gradient) -> None:
+        self._pool.give(gradient)
+
+    def stop_all(self) -> None:
+        """Tell every worker that the run is over here."""
+        for worker, connection in self.connections.items():
+            connection.post(Frame(Kind.STOP, worker), None)

@@ -1,0 +1,297 @@
+"""What goes over a socket: a proof that both sides know the run's secret, then frames of checked kind and length.
+
+    handshake   server: magic, version, 32 random bytes
+                client: magic, version, 32 random bytes, HMAC-SHA256(secret, "client" | server's bytes | client's bytes)
+                server: HMAC-SHA256(secret, "server" | client's bytes | server's bytes)
+    frame       header of `HEADER.size` bytes, payload of header.size bytes
+
+Until the proof is made, exactly that many bytes are read and nothing is parsed. Nothing is ever unpickled: a payload is
+numbers of a length known beforehand, or JSON of at most `MAX_JSON` bytes.
+"""
+
+import hmac
+import json
+import os
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from syncline.live.transport import HANDSHAKE_S, Socket, Tls, TlsSocket, WireError, dial, tune
+
+MAGIC = b"SYNCLINE"
+VERSION = 1
+NONCE = 32
+PROOF = 32
+MAX_JSON = 1 << 20
+INTRODUCTION = struct.Struct(f"!{len(MAGIC)}sH{NONCE}s")
+
+
+class Kind(IntEnum):
+    JSON = 1  # either way: anything but tensors
+    PUSH = 2  # worker -> shard: gradient, and buffers to the first shard
+    BLOCK = 3  # shard -> worker: weights, and buffers from the first shard; the worker may go on
+    STOP = 4  # shard -> worker: the run is over at this shard
+
+
+HEADER = struct.Struct("!BxHIqqd7dQ")
+
+
+@dataclass(slots=True)
+class Frame:
+    """The header of every frame; what a kind does not need stays 0."""
+
+    kind: Kind
+    worker: int = 0
+    iteration: int = 0  # PUSH: the worker's own count, from 0; BLOCK: the iteration it is to go on with
+    version: int = 0  # of the block
+    loss: float = 0.0
+    # Seconds. PUSH: when the gradient was begun and finished (of the run's clock); injected: the stretch of a slow
+    # worker and the delay of the gradient, both before `computed_at`, then of the last pull and of this push.
+    started_at: float = 0.0
+    computed_at: float = 0.0
+    slow_s: float = 0.0
+    delay_s: float = 0.0
+    pulled_at: float = 0.0
+    pull_delay_s: float = 0.0
+    push_delay_s: float = 0.0
+    size: int = 0  # bytes of payload
+
+    def pack(self) -> bytes:
+        return HEADER.pack(
+            self.kind,
+            VERSION,
+            self.worker,
+            self.iteration,
+            self.version,
+            self.loss,
+            self.started_at,
+            self.computed_at,
+            self.slow_s,
+            self.delay_s,
+            self.pulled_at,
+            self.pull_delay_s,
+            self.push_delay_s,
+            self.size,
+        )
+
+
+def parse(header: bytes | bytearray) -> Frame:
+    """The frame of these `HEADER.size` bytes.
+
+    Raises:
+        WireError: another version, or an unknown kind.
+    """
+    kind, version, *rest = HEADER.unpack(header)
+    if version != VERSION:
+        raise WireError(f"wire format {version}, this version speaks {VERSION}")
+    try:
+        return Frame(Kind(kind), *rest)
+    except ValueError:
+        raise WireError(f"unknown kind of frame {kind}") from None
+
+
+def send(sock: Socket, frame: Frame, payload: Sequence[memoryview] = ()) -> None:
+    """Send a frame; `frame.size` is set to the bytes of the payload."""
+    frame.size = sum(part.nbytes for part in payload)
+    parts = [memoryview(frame.pack()), *(part.cast("B") for part in payload if part.nbytes)]
+    if isinstance(sock, TlsSocket):  # has no sendmsg
+        for part in parts:
+            sock.sendall(part)
+        return
+    while parts:
+        sent = sock.sendmsg(parts)
+        while parts and sent >= parts[0].nbytes:
+            sent -= parts.pop(0).nbytes
+        if sent:
+            parts[0] = parts[0][sent:]
+
+
+def receive(sock: Socket) -> Frame:
+    """The next frame; its payload is still to be received.
+
+    Raises:
+        WireError: the peer closed the connection, or sent what is no frame.
+    """
+    header = bytearray(HEADER.size)
+    receive_into(sock, memoryview(header))
+    return parse(header)
+
+
+def receive_into(sock: Socket, view: memoryview) -> None:
+    """Fill `view` to its last byte.
+
+    Raises:
+        WireError: the peer closed the connection before.
+    """
+    view = view.cast("B") if view.nbytes else view
+    while view.nbytes:
+        got = sock.recv_into(view)
+        if got == 0:
+            raise WireError("the connection was closed")
+        view = view[got:]
+
+
+def receive_payload(sock: Socket, frame: Frame, views: Sequence[memoryview]) -> None:
+    """Receive the payload of `frame`, which must be exactly as long as `views` together.
+
+    Raises:
+        WireError: it is not, or the peer closed the connection.
+    """
+    expected = sum(view.nbytes for view in views)
+    if frame.size != expected:
+        raise WireError(f"{frame.kind.name} of {frame.size} bytes, expected {expected}")
+    for view in views:
+        receive_into(sock, view)
+
+
+def send_json(sock: Socket, message: dict[str, Any]) -> None:
+    send(sock, Frame(Kind.JSON), [memoryview(json.dumps(message).encode())])
+
+
+def receive_json(sock: Socket) -> dict[str, Any]:
+    """The next frame, which must be JSON.
+
+    Raises:
+        WireError: it is not, it is too long, or no object.
+    """
+    frame = receive(sock)
+    if frame.kind is not Kind.JSON:
+        raise WireError(f"{frame.kind.name} where JSON was expected")
+    return receive_json_payload(sock, frame)
+
+
+def receive_json_payload(sock: Socket, frame: Frame) -> dict[str, Any]:
+    """The payload of a frame of JSON; errors as `receive_json`."""
+    if frame.size > MAX_JSON:
+        raise WireError(f"JSON of {frame.size} bytes, at most {MAX_JSON} are allowed")
+    text = bytearray(frame.size)
+    receive_into(sock, memoryview(text))
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"broken JSON ({type(error).__name__})") from None
+    if not isinstance(message, dict):
+        raise WireError("JSON that is no object")
+    return message
+
+
+# Proof of the secret
+
+
+def make_secret(path: Path) -> bytes:
+    """A new secret, in a file that only its owner may read; whatever was there is replaced."""
+    secret = secrets.token_hex(32).encode()
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secret)
+    return secret
+
+
+def admit(sock: Socket, secret: bytes) -> None:
+    """The server's side of the handshake.
+
+    Raises:
+        WireError: the peer does not know the secret, speaks another version, or is too slow.
+    """
+    nonce = secrets.token_bytes(NONCE)
+    with _deadline(sock) as receive_all:
+        sock.sendall(INTRODUCTION.pack(MAGIC, VERSION, nonce))
+        answer = receive_all(INTRODUCTION.size + PROOF)
+        theirs = _introduction(answer[: INTRODUCTION.size])
+        if not hmac.compare_digest(answer[INTRODUCTION.size :], _proof(secret, b"client", nonce, theirs)):
+            raise WireError("the peer does not know the run's secret")
+        sock.sendall(_proof(secret, b"server", theirs, nonce))
+
+
+def prove(sock: Socket, secret: bytes) -> None:
+    """The client's side of the handshake.
+
+    Raises:
+        WireError: as `admit`.
+    """
+    nonce = secrets.token_bytes(NONCE)
+    with _deadline(sock) as receive_all:
+        theirs = _introduction(receive_all(INTRODUCTION.size))
+        sock.sendall(INTRODUCTION.pack(MAGIC, VERSION, nonce) + _proof(secret, b"client", theirs, nonce))
+        if not hmac.compare_digest(receive_all(PROOF), _proof(secret, b"server", nonce, theirs)):
+            raise WireError("the server does not know the run's secret")
+
+
+class _deadline:
+    """The handshake as a whole has `HANDSHAKE_S`: a peer that sends a byte now and then gets no more."""
+
+    def __init__(self, sock: Socket) -> None:
+        self._sock = sock
+        self._ends = time.monotonic() + HANDSHAKE_S
+
+    def __enter__(self) -> "_deadline":
+        self._sock.settimeout(HANDSHAKE_S)
+        return self
+
+    def __call__(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            self._sock.settimeout(max(self._ends - time.monotonic(), 1e-3))
+            try:
+                part = self._sock.recv(size - len(received))
+            except TimeoutError:
+                raise WireError(f"no proof of the secret within {HANDSHAKE_S:g} s") from None
+            if not part:
+                raise WireError("the connection was closed before the proof of the secret")
+            received += part
+        return bytes(received)
+
+    def __exit__(self, *_: object) -> None:
+        self._sock.settimeout(None)
+
+
+def _introduction(data: bytes) -> bytes:
+    magic, version, nonce = INTRODUCTION.unpack(data)
+    if magic != MAGIC:
+        raise WireError("the peer is none of ours")
+    if version != VERSION:
+        raise WireError(f"the peer speaks wire format {version}, this version {VERSION}")
+    assert isinstance(nonce, bytes)
+    return nonce
+
+
+def _proof(secret: bytes, role: bytes, first: bytes, second: bytes) -> bytes:
+    return hmac.digest(secret, role + first + second, "sha256")
+
+
+def connect(address: str, secret: bytes, tls: Tls | None = None) -> Socket:
+    """A connection that has proved the secret.
+
+    Raises:
+        OSError: nobody listens there. WireError: the handshake failed.
+    """
+    raw = dial(address)
+    sock: Socket = raw
+    try:
+        if tls is not None:
+            sock = tls.connect(raw)
+        prove(sock, secret)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def welcome(raw: socket.socket, secret: bytes, tls: Tls | None = None) -> Socket:
+    """The server's side of `connect`, of a connection that it has accepted; errors close it."""
+    sock: Socket = raw
+    try:
+        tune(raw)
+        if tls is not None:
+            sock = tls.serve(raw)
+        admit(sock, secret)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,231 @@
+"""A run of real processes, computed again from its event log in one process.
+
+The log says in which order pushes came to each shard, who joined and left, and when. The strategies are asked again,
+and must answer as the log says; every gradient is computed again at the versions that the worker had been granted. On a
+CPU the final parameters are equal in every bit: the proof that the log is complete.
+"""
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import torch
+
+from syncline.config import RunConfig
+from syncline.course import REPORT_EVERY_S, Curve, Progress, Totals, evaluation_row, summary
+from syncline.learning.server import Gradient
+from syncline.records.events import read_events
+from syncline.records.snapshots import read_state
+from syncline.records.store import RecordError, read_summary
+from syncline.simulation.run import Learning, build_learning
+from syncline.strategies.protocol import Apply, Command, Discard, Event, Grant, Hold, PushArrived
+from syncline.strategies.protocol import WorkerJoined as Joined
+from syncline.strategies.protocol import WorkerLeft as Left
+
+COMPUTED = ("started", "computed", "delayed")  # what workers did: follows from the rest
+
+
+class ReplayError(RecordError):
+    """The log does not say what the strategies do: it is broken, or of another version of them."""
+
+
+class Row(NamedTuple):
+    """One line of the log; see records/events.py."""
+
+    at: float
+    kind: str
+    worker: int
+    shard: int
+    push: int
+    version: int
+    value: float
+    because: str
+
+
+def replay(
+    config: RunConfig,
+    source: RunConfig,
+    folder: Path,
+    on_evaluation: Callable[[Mapping[str, Any]], None],
+    on_progress: Callable[[Progress], None],
+) -> dict[str, Any]:
+    """Compute the run `source` again, whose record lies in `folder`.
+
+    Returns:
+        The summary, with `replay`: gradients computed again, the largest difference of a final parameter or buffer, and
+        whether all are equal in every bit.
+
+    Raises:
+        ReplayError: the log contradicts the strategies. RecordError: the record is no whole one of a live run.
+    """
+    begun = time.perf_counter()
+    torch.set_num_threads(source.threads)
+    recorded = read_summary(folder)
+    if recorded["engine"] != "live" or not source.has_server:
+        raise RecordError(f"{folder}: only a run of real processes through a parameter server can be replayed")
+    learning = build_learning(source)
+    again = _Replay(source, learning, read_events(folder / "events.arrow"))
+    next_report = 0.0
+    curve = Curve(source.target)
+    for done in again.steps():
+        if time.perf_counter() >= next_report:
+            next_report = time.perf_counter() + REPORT_EVERY_S
+            totals = again.totals
+            on_progress(
+                Progress(
+                    totals.updates,
+                    totals.samples,
+                    totals.samples / learning.num_train,
+                    totals.time_s,
+                    totals.loss,
+                    curve.accuracy,
+                    done,
+                    time.perf_counter() - begun,
+                )
+            )
+    totals = again.totals
+    states = [read_state(folder / f"parameters-{shard}.safetensors")[0] for shard in range(source.cluster.shards)]
+    current = [shard.current for shard in learning.shards]
+    pairs = [(state["weights"], shard.weights) for state, shard in zip(states, current, strict=True)]
+    pairs.append((states[0]["buffers"], current[0].buffers))
+    row = evaluation_row(
+        totals.time_s,
+        totals.updates,
+        totals.samples,
+        learning.num_train,
+        asdict(learning.evaluator([version.weights for version in current], current[0].buffers)),
+        train_loss=totals.loss,
+        learning_rate=learning.shards[0].rate(totals.samples, totals.updates),
+        wall_s=time.perf_counter() - begun,
+    )
+    curve.add(row)
+    on_evaluation(row)
+    made = summary(
+        config,
+        "replay",
+        totals,
+        recorded["ended_by"],
+        curve,
+        num_train=learning.num_train,
+        num_parameters=learning.num_parameters,
+        wall_s=time.perf_counter() - begun,
+    )
+    return made | {
+        "max_lead": recorded["max_lead"],
+        "replay": {
+            "of": recorded["identity"],
+            "gradients": again.num_gradients,
+            "equal": all(torch.equal(theirs, ours.cpu()) for theirs, ours in pairs),
+            "largest_difference": max(float((a - b.cpu()).abs().max()) for a, b in pairs if a.numel()),
+        },
+    }
+
+
+class _Replay:
+    def __init__(self, config: RunConfig, learning: Learning, log: pa.Table) -> None:
+        self.totals = Totals(config.cluster.workers)
+        self.num_gradients = 0
+        self._config, self._shards, self._workers = config, learning.shards, learning.workers
+        self._strategies = [config.strategy.start(config.cluster.workers) for _ in learning.shards]
+        self._rows = [row for row in _rows(log) if row.kind not in COMPUTED]
+        # What each shard's log says next, for what its strategy commands to be compared with.
+        self._answers: list[deque[Row]] = [deque() for _ in learning.shards]
+        for row in self._rows:
+            if _is_answer(row):
+                self._answers[row.shard].append(row)
+        self._updates = [0] * len(self._shards)
+        self._samples = [0] * len(self._shards)
+        self._pending: list[dict[int, tuple[int, int, Gradient]]] = [{} for _ in learning.shards]
+        self._gradients: dict[tuple[int, int], Gradient] = {}  # (worker, iteration) -> not yet come to every shard
+        self._losses: dict[tuple[int, int], float] = {}
+        self._come: defaultdict[tuple[int, int], int] = defaultdict(int)  # shards that it has come to
+
+    def steps(self) -> Iterator[float]:
+        """One event after the other; yields the fraction that is done."""
+        for worker in range(self._config.cluster.workers):
+            for shard in range(len(self._shards)):
+                self._workers.receive(worker, shard)
+        for number, row in enumerate(self._rows):
+            event: Event
+            if row.kind == "pushed":
+                event = self._pushed(row)
+            elif row.kind == "joined":
+                event = Joined(row.at, row.worker)
+            elif row.kind == "left":
+                event = Left(row.at, row.worker)
+            elif row.kind == "granted" and row.because == "resumed":
+                self._workers.receive(row.worker, row.shard)
+                continue
+            else:
+                continue  # an answer, compared when it is given
+            self._obey(row, self._strategies[row.shard].handle(event))
+            self.totals.time_s = row.at
+            self.totals.updates, self.totals.samples = min(self._updates), min(self._samples)
+            yield (number + 1) / len(self._rows)
+
+    def _pushed(self, row: Row) -> PushArrived:
+        key = row.worker, int(row.value)
+        if key not in self._gradients:
+            self._workers.seek(*key)
+            self._losses[key], self._gradients[key] = self._workers.compute(row.worker)
+            self.num_gradients += 1
+            self.totals.loss_sum += self._losses[key]
+            self.totals.loss_count += 1
+        self._pending[row.shard][row.push] = row.worker, row.version, self._gradients[key]
+        event = PushArrived(row.at, row.push, row.worker, row.version, self._losses[key])
+        self._come[key] += 1
+        if self._come[key] == len(self._shards):
+            del self._gradients[key], self._losses[key], self._come[key]
+        return event
+
+    def _obey(self, cause: Row, commands: list[Command]) -> None:
+        shard = cause.shard
+        for command in commands:
+            if not self._answers[shard]:
+                return  # the run ended in the middle of this answer
+            if isinstance(command, Apply):
+                for push in command.pushes:
+                    self._compare(shard, "applied", self._pending[shard][push][0], push, command.because)
+                self._apply(shard, command)
+            elif isinstance(command, Grant):
+                self._compare(shard, "granted", command.worker, -1, command.because)
+                self._workers.receive(command.worker, shard)
+            elif isinstance(command, Hold):
+                self._compare(shard, "held", command.worker, -1, command.because)
+            elif isinstance(command, Discard):
+                worker, _, gradient = self._pending[shard].pop(command.push)
+                self._compare(shard, "discarded", worker, command.push, command.because)
+                self._workers.release(gradient)
+                self.totals.discarded_by_worker[worker] += shard == 0
+
+    def _compare(self, shard: int, kind: str, worker: int, push: int, because: str) -> None:
+        row = self._answers[shard].popleft()
+        if (row.kind, row.worker, row.push, row.because) != (kind, worker, push, because):
+            raise ReplayError(
+                f"at {row.at:.6f} s shard {shard} of the log says {row.kind} worker {row.worker} push {row.push} "
+                f"({row.because}); the strategy says {kind} worker {worker} push {push} ({because})"
+            )
+
+    def _apply(self, shard: int, command: Apply) -> None:
+        used = [self._pending[shard].pop(push) for push in command.pushes]
+        gradients = [gradient for _, _, gradient in used]
+        self._shards[shard].apply(gradients, command.scale, self._samples[shard], self._updates[shard])
+        for worker, version, gradient in used:
+            stale = self._updates[shard] - version
+            self.totals.staleness[stale] = self.totals.staleness.get(stale, 0) + 1
+            self.totals.used_by_worker[worker] += shard == 0
+            self._workers.release(gradient)
+        self._updates[shard] += 1
+        self._samples[shard] += len(used) * self._config.batch_size
+
+
+def _is_answer(row: Row) -> bool:
+    return row.kind in ("applied", "discarded", "held") or (row.kind == "granted" and row.because != "resumed")
+
+
+def _rows(log: pa.Table) -> Iterator[Row]:
+    return map(Row._make, zip(*(column.to_pylist() for column in log.columns), strict=True))

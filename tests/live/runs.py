@@ -1,0 +1,97 @@
+"""Real runs as a user starts them: run.py in a process of its own, watched from outside."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from syncline.config import RunConfig, compose
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 150.0  # a loaded machine starts six processes in half a minute
+
+
+class LiveRun:
+    """`python run.py runner=local ...` under way."""
+
+    def __init__(self, results: Path, *overrides: str, **environment: str) -> None:
+        self.words = ["runner=local", f"results={results}", *overrides]
+        self.config: RunConfig = compose(self.words)[0]
+        self.folder = results / self.config.identity
+        results.mkdir(exist_ok=True)
+        self._output = (results / f"output-{time.monotonic_ns()}.txt").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "run.py", *self.words],
+            cwd=ROOT,
+            env=os.environ | environment,
+            stdout=self._output,
+            stderr=self._output,
+        )
+
+    def wait(self, expected: int = 0) -> str:
+        """To its end. Returns what it printed."""
+        code = self.process.wait(PATIENCE_S)
+        self._output.seek(0)
+        said = self._output.read()
+        self._output.close()
+        assert code == expected, said
+        return said
+
+    def kill_launcher(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._output.close()
+
+    def wait_for_snapshot(self, number: int) -> None:
+        """Until the first shard has written it."""
+        self._until(lambda: (self.folder / "snapshots" / f"{float(number)}-0.safetensors").exists())
+
+    def pid(self, role: str, index: int) -> int:
+        """Of the process that last said to be this one."""
+        lines = (self.folder / "log" / "processes.jsonl").read_text().splitlines()
+        entries = [json.loads(line) for line in lines]
+        return [entry["pid"] for entry in entries if (entry["role"], entry["index"]) == (role, index)][-1]
+
+    def summary(self) -> dict:
+        return json.loads((self.folder / "summary.json").read_text())
+
+    def _until(self, condition) -> None:
+        ends = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.process.poll() is None, self.wait()
+            assert time.monotonic() < ends, "it took too long"
+            time.sleep(0.02)
+
+    def left_over(self) -> list[str]:
+        """Processes of this run that are alive."""
+        mark = f"SYNCLINE_FOLDER={self.folder.absolute()}".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if mark in path.read_bytes().split(b"\0") and is_alive(int(path.parent.name)):
+                    found.append((path.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue  # it ended meanwhile, or is not ours
+        return found
+
+    def has_ended_cleanly(self) -> bool:
+        """Nothing is left of it but its record; what was killed a moment ago may take another one to vanish."""
+        ends = time.monotonic() + 2
+        while self.left_over() and time.monotonic() < ends:
+            time.sleep(0.02)
+        return self.left_over() == [] and not (self.folder / "secret").exists()
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """It runs, or could; a process that ended and was not yet asked for its exit code does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

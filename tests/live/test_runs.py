@@ -1,0 +1,332 @@
+"""Real processes, started as a user starts them. Each start costs seconds, so a run serves several tests."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from live.runs import ROOT, LiveRun, is_alive, kill
+from syncline.config import RunConfig, compose, from_plain
+from syncline.course import Limits
+from syncline.records.events import read_events
+from syncline.records.snapshots import read_state
+from syncline.records.store import UNFINISHED, read_config, read_metrics, status
+from syncline.simulation.engine import Simulation
+from syncline.simulation.run import build_learning
+from syncline.timing.cluster import Cluster, Pace
+
+
+class NobodyLooks:
+    def updated(self, simulation: Simulation) -> int:
+        return 1 << 62
+
+
+def simulated(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """Final weights and buffers of the same run in virtual time."""
+    torch.set_num_threads(1)
+    learning = build_learning(config)
+    Simulation(
+        strategies=[config.strategy.start(config.cluster.workers) for _ in learning.shards],
+        cluster=Cluster(config.cluster, config.scenario, config.seed),
+        block_bytes=[0] * len(learning.shards),
+        batch_size=config.batch_size,
+        limits=Limits(updates=config.max_updates),
+        observer=NobodyLooks(),
+        learning=(learning.shards, learning.workers),
+    ).run()
+    return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers
+
+
+def final(folder: Path, num_shards: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    """Final weights and buffers of a run of real processes."""
+    states = [read_state(folder / f"parameters-{shard}.safetensors")[0] for shard in range(num_shards)]
+    return torch.cat([state["weights"] for state in states]), states[0]["buffers"]
+
+
+def replayed(run: LiveRun) -> dict:
+    """The summary of its replay."""
+    words = ["runner=replay", f"from={run.folder.name}", f"results={run.folder.parent}"]
+    subprocess.run([sys.executable, "run.py", *words], cwd=ROOT, check=True, capture_output=True)
+    summaries = [json.loads(path.read_text()) for path in run.folder.parent.glob("*/summary.json")]
+    return next(summary["replay"] for summary in summaries if summary.get("replay", {}).get("of") == run.folder.name)
+
+
+@pytest.fixture(scope="module")
+def dssp(tmp_path_factory):
+    """Three unequal workers, one shard, batch norm, and a delay of every kind."""
+    run = LiveRun(
+        tmp_path_factory.mktemp("dssp"),
+        "strategy=dssp",
+        "model=resnet8",
+        "cluster.workers=3",
+        "scenario=slow_worker",
+        "scenario.compute_delay={name: exponential, mean: 0.004}",
+        "scenario.push_delay={name: constant, value: 0.003}",
+        "scenario.pull_delay={name: constant, value: 0.002, probability: 0.3}",
+        "max_updates=150",
+        "eval_every_epochs=1",
+    )
+    run.said = run.wait()
+    return run
+
+
+def test_a_live_run_leaves_the_record_of_every_run_and_nothing_else(dssp):
+    summary = dssp.summary()
+    assert summary["engine"] == "live"
+    assert summary["time_kind"] == "wall"
+    assert summary["status"] == "finished"
+    assert summary["ended_by"] == "max_updates"
+    assert summary["updates"] == summary["gradients_used"] == 150
+    assert summary["restarts"] == 0
+    assert summary["best"]["accuracy"]["value"] > 0.3  # ten classes
+    rows = read_metrics(dssp.folder)
+    assert [row["updates"] for row in rows] == sorted({row["updates"] for row in rows})
+    assert rows[0]["updates"] == 0
+    assert rows[-1]["updates"] == 150
+    assert dssp.has_ended_cleanly()
+    names = {path.name for path in dssp.folder.iterdir()}
+    assert names == {
+        *("config.yaml", "environment.json", "events.arrow", "log", "metrics.jsonl", "parameters-0.safetensors"),
+        "summary.json",
+    }
+    assert dssp.config.identity in dssp.said
+
+
+def test_a_finished_live_run_is_shown_not_repeated(dssp):
+    again = LiveRun(dssp.folder.parent, *dssp.words[2:])
+    assert "finished before" in again.wait()
+
+
+def test_the_replay_of_a_live_run_is_equal_in_every_bit(dssp):
+    assert replayed(dssp) == {"of": dssp.folder.name, "gradients": 150, "equal": True, "largest_difference": 0.0}
+
+
+def test_injected_delays_are_those_of_the_simulator_and_are_kept(dssp):
+    log = read_events(dssp.folder / "events.arrow").to_pandas()
+    config = dssp.config
+    for worker in range(3):
+        mine = log[log.worker == worker]
+        num_pushes = int((mine.kind == "pushed").sum())
+        pace = Pace(config.cluster, config.scenario, config.seed, worker, False, 0)
+        drawn = [(pace.compute(0.0)[1], pace.push(0), pace.pull(0)) for _ in range(num_pushes)]
+        delayed = mine[mine.kind == "delayed"]
+        told = {because: delayed[delayed.because == because] for because in ("compute", "push", "pull")}
+        assert told["compute"].value.tolist() == [compute for compute, _, _ in drawn]
+        assert told["push"].value.tolist() == [push for _, push, _ in drawn]
+        assert sorted(told["pull"].value) == sorted(pull for _, _, pull in drawn if pull)
+        # Nothing is pushed before its delays are over. (The worker's clock is ours: one host.)
+        computed = mine[mine.kind == "computed"]["at"].to_numpy()
+        assert (mine[mine.kind == "pushed"]["at"].to_numpy() - computed >= 0.003 - 1e-3).all()
+        spent = computed - mine[mine.kind == "started"]["at"].to_numpy()
+        assert (spent >= told["compute"].value.to_numpy()).all()
+    slow = log[(log.kind == "delayed") & (log.because == "slow")]
+    assert (slow.groupby("worker").value.mean()[0]) > 0  # worker 0 computes three times slower than the machine
+
+
+def test_the_log_of_a_live_run_obeys_the_strategy(dssp):
+    """Replay checks every answer; here what a reader of the log alone can see."""
+    log = read_events(dssp.folder / "events.arrow").to_pandas()
+    assert (log["at"].diff().dropna() >= 0).all()
+    applied = log[log.kind == "applied"]
+    assert applied.version.tolist() == list(range(1, 151))
+    pushed = log[log.kind == "pushed"].set_index("push")
+    stale = applied.version.to_numpy() - 1 - pushed.loc[applied.push].version.to_numpy()
+    assert applied.value.tolist() == stale.tolist()
+    histogram = {str(value): int(count) for value, count in applied.value.astype(int).value_counts().items()}
+    assert histogram == dssp.summary()["staleness"]
+
+
+def test_asp_with_one_worker_equals_the_simulator_in_every_bit(tmp_path):
+    run = LiveRun(tmp_path, "strategy=asp", "model=resnet8", "cluster.workers=1", "max_updates=40")
+    run.wait()
+    weights, buffers = final(run.folder)
+    expected, expected_buffers = simulated(run.config)
+    assert torch.equal(weights, expected)
+    assert torch.equal(buffers, expected_buffers)
+
+
+def certificate(folder: Path) -> list[str]:
+    """A new certificate and key, as overrides; none where there is no openssl to make them."""
+    if shutil.which("openssl") is None:
+        return []
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 1 -subj /CN=syncline"
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    return [f"runner.tls_cert={folder}/cert.pem", f"runner.tls_key={folder}/key.pem"]
+
+
+def test_bsp_over_tcp_and_tls_and_two_shards_equals_the_simulator(tmp_path):
+    run = LiveRun(
+        tmp_path,
+        "strategy=bsp",
+        "model=resnet8",
+        "cluster.workers=2",
+        "cluster.shards=2",
+        "max_updates=20",
+        "runner.transport=tcp",
+        *certificate(tmp_path),
+    )
+    run.wait()
+    weights, buffers = final(run.folder, 2)
+    expected, expected_buffers = simulated(run.config)
+    torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(buffers, expected_buffers, rtol=1e-5, atol=1e-6)
+
+
+def test_ssp_goes_on_without_a_killed_and_a_hung_worker_and_takes_them_back(tmp_path):
+    run = LiveRun(
+        tmp_path,
+        "strategy=ssp",
+        "strategy.staleness=8",
+        "cluster.workers=3",
+        "cluster.gradient_s=[0.02]",
+        "runner.pace=absolute",
+        "runner.hang_s=0.7",
+        "runner.leave_s=1.5",
+        "max_time_s=25",
+        "epochs=null",
+    )
+    run.wait_for_snapshot(1)
+    kill(run.pid("worker", 2))
+    hung = run.pid("worker", 1)
+    os.kill(hung, signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(hung, signal.SIGCONT)  # it finds its connection closed, and comes again as a new process
+    said = run.wait()
+    assert "worker 2 left: the connection was closed" in said
+    assert "worker 2 joined" in said
+    assert "worker 1 is silent for" in said  # who, how long, and what came last
+    assert "last event: granted at" in said
+    assert "worker 1 left: silent for" in said
+    assert "worker 1 joined" in said
+    assert run.has_ended_cleanly()
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    for worker in (1, 2):
+        mine = log[log.worker == worker]
+        left, joined = (mine[mine.kind == kind]["at"].iloc[0] for kind in ("left", "joined"))
+        others = log[(log.kind == "applied") & (log.worker == 0) & (log["at"] > left) & (log["at"] < joined)]
+        assert len(others) > 0  # nobody waited for it
+        assert (mine[mine.kind == "applied"]["at"] > joined).any()
+        pushed = mine[mine.kind == "pushed"].value.astype(int).tolist()
+        assert pushed == list(range(len(pushed)))  # no sample is lost or seen twice
+    assert run.summary()["max_lead"] <= 9
+    assert replayed(run)["equal"]
+
+
+def test_a_killed_shard_begins_again_from_its_checkpoint(tmp_path):
+    run = LiveRun(
+        tmp_path,
+        "strategy=asp",
+        "cluster.workers=2",
+        "cluster.gradient_s=[0.01, 0.02]",
+        "runner.pace=absolute",
+        "runner.checkpoint_every_epochs=0.5",
+        "max_updates=500",
+        "epochs=null",
+    )
+    run.wait_for_snapshot(1)
+    workers = [run.pid("worker", worker) for worker in range(2)]
+    kill(run.pid("shard", 0))
+    ends = time.monotonic() + 1  # within which they notice
+    while any(map(is_alive, workers)) and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert not any(map(is_alive, workers))
+    said = run.wait()
+    assert "the run begins again from its last checkpoint" in said
+    summary = run.summary()
+    assert (summary["updates"], summary["restarts"]) == (500, 1)
+    assert replayed(run)["equal"]
+    assert run.has_ended_cleanly()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_ends_within_5_s_and_goes_on_where_it_was(tmp_path, stop):
+    """BSP of two workers: the sum of two gradients does not depend on their order, so all bits must agree."""
+    words = ["strategy=bsp", "cluster.workers=2", "max_updates=120", "epochs=null"]
+    words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=100"]
+    run = LiveRun(tmp_path, *words)
+    run.wait_for_snapshot(1)
+    run.process.send_signal(stop)
+    begun = time.monotonic()
+    said = run.wait(expected=130)
+    assert time.monotonic() - begun < 5
+    assert "interrupted" in said
+    assert run.has_ended_cleanly()
+    assert status(run.folder) == UNFINISHED
+    assert from_plain(read_config(run.folder)) == run.config
+    again = LiveRun(tmp_path, *words)
+    again.wait()
+    weights, _ = final(again.folder)
+    assert torch.equal(weights, simulated(again.config)[0])
+    applied = read_events(again.folder / "events.arrow").to_pandas().query("kind == 'applied'")
+    assert applied.groupby("version").size().tolist() == [2] * 120
+    assert "resumed" in set(read_events(again.folder / "events.arrow").to_pandas().because)
+
+
+def test_a_killed_member_of_a_collective_begins_again_and_ends_as_the_server_does(tmp_path):
+    words = ["strategy=bsp", "cluster.workers=2", "max_updates=100", "epochs=null", "cluster.gradient_s=[0.03]"]
+    run = LiveRun(
+        tmp_path,
+        *words,
+        "strategy.topology=allreduce",
+        "runner.pace=absolute",
+        "runner.checkpoint_every_epochs=0.5",
+    )
+    run.wait_for_snapshot(1)
+    kill(run.pid("worker", 1))
+    said = run.wait()
+    assert "begins again from its last checkpoint" in said
+    server, _ = compose(words)
+    torch.testing.assert_close(final(run.folder)[0], simulated(server)[0], rtol=0, atol=1e-5)
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    assert log[log.kind == "applied"].groupby("version").size().tolist() == [2] * 100
+    assert run.has_ended_cleanly()
+
+
+def test_the_first_error_of_a_process_is_what_the_user_sees(tmp_path):
+    """Worker 1's loss raises at its fifth gradient: by Python's own start-up hook, not by one of ours."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if sys.argv[-2:] == ['worker', '1'] or sys.orig_argv[-2:] == ['worker', '1']:\n"
+        "    import torch\n"
+        "    real, calls = torch.nn.functional.cross_entropy, []\n"
+        "    def loss(*args, **kwargs):\n"
+        "        calls.append(1)\n"
+        "        if len(calls) == 5:\n"
+        "            raise RuntimeError('the fifth loss is broken')\n"
+        "        return real(*args, **kwargs)\n"
+        "    torch.nn.functional.cross_entropy = loss\n"
+    )
+    run = LiveRun(tmp_path / "results", "strategy=asp", "cluster.workers=2", PYTHONPATH=str(tmp_path))
+    said = run.wait(expected=1)
+    assert "error: worker 1: RuntimeError: the fifth loss is broken" in said
+    assert "in loss" in said  # the traceback of that process
+    assert "ChildFailedError" not in said
+    assert run.has_ended_cleanly()
+    assert status(run.folder) == "failed"
+
+
+def test_bad_input_of_a_worker_is_one_line(tmp_path):
+    run = LiveRun(tmp_path / "results", "dataset=cifar10", f"dataset.root={tmp_path}", "cluster.workers=1")
+    said = run.wait(expected=1)
+    assert "error: worker 0: " in said
+    assert "cifar10" in said
+    assert "Traceback" not in said
+
+
+def test_kill_of_the_launcher_leaves_no_process(tmp_path):
+    run = LiveRun(tmp_path, "strategy=asp", "cluster.workers=2", "max_time_s=60", "epochs=null")
+    run.wait_for_snapshot(1)
+    stopped = run.pid("worker", 1)
+    os.kill(stopped, signal.SIGSTOP)
+    run.kill_launcher()
+    ends = time.monotonic() + 5
+    while run.left_over() and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert run.left_over() == []

@@ -1,0 +1,454 @@
+"""The timeline of a run: what each worker did at each moment, as spans, as a trace, as a picture."""
+
+import json
+import math
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.config import compose
+from syncline.records.events import KINDS, SCHEMA, EventLog, read_events
+from syncline.records.store import RecordError
+from syncline.records.timeline import (
+    ABSENT,
+    ANSWER,
+    COMPUTING,
+    DELAY,
+    DISCARD,
+    GRADIENTS_SHOWN,
+    PUSH,
+    RECEIVING,
+    SENDING,
+    UNKNOWN,
+    UPDATE,
+    WAITING,
+    Span,
+    Timeline,
+    draw,
+    timeline_of,
+    trace_events,
+    window_of,
+    write_trace,
+)
+from syncline.simulation.run import simulate
+
+INSTANT = ["cluster.jitter=null", "cluster.network.latency_s=0", "cluster.network.bandwidth_gbps=null"]
+Row = tuple[float, str, int, int, int, int, float, str]
+
+
+def simulated(folder: Path, *words: str) -> tuple[pa.Table, dict[str, Any]]:
+    """The events and the summary of a run of times alone."""
+    config, _ = compose(["gradients=false", *words])
+    log = EventLog(folder / "events.arrow")
+    summary = simulate(config, lambda row: None, lambda progress: None, log)
+    log.close()
+    return read_events(folder / "events.arrow"), summary
+
+
+def table_of(rows: list[Row]) -> pa.Table:
+    columns = [
+        pa.array([row[i] for row in rows], field.type.value_type).dictionary_encode().cast(field.type)
+        if pa.types.is_dictionary(field.type)
+        else pa.array([row[i] for row in rows], field.type)
+        for i, field in enumerate(SCHEMA)
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def row(at: float, kind: str, shard: int = -1, *, worker: int = 0, value: float = 0.0, because: str = "") -> Row:
+    push = {"pushed": 7, "applied": 7, "discarded": 7}.get(kind, -1)
+    return at, kind, worker, shard, push, 3, value, because
+
+
+def shape(spans: list[Span]) -> list[tuple[str, float, float]]:
+    return [(span.kind, span.begin_s, span.end_s) for span in spans]
+
+
+def seconds(spans: list[Span], *kinds: str) -> float:
+    return math.fsum(span.end_s - span.begin_s for span in spans if span.kind in kinds)
+
+
+def check_lanes(timeline: Timeline) -> None:
+    """Each worker is in one state at any time, from its first event to the end of the run."""
+    for spans in timeline.workers:
+        for span in spans:
+            assert span.begin_s < span.end_s
+        for before, after in pairwise(spans):
+            assert before.end_s == after.begin_s
+        if spans:
+            assert spans[-1].end_s == timeline.end_s
+
+
+# Of simulated runs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["epochs=1"],
+        ["strategy=bsp", "scenario=exponential_20ms", "max_updates=60"],
+        ["strategy=asp", "max_time_s=1.2345", *INSTANT],
+        ["strategy=ssp", "cluster.shards=3", "cluster.workers=7", "max_updates=70"],
+        ["strategy=asp", "cluster.shards=2", "max_time_s=9", "scenario=late_pulls"],
+    ],
+    ids=" ".join,
+)
+def test_the_spans_of_a_simulated_run_add_up(tmp_path: Path, words: list[str]) -> None:
+    """Each worker is in one state at any time, and computes as long as the summary says it was busy."""
+    events, summary = simulated(tmp_path, *words)
+    timeline = timeline_of(events, summary["time_s"])
+    check_lanes(timeline)
+    assert timeline.end_s == summary["time_s"]
+    rows = events.to_pylist()
+    for worker, spans in enumerate(timeline.workers):
+        starts = [row["at"] for row in rows if (row["kind"], row["worker"]) == ("started", worker)]
+        assert spans[0].begin_s == starts[0]
+        assert timeline.starts_s[worker] == starts
+        slowed = math.fsum(s.end_s - s.begin_s for s in spans if s.about.get("reason") in ("compute", "slow"))
+        busy = summary["busy_by_worker"][worker] * summary["time_s"]
+        assert seconds(spans, COMPUTING) + slowed == pytest.approx(busy, abs=1e-9)
+        assert not seconds(spans, UNKNOWN, ABSENT)
+    if len(timeline.shards) == 1:
+        computed = [span for spans in timeline.workers for span in spans if span.kind == COMPUTING]
+        stale = Counter(str(span.about["staleness"]) for span in computed if "staleness" in span.about)
+        assert stale == summary["staleness"]
+    for shard, marks in enumerate(timeline.shards):
+        versions = [mark.about["version"] for mark in marks if mark.kind == UPDATE]
+        assert versions == list(range(1, len(versions) + 1))
+        applied = [g["push"] for mark in marks if mark.kind == UPDATE for g in mark.about["gradients"]]
+        assert applied == [row["push"] for row in rows if (row["kind"], row["shard"]) == ("applied", shard)]
+
+
+def test_bsp_of_two_workers_waits_for_the_slower(tmp_path: Path) -> None:
+    """1 s and 3 s a gradient, messages that take no time: the faster waits 2 s for each update."""
+    words = ["strategy=bsp", "cluster.workers=2", "cluster.gradient_s=[1.0,3.0]", "max_updates=10", *INSTANT]
+    events, summary = simulated(tmp_path, *words)
+    faster, slower = timeline_of(events, summary["time_s"]).workers
+    assert (seconds(faster, COMPUTING), seconds(faster, WAITING)) == (10, 20)
+    assert shape(slower) == [(COMPUTING, 3 * i, 3 * i + 3) for i in range(10)]
+    assert shape(faster)[:2] == [(COMPUTING, 0, 1), (WAITING, 1, 3)]
+    assert faster[1].about["reason"]
+    assert faster[1].about["granted"]
+
+
+def test_messages_take_latency_and_size_over_bandwidth(tmp_path: Path) -> None:
+    """1 MB at 1 Gbit/s is 8 ms, latency 2 ms, each way."""
+    words = ["strategy=asp", "cluster.workers=1", "cluster.jitter=null", "cluster.gradient_s=[0.1]", "max_updates=10"]
+    words += ["cluster.network.latency_s=0.002", "cluster.network.bandwidth_gbps=1.0", "cluster.message_bytes=1000000"]
+    events, summary = simulated(tmp_path, *words)
+    (spans,) = timeline_of(events, summary["time_s"]).workers
+    assert seconds(spans, SENDING) == pytest.approx(10 * 0.01)
+    assert seconds(spans, RECEIVING) == pytest.approx(9 * 0.01)
+    assert seconds(spans, COMPUTING) == pytest.approx(1)
+    assert not seconds(spans, WAITING, ANSWER, DELAY)
+
+
+# Of tables made by hand
+
+
+TWO_SHARDS = [
+    row(1.0, "started", value=1.0),
+    row(2.0, "computed", value=0.5),
+    row(3.0, "pushed", 0, value=0.5),
+    row(3.0, "held", 0, because="lead 4"),
+    row(3.5, "granted", 0, because="lead 3"),
+    row(4.0, "pushed", 1, value=0.5),
+    row(4.5, "applied", 0, value=2),
+    row(4.5, "applied", 1, value=5),
+    row(5.0, "granted", 1, because="at once"),
+    row(6.0, "started"),
+]
+
+
+def test_a_worker_waits_for_the_last_of_its_shards() -> None:
+    timeline = timeline_of(table_of(TWO_SHARDS), end_s=7.0)
+    (spans,) = timeline.workers
+    assert shape(spans) == [
+        (COMPUTING, 1, 2),
+        (SENDING, 2, 4),
+        (ANSWER, 4, 5),
+        (RECEIVING, 5, 6),
+        (COMPUTING, 6, 7),
+    ]
+    assert spans[0].about == {"version": 3, "loss": 0.5, "staleness": 5}
+    assert [[mark.kind for mark in marks] for marks in timeline.shards] == [[PUSH, UPDATE]] * 2
+
+
+def test_who_is_held_at_one_shard_waits_until_that_one_lets_it_go() -> None:
+    rows = [
+        *TWO_SHARDS[:4],
+        row(4.0, "pushed", 1),
+        row(5.0, "granted", 0),
+        row(6.0, "granted", 1, because="yes"),
+        row(6.5, "started"),
+    ]
+    (spans,) = timeline_of(table_of(rows)).workers
+    assert shape(spans)[2:] == [(WAITING, 4, 5), (ANSWER, 5, 6), (RECEIVING, 6, 6.5)]
+
+
+def test_a_hold_that_comes_late_was_waiting_from_the_push_on() -> None:
+    rows = [*TWO_SHARDS[:3], row(3.2, "held", 0, because="slow"), row(5.0, "granted", 0, because="go")]
+    (spans,) = timeline_of(table_of(rows), end_s=6.0).workers
+    assert shape(spans)[2:] == [(WAITING, 3, 5), (RECEIVING, 5, 6)]
+    assert spans[2].about == {"reason": "slow", "granted": "go"}
+
+
+def test_a_killed_worker_is_absent_until_every_shard_has_it_again() -> None:
+    rows = [
+        *TWO_SHARDS[:-1],
+        row(6.0, "left", 1, because="killed"),
+        row(6.1, "left", 0, because="killed"),
+        row(6.5, "pushed", 0, worker=1),
+        row(8.0, "joined", 0),
+        row(8.0, "held", 0, because="later"),
+        row(8.5, "joined", 1),
+        row(8.5, "granted", 1),
+        row(9.0, "granted", 0),
+        row(9.5, "started"),
+        row(10.0, "left", 0, because="silent"),
+    ]
+    spans, other = timeline_of(table_of(rows), end_s=11.0, is_late=True).workers
+    assert shape(spans)[3:] == [
+        (UNKNOWN, 5, 6),
+        (ABSENT, 6, 8.5),
+        (WAITING, 8.5, 9),
+        (RECEIVING, 9, 9.5),
+        (COMPUTING, 9.5, 10),
+        (ABSENT, 10, 11),
+    ]
+    assert spans[4].about == {"reason": "killed"}
+    assert shape(other) == [(ANSWER, 6.5, 11)]
+    at_once = timeline_of(table_of(rows), is_late=False).workers[0]
+    assert shape(at_once)[3] == (RECEIVING, 5, 6), "where a start is logged at once, there was none"
+
+
+def test_a_run_that_goes_on_grants_again_what_came_to_nothing() -> None:
+    rows = [*TWO_SHARDS[:-1], row(9.0, "granted", 0, because="resumed"), row(9.5, "started")]
+    (spans,) = timeline_of(table_of(rows), is_late=True).workers
+    assert shape(spans)[3:] == [(UNKNOWN, 5, 9), (RECEIVING, 9, 9.5)]
+
+
+def test_what_is_injected_lies_over_what_it_delays_and_no_further() -> None:
+    rows = [
+        row(0.0, "started"),
+        row(1.0, "delayed", value=0.5, because="slow"),
+        row(1.5, "delayed", value=0.25, because="compute"),
+        row(2.0, "computed"),
+        row(2.0, "delayed", 0, value=1.0, because="push"),
+        row(2.5, "delayed", 1, value=1.0, because="push"),
+        row(3.0, "pushed", 0),
+        row(3.25, "granted", 0),
+        row(4.0, "pushed", 1),
+        row(4.5, "granted", 1),
+        row(4.0, "delayed", 0, value=0.75, because="pull"),
+        row(5.0, "started"),
+        row(5.5, "delayed", value=9.0, because="compute"),
+        row(6.0, "left", 0),
+        row(6.5, "delayed", value=9.0, because="what nobody knows"),
+    ]
+    timeline = timeline_of(table_of(rows))
+    check_lanes(timeline)
+    assert shape(timeline.workers[0]) == [
+        (COMPUTING, 0, 1),
+        (DELAY, 1, 1.5),
+        (DELAY, 1.5, 1.75),
+        (COMPUTING, 1.75, 2),
+        (DELAY, 2, 3),
+        (DELAY, 3, 3.5),
+        (SENDING, 3.5, 4),
+        (ANSWER, 4, 4.5),
+        (DELAY, 4.5, 4.75),
+        (RECEIVING, 4.75, 5),
+        (COMPUTING, 5, 5.5),
+        (DELAY, 5.5, 6),
+        (ABSENT, 6, 6.5),
+    ]
+    reasons = [span.about["reason"] for span in timeline.workers[0] if span.kind == DELAY]
+    assert reasons == ["slow", "compute", "push", "push", "pull", "compute"]
+
+
+def test_a_discarded_gradient_says_why() -> None:
+    rows = [*TWO_SHARDS[:4], row(3.0, "discarded", 0, because="too late")]
+    timeline = timeline_of(table_of(rows))
+    assert timeline.workers[0][0].about["reason"] == "discarded: too late"
+    assert [mark.kind for mark in timeline.shards[0]] == [PUSH, DISCARD]
+
+
+def check_trace(timeline: Timeline, folder: Path) -> list[dict[str, Any]]:
+    """What viewers ask of a trace."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    path = write_trace(folder / "timeline.json", trace_events(timeline))
+    events: list[dict[str, Any]] = json.loads(path.read_text(), parse_constant=refuse)["traceEvents"]
+    lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert processes == {1: "workers", 2: "shards"}
+    assert list(lanes.values()) == [f"worker {i}" for i in range(len(timeline.workers))] + [
+        f"shard {i}" for i in range(len(timeline.shards))
+    ]
+    assert len({tid for _, tid in lanes}) == len(lanes)
+    ends = dict.fromkeys(lanes, -math.inf)
+    for event in events:
+        assert event["ph"] in "MXi"
+        assert (event["pid"], event["tid"]) in lanes
+        assert event["tid"] > 0
+        assert type(event["ts"]) is int
+        if event["ph"] == "X":
+            lane = event["pid"], event["tid"]
+            assert event["dur"] >= 0
+            assert event["ts"] >= ends[lane], "a viewer drops what overlaps"
+            ends[lane] = event["ts"] + event["dur"]
+        elif event["ph"] == "i":
+            assert event["s"] == "t"
+    return events
+
+
+def test_a_log_cut_off_at_any_row_is_a_shorter_timeline(tmp_path: Path) -> None:
+    """Of two shards, a delay, an absence; and the picture of what is left can be drawn."""
+    again = [row(at + 10, *rest) for at, *rest in ([(e[0], e[1], e[3]) for e in TWO_SHARDS])]
+    late = [row(7.0, "delayed", value=0.5, because="slow"), row(8.0, "left", 1), row(9.0, "joined", 1)]
+    rows = [*TWO_SHARDS, *late, *again]
+    for size in range(1, len(rows) + 1):
+        for is_late in (False, True):
+            timeline = timeline_of(table_of(rows[:size]), is_late=is_late)
+            check_lanes(timeline)
+        check_trace(timeline, tmp_path)
+        if size % 5 == 1:
+            draw(timeline, "cut", "wall", *window_of(timeline, None, None), tmp_path)
+
+
+any_rows = st.lists(
+    st.builds(
+        row,
+        st.integers(0, 20).map(lambda tenths: tenths / 10),
+        st.sampled_from(KINDS),
+        st.integers(0, 2),
+        worker=st.integers(0, 2),
+        value=st.floats(0, 2),
+        because=st.sampled_from(["", "slow", "push", "pull", "compute"]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(any_rows, st.booleans())
+def test_rows_in_any_order_never_crash_it(rows: list[Row], is_late: bool) -> None:
+    timeline = timeline_of(table_of(rows), is_late=is_late)
+    check_lanes(timeline)
+    assert list(trace_events(timeline))
+
+
+# The trace
+
+
+def test_the_trace_of_a_simulated_run_is_one_that_viewers_open(tmp_path: Path) -> None:
+    table, summary = simulated(tmp_path, "strategy=ssp", "cluster.shards=2", "max_updates=50")
+    timeline = timeline_of(table, summary["time_s"])
+    events = check_trace(timeline, tmp_path)
+    names = Counter(event["name"] for event in events)
+    kinds = Counter(row["kind"] for row in table.to_pylist())
+    assert names[PUSH] == kinds["pushed"]
+    assert names[UPDATE] == kinds["applied"], "one gradient each"
+    assert names[WAITING] > 0
+    for event in events:
+        if event["name"] == WAITING and "granted" in event["args"]:
+            assert event["args"]["reason"].startswith("lead")
+        if event["name"] == COMPUTING:
+            assert "version" in event["args"]
+    spans = [span for spans in timeline.workers for span in spans]
+    for span, event in zip(spans, (event for event in events if event["ph"] == "X"), strict=True):
+        assert (event["name"], event["args"]) == (span.kind, span.about)
+        assert event["ts"] == pytest.approx(span.begin_s * 1e6, abs=0.5)
+        assert event["dur"] == pytest.approx((span.end_s - span.begin_s) * 1e6, abs=1)
+
+
+def test_a_trace_of_a_window_has_what_lies_in_it() -> None:
+    events = trace_events(timeline_of(table_of(TWO_SHARDS)), 4.6, 5.5)
+    assert [event["name"] for event in events if event["ph"] != "M"] == [ANSWER, RECEIVING]
+
+
+def test_a_loss_that_is_no_number_is_written_as_a_word(tmp_path: Path) -> None:
+    rows = [row(0.0, "started"), row(1.0, "computed", value=math.nan), row(2.0, "pushed", 0, value=math.inf)]
+    events = check_trace(timeline_of(table_of(rows)), tmp_path)
+    assert [event["args"]["loss"] for event in events if "loss" in event["args"]] == ["nan", "inf"]
+
+
+# The window
+
+
+def steps(worker: int, count: int, each_s: float) -> list[Row]:
+    kinds = (("started", -1, 0.0), ("computed", -1, 0.5), ("pushed", 0, 0.6), ("granted", 0, 0.7))
+    return [row((i + part) * each_s, kind, at, worker=worker) for i in range(count) for kind, at, part in kinds]
+
+
+def test_a_long_run_shows_as_many_gradients_of_its_fastest_worker_as_can_be_told_apart() -> None:
+    timeline = timeline_of(table_of(steps(0, 500, 0.5) + steps(1, 50, 4.0)))
+    assert window_of(timeline, None, None) == (0.0, GRADIENTS_SHOWN * 0.5)
+    assert window_of(timeline, 100.0, None) == (100.0, 100.0 + GRADIENTS_SHOWN * 0.5)
+    assert window_of(timeline, None, 99.0) == (0.0, 99.0)
+    assert window_of(timeline, 5.0, 7.0) == (5.0, 7.0)
+    assert window_of(timeline, -3.0, math.inf) == (0.0, timeline.end_s)
+
+
+def test_a_short_run_is_shown_whole() -> None:
+    timeline = timeline_of(table_of(steps(0, 40, 0.5)))
+    assert window_of(timeline, None, None) == (timeline.begin_s, timeline.end_s)
+
+
+@pytest.mark.parametrize(
+    ("from_s", "to_s"), [(2.0, 1.0), (2.0, 2.0), (99.0, None), (None, 0.0), (math.nan, None), (None, math.nan)]
+)
+def test_a_window_in_which_nothing_can_be_seen_is_refused(from_s: float | None, to_s: float | None) -> None:
+    timeline = timeline_of(table_of(steps(0, 10, 0.5)))
+    with pytest.raises(RecordError, match=r"no stretch of the run, which goes from 0 to 4.85 s$") as refused:
+        window_of(timeline, from_s, to_s)
+    assert "\n" not in str(refused.value)
+
+
+# The picture
+
+
+def test_the_picture_names_what_it_shows(tmp_path: Path) -> None:
+    rows = [
+        *TWO_SHARDS[:4],
+        row(4.0, "pushed", 1),
+        row(4.0, "applied", 1),
+        row(4.0, "discarded", 0),
+        row(5.0, "granted", 0),
+        row(5.5, "granted", 1),
+        row(6.0, "delayed", value=0.5, because="pull"),
+        row(7.0, "started"),
+        row(8.0, "left", 0),
+        row(1.0, "granted", 0, worker=1),
+        row(9.0, "joined", 0),
+    ]
+    timeline = timeline_of(table_of(rows), is_late=True)
+    files = draw(timeline, "some run", "wall", 1.0, 9.0, tmp_path)
+    assert [path.name for path in files] == ["timeline.svg", "timeline.png"]
+    svg, png = (path.read_bytes() for path in files)
+    assert png.startswith(b"\x89PNG")
+    words = svg.decode()
+    kinds = (COMPUTING, DELAY, SENDING, ANSWER, WAITING, RECEIVING, ABSENT, UNKNOWN, UPDATE, DISCARD)
+    for expected in (*kinds, "worker 0", "worker 1", "shard 1", "wall time (s)", "some run: all of 9.00 s wall"):
+        assert f">{expected}</text>" in words
+    draw(timeline, "some run", "wall", 1.0, 9.0, tmp_path)
+    assert [path.read_bytes() for path in files] == [svg, png], "the same record, the same file"
+
+
+def test_the_picture_of_a_part_says_so(tmp_path: Path) -> None:
+    rows = [entry for worker in range(70) for entry in steps(worker, 50, 0.01)]
+    timeline = timeline_of(table_of(rows))
+    svg, png = draw(timeline, "many", "virtual", *window_of(timeline, None, None), tmp_path)
+    assert ">many: 0.000 to 0.400 s of 0.497 s virtual, workers 0 to 63 of 70</text>" in svg.read_text()
+    assert ">worker 63</text>" in svg.read_text()
+    assert ">worker 64</text>" not in svg.read_text()
+    assert png.stat().st_size > 10_000

@@ -1,0 +1,135 @@
+"""python -m syncline: what it writes, what it says when it cannot, and that it is light."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncline.__main__ import main
+from syncline.records.events import EventLog
+from syncline.records.store import RecordWriter
+
+FILES = ["timeline.json", "timeline.svg", "timeline.png"]
+
+
+def log_steps(log: EventLog, shard: int = 0) -> None:
+    for i in range(5):
+        log.append(1.0 * i, "started", 0, -1, -1, i, 0.5, "")
+        log.append(i + 0.5, "computed", 0, -1, -1, i, 0.0, "")
+        log.append(i + 0.6, "pushed", 0, shard, i, i, 0.0, "")
+        log.append(i + 0.7, "granted", 0, shard, -1, i + 1, 0.0, "free")
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Records: a finished run, one without events, one with an empty log, one of real processes that was broken off."""
+    results = tmp_path / "results"
+    with RecordWriter(results / "good", {"runner": {"name": "simulate"}}, with_events=True) as record:
+        assert record.events is not None
+        log_steps(record.events)
+        record.finish({"time_kind": "virtual", "time_s": 5.25})
+    with RecordWriter(results / "without", {"runner": {"name": "simulate"}}, with_events=False) as record:
+        record.finish({"time_kind": "virtual", "time_s": 5.0})
+    with RecordWriter(results / "empty", {"runner": {"name": "simulate"}}, with_events=True):
+        pass
+    with RecordWriter(results / "broken-off", {"runner": {"name": "local"}}, with_events=False):
+        for shard in range(2):
+            log = EventLog(results / "broken-off" / f"events-{shard}.arrow")
+            log_steps(log, shard)
+            log.append(6.0, "left", 0, shard, -1, -1, 0.0, "killed")
+            log.close()
+    return results
+
+
+def test_a_timeline_is_made_of_an_identity(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["timeline", "good", "--results", str(results)]) == 0
+    files = [results / "good" / name for name in FILES]
+    assert capsys.readouterr().out.split() == ["written:", *map(str, files)]
+    assert all(path.stat().st_size > 0 for path in files)
+    svg = files[1].read_text()
+    assert ">good: all of 5.25 s virtual</text>" in svg
+    assert ">virtual time (s)</text>" in svg
+
+
+def test_a_timeline_is_made_of_a_folder_and_written_elsewhere(results: Path, tmp_path: Path) -> None:
+    before = sorted((results / "good").iterdir())
+    assert main(["timeline", str(results / "good"), "--output", str(tmp_path / "a" / "b")]) == 0
+    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted(FILES)
+    assert sorted((results / "good").iterdir()) == before
+
+
+def test_a_window_cuts_trace_and_picture(results: Path) -> None:
+    assert main(["timeline", str(results / "good"), "--from", "1.1", "--to", "1.4"]) == 0
+    assert ">good: 1.100 to 1.400 s of 5.250 s virtual</text>" in (results / "good" / "timeline.svg").read_text()
+    events = json.loads((results / "good" / "timeline.json").read_text())["traceEvents"]
+    assert [event["name"] for event in events if event["ph"] != "M"] == ["computing"]
+
+
+def test_a_run_of_real_processes_that_was_broken_off_has_a_timeline_in_wall_time(results: Path) -> None:
+    assert main(["timeline", "broken-off", "--results", str(results)]) == 0
+    svg = (results / "broken-off" / "timeline.svg").read_text()
+    for expected in ("wall time (s)", "shard 1", "not recorded"):
+        assert f">{expected}</text>" in svg
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "the following arguments are required: {timeline}"),
+        (["timelime"], "argument {timeline}: invalid choice: 'timelime'"),
+        (["timeline"], "the following arguments are required: record"),
+        (["timeline", "good", "--form", "1"], "unrecognized arguments: --form 1"),
+        (["timeline", "good", "--from", "one"], "argument --from: invalid float value: 'one'"),
+        (["timeline", "bad"], "no such record: neither RESULTS/bad nor bad is a folder"),
+        (["timeline", "without"], "RESULTS/without: no events; runner.events=true"),
+        (["timeline", "empty"], "RESULTS/empty/events.arrow: no events so far"),
+        (["timeline", "good", "--from", "3", "--to", "2"], "--from 3 --to 2: no stretch of the run"),
+        (["timeline", "good", "--from", "2", "--to", "2"], "--from 2 --to 2: no stretch of the run"),
+        (["timeline", "good", "--from", "9"], "--from 9: no stretch of the run, which goes from 0 to 5.25 s"),
+        (["timeline", "good", "--output", "/dev/null/x"], "[Errno 20] Not a directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_line(results: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(main([*words, "--results", str(results)] if words[1:] else words))
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (1, "")
+    (line,) = err.splitlines()
+    assert line.startswith("error: " + said.replace("RESULTS", str(results)))
+
+
+def test_a_log_that_is_broken_is_one_line(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (results / "good" / "events.arrow").write_bytes(b"hello")
+    assert main(["timeline", str(results / "good")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {results}/good/events.arrow: not an event log")
+
+
+def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "timeline" in capsys.readouterr().out
+
+
+def test_it_imports_neither_torch_nor_hydra_and_matplotlib_only_to_draw(results: Path) -> None:
+    program = (
+        "import sys; from syncline.__main__ import main; print(*sys.modules); "
+        "main(['timeline', sys.argv[1]]); print(*sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(results / "good")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    at_start, _, at_end = (set(line.split()) for line in said.splitlines())
+    assert "syncline.records.timeline" in at_start
+    assert not {"torch", "hydra", "omegaconf", "matplotlib", "pandas", "scipy"} & at_start
+    assert not {"torch", "hydra", "omegaconf"} & at_end
+
+
+def test_it_is_a_module_to_run(results: Path) -> None:
+    command = [sys.executable, "-m", "syncline", "timeline", "bad", "--results", str(results)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr == f"error: no such record: neither {results}/bad nor bad is a folder\n"
