@@ -1,13 +1,13 @@
 """What the simulator costs: against a plain PyTorch loop for the same gradients, and with times alone."""
 
-import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import torch
 from torch import nn
 
+from benchmarks.spread import Spread
 from syncline.config import GlyphsConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.course import Limits
 from syncline.datasets import load
@@ -23,17 +23,6 @@ from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 DATASET = GlyphsConfig(train_size=2000, test_size=10)
 SGD = SgdConfig(lr=0.01, momentum=0.9, weight_decay=1e-4)
 BATCH = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Minimum, median and maximum of several measurements."""
-
-    values: tuple[float, ...]
-
-    def __str__(self) -> str:
-        low, middle, high = min(self.values), statistics.median(self.values), max(self.values)
-        return f"{middle:.3f} [{low:.3f} .. {high:.3f}], n = {len(self.values)}"
 
 
 class NobodyLooks:

@@ -16,8 +16,8 @@ from syncline.learning.server import Shard, Version, blocks
 from syncline.models import build
 
 
-def pick_device(config: RunConfig) -> torch.device:
-    """The device that `config.device` asks for.
+def pick_device(config: RunConfig, index: int = 0) -> torch.device:
+    """The device that `config.device` asks for; of several GPUs, process number `index` takes the next in turn.
 
     Raises:
         ConfigError: it is not there.
@@ -25,7 +25,7 @@ def pick_device(config: RunConfig) -> torch.device:
     device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
     if config.device == "cuda" and device.type == "cpu":
         raise ConfigError("device=cuda, but torch sees no CUDA device; use device=auto or device=cpu")
-    return device
+    return torch.device("cuda", index % torch.cuda.device_count()) if device.type == "cuda" else device
 
 
 def load_dataset(config: RunConfig) -> ImageDataset:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from live.runs import ROOT, LiveRun, is_alive, kill
+from benchmarks.live_run import ROOT, LiveRun, is_alive, kill
 from syncline.config import RunConfig, compose, from_plain
 from syncline.course import Limits
 from syncline.records.events import read_events

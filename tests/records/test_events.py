@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.records import events
-from syncline.records.events import BATCH_ROWS, KINDS, SCHEMA, EventLog, read_events
+from syncline.records.events import BATCH_ROWS, KINDS, SCHEMA, EventLog, merge_events, read_events
 from syncline.records.store import RecordError
 
 Row = tuple[float, str, int, int, int, int, float, str]
@@ -93,7 +93,7 @@ def test_each_batch_may_bring_kinds_and_reasons_of_its_own(tmp_path: Path) -> No
     write(tmp_path / "log", rows)
     table = read_events(tmp_path / "log")
     assert as_rows(table) == rows
-    assert table.column("kind").num_chunks == -(-2 * len(KINDS) // 3)
+    assert len([batch for batch in table.to_batches() if len(batch)]) == -(-2 * len(KINDS) // 3)
     assert set(table.to_pandas()["because"]) == {f"because of {kind}" for kind in KINDS}
 
 
@@ -199,3 +199,191 @@ def test_a_log_that_is_not_there_or_is_a_folder_is_refused(tmp_path: Path) -> No
 def test_a_full_disk_is_an_os_error() -> None:
     with pytest.raises(OSError, match="No space left"):
         write(Path("/dev/full"), some(3))
+
+
+def test_what_was_flushed_is_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
+    path, rows = tmp_path / "log", some(12)
+    log = EventLog(path)
+    for i, row in enumerate(rows, 1):
+        log.append(*row)
+        if i in (5, 9):
+            log.flush()
+            assert as_rows(read_events(path)) == rows[:i]
+            assert log.num_rows == i
+    log.flush()
+    log.flush()
+    log.close()
+    assert as_rows(read_events(path)) == rows
+
+
+def test_a_log_is_one_from_its_beginning(tmp_path: Path) -> None:
+    """Whoever looks at a run that has only begun finds an empty log."""
+    log = EventLog(tmp_path / "log")
+    log.append(*some(1)[0])
+    assert as_rows(read_events(tmp_path / "log")) == []
+    log.close()
+
+
+# A run that goes on from its checkpoint keeps the rows that were there.
+
+
+@given(st.lists(st.integers(1, 7), max_size=6), st.data())
+def test_a_log_that_is_gone_on_with_keeps_exactly_its_first_rows(
+    folder: Path, sizes: list[int], data: st.DataObject
+) -> None:
+    """Whatever batches they lie in, and again and again: one crash may follow the other."""
+    path, rows = folder / "kept.arrow", some(sum(sizes))
+    log, end = EventLog(path), 0
+    for size in sizes:
+        for row in rows[end : end + size]:
+            log.append(*row)
+        log.flush()
+        end += size
+    log.close()
+    for _ in range(2):
+        keep = data.draw(st.integers(0, len(rows)))
+        new = some(data.draw(st.integers(0, 5)), first=1000 + len(rows))
+        log = EventLog(path, keep)
+        assert log.num_rows == keep
+        assert as_rows(read_events(path)) == rows[:keep], "they are on disk at once"
+        for row in new:
+            log.append(*row)
+        assert log.num_rows == keep + len(new)
+        log.close()
+        rows = rows[:keep] + new
+        assert as_rows(read_events(path)) == rows
+
+
+def test_every_number_of_rows_can_be_kept_of_full_sized_batches(tmp_path: Path) -> None:
+    path, rows = tmp_path / "log", some(2 * BATCH_ROWS + 5)
+    for keep in (2 * BATCH_ROWS + 5, 2 * BATCH_ROWS + 1, 2 * BATCH_ROWS, BATCH_ROWS + 1, BATCH_ROWS, 1):
+        write(path, rows)
+        log = EventLog(path, keep)
+        log.append(*rows[0])
+        log.close()
+        assert as_rows(read_events(path)) == [*rows[:keep], rows[0]]
+
+
+@pytest.mark.parametrize("there", [0, 1, 6])
+def test_more_rows_than_there_are_cannot_be_kept_and_the_log_stays(tmp_path: Path, there: int) -> None:
+    path, rows = tmp_path / "log", some(there)
+    write(path, rows)
+    with pytest.raises(RecordError, match=f"{there} events, but {there + 1} were there") as refused:
+        EventLog(path, there + 1)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert as_rows(read_events(path)) == rows
+
+
+def test_of_no_log_nothing_can_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="not an event log"):
+        EventLog(tmp_path / "log", 1)
+    EventLog(tmp_path / "log", 0).close()
+    assert as_rows(read_events(tmp_path / "log")) == []
+
+
+def test_a_log_that_a_crash_cut_off_is_gone_on_with_from_what_was_flushed(tmp_path: Path) -> None:
+    """The checkpoint saw 7 rows, all flushed; 3 more came, and a crash cut the file anywhere behind the 7."""
+    path, rows = tmp_path / "log", some(10)
+    log = EventLog(path)
+    for i, row in enumerate(rows, 1):
+        log.append(*row)
+        if i in (3, 7):
+            log.flush()
+    at_checkpoint = path.stat().st_size
+    log.flush()
+    at_crash = path.stat().st_size
+    log.close()
+    content = path.read_bytes()
+    for size in range(at_checkpoint, at_crash):
+        path.write_bytes(content[:size])
+        log = EventLog(path, 7)
+        log.append(*rows[9])
+        log.close()
+        assert as_rows(read_events(path)) == [*rows[:7], rows[9]]
+    path.write_bytes(content[: at_checkpoint - 1])
+    with pytest.raises(RecordError, match="3 events, but 7 were there"):
+        EventLog(path, 7)
+
+
+# One log of the logs of several shards.
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=25), min_size=1, max_size=4),
+    st.integers(1, 8),
+)
+def test_merged_logs_are_in_the_order_of_time_and_level_rows_stay_in_their_own(
+    folder: Path, seconds_and_reasons: list[list[tuple[int, int]]], batch: int
+) -> None:
+    """Many batches, each with kinds and reasons of its own."""
+    logs: list[list[Row]] = []
+    for shard, own in enumerate(seconds_and_reasons):
+        log = EventLog(folder / f"part-{shard}.arrow")
+        logs.append([])
+        for i, (at, reason) in enumerate(own):
+            row = (float(at), KINDS[(i + shard) % 10], i % 3, shard, i, i, float(i), f"shard {shard}: {reason}")
+            log.append(*row)
+            logs[-1].append(row)
+            if i % batch == 0:
+                log.flush()
+        log.close()
+    merge_events([folder / f"part-{shard}.arrow" for shard in range(len(logs))], folder / "merged.arrow")
+    together = sorted((row for log in logs for row in log), key=lambda row: row[0])  # stable, as sorted is
+    assert as_rows(read_events(folder / "merged.arrow")) == together
+
+
+def test_long_logs_are_merged_whole(tmp_path: Path) -> None:
+    """More rows than a batch holds; all begin at one time, so that the first rows are level."""
+    count = BATCH_ROWS + 700
+    logs = [
+        [(max(0.0, 0.01 * (i - 50)), KINDS[i % 10], i % 4, shard, i, i, 0.0, f"lead {i // 40}") for i in range(count)]
+        for shard in range(3)
+    ]
+    for shard, rows in enumerate(logs):
+        write(tmp_path / f"events-{shard}.arrow", rows)
+    merge_events([tmp_path / f"events-{shard}.arrow" for shard in range(3)], tmp_path / "events.arrow")
+    merged = read_events(tmp_path / "events.arrow")
+    assert as_rows(merged) == sorted((row for rows in logs for row in rows), key=lambda row: row[0])
+    assert max(batch.num_rows for batch in merged.to_batches()) <= BATCH_ROWS
+
+
+def test_a_single_log_is_merged_into_itself_in_the_order_of_time(tmp_path: Path) -> None:
+    """What a worker did is told with its push, so rows of one log need not ascend."""
+    rows: list[Row] = [(at, "started", i, 0, -1, 0, 0.0, "") for i, at in enumerate((2.0, 0.5, 2.0, 1.0, 0.5))]
+    write(tmp_path / "log", rows)
+    merge_events([tmp_path / "log"], tmp_path / "merged")
+    assert [row[2] for row in as_rows(read_events(tmp_path / "merged"))] == [1, 4, 3, 0, 2]
+
+
+def test_logs_without_rows_are_merged_too(tmp_path: Path) -> None:
+    write(tmp_path / "empty", [])
+    write(tmp_path / "log", some(3))
+    merge_events([tmp_path / "empty", tmp_path / "empty"], tmp_path / "merged")
+    assert as_rows(read_events(tmp_path / "merged")) == []
+    merge_events([tmp_path / "empty", tmp_path / "log"], tmp_path / "merged")
+    assert as_rows(read_events(tmp_path / "merged")) == some(3)
+
+
+@pytest.mark.usefixtures("batches_of_3")
+def test_of_a_log_that_a_crash_cut_off_the_whole_batches_are_merged(tmp_path: Path) -> None:
+    write(tmp_path / "whole", some(4))
+    write(tmp_path / "cut", some(8, first=100))
+    content = (tmp_path / "cut").read_bytes()
+    for kept in (3, 6):
+        size = next(size for size in range(len(content)) if num_rows_of_start(tmp_path, content[:size]) == kept)
+        (tmp_path / "cut").write_bytes(content[: size + 5])
+        merge_events([tmp_path / "whole", tmp_path / "cut"], tmp_path / "merged")
+        assert as_rows(read_events(tmp_path / "merged")) == some(4) + some(kept, first=100)
+
+
+def num_rows_of_start(folder: Path, content: bytes) -> int | str:
+    (folder / "start").write_bytes(content)
+    return num_rows_or_error(folder / "start")
+
+
+def test_a_part_that_is_no_log_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    write(tmp_path / "log", some(3))
+    with pytest.raises(RecordError, match="not an event log"):
+        merge_events([tmp_path / "log", tmp_path / "absent"], tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()

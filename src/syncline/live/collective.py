@@ -18,6 +18,8 @@ from syncline.assembly import build_flat, build_optimizer, build_rate, build_sha
 from syncline.config import RunConfig
 from syncline.course import REPORT_EVERY_S, Limits, Totals
 from syncline.datasets.streams import Purpose, stream
+from syncline.learning.flat import FlatModule
+from syncline.learning.optimizer import Sgd
 from syncline.learning.task import Batches, GradientFunction
 from syncline.live.control import Line, Message
 from syncline.live.saver import Saver, drop_old_checkpoints
@@ -31,6 +33,65 @@ ORDERS = ("go on", "stop", "max_time_s", "target")  # by number: what the first 
 
 class MemberGone(RuntimeError):
     """An all-reduce broke: another member is gone, and the run begins again from its checkpoint."""
+
+
+def start_group(device: torch.device, num_members: int) -> None:
+    """Join the group of all members: NCCL where each has a GPU of its own, else gloo, which takes either."""
+    own_gpu = device.type == "cuda" and torch.cuda.device_count() >= num_members
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if own_gpu else "gloo")
+
+
+def all_reduce(tensor: Tensor) -> None:
+    """The sum over all members, in place.
+
+    Raises:
+        MemberGone: it broke.
+    """
+    try:
+        dist.all_reduce(tensor)
+    except RuntimeError as error:
+        raise MemberGone(f"an all-reduce broke: {str(error).splitlines()[0]}") from None
+
+
+class Replica:
+    """What every member holds: the same weights and optimizer, and the vector that is exchanged.
+
+    Args:
+        flat: with two extra elements, for the loss and the order.
+        optimizer: of all weights.
+        num_members: in the group.
+    """
+
+    def __init__(self, flat: FlatModule, optimizer: Sgd, num_members: int) -> None:
+        self.flat, self.optimizer = flat, optimizer
+        self._num_members = num_members
+        self._gradient = GradientFunction(flat)
+
+    def warm_up(self, batch: tuple[Tensor, Tensor]) -> None:
+        """One gradient that counts for nothing, so that no first one pays for what a library sets up."""
+        buffers = self.flat.buffers.clone()
+        self.compute(batch)
+        self.flat.buffers.copy_(buffers)
+
+    def compute(self, batch: tuple[Tensor, Tensor]) -> float:
+        """The gradient of this member's mini-batch, and the buffers after it, are in the vector. Returns the loss."""
+        loss, _, _ = self._gradient([self.flat.weights], self.flat.buffers, batch)
+        return loss
+
+    def join(self, loss: float, order: int) -> tuple[float, int]:
+        """One all-reduce: the vector becomes the mean over all members. Returns the mean loss and the sum of orders."""
+        flat = self.flat
+        flat.extra[0], flat.extra[1] = loss, order
+        all_reduce(flat.exchange)
+        orders = int(flat.extra[1].item())
+        flat.exchange.div_(self._num_members)
+        return flat.extra[0].item(), orders
+
+    def step(self, rate: float) -> None:
+        """One optimizer step on the mean gradient."""
+        self.optimizer.step(self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
 
 
 class Member:
@@ -61,15 +122,15 @@ class Member:
         self._zero_s = 0.0
         hello = {"role": "shard" if rank == 0 else "worker", "index": rank, "address": ""}
         self._line = Line(headquarters, secret, tls, hello, self._told)
-        device = pick_device(config)
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        device = pick_device(config, rank)
+        start_group(device, config.cluster.workers)
         dataset = load_dataset(config)
         self._flat = build_flat(config, shape_of(dataset), device, num_extra=2)
+        self._replica = Replica(self._flat, build_optimizer(config), config.cluster.workers)
         self._num_train = num_train = len(dataset.train_labels)
         self._share = build_share(config, rank, num_train)
         self._batches = Batches(dataset, device, config.dataset.augment)
-        self._gradient = GradientFunction(self._flat)
-        self._optimizer, self._rate = build_optimizer(config), build_rate(config, num_train)
+        self._rate = build_rate(config, num_train)
         self._limits = Limits.of(config, num_train)
         self._totals = Totals(config.cluster.workers)
         self._busy_s = 0.0
@@ -77,7 +138,7 @@ class Member:
         self._checkpoint_every = config.runner.checkpoint_every_epochs * num_train
         self._snapshots = self._checkpoints = 0
         self._train_loss = 0.0, 0
-        self._warm_up()
+        self._replica.warm_up(self._batches.take(self._share.batch(0), None))
         self._path_of_log = folder / f"events-{rank}.arrow"
         rows = self._load(resume)
         self._log = EventLog(self._path_of_log, rows) if config.runner.events else None
@@ -109,16 +170,9 @@ class Member:
             self._line.tell("done", ended_by=ended_by, totals=totals.state_dict())
         return True
 
-    def _warm_up(self) -> None:
-        """One gradient before the run begins, so that no first one pays for what a library sets up."""
-        flat = self._flat
-        buffers = flat.buffers.clone()
-        self._gradient([flat.weights], flat.buffers, self._batches.take(self._share.batch(0), None))
-        flat.buffers.copy_(buffers)
-
     def _begin(self) -> None:
         """Wait until all members are ready and the launcher says when the clock began."""
-        self._all_reduce(torch.zeros(1, device=self._flat.weights.device))
+        all_reduce(torch.zeros(1, device=self._flat.weights.device))
         if self._rank == 0:
             if not self._is_resumed:
                 self._snapshot()
@@ -126,12 +180,12 @@ class Member:
             self._began.wait()
         # Shared by a sum to which the others add nothing. On one host all processes read the same clock.
         zero_s = torch.tensor([self._zero_s], dtype=torch.float64, device=self._flat.weights.device)
-        self._all_reduce(zero_s)
+        all_reduce(zero_s)
         self._zero_s = zero_s.item() - self._totals.time_s
 
     def _loop(self) -> str:
         """Steps until one of them is the last. Returns why."""
-        config, flat, totals, rank = self._config, self._flat, self._totals, self._rank
+        config, totals, rank = self._config, self._totals, self._rank
         num_members = config.cluster.workers
         pace = Pace(
             config.cluster, config.scenario, config.seed, rank, config.runner.pace == "absolute", totals.updates
@@ -142,7 +196,7 @@ class Member:
             begun = self._now()
             generator = stream(Purpose.AUGMENT, rank, iteration, config.seed) if self._batches.augment else None
             batch = self._batches.take(self._share.batch(iteration), generator)
-            loss, _, _ = self._gradient([flat.weights], flat.buffers, batch)
+            loss = self._replica.compute(batch)
             slow_s, delay_s = pace.compute(self._now() - begun)
             if slow_s + delay_s > 0:
                 self._ordered.wait(slow_s + delay_s)
@@ -150,24 +204,19 @@ class Member:
             self._busy_s += computed - begun
             if rank == 0 and config.max_time_s is not None and computed >= config.max_time_s:
                 self._order = ORDERS.index("max_time_s")
-            flat.extra[0] = loss
-            flat.extra[1] = self._order if rank == 0 else 0
-            self._all_reduce(flat.exchange)
-            order = ORDERS[int(flat.extra[1].item())]
+            mean_loss, number = self._replica.join(loss, self._order if rank == 0 else 0)
+            order = ORDERS[number]
             if order == "max_time_s":
                 assert config.max_time_s is not None
                 totals.time_s = config.max_time_s
             if order != "go on":
                 return self._finished(order)
-            flat.exchange.div_(num_members)
-            mean_loss = flat.extra[0].item()
             now = self._now()
             if self._log is not None:
                 self._note(self._log, iteration, begun, computed, slow_s, delay_s, loss, now)
             if mean_loss - mean_loss != 0:  # infinite or not a number
                 return self._finished("diverged")
-            rate = self._rate(totals.samples, totals.updates)
-            self._optimizer.step(flat.weights, flat.gradient, rate, out=flat.weights)
+            self._replica.step(self._rate(totals.samples, totals.updates))
             totals.updates += 1
             totals.samples += num_members * config.batch_size
             totals.time_s = now
@@ -202,14 +251,8 @@ class Member:
     def _share_busy(self) -> None:
         busy = torch.zeros(self._config.cluster.workers, dtype=torch.float64, device=self._flat.weights.device)
         busy[self._rank] = self._busy_s
-        self._all_reduce(busy)
+        all_reduce(busy)
         self._totals.busy_s_by_worker = busy.tolist()
-
-    def _all_reduce(self, tensor: Tensor) -> None:
-        try:
-            dist.all_reduce(tensor)
-        except RuntimeError as error:
-            raise MemberGone(f"an all-reduce broke: {str(error).splitlines()[0]}") from None
 
     def _note(
         self,
@@ -266,7 +309,7 @@ class Member:
         """All members are alike, so the first one's state is everybody's."""
         flat = self._flat
         tensors = {"weights": flat.weights.cpu().clone(), "buffers": flat.buffers.cpu().clone()}
-        for name, tensor in self._optimizer.state_dict().items():
+        for name, tensor in self._replica.optimizer.state_dict().items():
             tensors[f"optimizer.{name}"] = tensor.cpu().clone()
         folder = self._folder / "checkpoint"
         state = {"totals": self._totals.state_dict(), "train_loss": list(self._train_loss)}
@@ -281,7 +324,7 @@ class Member:
             self._flat.buffers.copy_(tensors["buffers"])
             prefix = "optimizer."
             device = self._flat.weights.device
-            self._optimizer.load_state_dict(
+            self._replica.optimizer.load_state_dict(
                 {name.removeprefix(prefix): t.to(device) for name, t in tensors.items() if name.startswith(prefix)}
             )
             self._totals = Totals.from_state(state["totals"])

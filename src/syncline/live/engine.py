@@ -127,6 +127,7 @@ class Engine:
         self._note(at, "pushed", worker, frame.version, push=push, value=frame.iteration)
         if frame.loss - frame.loss != 0:  # infinite or not a number
             self.ended_by = "diverged"
+            totals.time_s = at
             return
         self._obey(at, self._strategy.handle(PushArrived(at, push, worker, frame.version, frame.loss)))
 

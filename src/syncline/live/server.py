@@ -23,7 +23,7 @@ from torch import Tensor
 from syncline.learning.server import Gradient, Version
 from syncline.live.engine import Engine
 from syncline.live.transport import Socket, Tls, WireError
-from syncline.live.wire import Frame, Kind, receive, receive_json, receive_payload, send, send_json, welcome
+from syncline.live.wire import Frame, Kind, Reader, receive_json, send, send_json, welcome
 
 CLOCK_QUESTIONS = 5
 MAX_STRANGERS = 64  # connections that have not proved the secret yet
@@ -126,12 +126,13 @@ class Connection:
     def read(self) -> None:
         """Until the connection ends: pushes into the inbox."""
         try:
+            reader = Reader(self.sock)
             while True:
-                frame = receive(self.sock)
+                frame = reader.next()
                 if frame.kind is not Kind.PUSH or frame.worker != self.worker:
                     raise WireError(f"{frame.kind.name} of worker {frame.worker} where its PUSH was expected")
                 gradient = self.pool.take()
-                receive_payload(self.sock, frame, [view(gradient.flat), view(gradient.buffers)])
+                reader.payload(frame, [view(gradient.flat), view(gradient.buffers)])
                 self.inbox.put(Pushed(self, frame, gradient))
         except OSError as error:
             self.inbox.put(Lost(self, str(error)))

@@ -29,6 +29,7 @@ VERSION = 1
 NONCE = 32
 PROOF = 32
 MAX_JSON = 1 << 20
+READ_BYTES = 1 << 16  # asked for at a time, unless it is known where it is to go
 INTRODUCTION = struct.Struct(f"!{len(MAGIC)}sH{NONCE}s")
 
 
@@ -81,7 +82,7 @@ class Frame:
         )
 
 
-def parse(header: bytes | bytearray) -> Frame:
+def parse(header: bytes | bytearray | memoryview) -> Frame:
     """The frame of these `HEADER.size` bytes.
 
     Raises:
@@ -137,17 +138,59 @@ def receive_into(sock: Socket, view: memoryview) -> None:
         view = view[got:]
 
 
-def receive_payload(sock: Socket, frame: Frame, views: Sequence[memoryview]) -> None:
-    """Receive the payload of `frame`, which must be exactly as long as `views` together.
+class Reader:
+    """Frames with their payloads, in as few calls of the system as can be.
 
-    Raises:
-        WireError: it is not, or the peer closed the connection.
+    What comes is read into a small buffer, which holds a tiny frame whole; the rest of a large payload goes straight to
+    its place.
     """
-    expected = sum(view.nbytes for view in views)
-    if frame.size != expected:
-        raise WireError(f"{frame.kind.name} of {frame.size} bytes, expected {expected}")
-    for view in views:
-        receive_into(sock, view)
+
+    def __init__(self, sock: Socket) -> None:
+        self._sock = sock
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._begin = self._end = 0  # what was received and not taken yet
+
+    @property
+    def pending(self) -> bool:
+        """Something was received already: the socket may not show as readable."""
+        return self._end > self._begin or (isinstance(self._sock, TlsSocket) and self._sock.pending() > 0)
+
+    def next(self) -> Frame:
+        """The next frame; its payload is still to be taken.
+
+        Raises:
+            WireError: the peer closed the connection, or sent what is no frame.
+        """
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        elif READ_BYTES - self._begin < HEADER.size:
+            left = self._end - self._begin
+            self._buffer[:left] = bytes(self._buffer[self._begin : self._end])
+            self._begin, self._end = 0, left
+        while self._end - self._begin < HEADER.size:
+            got = self._sock.recv_into(self._buffer[self._end :])
+            if got == 0:
+                raise WireError("the connection was closed")
+            self._end += got
+        frame = parse(self._buffer[self._begin : self._begin + HEADER.size])
+        self._begin += HEADER.size
+        return frame
+
+    def payload(self, frame: Frame, views: Sequence[memoryview]) -> None:
+        """Take the payload of `frame`, which must be exactly as long as `views` together.
+
+        Raises:
+            WireError: it is not, or the peer closed the connection.
+        """
+        expected = sum(view.nbytes for view in views)
+        if frame.size != expected:
+            raise WireError(f"{frame.kind.name} of {frame.size} bytes, expected {expected}")
+        for view in views:
+            here = min(self._end - self._begin, view.nbytes)
+            if here:
+                view[:here] = self._buffer[self._begin : self._begin + here]
+                self._begin += here
+            receive_into(self._sock, view[here:])
 
 
 def send_json(sock: Socket, message: dict[str, Any]) -> None:

@@ -18,8 +18,8 @@ from syncline.learning.flat import FlatModule
 from syncline.learning.server import blocks
 from syncline.learning.task import Batches, GradientFunction
 from syncline.live.server import CLOCK_QUESTIONS, view
-from syncline.live.transport import Socket, Tls, TlsSocket, WireError
-from syncline.live.wire import Frame, Kind, connect, receive, receive_json, receive_payload, send, send_json
+from syncline.live.transport import Socket, Tls, WireError
+from syncline.live.wire import Frame, Kind, Reader, connect, receive_json, send, send_json
 from syncline.timing.cluster import Pace
 
 
@@ -47,7 +47,7 @@ class Staging:
         if self._on_gpu:
             self.gradient.copy_(self._flat.gradient, non_blocking=True)
             self.buffers.copy_(self._flat.buffers, non_blocking=True)
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(self._flat.weights.device)
 
 
 @dataclass(slots=True)
@@ -56,6 +56,7 @@ class _Link:
 
     shard: int
     sock: Socket
+    reader: Reader
     offset_s: float  # the shard's monotonic clock minus ours
     weights: Tensor  # its block of the staged weights
     gradient: Tensor
@@ -86,7 +87,9 @@ class Links:
             send_json(sock, {"worker": self._worker, **about})
             buffers = staging.buffers if shard == 0 else staging.buffers[:0]
             self._links.append(
-                _Link(shard, sock, _offset(sock), staging.weights[block], staging.gradient[block], buffers)
+                _Link(
+                    shard, sock, Reader(sock), _offset(sock), staging.weights[block], staging.gradient[block], buffers
+                )
             )
 
     @property
@@ -145,7 +148,7 @@ class Links:
 
     def _receive_ready(self, timeout: float | None) -> None:
         links = self.open
-        ready = [link for link in links if isinstance(link.sock, TlsSocket) and link.sock.pending()]
+        ready = [link for link in links if link.reader.pending]
         if not ready:
             readable, _, _ = select.select([link.sock for link in links], [], [], timeout)
             ready = [link for link in links if link.sock in readable]
@@ -156,11 +159,11 @@ class Links:
                 raise ShardGone(f"shard {link.shard}: {error}") from None
 
     def _receive(self, link: _Link) -> None:
-        frame = receive(link.sock)
+        frame = link.reader.next()
         if frame.kind is Kind.STOP:
             link.is_open = False
         elif frame.kind is Kind.BLOCK and link.block is None:
-            receive_payload(link.sock, frame, [view(link.weights), view(link.buffers)])
+            link.reader.payload(frame, [view(link.weights), view(link.buffers)])
             link.block, link.arrived = frame, time.monotonic()
             if self._zero_s is None and link.shard == 0:
                 self._zero_s = frame.started_at - link.offset_s
@@ -187,7 +190,7 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
         ShardGone: a connection ended before.
     """
     torch.set_num_threads(config.threads)
-    device = pick_device(config)
+    device = pick_device(config, worker)
     dataset = load_dataset(config)
     flat = build_flat(config, shape_of(dataset), device)
     num_train = len(dataset.train_labels)

@@ -72,7 +72,8 @@ class EventLog:
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_stream(self._file, SCHEMA)
         self._rows: list[tuple[float, str, int, int, int, int, float, str]] = []
-        self._writer.write_table(kept)  # from now on the file is a log, if an empty one
+        for batch in kept.to_batches() or [pa.RecordBatch.from_pylist([], schema=SCHEMA)]:
+            self._writer.write_batch(batch)  # from now on the file is a log, if an empty one
 
     def append(
         self, at: float, kind: str, worker: int, shard: int, push: int, version: int, value: float, because: str

@@ -2,7 +2,7 @@
 
 snapshots/<number>-<shard>.safetensors     weights and buffers to be evaluated
 checkpoint/<number>-<shard>.safetensors    all that a shard needs to go on
-parameters.safetensors                     the weights and buffers at the end
+parameters-<shard>.safetensors             the weights and buffers at the end
 """
 
 import json
@@ -17,12 +17,20 @@ if TYPE_CHECKING:
 
 
 def write_state(path: Path, tensors: Mapping[str, "Tensor"], state: Mapping[str, Any]) -> None:
-    """Write tensors and plain types; the file appears at once, whole."""
+    """Write tensors and plain types; the file appears at once, whole.
+
+    Raises:
+        OSError: it cannot be written; what was there before still is.
+    """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file  # needs torch, which readers of records do without
 
     path.parent.mkdir(exist_ok=True)
     draft = path.with_suffix(".draft")
-    save_file(dict(tensors), draft, metadata={"state": json.dumps(state)})
+    try:
+        save_file(dict(tensors), draft, metadata={"state": json.dumps(state)})
+    except SafetensorError as error:  # a full disk, for one
+        raise OSError(f"{path}: {error}") from None
     draft.replace(path)
 
 

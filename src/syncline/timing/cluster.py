@@ -149,7 +149,7 @@ class Pace:
         self._cluster = Cluster(config, scenario, seed)
         self._worker = worker
         self._absolute = absolute
-        self._fastest_s = min(config.gradient_s)
+        self._fastest_s = min(config.gradient_s[: config.workers])  # there may be more entries than workers
         for _ in range(iteration):
             self.compute(0.0)
             for shard in range(config.shards):

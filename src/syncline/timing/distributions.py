@@ -208,7 +208,7 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
         if key not in allowed:
             raise ValueError(f"{where}.{key}: unknown; {name} takes {', '.join(allowed)}")
         if key == "values":
-            if not isinstance(value, list):
+            if not isinstance(value, list | tuple):  # YAML gives a list, a config as plain types our own tuple
                 raise ValueError(f"{where}.{key} must be a list of numbers, got {value!r}")
             options[key] = tuple(value)
         elif not isinstance(value, str if key == "path" else int | float):

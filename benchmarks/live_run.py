@@ -1,4 +1,4 @@
-"""Real runs as a user starts them: run.py in a process of its own, watched from outside."""
+"""Real runs as a user starts them: run.py in a process of its own, watched (and killed) from outside."""
 
 import json
 import os
@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from syncline.config import RunConfig, compose
+from syncline.records.store import read_summary
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PATIENCE_S = 150.0  # a loaded machine starts six processes in half a minute
 
 
@@ -53,12 +56,13 @@ class LiveRun:
         """Of the process that last said to be this one."""
         lines = (self.folder / "log" / "processes.jsonl").read_text().splitlines()
         entries = [json.loads(line) for line in lines]
-        return [entry["pid"] for entry in entries if (entry["role"], entry["index"]) == (role, index)][-1]
+        pids = [entry["pid"] for entry in entries if (entry["role"], entry["index"]) == (role, index)]
+        return int(pids[-1])
 
-    def summary(self) -> dict:
-        return json.loads((self.folder / "summary.json").read_text())
+    def summary(self) -> dict[str, Any]:
+        return read_summary(self.folder)
 
-    def _until(self, condition) -> None:
+    def _until(self, condition: Callable[[], bool]) -> None:
         ends = time.monotonic() + PATIENCE_S
         while not condition():
             assert self.process.poll() is None, self.wait()

@@ -1,0 +1,134 @@
+"""Live BSP by all-reduce beside torch's DistributedDataParallel: steps a second in one process group, in alternation.
+
+python -m benchmarks.allreduce starts 2, then 4 processes by torchrun; each times both on the same model and data.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.spread import Spread
+from syncline.assembly import build_flat, build_optimizer, build_share, load_dataset, pick_device, shape_of
+from syncline.config import GlyphsConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.learning.task import Batches
+from syncline.live.collective import Replica, start_group
+from syncline.models import build
+from syncline.strategies.bsp import BspOptions
+from syncline.timing.cluster import ClusterConfig
+
+RATE, MOMENTUM, DECAY = 0.01, 0.9, 1e-4
+COMPARED_STEPS = 20
+
+
+def config_of(num_members: int, device: str, image_size: int) -> RunConfig:
+    return RunConfig(
+        model=ResnetConfig(depth=20),
+        dataset=GlyphsConfig(train_size=2000, test_size=10, image_size=image_size),
+        optimizer=SgdConfig(lr=RATE, momentum=MOMENTUM, weight_decay=DECAY),
+        strategy=BspOptions(),
+        cluster=ClusterConfig(workers=num_members),
+        epochs=1,
+        device=device,
+    )
+
+
+def member(image_size: int, steps: int, pairs: int) -> None:
+    """What each process does; the first one prints a line of JSON."""
+    torch.set_num_threads(1)
+    num_members = int(os.environ["WORLD_SIZE"])
+    rank = int(os.environ["RANK"])
+    config = config_of(num_members, "auto", image_size)
+    device = pick_device(config, rank)
+    start_group(device, num_members)
+    dataset = load_dataset(config)
+    flat = build_flat(config, shape_of(dataset), device, num_extra=2)
+    replica = Replica(flat, build_optimizer(config), num_members)
+    channels, size, classes = shape_of(dataset)
+    torch.manual_seed(config.seed)
+    module = build(**asdict(config.model), in_channels=channels, image_size=size, num_classes=classes).to(device)
+    ddp = DistributedDataParallel(module, device_ids=None)
+    sgd = torch.optim.SGD(ddp.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    share = build_share(config, rank, len(dataset.train_labels))
+    batches = Batches(dataset, device, augment=False)
+
+    def ours(iteration: int) -> None:
+        loss = replica.compute(batches.take(share.batch(iteration), None))
+        replica.join(loss, 0)
+        replica.step(RATE)
+
+    def theirs(iteration: int) -> None:
+        inputs, labels = batches.take(share.batch(iteration), None)
+        sgd.zero_grad()
+        loss = nn.functional.cross_entropy(ddp(inputs), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        loss.item()
+        sgd.step()
+
+    for iteration in range(COMPARED_STEPS):
+        ours(iteration)
+        theirs(iteration)
+    reference = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
+    difference = float((flat.weights - reference).abs().max())
+
+    def timed(step: Any) -> float:
+        dist.barrier()
+        begun = time.perf_counter()
+        for iteration in range(steps):
+            step(iteration)
+        dist.barrier()
+        return time.perf_counter() - begun
+
+    timed(ours), timed(theirs)
+    ratios, rates = [], []
+    for pair in range(pairs):
+        both = {step: timed(step) for step in ((ours, theirs) if pair % 2 else (theirs, ours))}
+        ratios.append(both[theirs] / both[ours])
+        rates.append(steps / both[ours])
+    if rank == 0:
+        print("RESULT", json.dumps({"difference": difference, "ratios": ratios, "rates": rates}), flush=True)
+    dist.destroy_process_group()
+
+
+def against_ddp(num_members: int, image_size: int = 32, steps: int = 10, pairs: int = 7) -> dict[str, Any]:
+    """Steps/s of ours / DDP's (`ratios`), ours (`rates`), and the largest difference of a parameter after 20 steps."""
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_members}"]
+    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "-m", "benchmarks.allreduce", "member"]
+    said = subprocess.run(
+        [*command, str(image_size), str(steps), str(pairs)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    result: dict[str, Any] = json.loads(
+        next(line for line in said.splitlines() if "RESULT" in line).split("RESULT ")[1]
+    )
+    return result
+
+
+def report() -> None:
+    print("BSP by all-reduce / torch DDP, steps a second, ResNet-20, batch 32 (goal >= 1.0): median [min .. max]")
+    for num_members in (2, 4):
+        result = against_ddp(num_members)
+        ratios, rates = Spread(tuple(result["ratios"])), Spread(tuple(result["rates"]))
+        print(f"  {num_members} processes  {ratios}  (ours {rates.median:.2f} steps/s)")
+        print(
+            f"               largest difference of a parameter after {COMPARED_STEPS} steps: {result['difference']:.1e}"
+        )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["member"]:
+        member(*map(int, sys.argv[2:]))
+    else:
+        report()

@@ -1,0 +1,186 @@
+"""make fidelity: does the simulator foresee what real processes do?
+
+Each strategy runs live under each scenario. The times of its gradients and messages are measured and handed to the
+simulator as distributions, worker by worker; what it then foresees for the same number of updates is held against what
+was measured: seconds an update, and the largest lead.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks.live_run import LiveRun
+from syncline.config import RunConfig, SimulateConfig
+from syncline.records.events import read_events
+from syncline.simulation.run import simulate
+from syncline.timing.cluster import ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import Empirical
+from syncline.timing.network import NetworkConfig
+
+STRATEGIES = ("bsp", "asp", "ssp", "dssp")
+SCENARIOS: Mapping[str, tuple[str, ...]] = {
+    "no delay": ("scenario=none",),
+    "exponential 20 ms": ("scenario=exponential_20ms",),
+    "one worker 3x slower": ("scenario=slow_worker",),
+}
+WORKERS = 3
+UPDATES = 450  # gradients; a BSP update takes WORKERS of them
+GOAL, SUSPECT = 0.05, 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One strategy under one scenario."""
+
+    strategy: str
+    scenario: str
+    measured_s: float  # an update
+    foreseen_s: float
+    measured_lead: int
+    foreseen_lead: int
+
+    @property
+    def error(self) -> float:
+        """Of the seconds an update, signed, as a fraction."""
+        return self.foreseen_s / self.measured_s - 1
+
+
+def measure(strategy: str, scenario: str, results: Path, seed: int) -> Cell:
+    """One live run, and what the simulator makes of its times."""
+    run = LiveRun(
+        results,
+        f"strategy={strategy}",
+        f"seed={seed}",
+        "model=resnet8",
+        f"cluster.workers={WORKERS}",
+        "cluster.gradient_s=[0.02]",
+        "cluster.jitter=null",
+        *SCENARIOS[scenario],
+        f"max_updates={UPDATES // WORKERS if strategy == 'bsp' else UPDATES}",
+        "epochs=null",
+        "eval_every_epochs=1000",
+    )
+    run.wait()
+    measured = run.summary()
+    config = measured_config(run.config, read_events(run.folder / "events.arrow").to_pandas())
+    foreseen = simulate(config, lambda row: None, lambda progress: None)
+    return Cell(
+        strategy,
+        scenario,
+        measured["time_s"] / measured["updates"],
+        foreseen["time_s"] / foreseen["updates"],
+        measured["max_lead"],
+        foreseen["max_lead"],
+    )
+
+
+def measured_config(config: RunConfig, log: pd.DataFrame) -> RunConfig:
+    """The same run in virtual time, with the times of this log.
+
+    A worker's gradients become their own mean times one pooled distribution of what they vary by; injected delays are
+    taken off and drawn again, from the same streams; half of the seconds between a gradient and the start of the next
+    that are neither waiting nor injected is the latency of a message.
+    """
+    computed = log[log.kind == "computed"]
+    started = log[log.kind == "started"]
+    delays = log[(log.kind == "delayed") & (log.because == "compute")]
+    means, ratios, messages = [], list[float](), list[float]()
+    for worker in range(config.cluster.workers):
+        ends = computed[computed.worker == worker]["at"].to_numpy()
+        begins = started[started.worker == worker]["at"].to_numpy()
+        spent = ends - begins
+        injected = delays[delays.worker == worker]["value"].to_numpy()
+        own = spent - injected if len(injected) else spent
+        means.append(float(own.mean()))
+        ratios += (own / own.mean()).tolist()
+        mine = log[log.worker == worker]
+        pushed = mine[mine.kind == "pushed"]["at"].to_numpy()
+        granted = mine[mine.kind == "granted"]["at"].to_numpy()
+        messages += (pushed - ends).tolist()
+        count = min(len(granted), len(begins) - 1)
+        messages += (begins[1 : count + 1] - granted[:count]).tolist()
+    cluster = ClusterConfig(
+        name="measured",
+        workers=config.cluster.workers,
+        gradient_s=means,
+        jitter=Empirical(tuple(ratios)),
+        network=NetworkConfig(latency_s=max(statistics.mean(messages), 0.0)),
+    )
+    scenario = ScenarioConfig(compute_delay=config.scenario.compute_delay)
+    return replace(config, cluster=cluster, scenario=scenario, runner=SimulateConfig(events=False), gradients=False)
+
+
+def table(cells: list[Cell]) -> str:
+    lines = ["| strategy | scenario | ms an update, measured | foreseen | error | largest lead, measured | foreseen |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for cell in cells:
+        lines.append(
+            f"| {cell.strategy} | {cell.scenario} | {1e3 * cell.measured_s:.2f} | {1e3 * cell.foreseen_s:.2f} | "
+            f"{cell.error:+.1%} | {cell.measured_lead} | {cell.foreseen_lead} |"
+        )
+    return "\n".join(lines)
+
+
+def draw(cells: list[Cell], path: Path) -> None:
+    """Foreseen against measured, a point a cell."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5, 5), layout="constrained")
+    colours = dict(zip(SCENARIOS, ("#0072B2", "#D55E00", "#009E73"), strict=True))
+    markers = dict(zip(STRATEGIES, "osD^", strict=True))
+    for cell in cells:
+        axes.plot(
+            1e3 * cell.measured_s,
+            1e3 * cell.foreseen_s,
+            markers[cell.strategy],
+            color=colours[cell.scenario],
+            label=f"{cell.strategy}, {cell.scenario}",
+        )
+    most = 1.1e3 * max(max(cell.measured_s, cell.foreseen_s) for cell in cells)
+    axes.plot([0, most], [0, most], color="0.5", linewidth=1)
+    axes.fill_between([0, most], [0, most * (1 - GOAL)], [0, most * (1 + GOAL)], color="0.9", label="within 5 %")
+    axes.set(xlim=(0, most), ylim=(0, most), xlabel="measured, ms an update", ylabel="foreseen, ms an update")
+    axes.legend(fontsize="small")
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=Path("results/fidelity"))
+    options = parser.parse_args()
+    cells = list[Cell]()
+    with tempfile.TemporaryDirectory() as folder:
+        for scenario in SCENARIOS:
+            for strategy in STRATEGIES:
+                cells.append(measure(strategy, scenario, Path(folder), options.seed))
+                print(table(cells[-1:]).splitlines()[-1], flush=True)
+    errors = [abs(cell.error) for cell in cells]
+    median = statistics.median(errors)
+    words = f"Median error of the seconds an update {median:.1%}, largest {max(errors):.1%}, n = {len(cells)} cells"
+    options.output.mkdir(parents=True, exist_ok=True)
+    content: dict[str, Any] = {"fidelity.md": f"{table(cells)}\n\n{words}.\n"}
+    for name, text in content.items():
+        (options.output / name).write_text(text)
+    draw(cells, options.output / "fidelity.svg")
+    draw(cells, options.output / "fidelity.png")
+    print(f"{words}; {options.output}/fidelity.md, .svg, .png")
+    for cell in cells:
+        if abs(cell.error) > SUSPECT:
+            print(f"above {SUSPECT:.0%}: {cell.strategy}, {cell.scenario}")
+    return 0 if median <= GOAL else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

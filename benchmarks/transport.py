@@ -1,0 +1,169 @@
+"""The parameter server's wire: bytes pushed and pulled a second, and the round trip of a tiny push, beside others.
+
+The server is the real one (Door, Connection, readers and writers, an owner thread), but its owner grants at once and
+steps no optimizer: what is measured is the transport.
+"""
+
+import json
+import queue
+import shutil
+import subprocess
+import sys
+import time
+from multiprocessing import get_context
+from multiprocessing.connection import Connection as Pipe
+from typing import Any
+
+import torch
+
+from benchmarks.spread import Spread
+from syncline.learning.server import Version
+from syncline.live.server import CLOCK_QUESTIONS, Connection, Door, Free, GradientPool, Hello, Inbox, Lost, Pushed
+from syncline.live.transport import address_of, listen
+from syncline.live.wire import Frame, Kind, Reader, connect, receive_json, send, send_json
+
+BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32
+TINY_BYTES = 64
+SECRET = b"of this benchmark"
+
+
+def goodput(transport: str, num_workers: int, seconds: float) -> float:
+    """GB pushed and pulled a second by all workers together, blocks of 7 MB."""
+    trips, spent = _serve(transport, num_workers, BLOCK_BYTES, seconds)
+    return 2 * BLOCK_BYTES * len(trips) / spent / 1e9
+
+
+def round_trip(transport: str, seconds: float) -> float:
+    """Median microseconds from a push of 64 bytes to its answer."""
+    trips, _ = _serve(transport, 1, TINY_BYTES, seconds)
+    return Spread(tuple(trips)).median * 1e6
+
+
+def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) -> tuple[list[float], float]:
+    """Round trips (seconds each) of all workers, and the seconds they took together."""
+    listener = listen({"unix": "unix:", "tcp": "tcp:127.0.0.1:0"}[transport])
+    inbox: Inbox = queue.SimpleQueue()
+    size = size_bytes // 4
+    pool = GradientPool(size, 0, num_workers + 1)
+    Door(listener, SECRET, None, pool, inbox).open()
+    context = get_context("spawn")
+    pipes, processes = [], []
+    for worker in range(num_workers):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_push, args=(address_of(listener), worker, size_bytes, seconds, theirs))
+        process.start()
+        pipes.append(ours)
+        processes.append(process)
+    version = Version(torch.zeros(size), torch.zeros(0))
+    connections: list[Connection] = []
+    lost = 0
+    while lost < num_workers:
+        message = inbox.get()
+        if isinstance(message, Pushed):
+            pool.give(message.gradient)
+            message.connection.post(Frame(Kind.BLOCK, message.frame.worker), version)
+        elif isinstance(message, Free):
+            assert message.connection is not None
+            message.connection.sending -= 1
+        elif isinstance(message, Hello):
+            connections.append(message.connection)
+            if len(connections) == num_workers:  # all begin together
+                for connection in connections:
+                    connection.post(Frame(Kind.BLOCK, connection.worker), version)
+        elif isinstance(message, Lost):
+            message.connection.close()
+            lost += 1
+    results = [pipe.recv() for pipe in pipes]
+    for process in processes:
+        process.join()
+    listener.close()
+    begun, ended = min(begun for _, begun, _ in results), max(ended for _, _, ended in results)
+    return [trip for trips, _, _ in results for trip in trips], ended - begun
+
+
+def _push(address: str, worker: int, size_bytes: int, seconds: float, result: Pipe) -> None:
+    """A worker that computes nothing."""
+    sock = connect(address, SECRET)
+    send_json(sock, {"worker": worker})
+    for _ in range(CLOCK_QUESTIONS):
+        send_json(sock, {})
+        receive_json(sock)
+    gradient, weights = memoryview(bytearray(size_bytes)), memoryview(bytearray(size_bytes))
+    reader = Reader(sock)
+    reader.payload(reader.next(), [weights])
+    begun = now = time.monotonic()
+    trips = []
+    while now < begun + seconds:
+        send(sock, Frame(Kind.PUSH, worker), [gradient])
+        reader.payload(reader.next(), [weights])
+        then, now = now, time.monotonic()
+        trips.append(now - then)
+    sock.close()
+    result.send((trips, begun, now))
+
+
+def iperf3(num_streams: int, seconds: float) -> float | None:
+    """GB/s of iperf3 over loopback; None where it is not installed."""
+    if shutil.which("iperf3") is None:
+        return None
+    port = "5299"
+    with subprocess.Popen(["iperf3", "-s", "-1", "-p", port], stdout=subprocess.DEVNULL) as server:
+        time.sleep(0.3)
+        command = ["iperf3", "-c", "127.0.0.1", "-p", port, "-P", str(num_streams), "-t", f"{seconds:.0f}", "-J"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        server.wait()
+    return float(json.loads(said)["end"]["sum_received"]["bits_per_second"]) / 8e9
+
+
+GLOO = """
+import sys, time, torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+tensor, seconds = torch.zeros(int(sys.argv[1]) // 4), float(sys.argv[2])
+rank, trips = dist.get_rank(), 0
+go_on = torch.ones(1)
+begun = time.monotonic()
+while go_on.item():
+    if rank == 0:
+        go_on[0] = float(time.monotonic() - begun < seconds)
+        dist.send(tensor, 1); dist.recv(tensor, 1); dist.send(go_on, 1)
+    else:
+        dist.recv(tensor, 0); dist.send(tensor, 0); dist.recv(go_on, 0)
+    trips += 1
+if rank == 0:
+    print("GBPS", 2 * tensor.nbytes * trips / (time.monotonic() - begun) / 1e9)
+"""
+
+
+def gloo(seconds: float) -> float:
+    """GB/s that two gloo processes send to and fro, 7 MB each way."""
+    arguments = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-endpoint=localhost:0"]
+    arguments += ["--rdzv-backend=c10d", "--no-python", sys.executable, "-c", GLOO, str(BLOCK_BYTES), str(seconds)]
+    said = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    return float(next(line.split()[1] for line in said.splitlines() if line.startswith("GBPS")))
+
+
+def report(repeats: int = 3, seconds: float = 2.0) -> None:
+    """Print all of it, each beside iperf3 of the same minute."""
+    print("Parameter server's wire, 7 MB pushed and pulled, GB/s: median [min .. max]")
+    print("(goal: >= 0.75 of iperf3 over TCP, above it over unix sockets)")
+    for num_workers in (1, 2, 4):
+        rows: dict[str, list[Any]] = {"iperf3": [], "tcp": [], "unix": []}
+        for _ in range(repeats):
+            rows["iperf3"].append(iperf3(num_workers, seconds))
+            rows["tcp"].append(goodput("tcp", num_workers, seconds))
+            rows["unix"].append(goodput("unix", num_workers, seconds))
+        reference = None if None in rows["iperf3"] else Spread(tuple(rows["iperf3"]))
+        print(f"  {num_workers} workers  iperf3 {reference or 'not installed'}")
+        for transport in ("tcp", "unix"):
+            spread = Spread(tuple(rows[transport]))
+            ratio = "" if reference is None else f"  = {spread.median / reference.median:.2f} x iperf3"
+            print(f"             {transport:6} {spread}{ratio}")
+    print(f"  gloo send/recv, 2 processes: {Spread(tuple(gloo(seconds) for _ in range(repeats)))}")
+    print("Round trip of a push of 64 bytes, microseconds (goal < 100)")
+    for transport in ("tcp", "unix"):
+        print(f"  {transport:6} {Spread(tuple(round_trip(transport, 1.0) for _ in range(repeats)))}")
+
+
+if __name__ == "__main__":
+    report()

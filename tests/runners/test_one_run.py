@@ -1,0 +1,222 @@
+"""One run: what it leaves, what asking again does, when it ends, what it computes."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from commands import SHORT, TIMING, Command, Default, cli, made, without_wall_time
+
+from syncline.config import METRICS
+from syncline.records.events import read_events
+from syncline.records.store import FINISHED, read_config, read_metrics, read_summary, status
+
+# What a run leaves.
+
+
+def test_a_run_leaves_its_config_environment_events_metrics_and_summary(default: Default) -> None:
+    assert {path.name for path in default.record.iterdir()} == {
+        "config.yaml",
+        "environment.json",
+        "events.arrow",
+        "metrics.jsonl",
+        "summary.json",
+    }
+    assert [path.name for path in default.results.iterdir()] == [default.config.identity]
+    assert status(default.record) == FINISHED
+    assert read_config(default.record)["strategy"] == {"name": "dssp", "s_lower": 3, "r_max": 12, "bound": "paper"}
+    environment = json.loads((default.record / "environment.json").read_text())
+    assert environment["command"][1:] == [*SHORT, f"results={default.results}"]
+    assert environment["packages"]["torch"] == metadata.version("torch")
+
+
+def test_the_summary_says_what_was_run_and_what_came_out(default: Default) -> None:
+    summary = read_summary(default.record)
+    promised = "identity status strategy engine time_kind time_s updates gradients_used gradients_discarded samples "
+    promised += "max_lead mean_staleness final best seed wall_s"
+    assert set(promised.split()) <= set(summary)
+    said = {key: summary[key] for key in ("identity", "status", "ended_by", "strategy", "engine", "time_kind", "seed")}
+    assert said == {
+        "identity": default.config.identity,
+        "status": "finished",
+        "ended_by": "epochs",
+        "strategy": "dssp",
+        "engine": "simulation",
+        "time_kind": "virtual",
+        "seed": 0,
+    }
+    assert summary["samples"] == 32 * summary["updates"] == 32 * summary["gradients_used"]
+    assert 3 * 1437 <= summary["samples"] < 3 * 1437 + 32
+    assert summary["gradients_discarded"] == 0
+    assert summary["wall_s"] > 0
+    assert set(summary["final"]) == set(summary["best"]) == set(METRICS)
+
+
+def test_the_evaluations_run_from_the_untrained_network_to_the_end_once_an_epoch(default: Default) -> None:
+    rows, summary = read_metrics(default.record), read_summary(default.record)
+    assert [int(row["epoch"]) for row in rows] == [0, 1, 2, 3]
+    assert (rows[0]["updates"], rows[0]["time_s"], rows[0]["train_loss"]) == (0, 0.0, None)
+    assert (rows[-1]["updates"], rows[-1]["time_s"]) == (summary["updates"], summary["time_s"])
+    for row in rows:
+        assert row["samples"] == 32 * row["updates"]
+        assert 0 <= row["accuracy"] <= row["top5"] <= 1
+        assert row["learning_rate"] == default.config.optimizer.lr
+    assert summary["final"] == {metric: rows[-1][metric] for metric in METRICS}
+    for metric, pick in (("accuracy", max), ("top5", max), ("loss", min)):
+        best = pick(rows, key=lambda row: row[metric])
+        assert summary["best"][metric]["value"] == best[metric]
+        assert summary["best"][metric]["time_s"] == next(r["time_s"] for r in rows if r[metric] == best[metric])
+
+
+def test_a_run_ends_with_a_small_table_and_the_place_of_its_record(default: Default) -> None:
+    summary, out = read_summary(default.record), default.said.out
+    assert out.splitlines()[0].strip() == default.config.identity
+    assert f"record {default.record} (finished)" in out
+    for words in ("accuracy", "best", "updates", "gradients", "largest lead", "mean staleness", "virtual"):
+        assert words in out, words
+    assert f"{summary['final']['accuracy']:.4f}" in out
+    assert f"{summary['mean_staleness']:.2f}" in out
+    assert default.said.err == ""
+
+
+# Asked again.
+
+
+def test_a_finished_run_is_shown_and_not_repeated(default: Default) -> None:
+    summary = default.record / "summary.json"
+    before = summary.stat().st_mtime_ns
+    begun = time.monotonic()
+    said = cli(*SHORT, f"results={default.results}", "tracker=none", "threads=1")
+    took_s = time.monotonic() - begun
+    assert said.code == 0
+    assert summary.stat().st_mtime_ns == before
+    assert said.out.splitlines()[:-1] == default.said.out.splitlines()[:-1]
+    assert "finished before; rerun=true repeats it" in said.out
+    assert took_s < 60
+
+
+def test_rerun_repeats_a_finished_run_with_the_same_bits(default: Default, tmp_path: Path, command: Command) -> None:
+    record = tmp_path / default.record.name
+    shutil.copytree(default.record, record)
+    before = (record / "summary.json").stat().st_mtime_ns
+    said = command(*SHORT, f"results={tmp_path}", "rerun=true")
+    assert said.code == 0
+    assert "finished before" not in said.out
+    assert (record / "summary.json").stat().st_mtime_ns > before
+    assert without_wall_time(read_metrics(record)) == without_wall_time(read_metrics(default.record))
+    assert without_wall_time([read_summary(record)]) == without_wall_time([read_summary(default.record)])
+    assert read_events(record / "events.arrow").equals(read_events(default.record / "events.arrow"))
+
+
+def test_another_seed_is_another_run(default: Default) -> None:
+    record = made(default.results.parent / "seeds", *SHORT, "seed=1")
+    assert record.name != default.record.name
+    assert read_metrics(record)[-1]["loss"] != read_metrics(default.record)[-1]["loss"]
+    assert read_summary(record)["time_s"] != read_summary(default.record)["time_s"]
+
+
+def test_status_says_what_is_there_and_starts_nothing(default: Default, command: Command) -> None:
+    said = command("--status", *SHORT, f"results={default.results}")
+    assert said.code == 0
+    assert said.out.split() == ["finished", "run", default.config.identity]
+    said = command("--status", "-m", "epochs=3,4", "seed=0", f"results={default.results}")
+    lines = [line.split() for line in said.out.splitlines()]
+    assert [(line[0], line[1]) for line in lines] == [("finished", "epochs=3"), ("absent", "epochs=4")]
+    assert len(list(default.results.iterdir())) == 1
+
+
+# When a run ends.
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "reached"),
+    [("accuracy", 0.2, lambda accuracy: accuracy >= 0.2), ("loss", 2.2, lambda loss: loss <= 2.2)],
+)
+def test_a_run_ends_early_at_the_first_evaluation_that_reaches_its_target(
+    tmp_path: Path, target: str, value: float, reached: Callable[[float], bool]
+) -> None:
+    words = ["epochs=60", "strategy=bsp", "optimizer.lr=0.1", f"target.metric={target}", f"target.value={value}"]
+    record = made(tmp_path, *words)
+    summary, rows = read_summary(record), read_metrics(record)
+    assert (summary["status"], summary["ended_by"]) == ("finished", "target")
+    assert [reached(row[target]) for row in rows] == [False] * (len(rows) - 1) + [True]
+    assert summary["target"] == {"metric": target, "value": value, "time_s": rows[-1]["time_s"]}
+    assert summary["time_s"] == rows[-1]["time_s"]
+    assert summary["epochs"] < 59
+
+
+def test_a_target_that_is_not_reached_is_said_to_be_so(tmp_path: Path, command: Command) -> None:
+    said = command("max_updates=5", "target.value=1.0", f"results={tmp_path}")
+    assert "not reached" in said.out
+    summary = read_summary(next(tmp_path.iterdir()))
+    assert (summary["ended_by"], summary["target"]["time_s"]) == ("max_updates", None)
+
+
+@pytest.mark.parametrize("gradients", ["true", "false"])
+def test_a_run_ends_at_the_first_limit_that_it_reaches(tmp_path: Path, gradients: str) -> None:
+    base = [f"gradients={gradients}", "dataset.train_size=400"]
+    by_updates = read_summary(made(tmp_path, *base, "epochs=50", "max_updates=17", "max_time_s=1e6"))
+    assert (by_updates["ended_by"], by_updates["updates"]) == ("max_updates", 17)
+    by_time = read_summary(made(tmp_path, *base, "epochs=50", "max_updates=100000", "max_time_s=0.25"))
+    assert (by_time["ended_by"], by_time["time_s"]) == ("max_time_s", 0.25)
+    by_epochs = read_summary(made(tmp_path, *base, "epochs=1.5", "max_updates=100000", "max_time_s=1e6"))
+    assert by_epochs["ended_by"] == "epochs"
+    assert 600 <= by_epochs["samples"] < 600 + 32
+
+
+def test_more_time_is_more_updates_and_never_another_course(tmp_path: Path) -> None:
+    words = ["gradients=false", "epochs=null"]
+    short, long = (made(tmp_path, *words, f"max_time_s={limit}") for limit in (0.5, 1.0))
+    first, second = (read_events(record / "events.arrow").to_pandas() for record in (short, long))
+    assert len(first) < len(second)
+    pd.testing.assert_frame_equal(first, second[: len(first)], check_categorical=False)
+
+
+# Times alone, and several shards.
+
+
+@pytest.mark.parametrize("cluster", ["laptop", "gtx1060_1080ti"])
+@pytest.mark.parametrize("strategy", ["bsp", "dssp"])
+def test_times_alone_are_those_of_the_run_that_learns(tmp_path: Path, cluster: str, strategy: str) -> None:
+    """With a network (whose messages are as large as the model) and without."""
+    words = [f"cluster={cluster}", f"strategy={strategy}", "dataset.train_size=300", "epochs=2"]
+    learned, timed = (read_summary(made(tmp_path, *words, f"gradients={flag}")) for flag in ("true", "false"))
+    for key in ("time_s", "updates", "samples", "epochs", "max_lead", "staleness", "used_by_worker", "busy_by_worker"):
+        assert timed[key] == learned[key], key
+    assert (timed["final"], timed["best"]) == (None, None)
+    assert learned["final"] is not None
+
+
+def test_a_run_of_times_alone_says_so_and_shows_no_metrics(tmp_path: Path, command: Command) -> None:
+    said = command(*TIMING, f"results={tmp_path}")
+    assert said.code == 0
+    assert "timing" in said.out
+    assert "accuracy" not in said.out
+    assert read_metrics(next(tmp_path.iterdir())) == []
+
+
+def test_two_shards_learn_under_ssp_within_its_bound(tmp_path: Path) -> None:
+    words = ["strategy=ssp", "strategy.staleness=1", "cluster.shards=2", "epochs=4"]
+    record = made(tmp_path, *words)
+    summary = read_summary(record)
+    assert summary["max_lead"] <= 2
+    assert summary["updates"] <= summary["gradients_used"]
+    assert summary["best"]["loss"]["value"] < read_metrics(record)[0]["loss"]
+
+
+def test_any_strategy_and_model_run_the_same_way(tmp_path: Path, command: Command) -> None:
+    said = command("strategy=dssp", "model=resnet110", "max_updates=3", f"results={tmp_path}")
+    assert said.code == 0
+    summary = read_summary(next(tmp_path.iterdir()))
+    assert summary["identity"].startswith("dssp-resnet110-digits-s0-")
+    assert summary["num_parameters"] > 1_700_000
+
+
+def test_without_events_no_log_is_written_and_the_numbers_are_the_same(tmp_path: Path) -> None:
+    with_log, without = (made(tmp_path / flag, *TIMING, f"runner.events={flag}") for flag in ("true", "false"))
+    assert not (without / "events.arrow").exists()
+    assert without_wall_time([read_summary(with_log)]) == without_wall_time([read_summary(without)])

@@ -1,0 +1,90 @@
+"""Plans of many runs: all are made, none twice; failures and interrupts stay their own."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from commands import TIMING, Command, cli, made, started, wait_for, without_wall_time
+
+from syncline.records.events import read_events
+from syncline.records.store import ABSENT, FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
+
+
+def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Path, command: Command) -> None:
+    words = ["-m", "strategy=bsp,asp", "seed=0,1", *TIMING, f"results={tmp_path}", "jobs=2"]
+    said = cli(*words)
+    assert said.code == 0, said.err
+    assert "sweep: 4 runs, 0 finished before, 4 to make" in said.err
+    assert "sweep: 4 of 4 runs finished, 0 failed" in said.err
+    listed = [line.split() for line in command("--status", *words).out.splitlines()]
+    assert [line[:3] for line in listed] == [
+        [FINISHED, f"strategy={strategy}", f"seed={seed}"] for strategy in ("bsp", "asp") for seed in (0, 1)
+    ]
+    times = {}
+    for _, strategy, seed, identity in listed:
+        summary = read_summary(tmp_path / identity)
+        assert f"strategy={summary['strategy']}" == strategy
+        assert f"seed={summary['seed']}" == seed
+        times[identity] = (tmp_path / identity / "summary.json").stat().st_mtime_ns
+    plan = json.loads((tmp_path / "plans" / "sweep-.json").read_text())
+    assert [entry["identity"] for entry in plan["runs"]] == [line[3] for line in listed]
+
+    again = command(*words)
+    assert again.code == 0
+    assert "4 finished before, 0 to make" in again.err
+    assert {name: (tmp_path / name / "summary.json").stat().st_mtime_ns for name in times} == times
+
+
+def test_a_run_of_a_plan_is_the_same_run_as_one_alone(tmp_path: Path, command: Command) -> None:
+    words = ["dataset=glyphs10", "dataset.train_size=200", "dataset.test_size=50", "max_updates=8"]
+    alone = made(tmp_path / "alone", *words)
+    said = command("-m", *words, f"results={tmp_path / 'plan'}")
+    assert said.code == 0
+    planned = tmp_path / "plan" / alone.name
+    assert without_wall_time(read_metrics(planned)) == without_wall_time(read_metrics(alone))
+    assert read_events(planned / "events.arrow").equals(read_events(alone / "events.arrow"))
+
+
+def test_one_failing_run_does_not_stop_the_others_and_fail_fast_does(tmp_path: Path, command: Command) -> None:
+    """Times alone need no data, so of these three runs only the one that learns fails."""
+    words = ["-m", "seed=0", "dataset=cifar10", f"dataset.root={tmp_path / 'empty'}", "max_updates=3", "jobs=1"]
+    words += ["gradients=true,false", "strategy=asp,bsp"]
+
+    def states(results: Path) -> list[str]:
+        return [line.split()[0] for line in command("--status", *words, f"results={results}").out.splitlines()]
+
+    said = command(*words, f"results={tmp_path / 'all'}")
+    assert said.code == 1
+    assert states(tmp_path / "all") == [FAILED, FAILED, FINISHED, FINISHED]
+    failed = [line for line in said.err.splitlines() if line.startswith("FAILED")]
+    assert len(failed) == 2
+    assert "cifar10 not found" in failed[0]
+    assert "Traceback" not in said.err
+    assert "sweep: 2 of 4 runs finished, 2 failed" in said.err
+
+    again = command(*words, f"results={tmp_path / 'all'}")
+    assert again.code == 1
+    assert "4 runs, 2 finished before, 2 to make" in again.err
+
+    fast = command(*words, f"results={tmp_path / 'fast'}", "fail_fast=true")
+    assert fast.code == 1
+    assert states(tmp_path / "fast") == [FAILED, ABSENT, ABSENT, ABSENT]
+
+
+def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
+    tmp_path: Path, command: Command, ended_at_last: list["subprocess.Popen[str]"]
+) -> None:
+    words = ["-m", "seed=0,1,2", "gradients=false", "runner.events=false", "epochs=1e6", "jobs=2"]
+    words.append(f"results={tmp_path}")
+    process = started(*words)
+    ended_at_last.append(process)
+    wait_for(lambda: len(list(tmp_path.glob("*/metrics.jsonl"))) == 2, process)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)  # returns when the last child has let go of stderr
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("interrupted; ")
+    states = [line.split()[0] for line in command("--status", *words).out.splitlines()]
+    assert states == [UNFINISHED, UNFINISHED, ABSENT]

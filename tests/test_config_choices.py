@@ -1,0 +1,165 @@
+"""Every file of every group composes, and the config's tables are those of the code they stand for."""
+
+import dataclasses
+
+import pytest
+import yaml
+from composing import composed, found, leaves, line_of
+
+from syncline.config import (
+    CONF,
+    GROUPS,
+    METRICS,
+    MODELS,
+    MOMENTUM_FORMS,
+    OPTIMIZERS,
+    RUNNERS,
+    TRACKERS,
+    Invocation,
+    RunConfig,
+    choices,
+    compose,
+    compose_yaml,
+)
+from syncline.datasets import DATASETS
+from syncline.learning import optimizer
+from syncline.learning.evaluate import Metrics
+from syncline.models import MODELS as NETWORKS
+from syncline.strategies import STRATEGIES
+from syncline.timing.distributions import Constant, Distribution
+
+FILES = [(group, choice) for group in GROUPS for choice in choices(group)]
+
+# Every file of every group.
+
+
+@pytest.mark.parametrize(("group", "choice"), FILES, ids="=".join)
+def test_every_file_of_every_group_composes_and_all_it_sets_arrives(group: str, choice: str) -> None:
+    config, invocation = composed(f"{group}={choice}")
+    values = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
+    assert values.pop("defaults")[-1] == "_self_"
+    assert set(values) == {field.name for field in dataclasses.fields(getattr(config, group, None) or invocation.scale)}
+    part = invocation.scale if group == "scale" else getattr(config, group)
+    delays = {key for key, value in values.items() if isinstance(value, dict) and "probability" in value}
+    for path, value in leaves({key: value for key, value in values.items() if key not in delays}):
+        if not str(value).startswith("${oc.env:"):
+            assert found(part, path) == value, path
+    for key in delays:
+        delay, given = getattr(part, key), values[key]
+        assert (delay.probability, delay.name) == (given["probability"], given["name"])
+
+
+def test_no_folder_of_conf_is_without_a_group() -> None:
+    folders = {path.name for path in CONF.iterdir() if path.is_dir()}
+    assert folders == {*GROUPS, "experiment"}
+    assert all(choices(group) for group in GROUPS)
+
+
+def test_the_defaults_are_dssp_on_digits_in_virtual_time() -> None:
+    config, invocation = composed()
+    assert isinstance(config, RunConfig)
+    assert isinstance(invocation, Invocation)
+    names = [getattr(config, group).name for group in ("strategy", "model", "dataset", "runner", "cluster")]
+    assert names == ["dssp", "lenet", "digits", "simulate", "laptop"]
+    assert (config.seed, config.batch_size, config.gradients, config.device) == (0, 32, True, "auto")
+    assert (config.max_updates, config.max_time_s, config.target.value) == (None, None, None)
+    assert (invocation.scale.name, invocation.results, invocation.rerun) == ("laptop", "results", False)
+
+
+def test_a_composed_config_is_frozen() -> None:
+    config, _ = composed()
+    for part in (config, config.strategy, config.cluster.network, config.optimizer.schedule):
+        field = dataclasses.fields(part)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(part, field, None)
+
+
+def test_the_printed_config_composes_to_the_same_run() -> None:
+    overrides = ["strategy=ssp", "model=resnet20", "scenario=slow_worker", "optimizer.lr=0.125"]
+    printed = yaml.safe_load(compose_yaml(overrides))
+    config, _ = compose(overrides)
+    scenario = printed.pop("scenario")
+    assert scenario["slow"] == {0: 3.0}
+    for path, value in leaves({key: value for key, value in printed.items() if hasattr(config, key)}):
+        assert found(config, path) == value, path
+
+
+@pytest.mark.parametrize("override", ["+seed=3", "++seed=3", "seed=3"])
+def test_a_plus_before_an_existing_key_changes_nothing(override: str) -> None:
+    assert compose([override]) == composed("seed=3")
+    assert composed("seed=3")[0].seed == 3
+
+
+def test_a_plus_before_a_nested_key_and_a_group_changes_nothing() -> None:
+    assert compose(["+strategy=ssp", "+strategy.staleness=7"]) == compose(["strategy=ssp", "strategy.staleness=7"])
+
+
+def test_later_overrides_win() -> None:
+    assert compose(["seed=1", "seed=2"])[0].seed == 2
+    assert compose(["strategy.s_lower=1", "strategy.s_lower=5"])[0].strategy.s_lower == 5
+
+
+def test_a_composition_leaves_nothing_behind_for_the_next() -> None:
+    compose(["strategy=ssp", "seed=7", "cluster.network.latency_s=1"])
+    line_of("strategy=ssp", "strategy.s_lower=1")
+    assert compose([]) == compose([])
+    assert compose([])[0].strategy.name == "dssp"
+
+
+def test_a_delay_can_be_asked_for_on_the_command_line() -> None:
+    config, _ = compose(["scenario.pull_delay={name: constant, value: 4.0, probability: 0.5}"])
+    assert (config.scenario.pull_delay.probability, config.scenario.pull_delay.source) == (0.5, Constant(4.0))
+
+
+def test_another_jitter_replaces_the_profiles() -> None:
+    config, _ = compose(["cluster.jitter={name: exponential, mean: 1.0}"])
+    assert (config.cluster.jitter.name, config.cluster.jitter.expectation()) == ("exponential", 1.0)
+
+
+@pytest.mark.parametrize("override", ["scenario.slow={2: 4.0}", "+scenario.slow={2: 4.0}"])
+def test_a_slow_worker_can_be_asked_for_on_the_command_line(override: str) -> None:
+    assert compose([override])[0].scenario.slow == {2: 4.0}
+
+
+# The tables of the config are those of the code they stand for.
+
+
+def test_the_schemas_tables_agree_with_the_code_they_name() -> None:
+    assert tuple(field.name for field in dataclasses.fields(Metrics)) == METRICS
+    assert optimizer.MOMENTUM_FORMS == MOMENTUM_FORMS
+    assert set(MODELS) == set(NETWORKS)
+    assert set(choices("strategy")) == set(STRATEGIES)
+    assert set(choices("dataset")) == set(DATASETS)
+    assert {composed(f"model={choice}")[0].model.name for choice in choices("model")} == set(MODELS)
+    for group, table in (("optimizer", OPTIMIZERS), ("runner", RUNNERS), ("tracker", TRACKERS)):
+        assert {getattr(composed(f"{group}={choice}")[0], group).name for choice in choices(group)} == set(table)
+
+
+@pytest.mark.parametrize("choice", choices("strategy"))
+def test_a_strategy_is_named_like_its_file_and_starts(choice: str) -> None:
+    config, _ = composed(f"strategy={choice}")
+    assert type(config.strategy) is STRATEGIES[choice]
+    assert config.strategy.name == choice
+    assert config.strategy.start(3).state_dict()
+
+
+@pytest.mark.parametrize("choice", choices("dataset"))
+def test_a_timing_only_run_counts_by_the_sizes_that_the_data_set_has(choice: str) -> None:
+    config, _ = compose([f"dataset={choice}", "dataset.train_size=123"])
+    assert config.dataset.num_train == 123
+    if choice in ("digits", "glyphs10"):  # the others need files, or seconds
+        whole, _ = compose([f"dataset={choice}"] + (["dataset.train_size=40"] if choice != "digits" else []))
+        options = dataclasses.asdict(whole.dataset)
+        del options["augment"], options["name"]
+        loaded = DATASETS[choice](**options)
+        assert whole.dataset.num_train == len(loaded.train_labels)
+        channels, size, classes = whole.dataset.shape
+        assert loaded.train_images.shape[1:] == (channels, size, size)
+        assert loaded.num_classes == classes
+
+
+def test_a_distribution_arrives_as_one() -> None:
+    config, _ = compose(["scenario.compute_delay={name: pareto, minimum: 0.1, shape: 2.5}"])
+    delay: Distribution = config.scenario.compute_delay
+    assert delay.expectation() == pytest.approx(0.1 * 2.5 / 1.5)
+    assert config.as_dict()["scenario"]["compute_delay"] == {"minimum": 0.1, "shape": 2.5, "name": "pareto"}

@@ -1,0 +1,168 @@
+"""Every mistake in a config is one line: what was given, what is allowed."""
+
+import dataclasses
+
+import pytest
+from composing import line_of
+
+from syncline.config import GROUPS, Invocation, RunConfig, choices, compose
+from syncline.strategies import STRATEGIES
+
+
+@pytest.mark.parametrize("group", [*GROUPS, "experiment"])
+def test_an_unknown_choice_is_refused_with_the_allowed_ones(group: str) -> None:
+    line = line_of(f"{group}=nonsense")
+    assert line.startswith(f"{group} must be one of ")
+    assert "nonsense" in line
+    assert [choice for choice in choices(group) if choice not in line] == []
+
+
+def test_an_unknown_key_at_the_top_is_refused_with_the_allowed_ones() -> None:
+    for override in ("sede=3", "+sede=3", "++sede=3"):
+        line = line_of(override)
+        assert line.startswith("sede: unknown key")
+        keys = {field.name for kind in (RunConfig, Invocation) for field in dataclasses.fields(kind)}
+        assert [key for key in keys if key not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "allowed"),
+    [
+        (["strategy.stalenes=3"], ["s_lower", "r_max", "bound"]),
+        (["strategy=ssp", "strategy.s_lower=3"], ["staleness"]),
+        (["cluster.network.latency=1"], ["latency_s", "bandwidth_gbps"]),
+        (["+cluster.network.latency=1"], ["latency_s", "bandwidth_gbps"]),
+        (["optimizer.schedule.at=1"], ["factor", "at_epochs"]),
+        (["model=resnet20", "model.layers=3"], ["depth", "width"]),
+        (["dataset.root=data"], ["train_size", "augment"]),
+        (["model.depth.foo=3"], ["model"]),
+    ],
+)
+def test_an_unknown_nested_key_is_refused_with_those_of_its_parent(overrides: list[str], allowed: list[str]) -> None:
+    line = line_of(*overrides)
+    key = overrides[-1].lstrip("+").partition("=")[0]
+    assert line.startswith(f"{key}: unknown key; ")
+    assert [word for word in allowed if word not in line] == [], line
+
+
+@pytest.mark.parametrize(
+    ("override", "kind"),
+    [
+        ("seed=abc", "Integer"),
+        ("batch_size=1.5", "Integer"),
+        ("epochs=long", "Float"),
+        ("gradients=maybe", "bool"),
+        ("optimizer.lr=fast", "Float"),
+        ("optimizer.lr=null", "not Optional"),
+        ("cluster.gradient_s=[0.1,slow]", "Float"),
+        ("cluster.network.bandwidth_gbps=wide", "Float"),
+        ("optimizer.schedule.at_epochs=[soon]", "Float"),
+        ("strategy.s_lower=x", "Integer"),
+        ("target.value=high", "Float"),
+        ("scale.seeds=[a]", "Integer"),
+        ("scenario.slow={a: 2.0}", "int"),
+        ("jobs=many", "Integer"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override: str, kind: str) -> None:
+    line = line_of(override)
+    key, _, given = override.partition("=")
+    assert key in line
+    assert kind in line
+    assert given.strip("[]").split(",")[-1] in line or kind in ("int", "not Optional")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rule"),
+    [
+        (["seed=-1"], "seed must be in 0 .. 2^32 - 1, got -1"),
+        (["seed=4294967296"], "seed must be in 0 .. 2^32 - 1, got 4294967296"),
+        (["batch_size=0"], "batch_size must be >= 1, got 0"),
+        (["epochs=0"], "epochs must be > 0 or null, got 0.0"),
+        (["epochs=-1"], "epochs must be > 0 or null, got -1.0"),
+        (["epochs=nan"], "epochs must be > 0 or null, got nan"),
+        (["max_updates=0"], "max_updates must be > 0 or null, got 0"),
+        (["max_time_s=-2"], "max_time_s must be > 0 or null, got -2.0"),
+        (["eval_every_epochs=0"], "eval_every_epochs must be > 0, got 0.0"),
+        (["threads=0"], "threads must be >= 1, got 0"),
+        (["jobs=0"], "jobs must be >= 1 or null, got 0"),
+        (["scale.seeds=[]"], "scale.seeds must differ, got []"),
+        (["scale.seeds=[1,1]"], "scale.seeds must differ, got [1, 1]"),
+        (["lr_clock=wall"], "lr_clock must be one of samples, server_updates, got wall"),
+        (["async_gradient=sum"], "async_gradient must be one of mean, mean_over_workers, got sum"),
+        (["momentum=nesterov"], "momentum must be one of torch, lr_inside, got nesterov"),
+        (["device=tpu"], "device must be one of auto, cpu, cuda, got tpu"),
+        (["target.metric=f1"], "target.metric must be one of accuracy, top5, loss, got f1"),
+        (["tracker=wandb", "tracker.mode=on"], "tracker.mode must be offline or online, got on"),
+        (["optimizer.lr=0"], "optimizer.lr must be > 0, got 0.0"),
+        (["optimizer.lr=nan"], "optimizer.lr must be > 0, got nan"),
+        (["optimizer.momentum=1"], "optimizer.momentum must be in [0, 1), got 1.0"),
+        (["optimizer.weight_decay=-1"], "optimizer.weight_decay must be >= 0, got -1.0"),
+        (["optimizer.schedule.factor=0"], "optimizer.schedule.factor must be > 0, got 0.0"),
+        (["optimizer.schedule.at_epochs=[3,1]"], "optimizer.schedule.at_epochs must ascend, got [3.0, 1.0]"),
+        (["model=resnet20", "model.depth=21"], "model.depth must be 6 n + 2 (8, 14, 20, ...), got 21"),
+        (["model=resnet20", "model.width=0"], "model.width must be >= 1, got 0"),
+        (["dataset.train_size=0"], "dataset.train_size must be >= 1 or null, got 0"),
+        (["dataset=cifar10", "dataset.test_size=-5"], "dataset.test_size must be >= 1 or null, got -5"),
+        (["dataset=glyphs10", "dataset.image_size=7"], "dataset.image_size must be >= 8, got 7"),
+        (["dataset=glyphs10", "dataset.seed=-1"], "dataset.seed must be >= 0, got -1"),
+        (["cluster.workers=0"], "cluster.workers must be >= 1, got 0"),
+        (["cluster.network.latency_s=-1"], "cluster.network.latency_s must be >= 0, got -1.0"),
+        (["cluster.network.latency_s=nan"], "cluster.network.latency_s must be >= 0, got nan"),
+        (["cluster.jitter.std=-0.5"], "cluster.jitter: normal.std must be >= 0, got -0.5"),
+        (["strategy.s_lower=-1"], "strategy.s_lower must be >= 0, got -1"),
+        (["strategy.r_max=-1"], "strategy.r_max must be >= 0, got -1"),
+        (["strategy.bound=soft"], "strategy.bound must be one of paper, hard, catchup, got 'soft'"),
+        (["strategy=ssp", "strategy.staleness=-1"], "strategy.staleness must be >= 0, got -1"),
+        (["epochs=null"], "one of epochs, max_updates, max_time_s must be set, got none"),
+        (["cluster.shards=2"], "strategy=dssp needs one logical server: cluster.shards must be 1, got 2"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_value_out_of_range_is_refused_with_the_rule_and_what_was_given(overrides: list[str], rule: str) -> None:
+    assert line_of(*overrides) == rule
+
+
+@pytest.mark.parametrize("limit", ["epochs=inf", "max_time_s=inf"])
+def test_a_limit_that_is_never_reached_is_no_limit(limit: str) -> None:
+    line_of("epochs=null", limit)
+
+
+@pytest.mark.parametrize("strategy", [name for name, kind in STRATEGIES.items() if not kind.single_server])
+def test_strategies_without_one_logical_server_run_on_shards(strategy: str) -> None:
+    assert compose([f"strategy={strategy}", "cluster.shards=2"])[0].cluster.shards == 2
+
+
+def test_a_jitter_that_is_no_distribution_is_refused() -> None:
+    assert line_of("cluster.jitter=0.05").startswith("cluster.jitter must be ")
+    line = line_of("cluster.jitter.name=gauss")
+    assert line.startswith("cluster.jitter.name must be one of constant, ")
+    assert line.endswith("got 'gauss'")
+
+
+@pytest.mark.parametrize("override", ["seed=0,1", "strategy.s_lower=1,2", "seed=range(0,3)"])
+def test_a_sweep_without_m_is_refused_and_m_is_named(override: str) -> None:
+    line = line_of(override)
+    assert override in line
+    assert "-m" in line
+
+
+@pytest.mark.parametrize("override", ["strategy=bsp,asp", "model=lenet,resnet20"])
+def test_a_sweep_over_a_group_without_m_is_refused(override: str) -> None:
+    group, _, given = override.partition("=")
+    line = line_of(override)
+    assert given in line
+    assert [choice for choice in choices(group) if choice not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("override", "quoted"), [("seed", "seed"), ("seed=[1", "[1"), ("=3", "=3"), ("--seed=3", "--seed")]
+)
+def test_what_is_no_override_is_quoted_in_one_line(override: str, quoted: str) -> None:
+    assert quoted in line_of(override)
+
+
+@pytest.mark.parametrize("override", ["hydra.run.dir=elsewhere", "hydra/launcher=submitit", "cluster@foo=laptop"])
+def test_hydras_own_keys_are_no_keys_of_ours(override: str) -> None:
+    """They would do nothing, so they must not pass in silence."""
+    assert override.partition("=")[0] in line_of(override)

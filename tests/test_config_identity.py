@@ -1,0 +1,152 @@
+"""The identity of a config names what is computed, and nothing else."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from composing import composed, found, leaves
+
+from syncline.config import METRICS, MOMENTUM_FORMS, NOT_IN_IDENTITY, RunConfig, compose
+from syncline.timing.distributions import Constant
+
+CONFIGS = [
+    [],
+    ["strategy=ssp", "model=resnet20", "dataset=cifar10", "scenario=slow_worker", "tracker=wandb"],
+    ["strategy=bsp", "dataset=glyphs100", "scenario=late_pulls", "cluster=gtx1060_1080ti", "max_updates=10"],
+    ["gradients=false", "cluster.jitter=null", "scenario=exponential_20ms", "optimizer.schedule.at_epochs=[10,12]"],
+    ["runner=local", "strategy=bsp"],
+]
+
+
+def test_equal_configs_have_equal_identities() -> None:
+    for overrides in CONFIGS:
+        one, other = composed(*overrides)[0], compose(overrides[::-1])[0]
+        assert one == other
+        assert one.identity == other.identity
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["cluster.jitter.mean=1"], ["cluster.jitter.mean=1.0"]),
+        (["scenario=late_pulls"], ["scenario=late_pulls", "scenario.pull_delay.value=4"]),
+        (["epochs=15"], ["epochs=15.0"]),
+        (["optimizer.schedule.at_epochs=[1]"], ["optimizer.schedule.at_epochs=[1.0]"]),
+    ],
+)
+def test_a_whole_number_and_the_same_number_with_a_point_are_one_run(one: list[str], other: list[str]) -> None:
+    left, right = compose(one)[0], compose(other)[0]
+    assert left == right
+    assert left.identity == right.identity
+
+
+def test_the_identity_says_what_runs_and_is_a_folder_name() -> None:
+    config, _ = compose(["strategy=ssp", "model=resnet20", "dataset=cifar10", "seed=7"])
+    assert config.identity.startswith("ssp-resnet20-cifar10-s7-")
+    assert dataclasses.replace(config, gradients=False).identity.startswith("ssp-timing-cifar10-s7-")
+    assert Path(config.identity).name == config.identity
+
+
+def other_values(value: Any) -> list[Any]:
+    """Candidates that differ from a leaf; the first one that its class accepts is taken."""
+    match value:
+        case bool():
+            return [not value]
+        case int():
+            return [value + 1, value + 6]  # a depth is 6 n + 2
+        case float():
+            return [value * 0.5 + 0.001, value + 1]
+        case str():
+            return ["another", *(set().union(*_CHOICES) - {value})]
+        case list():
+            return [[*value, (value[-1] if value else 0) + 1.0]]
+        case dict():
+            return [{**value, 1: 2.5}]
+        case None:
+            return [7, Constant(0.5)]
+    raise AssertionError(f"no other value known for {value!r}")
+
+
+_CHOICES = [
+    ("samples", "server_updates"),
+    MOMENTUM_FORMS,
+    METRICS,
+    ("mean", "mean_over_workers"),
+    ("auto", "cpu", "cuda"),
+    ("paper", "hard", "catchup"),
+    ("offline", "online"),
+    ("server", "allreduce"),
+    ("auto", "unix", "tcp"),
+    ("relative", "absolute"),
+    ("after", "during"),
+]
+
+
+def leaf_paths(part: Any, prefix: str = "") -> Iterator[str]:
+    """Dotted paths of the fields that are no dataclasses themselves."""
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from leaf_paths(value, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}"
+
+
+def with_leaf(part: Any, path: str, value: Any) -> Any:
+    """The same dataclass with another value at the dotted path."""
+    key, _, rest = path.partition(".")
+    return dataclasses.replace(part, **{key: with_leaf(getattr(part, key), rest, value) if rest else value})
+
+
+def with_another(config: RunConfig, path: str) -> RunConfig | None:
+    """The config with some other value at the dotted path; None if there is no other that it accepts."""
+    for candidate in other_values(found(config, path)):
+        try:
+            return with_leaf(config, path, candidate)  # type: ignore[no-any-return]
+        except (ValueError, TypeError, AttributeError):
+            continue
+    return None
+
+
+@pytest.mark.parametrize("overrides", CONFIGS, ids=lambda overrides: " ".join(overrides) or "defaults")
+def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides: list[str]) -> None:
+    config, _ = composed(*overrides)
+    changed = {path: with_another(config, path) for path in leaf_paths(config)}
+    for path, _ in leaves(config.as_dict()):
+        assert path in changed or path.rpartition(".")[0] in changed, "every leaf is tried; a mapping is one"
+    fixed = {path for path, other in changed.items() if other is None}
+    bound = {"cluster.shards"} if config.strategy.single_server else {"strategy.topology"}
+    if config.runner.name == "local":  # keys that allow nothing else unless another one is changed, too
+        bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key"}
+    assert fixed <= bound
+    identities = {path: other.identity for path, other in changed.items() if other is not None}
+    same = {path for path, identity in identities.items() if identity == config.identity}
+    assert same == {path for path in identities if any(f"{path}.".startswith(f"{key}.") for key in NOT_IN_IDENTITY)}
+    assert len(set(identities.values()) - {config.identity}) == len(identities) - len(same), "each in its own way"
+
+
+def test_every_key_of_the_written_list_exists() -> None:
+    config, _ = compose(["dataset=cifar10", "runner=local"])
+    for key in NOT_IN_IDENTITY:
+        found(config, key)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["tracker=wandb", "runner.events=false", "threads=2", "device=cpu", "dataset.root=x", "dataset.download=true"],
+)
+def test_the_place_the_machine_and_what_is_written_down_are_not_in_the_identity(word: str) -> None:
+    plain = composed("dataset=cifar10")[0]
+    other = compose(["dataset=cifar10", word])[0]
+    assert other != plain
+    assert other.identity == plain.identity
+
+
+def test_where_and_how_to_go_about_it_is_no_part_of_the_run() -> None:
+    words = ["results=elsewhere", "rerun=true", "jobs=3", "fail_fast=true", "debug=true", "scale=smoke"]
+    config, invocation = compose(words)
+    assert config == composed()[0]
+    assert (invocation.results, invocation.rerun, invocation.jobs) == ("elsewhere", True, 3)
+    assert (invocation.fail_fast, invocation.debug, invocation.scale.name) == (True, True, "smoke")

@@ -1,0 +1,166 @@
+"""A config as plain types and back: what a record holds is the whole run. And the ranges of what real runs add."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from composing import composed, line_of
+
+from syncline.config import GROUPS, ConfigError, LocalConfig, ReplayConfig, RunConfig, choices, from_plain
+from syncline.records.store import RecordWriter, read_config
+from syncline.timing.distributions import Empirical, Exponential, Occasional
+
+RUN_GROUPS = [group for group in GROUPS if group != "scale"]  # no part of what a run is
+FILES = [(group, choice) for group in RUN_GROUPS for choice in choices(group)]
+
+
+def config_of(*words: str) -> RunConfig:
+    return composed(*words)[0]
+
+
+def refusal_of(plain: Any) -> str:
+    """The error that this config gives; it must be one line."""
+    with pytest.raises(ConfigError, match=r"^a config of another version: ") as refused:
+        from_plain(plain)
+    line = str(refused.value)
+    assert "\n" not in line
+    return line
+
+
+def assert_comes_back(config: RunConfig, tmp_path) -> None:
+    """From its plain types, and from the file of a record."""
+    RecordWriter(tmp_path / "record", config.as_dict(), with_events=False).close()
+    for plain in (config.as_dict(), read_config(tmp_path / "record")):
+        found = from_plain(plain)
+        assert found == config
+        assert repr(found) == repr(config), "the same classes all the way down"
+        assert found.identity == config.identity
+        assert found.as_dict() == config.as_dict()
+
+
+@pytest.mark.parametrize(("group", "choice"), FILES, ids="=".join)
+def test_every_choice_of_every_group_comes_back(group: str, choice: str, tmp_path) -> None:
+    assert_comes_back(config_of(f"{group}={choice}"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["scenario.compute_delay={name: exponential, mean: 0.1, probability: 0.3}"],
+        ["scenario.push_delay={name: empirical, values: [3, 1, 2]}"],
+        ["scenario.pull_delay={name: empirical, values: [3, 1, 2], probability: 0.5}"],
+        ["scenario.pull_delay={name: pareto, minimum: 0.1, shape: 2.5, probability: 0}"],
+        ["cluster.jitter={name: empirical, values: [0.9, 1.1]}"],
+        ["cluster.jitter={name: normal, mean: 1, std: 0.1}", "cluster.gradient_s=[0.1, 1e-7]", "cluster.workers=9"],
+        ["cluster.jitter={name: shifted_exponential, shift: 0.5, scale: 0.5}", "scenario.slow={3: 2, 1: 1e3}"],
+        ["cluster.network.bandwidth_gbps=10", "cluster.network.latency_s=1e-4", "cluster.message_bytes=1000000"],
+        ["optimizer.lr=1e-5", "optimizer.schedule.at_epochs=[1, 2.5]", "epochs=1e20", "seed=4294967295"],
+        ["model=resnet8", "model.width=3", "dataset=glyphs100", "dataset.train_size=null", "dataset.image_size=16"],
+        ["strategy=dssp", "strategy.bound=hard", "strategy.r_max=0", "target.value=0.5", "target.metric=loss"],
+        ["runner=local", "runner.evaluate=during", "target.value=0.5", "runner.tls_cert=a b", "runner.tls_key='1'"],
+        ["runner=replay", "from=dssp-lenet-digits-s0-0123456789"],
+        ["runner=local", "strategy=bsp", "strategy.topology=allreduce"],
+        ["tracker=wandb", "tracker.project='null'", "tracker.mode=online"],
+        ["gradients=false", "epochs=null", "max_updates=100", "max_time_s=3.5"],
+    ],
+    ids=" ".join,
+)
+def test_whatever_else_is_chosen_comes_back(words: list[str], tmp_path) -> None:
+    assert_comes_back(config_of(*words), tmp_path)
+
+
+def test_delays_come_back_as_what_they_are(tmp_path) -> None:
+    (tmp_path / "measured.txt").write_text("0.5\n0.25\n")
+    config = config_of(
+        f"scenario.pull_delay={{name: empirical, path: {tmp_path}/measured.txt, probability: 0.5}}",
+        "scenario.compute_delay={name: exponential, mean: 2}",
+    )
+    (tmp_path / "measured.txt").unlink()
+    scenario = from_plain(yaml.safe_load(json.dumps(config.as_dict()))).scenario
+    assert scenario.pull_delay == Occasional(0.5, Empirical((0.25, 0.5)))
+    assert scenario.compute_delay == Exponential(2.0)
+
+
+def test_the_plain_types_are_left_as_they_are() -> None:
+    plain = config_of("scenario=late_pulls", "runner=local").as_dict()
+    before = json.dumps(plain)
+    from_plain(plain)
+    assert json.dumps(plain) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"beam_width": 3}, "beam_width"),
+        ({"model": {"name": "vgg"}}, "vgg"),
+        ({"model": {"name": "lenet", "depth": 3}}, "depth"),
+        ({"model": {}}, "name"),
+        ({"model": {"name": 3}}, "rstrip"),
+        ({"model": "lenet"}, "indices"),
+        ({"model": None}, "None"),
+        ({"cluster": None}, "None"),
+        ({"cluster": {"workers": 0}}, "cluster.workers must be >= 1, got 0"),
+        ({"cluster": {"jitter": {"name": "gauss"}}}, "cluster.jitter.name must be one of"),
+        ({"cluster": {"network": {"loss": 0.1}}}, "loss"),
+        ({"scenario": {"compute_delay": {"source": 1, "probability": 1}}}, "mapping"),
+        ({"scenario": {"compute_delay": {"source": {"name": "constant", "value": 1}}}}, "probability"),
+        ({"scenario": {"slow": {"first": 2}}}, "<"),
+        ({"runner": {"name": "slurm"}}, "slurm"),
+        ({"runner": {"name": "local", "hang_s": "long"}}, ">"),
+        ({"batch_size": 0}, "batch_size must be >= 1, got 0"),
+        ({"seed": "zero"}, "<="),
+    ],
+    ids=str,
+)
+def test_a_config_of_another_version_is_refused_in_one_line(change: dict[str, Any], word: str) -> None:
+    assert word in refusal_of({**config_of().as_dict(), **change})
+
+
+@pytest.mark.parametrize("plain", [None, 3, "config", [1]], ids=repr)
+def test_what_is_no_config_is_refused_in_one_line(plain: Any) -> None:
+    refusal_of(plain)
+
+
+# What runs of real processes add.
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("transport=pigeon", "runner.transport must be one of auto, unix, tcp, got pigeon"),
+        ("pace=brisk", "runner.pace must be one of relative, absolute, got brisk"),
+        ("evaluate=never", "runner.evaluate must be one of after, during, got never"),
+        ("checkpoint_every_epochs=0", "runner.checkpoint_every_epochs must be > 0, got 0.0"),
+        ("hang_s=-1", "runner.hang_s must be > 0, got -1.0"),
+        ("hang_s=nan", "runner.hang_s must be > 0, got nan"),
+        ("leave_s=0", "runner.leave_s must be > 0, got 0.0"),
+        ("start_timeout_s=0", "runner.start_timeout_s must be > 0, got 0.0"),
+        ("max_restarts=-1", "runner.max_restarts must be >= 0, got -1"),
+        ("tls_cert=a.pem", "runner.tls_cert and runner.tls_key go together, got 'a.pem' and ''"),
+        ("tls_key=a.pem", "runner.tls_cert and runner.tls_key go together, got '' and 'a.pem'"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_in_one_line(override: str, line: str) -> None:
+    assert line_of("runner=local", f"runner.{override}") == line
+
+
+def test_the_file_of_real_runs_says_what_the_class_says() -> None:
+    assert config_of("runner=local").runner == LocalConfig()
+
+
+def test_a_target_is_only_met_by_evaluations_during_the_run() -> None:
+    assert line_of("runner=local", "target.value=0.9") == "a target needs runner.evaluate=during, got after"
+    assert config_of("runner=local", "target.value=0.9", "runner.evaluate=during").target.value == 0.9
+    assert config_of("target.value=0.9").target.value == 0.9
+
+
+def test_real_processes_learn() -> None:
+    assert "gradients must be true" in line_of("runner=local", "gradients=false")
+
+
+def test_from_is_short_for_the_source_of_a_replay() -> None:
+    short, long = config_of("runner=replay", "from=abc"), config_of("runner=replay", "runner.source=abc")
+    assert short.runner == ReplayConfig(source="abc")
+    assert short == long
+    assert "source" in line_of("from=abc"), "a simulation has none"

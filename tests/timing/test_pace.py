@@ -1,0 +1,126 @@
+"""What is injected on a real machine: the simulator's luck, drawn worker by worker."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.timing.cluster import Cluster, ClusterConfig, Pace, ScenarioConfig
+from syncline.timing.distributions import BLOCK, Exponential, Normal, Occasional
+
+NOTHING = ScenarioConfig()
+EVERYTHING = ScenarioConfig(
+    compute_delay=Exponential(0.02),
+    push_delay=Occasional(0.3, Exponential(0.5)),
+    pull_delay=Exponential(4.0),
+    slow={1: 3.0},
+)
+UNEVEN = ClusterConfig(workers=4, shards=2, gradient_s=[0.02, 0.05, 0.03], jitter=Normal(1.0, 0.1))
+
+
+def pace(
+    worker: int,
+    config: ClusterConfig = UNEVEN,
+    scenario: ScenarioConfig = EVERYTHING,
+    *,
+    seed: int = 5,
+    absolute: bool = True,
+    iteration: int = 0,
+) -> Pace:
+    return Pace(config, scenario, seed, worker, absolute, iteration)
+
+
+def make_iteration(of: Pace, spent_s: float = 0.0) -> list[Any]:
+    """What a worker is told in one iteration: its blocks come, it computes, its gradients leave."""
+    pulls = [of.pull(shard) for shard in range(2)]
+    return [pulls, of.compute(spent_s), [of.push(shard) for shard in range(2)]]
+
+
+@pytest.mark.parametrize("worker", range(4))
+def test_a_worker_meets_the_delays_that_it_meets_in_the_simulator(worker: int) -> None:
+    """In the simulator all workers draw from one cluster, in any order; here each has its own and is alone."""
+    simulated, own = Cluster(UNEVEN, EVERYTHING, 5), pace(worker)
+    for i in range(2 * BLOCK + 3):
+        now = 1e3 * i
+        for other in range(4):
+            if other != worker and i % (other + 1) == 0:
+                simulated.compute_s(other)
+                simulated.push(now, other, 0, 8)
+                simulated.pull(now, 1, other, 8)
+        pulled = [simulated.pull(now, shard, worker, 8) - now for shard in range(2)]
+        computed_s = simulated.compute_s(worker)
+        pushed = [simulated.push(now, worker, shard, 8) - now for shard in range(2)]
+        pulls, (stretch_s, delay_s), pushes = make_iteration(own)
+        assert stretch_s + delay_s == pytest.approx(computed_s, rel=1e-12)
+        assert pulls == pytest.approx(pulled, abs=1e-9)
+        assert pushes == pytest.approx(pushed, abs=1e-9)
+
+
+def test_the_draws_of_a_cluster_are_the_same_whether_they_come_apart_or_as_a_sum() -> None:
+    apart, together = Cluster(UNEVEN, EVERYTHING, 5), Cluster(UNEVEN, EVERYTHING, 5)
+    for worker in (0, 1, 3, 1, 1, 0):
+        assert sum(apart.draw_compute(worker)) == together.compute_s(worker)
+    assert apart.busy_s(1) == together.busy_s(1)
+
+
+def test_where_nothing_is_injected_nothing_is_delayed() -> None:
+    even = pace(0, ClusterConfig(workers=2, gradient_s=[0.02]), NOTHING, absolute=False)
+    for spent_s in (0.0, 0.1, 3.0):
+        assert even.compute(spent_s) == (0.0, 0.0)
+        assert (even.push(0), even.pull(0)) == (0.0, 0.0)
+
+
+@given(st.integers(0, 3), st.lists(st.floats(0, 10), min_size=1, max_size=20))
+def test_relative_the_work_is_stretched_by_how_much_slower_than_the_fastest_the_worker_is(
+    worker: int, spent: list[float]
+) -> None:
+    """stretch = max(0, spent * (drawn / fastest - 1)), and the delay comes on top as it is."""
+    drawn, own = Cluster(UNEVEN, EVERYTHING, 5), pace(worker, absolute=False)
+    for spent_s in spent:
+        seconds, delay_s = drawn.draw_compute(worker)
+        stretch_s, own_delay_s = own.compute(spent_s)
+        assert stretch_s == pytest.approx(max(0.0, spent_s * (seconds / 0.02 - 1)), rel=1e-9, abs=1e-12)
+        assert own_delay_s == delay_s
+
+
+@given(st.integers(0, 3), st.lists(st.floats(0, 0.3), min_size=1, max_size=20))
+def test_absolute_the_work_takes_what_the_cluster_says_or_what_it_takes(worker: int, spent: list[float]) -> None:
+    """stretch = max(0, drawn - spent)."""
+    drawn, own = Cluster(UNEVEN, EVERYTHING, 5), pace(worker)
+    for spent_s in spent:
+        seconds, delay_s = drawn.draw_compute(worker)
+        stretch_s, own_delay_s = own.compute(spent_s)
+        assert spent_s + stretch_s == pytest.approx(max(spent_s, seconds), rel=1e-12)
+        assert own_delay_s == delay_s
+
+
+def test_a_slow_worker_takes_so_many_times_what_its_work_takes() -> None:
+    config, scenario = ClusterConfig(workers=3, gradient_s=[0.02, 0.06]), ScenarioConfig(slow={0: 3.0, 1: 2.0})
+    for worker, factor in enumerate([3.0, 6.0, 1.0]):
+        stretch_s, delay_s = pace(worker, config, scenario, absolute=False).compute(0.5)
+        assert 0.5 + stretch_s == pytest.approx(0.5 * factor)
+        assert delay_s == 0.0
+
+
+def test_the_fastest_is_one_that_is_there() -> None:
+    """Of more gradient seconds than workers those left over are nobody's."""
+    config = ClusterConfig(workers=2, gradient_s=[0.3, 0.6, 0.1])
+    for worker, factor in ((0, 1.0), (1, 2.0)):
+        stretch_s, _ = pace(worker, config, NOTHING, absolute=False).compute(1.0)
+        assert 1.0 + stretch_s == pytest.approx(factor)
+
+
+@given(st.integers(0, 3), st.integers(0, 2 * BLOCK + 1), st.booleans())
+def test_one_that_begins_at_an_iteration_goes_on_where_one_that_made_those_before_is(
+    worker: int, iteration: int, absolute: bool
+) -> None:
+    made, begun = pace(worker, absolute=absolute), pace(worker, absolute=absolute, iteration=iteration)
+    for _ in range(iteration):
+        make_iteration(made, spent_s=0.01)
+    for _ in range(3):
+        assert make_iteration(begun, spent_s=0.01) == make_iteration(made, spent_s=0.01)
+
+
+def test_another_seed_gives_other_delays() -> None:
+    assert make_iteration(pace(2, seed=1)) != make_iteration(pace(2, seed=2))
