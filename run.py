@@ -64,7 +64,7 @@ def run(config: RunConfig, invocation: Invocation) -> int:
         note = "finished before; rerun=true repeats it"
     else:
         with RunDisplay(config) as display:
-            summary = run_one(config, results, display.progressed)
+            summary = run_one(config, results, display.progressed, anew=invocation.rerun)
         note = "finished"
     console = Console(highlight=False)
     console.print(summary_table(summary))

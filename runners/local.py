@@ -27,7 +27,7 @@ from syncline.live.transport import Tls, default_address
 from syncline.live.wire import make_secret
 from syncline.records.events import merge_events
 from syncline.records.snapshots import latest, numbers, read_state, state_path
-from syncline.records.store import UNFINISHED, RecordWriter, status
+from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 LAST_WORDS_S = 0.5  # for a process that failed to write down why
@@ -43,8 +43,8 @@ class Restart(Exception):
 
 
 def can_go_on(config: RunConfig, folder: Path) -> bool:
-    """An unfinished run lies there, with a checkpoint of every shard."""
-    return status(folder) == UNFINISHED and latest(folder / "checkpoint", _num_parts(config)) is not None
+    """A run that was broken off or failed lies there, with a checkpoint of every shard."""
+    return status(folder) in (UNFINISHED, FAILED) and latest(folder / "checkpoint", _num_parts(config)) is not None
 
 
 def run_local(

@@ -27,8 +27,11 @@ def _simulate(
 ENGINES: dict[str, Engine] = {"local": run_local, "replay": run_replay, "simulate": _simulate}
 
 
-def run_one(config: RunConfig, results: Path, on_progress: OnProgress) -> dict[str, Any]:
-    """Make one run and its record. An unfinished one goes on from its checkpoint if it has one, else it begins anew.
+def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: bool = False) -> dict[str, Any]:
+    """Make one run and its record.
+
+    A run of real processes that was broken off goes on from its checkpoint, unless it is to begin anew; any other
+    begins anew.
 
     Returns:
         The summary.
@@ -41,7 +44,8 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress) -> dict[s
     folder = results / config.identity
     engine = config.runner.name
     with_events = config.runner.events and engine == "simulate"  # the others bring their own
-    with RecordWriter(folder, plain, with_events, go_on=engine == "local" and can_go_on(config, folder)) as record:
+    go_on = engine == "local" and not anew and can_go_on(config, folder)
+    with RecordWriter(folder, plain, with_events, go_on) as record:
         try:
             tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
 

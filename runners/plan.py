@@ -48,7 +48,9 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
                 while waiting and len(running) < jobs:
                     entry = waiting.pop()
                     messages, child_end = context.Pipe(duplex=False)
-                    process = context.Process(target=_child, args=(entry.config, results, child_end), daemon=True)
+                    process = context.Process(
+                        target=_child, args=(entry.config, results, rerun, child_end), daemon=True
+                    )
                     process.start()
                     child_end.close()
                     running.append(_Job(entry, process, messages))
@@ -75,7 +77,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     return failed
 
 
-def _child(config: RunConfig, results: Path, messages: Connection) -> None:
+def _child(config: RunConfig, results: Path, anew: bool, messages: Connection) -> None:
     def on_progress(progress: Any) -> None:
         try:
             messages.send(("progress", progress))
@@ -84,7 +86,7 @@ def _child(config: RunConfig, results: Path, messages: Connection) -> None:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        summary = run_one(config, results, on_progress)
+        summary = run_one(config, results, on_progress, anew)
         messages.send(("finished", summary))
     except KeyboardInterrupt:
         pass

@@ -189,7 +189,7 @@ def timeline_of(events: "pa.Table", end_s: float = -math.inf, is_late: bool = Fa
         what = {"worker": worker, "push": push}
         if kind == "pushed":
             gradients[shard, push] = workers[worker].gradient
-            shards[shard].append(Span(PUSH, at, at, {**what, "version": version, "loss": value}))
+            shards[shard].append(Span(PUSH, at, at, {**what, "version": version, "iteration": int(value)}))
         elif kind == "discarded":
             gradients.pop((shard, push), {})["reason"] = f"discarded: {because}"
             shards[shard].append(Span(DISCARD, at, at, {**what, "reason": because}))
