@@ -1,4 +1,4 @@
-# Six words do everything; `make help` lists them and the papers' artefacts.
+# A few words do everything; `make help` lists them and the papers' artefacts.
 PYTHON ?= python3
 SCALE ?= laptop
 SEEDS ?=
@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 ARTEFACTS := $(subst /,-,$(basename $(patsubst conf/experiment/%,%,$(wildcard conf/experiment/*/*.yaml))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test bench clean $(ARTEFACTS)
+.PHONY: help setup run check test bench fidelity kills clean $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ test: $(READY) ## all tests: make test ARGS="-k dssp"
 
 bench: $(READY) ## side-by-side measurements of speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+fidelity: $(READY) ## does the simulator foresee what real processes do? (4 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity
+
+kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
+	$(BIN)/python -m benchmarks.kills $(ARGS)
 
 clean: ## remove the virtual environment and caches; records stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

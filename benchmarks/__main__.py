@@ -1,19 +1,26 @@
-"""make bench: prints each measurement beside its goal."""
+"""make bench: prints each measurement beside its goal; `python -m benchmarks simulator` makes one part of them.
+
+Parts: simulator, transport, allreduce, start. `make fidelity` and `make kills` take minutes and stand alone.
+"""
 
 import os
+import sys
+import tempfile
+from pathlib import Path
 
 import torch
 
+from benchmarks import allreduce, transport
+from benchmarks.live_run import LiveRun
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
+from benchmarks.spread import Spread
 from syncline.config import LenetConfig, ResnetConfig
 from syncline.records.store import environment
 from syncline.strategies import STRATEGIES
 
 
-def main() -> None:
+def simulator_report() -> None:
     torch.set_num_threads(1)
-    facts = environment()
-    print(f"{facts['processor']}, {facts['cores']} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}\n")
     print("Simulator / plain PyTorch loop, CPU seconds for the same gradients (goal <= 1.05): median [min .. max]")
     print(f"  LeNet, batch 32      {against_a_plain_loop(LenetConfig(), steps=200, pairs=9)}")
     print(f"  ResNet-20, batch 32  {against_a_plain_loop(ResnetConfig(depth=20), steps=20, pairs=9)}\n")
@@ -23,5 +30,34 @@ def main() -> None:
             print(f"  {strategy:5} {num_workers:6,} workers  {steps_per_cpu_second(strategy, num_workers, repeats=3)}")
 
 
+def start_report(repeats: int = 3) -> None:
+    """From the command to the first update, 4 workers and a shard."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(repeats):
+            run = LiveRun(Path(folder), f"seed={seed}", "max_updates=1", "epochs=null", "cluster.workers=4")
+            run.wait()
+            summary = run.summary()
+            seconds.append(summary["start_s"] + summary["time_s"])
+    print("Real processes: seconds from the launch to the first update, 4 workers and a shard (goal <= 20)")
+    print(f"  {Spread(tuple(seconds))}")
+
+
+PARTS = {
+    "simulator": simulator_report,
+    "transport": transport.report,
+    "allreduce": allreduce.report,
+    "start": start_report,
+}
+
+
+def main(asked: list[str]) -> None:
+    facts = environment()
+    print(f"{facts['processor']}, {facts['cores']} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
+    for part in asked or PARTS:
+        print()
+        PARTS[part]()
+
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -97,7 +97,11 @@ def run_local(
         num_parameters=course.num_parameters,
         wall_s=time.perf_counter() - begun,
     )
-    return made | {"restarts": restarts, "parameters": [f"parameters-{part}.safetensors" for part in parts]}
+    return made | {
+        "start_s": course.start_s,
+        "restarts": restarts,
+        "parameters": [f"parameters-{part}.safetensors" for part in parts],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,8 @@ class _Attempt:
             self._ready.add(peer.index)
             if len(self._ready) == _num_parts(self._config):
                 self._is_begun = True
+                if not self._course.start_s:
+                    self._course.start_s = time.perf_counter() - self._course.begun
                 self._tell_shards("begin", zero_s=time.monotonic())
         elif kind == "progress":
             self._course.progressed(peer.index, message)
@@ -290,9 +296,10 @@ class _Course:
         begun: float,
     ) -> None:
         self.curve = Curve(config.target)
+        self.start_s = 0.0  # from the launch to the beginning of the run's clock
         self.num_train = self.num_parameters = 0  # known when something was evaluated
         self._config, self._folder = config, folder
-        self._on_evaluation, self._on_progress, self._begun = on_evaluation, on_progress, begun
+        self._on_evaluation, self._on_progress, self.begun = on_evaluation, on_progress, begun
         self._parts = range(_num_parts(config))
         self._progress: dict[int, Message] = {}
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}
@@ -350,7 +357,7 @@ class _Course:
                 loss=float("nan") if loss is None else loss,
                 accuracy=self.curve.accuracy,
                 fraction=Limits.of(self._config, num_train).fraction(totals),
-                wall_s=now - self._begun,
+                wall_s=now - self.begun,
             )
         )
 
@@ -369,7 +376,7 @@ class _Course:
         self.tick()
         if ended_by != "diverged":
             row = self._evaluator.row([self._folder / f"parameters-{part}.safetensors" for part in self._parts], 0.0)
-            row["wall_s"] = time.perf_counter() - self._begun
+            row["wall_s"] = time.perf_counter() - self.begun
             if row["updates"] > self.curve.rows[-1]["updates"]:
                 self._rows.put(row)
                 self.tick()
@@ -404,7 +411,7 @@ class _Course:
 
     def _row(self, number: int) -> dict[str, Any]:
         paths = [state_path(self._folder / "snapshots", float(number), part) for part in self._parts]
-        row: dict[str, Any] = self._evaluator.row(paths, time.perf_counter() - self._begun)
+        row: dict[str, Any] = self._evaluator.row(paths, time.perf_counter() - self.begun)
         return row
 
 

@@ -9,6 +9,8 @@ import pytest
 import run
 from reports.__main__ import ARTEFACTS
 from reports.__main__ import main as reports_main
+from syncline.__main__ import main as syncline_main
+from syncline.config import compose
 from syncline.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +22,11 @@ def test_there_are_commands():
     assert {command.split()[0] for command in COMMANDS} == {"make", "python"}
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("python run.py")])
+RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c]
+LIVE_RUNS = [c for c in COMMANDS if "runner=local" in c]
+
+
+@pytest.mark.parametrize("command", RUNS)
 def test_a_command_runs(command, tmp_path, capsys):
     """As written, but for three updates at most and a folder of its own."""
     words = command.split()[2:]
@@ -28,6 +34,26 @@ def test_a_command_runs(command, tmp_path, capsys):
         words += [f"results={tmp_path}"] + ([] if "--status" in words or "--cfg" in words else ["max_updates=3"])
         assert run.main(words) == 0
         assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", LIVE_RUNS)
+def test_a_command_of_real_processes_runs_and_so_does_what_looks_at_its_record(command, tmp_path, capsys):
+    """As above, and then each command that takes the identity of such a run."""
+    words = [*command.split()[2:], f"results={tmp_path}", "max_updates=3"]
+    assert run.main(words) == 0
+    config, _ = compose(words)
+    for other in (c for c in COMMANDS if "<identity>" in c):
+        asked = other.replace("<identity>", config.identity).split()
+        if "timeline" in other:
+            assert syncline_main([*asked[3:], "--results", str(tmp_path)]) == 0
+        elif config.has_server:
+            assert run.main([*asked[2:], f"results={tmp_path}"]) == 0
+            assert "equal in every bit" in " ".join(capsys.readouterr().out.split())
+
+
+def test_every_command_is_run_by_a_test():
+    others = {"make run", "make dssp-table1 SCALE=smoke"}
+    assert {c for c in COMMANDS if "<identity>" not in c} == {*RUNS, *LIVE_RUNS, *others}
 
 
 def test_the_whole_of_table_1_at_scale_smoke(tmp_path, capfd):

@@ -289,6 +289,16 @@ def test_a_killed_member_of_a_collective_begins_again_and_ends_as_the_server_doe
     assert run.has_ended_cleanly()
 
 
+def test_a_target_ends_a_run_early_and_is_evaluated_during_it(tmp_path):
+    words = ["strategy=asp", "cluster.workers=2", "cluster.gradient_s=[0.01]", "runner.pace=absolute", "epochs=1000"]
+    run = LiveRun(tmp_path, *words, "runner.evaluate=during", "target.value=0.8", "eval_every_epochs=0.5")
+    run.wait()
+    summary = run.summary()
+    assert summary["ended_by"] == "target"
+    reached = next(row for row in read_metrics(run.folder) if row["accuracy"] >= 0.8)
+    assert summary["target"]["time_s"] == reached["time_s"] <= summary["time_s"]
+
+
 def test_the_first_error_of_a_process_is_what_the_user_sees(tmp_path):
     """Worker 1's loss raises at its fifth gradient: by Python's own start-up hook, not by one of ours."""
     (tmp_path / "sitecustomize.py").write_text(
