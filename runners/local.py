@@ -31,6 +31,7 @@ from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 LAST_WORDS_S = 0.5  # for a process that failed to write down why
+ANSWER_S = 2.0  # for the members of a collective to say what they do
 KEPT_LINES = 20  # of a process's output, in an error
 
 
@@ -157,6 +158,8 @@ class _Attempt:
         self._done: dict[int, Message] = {}
         self._is_begun = False
         self._stopped: set[int] = set()
+        self._heard: dict[int, float] = {}  # who keeps parameters -> when it last said something, monotonic
+        self._warned: set[int] = set()
 
     def run(self) -> _Outcome:
         """Until every shard has said that the run is over.
@@ -171,6 +174,7 @@ class _Attempt:
                     peer, message = self._headquarters.messages.get(timeout=0.1)
                 except queue.Empty:
                     self._course.tick()
+                    self._watch()
                     if self._agent.poll() is not None:
                         raise self._cause("torchrun ended") from None
                     if not self._is_begun and time.monotonic() > deadline:
@@ -195,8 +199,47 @@ class _Attempt:
         (self._folder / "secret").unlink(missing_ok=True)
         shutil.rmtree(self._folder / "log" / "torchrun", ignore_errors=True)  # empty: our processes write elsewhere
 
+    def _watch(self) -> None:
+        """Name a process that keeps parameters and is silent: a shard, or what all members of a collective wait for."""
+        runner, now = self._config.runner, time.monotonic()
+        for index, then in self._heard.items():
+            silent = now - then
+            if not self._is_begun or index in self._done or silent < min(runner.hang_s, runner.leave_s):
+                continue
+            who = f"shard {index}" if self._config.has_server else "the collective"
+            if silent >= runner.leave_s:
+                raise Restart(f"{who} was silent for {silent:.1f} s")
+            if index in self._warned:
+                continue
+            self._warned.add(index)
+            say(f"{who} is silent for {silent:.1f} s")
+            if not self._config.has_server:
+                self._ask_where()
+
+    def _ask_where(self) -> None:
+        """What each member of the collective does; a stopped one does not answer."""
+        members = {0: self._shards[0], **self._workers}
+        for member in members.values():
+            member.tell("where")
+        answers: dict[int, str] = {}
+        ends = time.monotonic() + ANSWER_S
+        while len(answers) < len(members) and (left := ends - time.monotonic()) > 0:
+            try:
+                peer, message = self._headquarters.messages.get(timeout=left)
+            except queue.Empty:
+                break
+            if message["kind"] == "here":
+                answers[peer.index] = message["doing"]
+            else:
+                self._hear(peer, message)
+        for index in sorted(members):
+            say(f"worker {index}: {answers.get(index, 'does not answer')}")
+
     def _hear(self, peer: Peer, message: Message) -> None:
         kind = message["kind"]
+        if peer.role != "worker":
+            self._heard[peer.index] = time.monotonic()
+            self._warned.discard(peer.index)
         if kind == "hello":
             self._met(peer)
         elif kind == "ready":

@@ -289,6 +289,30 @@ def test_a_killed_member_of_a_collective_begins_again_and_ends_as_the_server_doe
     assert run.has_ended_cleanly()
 
 
+def test_a_hung_member_of_a_collective_is_named_and_the_run_begins_again_without_it(tmp_path):
+    run = LiveRun(
+        tmp_path,
+        "strategy=bsp",
+        "strategy.topology=allreduce",
+        "cluster.workers=2",
+        "cluster.gradient_s=[0.02]",
+        "runner.pace=absolute",
+        "runner.hang_s=1",
+        "runner.leave_s=4",
+        "max_updates=150",
+        "epochs=null",
+    )
+    run.wait_for_snapshot(1)
+    os.kill(run.pid("worker", 1), signal.SIGSTOP)
+    said = run.wait()
+    assert "the collective is silent for 1." in said
+    assert "worker 0: in the all-reduce of step" in said
+    assert "worker 1: does not answer" in said
+    assert "the run begins again from its last checkpoint" in said
+    assert run.summary()["updates"] == 150
+    assert run.has_ended_cleanly()
+
+
 def test_a_target_ends_a_run_early_and_is_evaluated_during_it(tmp_path):
     words = ["strategy=asp", "cluster.workers=2", "cluster.gradient_s=[0.01]", "runner.pace=absolute", "epochs=1000"]
     run = LiveRun(tmp_path, *words, "runner.evaluate=during", "target.value=0.8", "eval_every_epochs=0.5")

@@ -117,6 +117,7 @@ class Member:
         torch.set_num_threads(config.threads)
         self._config, self._folder, self._rank = config, folder, rank
         self._order = 0
+        self._doing = "starting"  # for who asks
         self._ordered = threading.Event()  # ends an injected delay
         self._began = threading.Event()
         self._zero_s = 0.0
@@ -194,6 +195,7 @@ class Member:
         while True:
             iteration = totals.updates
             begun = self._now()
+            self._doing = f"computing step {iteration} since {begun:.1f} s"
             generator = stream(Purpose.AUGMENT, rank, iteration, config.seed) if self._batches.augment else None
             batch = self._batches.take(self._share.batch(iteration), generator)
             loss = self._replica.compute(batch)
@@ -204,6 +206,7 @@ class Member:
             self._busy_s += computed - begun
             if rank == 0 and config.max_time_s is not None and computed >= config.max_time_s:
                 self._order = ORDERS.index("max_time_s")
+            self._doing = f"in the all-reduce of step {iteration} since {computed:.1f} s"
             mean_loss, number = self._replica.join(loss, self._order if rank == 0 else 0)
             order = ORDERS[number]
             if order == "max_time_s":
@@ -341,7 +344,9 @@ class Member:
         return next(begun, log.num_rows)
 
     def _told(self, message: Message) -> None:
-        if message["kind"] == "begin":
+        if message["kind"] == "where":
+            self._line.tell("here", doing=self._doing)
+        elif message["kind"] == "begin":
             self._zero_s = message["zero_s"]
             self._began.set()
         elif message["kind"] in ("stop", "end"):

@@ -1,7 +1,8 @@
 """The talk between the launcher of a run and its processes: JSON over the same wire, an event a message.
 
-process -> launcher   hello (role, index, pid, address), ready, progress, snapshot, warning, restart, done, stopped
-launcher -> process   addresses (of the shards), begin (zero_s), stop
+process -> launcher   hello (role, index, pid, address), ready, progress, snapshot, warning, restart, done, stopped,
+                      here (what it does, the answer to where)
+launcher -> process   addresses (of the shards), begin (zero_s), where, stop, end (why)
 """
 
 import contextlib

@@ -192,7 +192,7 @@ class Door:
         try:
             about = receive_json(sock)
             worker = about.get("worker")
-            if not isinstance(worker, int):
+            if type(worker) is not int:
                 raise WireError("a hello without a worker")
             for _ in range(CLOCK_QUESTIONS):
                 receive_json(sock)

@@ -83,7 +83,9 @@ class ShardProcess:
         while len(connections) < num_workers or self._began is None:
             message = self._inbox.get()
             if isinstance(message, Hello):
-                num_train = self._check(message)
+                if not self._fits(message):
+                    continue
+                num_train = message.about["num_train"]
                 connections[message.connection.worker] = message.connection
                 if len(connections) == num_workers and not hasattr(self, "_engine"):
                     self._prepare(num_train)
@@ -209,7 +211,8 @@ class ShardProcess:
                 self._drop(message.connection, message.why)
         elif isinstance(message, Hello):
             connection = message.connection
-            self._check(message)
+            if not self._fits(message):
+                return
             old = connections.get(connection.worker)
             if old is not None:
                 self._drop(old, "another process took its place")
@@ -225,15 +228,16 @@ class ShardProcess:
         self._line.tell("warning", text=f"worker {connection.worker} left: {why}", at=self._now())
         self._engine.left(self._now(), connection.worker, why)
 
-    def _check(self, hello: Hello) -> int:
-        """What the worker says of model and data must agree with what the shard has. Returns its training samples."""
-        size, buffers = self._flat.weights.numel(), self._flat.buffers.numel()
-        about = hello.about
-        if (about["size"], about["num_buffers"]) != (size, buffers):
-            raise RuntimeError(f"worker {hello.connection.worker} has another model: {about}, here {size}, {buffers}")
-        num_train = about["num_train"]
-        assert isinstance(num_train, int)
-        return num_train
+    def _fits(self, hello: Hello) -> bool:
+        """The worker is one of ours and has the same model; else it is turned away."""
+        mine = {"size": self._flat.weights.numel(), "num_buffers": self._flat.buffers.numel()}
+        worker, about = hello.connection.worker, hello.about
+        fits = worker in range(self._config.cluster.workers) and {key: about.get(key) for key in mine} == mine
+        if fits and isinstance(about.get("num_train"), int):
+            return True
+        self._line.tell("warning", text=f"turned away: a worker {worker} with {about}, here {mine}", at=0.0)
+        hello.connection.close()
+        return False
 
     def _told(self, message: Message) -> None:
         if message["kind"] == "begin":
@@ -251,8 +255,9 @@ class ShardProcess:
             if not self._engine.expects(worker) or silent < min(runner.hang_s, runner.leave_s):
                 continue
             words = f"worker {worker} is silent for {silent:.1f} s, last event: {what} at {then - self._zero_s:.1f} s"
-            if silent >= runner.leave_s:
-                self._drop(self._postman.connections[worker], f"silent for {silent:.1f} s")
+            connection = self._postman.connections.get(worker)
+            if silent >= runner.leave_s and connection is not None:
+                self._drop(connection, f"silent for {silent:.1f} s")
             elif worker not in self._warned:
                 self._warned.add(worker)
                 self._line.tell("warning", text=words, at=self._now())

@@ -1,0 +1,213 @@
+"""The door of a shard: strangers and hostile peers cost nothing, workers are served, answers are never torn."""
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from syncline.learning.optimizer import Sgd
+from syncline.learning.server import Gradient, Shard, Version
+from syncline.live import server as live_server
+from syncline.live import wire
+from syncline.live.server import CLOCK_QUESTIONS, TINY_BYTES, Door, Free, GradientPool, Hello, Lost, Pushed, view
+from syncline.live.transport import address_of, dial, listen
+from syncline.live.wire import Frame, Kind, Reader
+
+SECRET = b"the run's own"
+SIZE, BUFFERS = 100, 3
+
+
+class Shop:
+    """A door with its inbox, and a worker's way in."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self.listener = listen("unix:")
+        self.address = address_of(self.listener)
+        self.inbox = queue.SimpleQueue()
+        self.pool = GradientPool(size, BUFFERS, 1)
+        self.door = Door(self.listener, SECRET, None, self.pool, self.inbox)
+        self.door.open()
+
+    def worker(self, number: int = 0) -> tuple[socket.socket, Hello]:
+        """A connection that has said hello, and what the owner heard of it."""
+        sock = wire.connect(self.address, SECRET)
+        wire.send_json(sock, {"worker": number})
+        for _ in range(CLOCK_QUESTIONS):
+            wire.send_json(sock, {})
+            assert abs(wire.receive_json(sock)["now"] - time.monotonic()) < 5
+        return sock, self.inbox.get(timeout=5)
+
+
+@contextmanager
+def shop(size: int = SIZE) -> Iterator[Shop]:
+    """Afterwards no thread and no socket may be left."""
+    threads, sockets = threading.active_count(), num_sockets()
+    made = Shop(size)
+    yield made
+    made.listener.shutdown(socket.SHUT_RDWR)
+    made.listener.close()
+    ends = time.monotonic() + 5
+    while (threading.active_count() > threads or num_sockets() > sockets) and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert threading.active_count() <= threads, threading.enumerate()
+    assert num_sockets() <= sockets
+
+
+def num_sockets() -> int:
+    count = 0
+    for path in Path("/proc/self/fd").iterdir():
+        try:
+            count += os.readlink(path).startswith("socket:")
+        except OSError:
+            continue
+    return count
+
+
+def close(sock: socket.socket, hello: Hello) -> None:
+    sock.close()
+    hello.connection.close()
+
+
+def test_a_worker_pushes_and_is_granted():
+    with shop() as made:
+        sock, hello = made.worker(7)
+        assert (hello.connection.worker, hello.about) == (7, {"worker": 7})
+        gradient, buffers = torch.rand(SIZE), torch.rand(BUFFERS)
+        wire.send(sock, Frame(Kind.PUSH, 7, 3, 5, loss=0.5), [view(gradient), view(buffers)])
+        pushed = made.inbox.get(timeout=5)
+        assert isinstance(pushed, Pushed)
+        assert (pushed.frame.iteration, pushed.frame.version, pushed.frame.loss) == (3, 5, 0.5)
+        assert torch.equal(pushed.gradient.flat, gradient)
+        assert torch.equal(pushed.gradient.buffers, buffers)
+        version = Version(torch.rand(SIZE), torch.rand(BUFFERS))
+        assert hello.connection.post(Frame(Kind.BLOCK, 7, 4, 6), version)
+        reader, weights, statistics = Reader(sock), torch.zeros(SIZE), torch.zeros(BUFFERS)
+        frame = reader.next()
+        reader.payload(frame, [view(weights), view(statistics)])
+        assert (frame.kind, frame.iteration, frame.version) == (Kind.BLOCK, 4, 6)
+        assert torch.equal(weights, version.weights)
+        assert torch.equal(statistics, version.buffers)
+        sock.close()
+        assert isinstance(made.inbox.get(timeout=5), Lost)
+        hello.connection.close()
+
+
+hostile = st.one_of(
+    st.binary(max_size=300),
+    st.lists(
+        st.builds(
+            lambda kind, size, payload: Frame(kind, size=size).pack() + payload,
+            st.sampled_from(Kind),
+            st.integers(0, 2**64 - 1) | st.sampled_from([SIZE * 4, SIZE * 4 + BUFFERS * 4, 2]),
+            st.binary(max_size=50),
+        ),
+        max_size=4,
+    ).map(b"".join),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(hostile, st.sampled_from(["stranger", "proved", "greeted"]))
+def test_no_bytes_crash_the_door_and_a_worker_is_served_afterwards(data, when):
+    """Before the proof nothing of it is heard; after it, at most a whole push of the right size."""
+    with shop() as made:
+        if when == "stranger":
+            sock = dial(made.address)
+        elif when == "proved":
+            sock = wire.connect(made.address, SECRET)
+        else:
+            sock, hello = made.worker()
+        with sock:
+            sock.settimeout(None)
+            with contextlib.suppress(OSError):  # the door has closed it already
+                sock.sendall(data)
+        heard = []
+        if when == "greeted":
+            while not isinstance(message := made.inbox.get(timeout=5), Lost):
+                heard.append(message)
+            hello.connection.close()
+        assert all(isinstance(message, Pushed) for message in heard)
+        again, hello = made.worker(1)
+        assert hello.connection.worker == 1
+        close(again, hello)
+
+
+@pytest.mark.parametrize("about", [{}, {"worker": "0"}, {"worker": True}, {"worker": 1.5}, {"worker": [0]}])
+def test_a_hello_without_a_worker_is_not_heard(about):
+    with shop() as made:
+        sock = wire.connect(made.address, SECRET)
+        wire.send_json(sock, about)
+        assert sock.recv(1) == b""
+        sock.close()
+        assert made.inbox.empty()
+
+
+def test_strangers_do_not_lock_workers_out(monkeypatch):
+    monkeypatch.setattr(wire, "HANDSHAKE_S", 0.5)
+    monkeypatch.setattr(live_server, "MAX_STRANGERS", 4)
+    with shop() as made:
+        idle = [dial(made.address) for _ in range(10)]
+        for _ in range(10):  # behind all of them, with their patience: a worker asks again
+            with contextlib.suppress(wire.WireError):
+                sock, hello = made.worker()
+                break
+        assert made.door.refused >= 4
+        close(sock, hello)
+        for stranger in idle:
+            stranger.close()
+
+
+def test_a_version_that_is_being_sent_never_changes():
+    """A slow reader gets the bytes of the version it was granted, however many updates are made meanwhile."""
+    size = 2_000_000
+    with shop(size) as made:
+        sock, hello = made.worker()
+        shard = Shard(
+            slice(0, size), Version(torch.zeros(size), torch.zeros(0)), Sgd(0.0, 0.0), lambda s, u: 1.0, num_workers=1
+        )
+        reader = Reader(sock)
+        received = torch.zeros(size)
+        for version in range(10):
+            pinned = shard.pin()
+            assert not hello.connection.post(Frame(Kind.BLOCK, 0, 0, version), pinned)
+            hello.connection.sending -= 1  # `Free` comes below
+            for _ in range(2):
+                shard.apply([Gradient(torch.full((size,), -1.0), torch.zeros(0))], 1.0, 0, 0)
+                time.sleep(0.002)
+            reader.payload(reader.next(), [view(received)])
+            free = made.inbox.get(timeout=5)
+            assert isinstance(free, Free)
+            assert received.unique().tolist() == [2.0 * version]
+            shard.unpin(free.version)
+        assert shard.allocated <= 2
+        close(sock, hello)
+
+
+def test_tiny_blocks_are_sent_at_once_and_large_ones_by_the_writer():
+    with shop() as made:
+        sock, hello = made.worker()
+        tiny, large = torch.zeros(TINY_BYTES // 4), torch.zeros(TINY_BYTES // 4 + 1)
+        assert hello.connection.post(Frame(Kind.BLOCK), Version(tiny, torch.zeros(0)))
+        assert not hello.connection.post(Frame(Kind.BLOCK), Version(large, torch.zeros(0)))
+        assert hello.connection.sending == 1
+        # Behind a large one also a tiny one waits: the order stays.
+        assert not hello.connection.post(Frame(Kind.STOP), None)
+        reader = Reader(sock)
+        kinds = []
+        for size in (tiny.nbytes, large.nbytes, 0):
+            frame = reader.next()
+            reader.payload(frame, [memoryview(bytearray(size))])
+            kinds.append(frame.kind)
+        assert kinds == [Kind.BLOCK, Kind.BLOCK, Kind.STOP]
+        assert isinstance(made.inbox.get(timeout=5), Free)
+        close(sock, hello)

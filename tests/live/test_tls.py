@@ -1,0 +1,93 @@
+"""TLS beneath the handshake: one pinned certificate, and a socket that is read and written at once."""
+
+import os
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from syncline.live import wire
+from syncline.live.transport import Tls, WireError, address_of, listen
+from syncline.live.wire import Frame, Kind, Reader
+
+SECRET = b"the run's own"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl, which makes the certificate, is absent"
+)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """Two of them: the run's, and another."""
+    made = []
+    for name in ("ours", "other"):
+        folder = tmp_path_factory.mktemp(name)
+        command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 1 -subj /CN=syncline"
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+        made.append(Tls(str(folder / "cert.pem"), str(folder / "key.pem")))
+    return made
+
+
+def accept(listener, tls, outcome):
+    raw, _ = listener.accept()
+    try:
+        outcome.append(wire.welcome(raw, SECRET, tls))
+    except WireError as error:
+        outcome.append(error)
+
+
+def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(certificates):
+    tls, _ = certificates
+    outcome = []
+    with listen("tcp:127.0.0.1:0") as listener:
+        thread = threading.Thread(target=accept, args=(listener, tls, outcome))
+        thread.start()
+        client = wire.connect(address_of(listener), SECRET, tls)
+        thread.join()
+    server = outcome[0]
+    there, back = os.urandom(5_000_000), os.urandom(5_000_000)
+    received = {}
+
+    def read(name, sock):
+        place = memoryview(bytearray(5_000_000))
+        reader = Reader(sock)
+        for _ in range(3):
+            reader.payload(reader.next(), [place])
+        received[name] = bytes(place)
+
+    def write(sock, data):
+        for _ in range(3):
+            wire.send(sock, Frame(Kind.PUSH), [memoryview(data)])
+
+    threads = [
+        threading.Thread(target=read, args=("server", server)),
+        threading.Thread(target=read, args=("client", client)),
+    ]
+    threads += [
+        threading.Thread(target=write, args=(client, there)),
+        threading.Thread(target=write, args=(server, back)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert received == {"server": there, "client": back}
+    client.close()
+    with pytest.raises(WireError, match="closed"):
+        Reader(server).next()
+    server.close()
+
+
+@pytest.mark.parametrize("with_tls", [True, False])
+def test_a_client_with_another_certificate_or_none_is_refused(certificates, with_tls):
+    tls, other = certificates
+    outcome = []
+    with listen("tcp:127.0.0.1:0") as listener:
+        thread = threading.Thread(target=accept, args=(listener, tls, outcome))
+        thread.start()
+        with pytest.raises(WireError):
+            wire.connect(address_of(listener), SECRET, other if with_tls else None)
+        thread.join()
+    assert isinstance(outcome[0], WireError)
