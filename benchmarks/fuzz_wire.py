@@ -107,9 +107,7 @@ def main() -> int:
     time.sleep(0.5)
     left = threading.active_count() - threads_before
     print(f"seed {options.seed}, {options.seconds:.0f} s: {made['stranger']:,} strangers, {made['insider']:,} insiders")
-    print(
-        f"{door.refused:,} refused; {greeted:,} greeted, {heard:,} pushes heard; {served} proper workers served in between"
-    )
+    print(f"{door.refused:,} refused; {greeted:,} greeted, {heard:,} pushes heard; {served} workers served meanwhile")
     print(f"{len(crashes)} crashes, {left} threads left {crashes[:3]}")
     return 1 if crashes or left > 0 or door.refused < made["stranger"] or greeted > made["insider"] or not served else 0
 

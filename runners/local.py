@@ -65,7 +65,7 @@ def run_local(
     (folder / "log").mkdir(exist_ok=True)
     for note in (folder / "log").glob("failure-*.json"):
         note.unlink()
-    course = _Course(config, folder, on_evaluation, on_progress, begun)
+    course = _Course(config, record, on_evaluation, on_progress, begun)
     restarts = 0
     while True:
         attempt = _Attempt(config, folder, course)
@@ -79,13 +79,13 @@ def run_local(
             say(f"{why}; the run begins again from its last checkpoint")
         finally:
             attempt.end()
-    parts = range(_num_parts(config))
-    if config.runner.events:
-        logs = sorted(folder.glob("events-*.arrow"))
-        merge_events(logs, folder / "events.arrow")
-        for log in logs:
-            log.unlink()
     course.finish(outcome.ended_by)
+    logs = sorted(folder.glob("events-*.arrow"))
+    if config.runner.events:
+        merge_events(logs, folder / "events.arrow")
+    # Only now is the run whole: until here it could have gone on from its checkpoint.
+    for log in logs:
+        log.unlink()
     for name in ("checkpoint", "snapshots"):
         shutil.rmtree(folder / name, ignore_errors=True)
     made = summary(
@@ -101,7 +101,7 @@ def run_local(
     return made | {
         "start_s": course.start_s,
         "restarts": restarts,
-        "parameters": [f"parameters-{part}.safetensors" for part in parts],
+        "parameters": [f"parameters-{part}.safetensors" for part in range(_num_parts(config))],
     }
 
 
@@ -333,7 +333,7 @@ class _Course:
     def __init__(
         self,
         config: RunConfig,
-        folder: Path,
+        record: RecordWriter,
         on_evaluation: Callable[[Mapping[str, Any]], None],
         on_progress: Callable[[Progress], None],
         begun: float,
@@ -341,7 +341,7 @@ class _Course:
         self.curve = Curve(config.target)
         self.start_s = 0.0  # from the launch to the beginning of the run's clock
         self.num_train = self.num_parameters = 0  # known when something was evaluated
-        self._config, self._folder = config, folder
+        self._config, self._record, self._folder = config, record, record.folder
         self._on_evaluation, self._on_progress, self.begun = on_evaluation, on_progress, begun
         self._parts = range(_num_parts(config))
         self._progress: dict[int, Message] = {}
@@ -354,12 +354,22 @@ class _Course:
         self._next_report = 0.0
 
     def go_back(self, checkpoint: float | None) -> None:
-        """Forget the snapshots that were made after this checkpoint: they will be made again."""
+        """Forget what was made after this checkpoint, of which all will be made again."""
+        self._end_thread()
+        self.tick()
         folder = self._folder / "snapshots"
         updates = -1
         if checkpoint is not None:
             states = [read_state(state_path(self._folder / "checkpoint", checkpoint, part))[1] for part in self._parts]
             updates = min(state["totals"]["updates"] for state in states)
+        kept = [row for row in self.curve.rows if row["updates"] <= updates]
+        if kept != self.curve.rows:
+            self.curve = Curve(self._config.target)
+            self._record.restart_evaluations()
+            for row in kept:
+                self.curve.add(row)
+                self._record.evaluation(row)
+        self._evaluated = len(kept)
         for part in self._parts:
             self._written[part] = set()
             for number in numbers(folder, part):
@@ -410,9 +420,7 @@ class _Course:
 
     def finish(self, ended_by: str) -> None:
         """Evaluate what is left, and the last state unless it is worthless."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
+        self._end_thread()
         self._start_evaluator()
         for number in self._whole():
             self._rows.put(self._row(number))
@@ -437,6 +445,12 @@ class _Course:
                 self._thread.start()
             for number in self._whole():
                 self._waiting.put(number)
+
+    def _end_thread(self) -> None:
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
 
     def _work(self) -> None:
         if sys.platform == "linux":  # a thread may give way on its own

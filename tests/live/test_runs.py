@@ -227,6 +227,7 @@ def test_a_killed_shard_begins_again_from_its_checkpoint(tmp_path):
         "cluster.gradient_s=[0.01, 0.02]",
         "runner.pace=absolute",
         "runner.checkpoint_every_epochs=0.5",
+        "runner.evaluate=during",
         "max_updates=500",
         "epochs=null",
     )
@@ -241,6 +242,8 @@ def test_a_killed_shard_begins_again_from_its_checkpoint(tmp_path):
     assert "the run begins again from its last checkpoint" in said
     summary = run.summary()
     assert (summary["updates"], summary["restarts"]) == (500, 1)
+    rows = read_metrics(run.folder)
+    assert [row["updates"] for row in rows] == sorted({row["updates"] for row in rows})  # none twice, none of before
     assert replayed(run)["equal"]
     assert run.has_ended_cleanly()
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from syncline.live import wire
+from syncline.live import transport, wire
 from syncline.live.transport import Tls, WireError, address_of, listen
 from syncline.live.wire import Frame, Kind, Reader
 
@@ -81,7 +81,9 @@ def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(certificates):
 
 
 @pytest.mark.parametrize("with_tls", [True, False])
-def test_a_client_with_another_certificate_or_none_is_refused(certificates, with_tls):
+def test_a_client_with_another_certificate_or_none_is_refused(certificates, with_tls, monkeypatch):
+    for module in (transport, wire):  # without TLS each side waits for the other
+        monkeypatch.setattr(module, "HANDSHAKE_S", 0.5)
     tls, other = certificates
     outcome = []
     with listen("tcp:127.0.0.1:0") as listener:

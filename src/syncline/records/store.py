@@ -74,6 +74,11 @@ class RecordWriter:
         self._metrics.write(json.dumps(row) + "\n")
         self._metrics.flush()
 
+    def restart_evaluations(self) -> None:
+        """Empty metrics.jsonl: the run goes on from an earlier point."""
+        self._metrics.seek(0)
+        self._metrics.truncate()
+
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Close everything, then write summary.json: from now on the record is finished."""
         self.close()
