@@ -56,7 +56,8 @@ class ShardProcess:
         self._listener = listen(address)
         Door(self._listener, secret, tls, self._pool, self._inbox).open()
         self._began: float | None = None
-        self._is_stopped = False
+        self._is_ready = self._is_stopped = False
+        self._files = 0  # versions that are being written
         self._warned: set[int] = set()
         self._line = Line(
             headquarters,
@@ -87,11 +88,14 @@ class ShardProcess:
                     continue
                 num_train = message.about["num_train"]
                 connections[message.connection.worker] = message.connection
-                if len(connections) == num_workers and not hasattr(self, "_engine"):
+                if len(connections) == num_workers and not self._is_ready:
                     self._prepare(num_train)
+                    self._is_ready = True
                     self._line.tell("ready")
             elif isinstance(message, Lost) and connections.get(message.connection.worker) is message.connection:
                 del connections[message.connection.worker]
+            elif isinstance(message, Free):
+                self._free(message)
             elif isinstance(message, Call):
                 message.action()
                 if self._is_stopped:
@@ -201,9 +205,7 @@ class ShardProcess:
     def _handle(self, message: Hello | Lost | Free | Call | Pushed) -> None:
         connections = self._postman.connections
         if isinstance(message, Free):
-            self._engine.shard.unpin(message.version)
-            if message.connection is not None:
-                message.connection.sending -= 1
+            self._free(message)
         elif isinstance(message, Call):
             message.action()
         elif isinstance(message, Lost):
@@ -220,6 +222,13 @@ class ShardProcess:
             self._warned.discard(connection.worker)
             self._line.tell("warning", text=f"worker {connection.worker} joined", at=self._now())
             self._engine.joined(self._now(), connection.worker)
+
+    def _free(self, message: Free) -> None:
+        self._engine.shard.unpin(message.version)
+        if message.connection is None:
+            self._files -= 1
+        else:
+            message.connection.sending -= 1
 
     def _drop(self, connection: Connection, why: str) -> None:
         """This worker is gone."""
@@ -291,28 +300,33 @@ class ShardProcess:
             "train_loss": loss_sum / loss_count if loss_count else None,
             "learning_rate": shard.rate(totals.samples, totals.updates),
         }
-        version = shard.pin()
-
-        def done() -> None:
-            self._inbox.put(Free(version))
-            then()
-
-        self._saver.save(path, {"weights": version.weights, "buffers": version.buffers}, about, done)
+        self._write(path, {}, about, then)
 
     def _checkpoint(self, number: float) -> None:
         engine = self._engine
         if self._log is not None:
             self._log.flush()
         tensors, state = engine.state()
-        version = engine.shard.pin()
         folder = self._folder / "checkpoint"
         state["rows"] = 0 if self._log is None else self._log.num_rows
+        path = state_path(folder, number, self._number)
+        self._write(path, tensors, state, then=lambda: drop_old_checkpoints(folder, self._number))
 
-        def done() -> None:
-            self._inbox.put(Free(version))
-            drop_old_checkpoints(folder, self._number)
+    def _write(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any], then: Callable[[], None]) -> None:
+        """The current version and what else there is go to disk; a slow disk holds up copies, not versions."""
+        current = self._engine.shard.current
+        weights, buffers, done = current.weights, current.buffers, then
+        if self._files < SPARE_VERSIONS:
+            version = self._engine.shard.pin()
+            self._files += 1
 
-        self._saver.save(state_path(folder, number, self._number), tensors, state, done)
+            def done() -> None:
+                self._inbox.put(Free(version))
+                then()
+
+        else:
+            weights, buffers = weights.clone(), buffers.clone()
+        self._saver.save(path, tensors | {"weights": weights, "buffers": buffers}, state, done)
 
     def _farewell(self) -> None:
         """The workers close their connections when they have heard that the run is over."""

@@ -29,7 +29,7 @@ import yaml
 
 from syncline.records.events import EventLog
 
-FORMAT = 1  # of the whole record; a reader refuses a newer one
+FORMAT = 2  # of the whole record; a reader refuses a newer one
 
 FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
 
