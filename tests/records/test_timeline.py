@@ -377,9 +377,11 @@ def test_a_trace_of_a_window_has_what_lies_in_it() -> None:
 
 
 def test_a_loss_that_is_no_number_is_written_as_a_word(tmp_path: Path) -> None:
-    rows = [row(0.0, "started"), row(1.0, "computed", value=math.nan), row(2.0, "pushed", 0, value=math.inf)]
-    events = check_trace(timeline_of(table_of(rows)), tmp_path)
-    assert [event["args"]["loss"] for event in events if "loss" in event["args"]] == ["nan", "inf"]
+    for value, word in (math.nan, "nan"), (math.inf, "inf"):
+        rows = [row(0.0, "started"), row(1.0, "computed", value=value), row(2.0, "pushed", 0, value=4)]
+        events = check_trace(timeline_of(table_of(rows)), tmp_path)
+        assert {event["args"]["loss"] for event in events if "loss" in event["args"]} == {word}
+        assert [event["args"]["iteration"] for event in events if event["name"] == PUSH] == [4]
 
 
 # The window
