@@ -42,7 +42,7 @@ class Hello:
 class Pushed:
     connection: "Connection"
     frame: Frame
-    gradient: Gradient
+    gradient: "Received"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,16 @@ class Call:
 Inbox = queue.SimpleQueue[Hello | Pushed | Lost | Free | Call]
 
 
+@dataclass(eq=False, slots=True)
+class Received(Gradient):
+    """A gradient that came over a socket."""
+
+    place: list[memoryview] = field(init=False)  # its bytes, gradient and buffers
+
+    def __post_init__(self) -> None:
+        self.place = [view(self.flat), view(self.buffers)]
+
+
 class GradientPool:
     """Gradients to receive into: made once, used for ever."""
 
@@ -76,18 +86,18 @@ class GradientPool:
         self._size, self._num_buffers = size, num_buffers
         self._free = [self._make() for _ in range(count)]
 
-    def take(self) -> Gradient:
+    def take(self) -> Received:
         try:
             return self._free.pop()
         except IndexError:  # a worker pushes again before its last push is used: some strategies allow it
             return self._make()
 
-    def give(self, gradient: Gradient) -> None:
+    def give(self, gradient: Received) -> None:
         self._free.append(gradient)
 
-    def _make(self) -> Gradient:
+    def _make(self) -> Received:
         # zeros, not empty: the memory is there before the first push comes
-        return Gradient(torch.zeros(self._size), torch.zeros(self._num_buffers))
+        return Received(torch.zeros(self._size), torch.zeros(self._num_buffers))
 
 
 def view(tensor: Tensor) -> memoryview:
@@ -106,6 +116,7 @@ class Connection:
     pool: GradientPool
     inbox: Inbox
     sending: int = 0  # blocks given to the writer and not sent yet; the owner's
+    _places: dict[Version, list[memoryview]] = field(default_factory=dict)  # versions are few, and used again and again
     _outbox: queue.SimpleQueue[tuple[Frame, Version | None] | None] = field(default_factory=queue.SimpleQueue)
 
     def start(self) -> None:
@@ -132,7 +143,7 @@ class Connection:
                 if frame.kind is not Kind.PUSH or frame.worker != self.worker:
                     raise WireError(f"{frame.kind.name} of worker {frame.worker} where its PUSH was expected")
                 gradient = self.pool.take()
-                reader.payload(frame, [view(gradient.flat), view(gradient.buffers)])
+                reader.payload(frame, gradient.place)
                 self.inbox.put(Pushed(self, frame, gradient))
         except OSError as error:
             self.inbox.put(Lost(self, str(error)))
@@ -152,7 +163,11 @@ class Connection:
                 self.inbox.put(Free(version, self))
 
     def _send(self, frame: Frame, version: Version | None) -> None:
-        send(self.sock, frame, () if version is None else (view(version.weights), view(version.buffers)))
+        place: list[memoryview] = []
+        if version is not None:
+            known = self._places.get(version)
+            place = self._places[version] = known or [view(version.weights), view(version.buffers)]
+        send(self.sock, frame, place)
 
 
 class Door:
@@ -229,6 +244,7 @@ class Postman:
             shard.unpin(pinned)
 
     def release(self, gradient: Gradient) -> None:
+        assert isinstance(gradient, Received)
         self._pool.give(gradient)
 
     def stop_all(self) -> None:

@@ -41,6 +41,7 @@ class Kind(IntEnum):
 
 
 HEADER = struct.Struct("!BxHIqqd7dQ")
+_KINDS = {int(kind): kind for kind in Kind}
 
 
 @dataclass(slots=True)
@@ -91,10 +92,10 @@ def parse(header: bytes | bytearray | memoryview) -> Frame:
     kind, version, *rest = HEADER.unpack(header)
     if version != VERSION:
         raise WireError(f"wire format {version}, this version speaks {VERSION}")
-    try:
-        return Frame(Kind(kind), *rest)
-    except ValueError:
-        raise WireError(f"unknown kind of frame {kind}") from None
+    known = _KINDS.get(kind)
+    if known is None:
+        raise WireError(f"unknown kind of frame {kind}")
+    return Frame(known, *rest)
 
 
 def send(sock: Socket, frame: Frame, payload: Sequence[memoryview] = ()) -> None:
