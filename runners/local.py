@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.display import say
-from syncline.config import RunConfig
+from syncline.config import ConfigError, RunConfig
 from syncline.course import Curve, Limits, Progress, Totals, summary
 from syncline.live.control import Headquarters, Message, Peer
 from syncline.live.process import FOLDER, HEADQUARTERS, LISTEN, NUM_SHARDS, RESUME
@@ -57,10 +57,14 @@ def run_local(
     """Make a run of real processes; see `runners.one.run_one`.
 
     Raises:
+        ConfigError: a file that the config names is not there.
         RunFailed: a process failed, or the run was restarted too often.
         KeyboardInterrupt: the shards have written a checkpoint.
     """
     begun = time.perf_counter()
+    for path in filter(None, (config.runner.tls_cert, config.runner.tls_key)):
+        if not Path(path).is_file():
+            raise ConfigError(f"runner.tls_cert and runner.tls_key must be PEM files, got {path!r}")
     folder = record.folder
     (folder / "log").mkdir(exist_ok=True)
     for note in (folder / "log").glob("failure-*.json"):
