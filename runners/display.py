@@ -4,7 +4,7 @@ import math
 import time
 from collections import deque
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -36,18 +36,13 @@ class Progress(Protocol):
     wall_s: float
 
 
-class RunDisplay:
-    """The live line of one run."""
+class _Display:
+    """Something live while it is entered, where there is a terminal."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self._time_kind = config.runner.time_kind
-        self._epochs = config.epochs
+    def __init__(self) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
-        self._next_plain = PLAIN_EVERY_S
-        # (wall seconds, updates, fraction) of the last looks: speed is that of now, not since the beginning
-        self._recent: deque[tuple[float, int, float]] = deque(maxlen=25)
 
-    def __enter__(self) -> "RunDisplay":
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
         return self
@@ -57,6 +52,18 @@ class RunDisplay:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+
+
+class RunDisplay(_Display):
+    """The live line of one run."""
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__()
+        self._time_kind = config.runner.time_kind
+        self._epochs = config.epochs
+        self._next_plain = PLAIN_EVERY_S
+        # (wall seconds, updates, fraction) of the last looks: speed is that of now, not since the beginning
+        self._recent: deque[tuple[float, int, float]] = deque(maxlen=25)
 
     def progressed(self, progress: Progress) -> None:
         self._recent.append((progress.wall_s, progress.updates, progress.fraction))
@@ -80,31 +87,28 @@ class RunDisplay:
         )
 
 
-class PlanDisplay:
+class PlanDisplay(_Display):
     """The live table of a plan: what runs, how far it is, what is left."""
 
     def __init__(self, plan: Plan, done: int) -> None:
+        super().__init__()
         self._name = f"{plan.name} at scale {plan.scale}" if plan.scale else plan.name
         self._total = len(plan.unique())
         self._before = self._done = done  # runs that were finished already, and are finished now
         self._failed = 0
         self._begun = time.monotonic()
         self._running: dict[str, tuple[str, Progress | None]] = {}
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
-    def __enter__(self) -> "PlanDisplay":
+    def __enter__(self) -> Self:
         console.print(
             f"{self._name}: {self._total} runs, {self._done} finished before, {self._total - self._done} to make"
         )
-        if self._live is not None:
-            self._live.start()
-        return self
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        super().__exit__(kind, error, trace)
         words = f"{self._name}: {self._done} of {self._total} runs finished, {self._failed} failed"
         console.print(f"{words}, {duration(time.monotonic() - self._begun)}")
 
