@@ -1,134 +1,373 @@
-"""python -m benchmarks.fuzz_wire --seconds 60: hostile bytes against the door of a shard.
+"""python -m benchmarks.fuzz_wire --seconds 60 --seed 0: hostile bytes against the door of a shard.
 
-Connections say random bytes, or a valid session with the secret in which bytes were changed, left out, put in or cut
-off. None may crash a thread, be heard without a proof, or leave a thread behind; a worker is served all the while.
+    strangers   do not know the secret: random bytes, or a recorded session of a worker, whole or with bytes changed
+    insiders    know it: a session in which bytes were changed, put in, left out or cut off, in the proof or behind it
+
+They come over unix sockets, TCP and TLS (where there is an `openssl` to make a certificate), quick or a few bytes at a
+time; some read what they are sent, some do not, and some of these stay to the end. None may be heard without a proof,
+crash a thread, or leave a thread, a socket or a version behind; a proper worker is served all the while. Exit code 1 if
+anything of this is wrong.
 """
 
 import argparse
 import contextlib
+import os
 import queue
 import random
+import shutil
+import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
 
-from syncline.live.server import CLOCK_QUESTIONS, Door, GradientPool, Hello, Inbox, Lost, Pushed
-from syncline.live.transport import Socket, address_of, dial, listen
-from syncline.live.wire import Frame, Kind, connect, receive_json, send, send_json
+import torch
+
+from syncline.learning.server import Version
+from syncline.live import transport, wire
+from syncline.live.server import (
+    CLOCK_QUESTIONS,
+    Call,
+    Connection,
+    Door,
+    Free,
+    GradientPool,
+    Hello,
+    Inbox,
+    Lost,
+    Pushed,
+    view,
+)
+from syncline.live.transport import Socket, Tls, address_of, dial, listen
+from syncline.live.wire import INTRODUCTION, PROOF, Frame, Kind, Reader, connect, receive_json, send, send_json
 
 SECRET = b"of this fuzz"
-SIZE = 16
+SIZE = 16  # elements of a gradient, and of a tiny block
+LARGE = 1 << 20  # elements of a block that no socket holds whole
+PATIENCE_S = 2.0  # for the handshake of a fuzzed connection
+PROVED = INTRODUCTION.size + PROOF  # bytes of a session before which nothing may be heard
+# Who a session says it is of; no few changed bytes make one of another.
+PROPER = 111_111_111
+INSIDER = 222_222_222
+RECORDED = 333_333_333
+UNPROVED = 444_444_444
+THREADS = 3  # that fuzz at once
+MOST_HELD = 20  # connections a thread that read nothing and stay
 
 
-class Twisted:
-    """A socket that changes what is sent through it, sometimes."""
+class Target:
+    """A door, and an owner that answers every push with a block, now a tiny and now a large one."""
 
-    def __init__(self, sock: Socket, luck: random.Random, rate: float) -> None:
-        self._sock, self._luck, self._rate = sock, luck, rate
+    def __init__(self, address: str, tls: Tls | None) -> None:
+        self.tls = tls
+        self._listener = listen(address)
+        self.address = address_of(self._listener)
+        self._inbox: Inbox = queue.SimpleQueue()
+        self.door = Door(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
+        self.door.open()
+        self.heard = Counter[str]()
+        self.pinned = 0  # large blocks posted and not freed yet
+        self._connections: set[Connection] = set()
+        self._connections = set[Connection]()
+        self._is_open = True
+        self._owner = threading.Thread(target=self._own, name="owner")
+        self._owner.start()
 
-    def twist(self, data: bytes) -> bytes:
-        luck, changed = self._luck, bytearray(data)
-        while changed and luck.random() < self._rate:
-            place = luck.randrange(len(changed))
-            kind = luck.randrange(4)
-            if kind == 0:
-                changed[place] ^= 1 << luck.randrange(8)
-            elif kind == 1:
-                del changed[place]
-            elif kind == 2:
-                changed[place:place] = luck.randbytes(luck.randrange(1, 20))
-            else:
-                del changed[place:]
-        return bytes(changed)
+    def give_up(self) -> None:
+        """The owner ends every connection, also to those that read nothing: no large block may be stuck in one."""
+        self._inbox.put(Call(self._end_all))
+        wait_until(lambda: self.pinned == 0)
 
-    def say(self, frame: Frame, payload: bytes) -> None:
-        frame.size = len(payload)
-        self._sock.sendall(self.twist(frame.pack() + payload))
-
-
-def stranger(address: str, luck: random.Random) -> None:
-    """No proof: random bytes."""
-    with dial(address) as sock:
-        sock.sendall(luck.randbytes(luck.randrange(300)))
-        sock.settimeout(0.05)
+    def close(self) -> None:
         with contextlib.suppress(OSError):
-            sock.recv(1000)
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        wait_until(lambda: not any(thread.name == "connection" for thread in threading.enumerate()))
+        self._inbox.put(Call(self._stop))
+        self._owner.join()
+
+    def _end_all(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def _stop(self) -> None:
+        self._is_open = False
+
+    def _own(self) -> None:
+        tiny, large = (Version(torch.zeros(size), torch.zeros(0)) for size in (SIZE, LARGE))
+        while self._is_open:
+            message = self._inbox.get()
+            if isinstance(message, Hello):
+                self.heard["hello"] += 1
+                self.heard[f"hello of {message.connection.worker}"] += 1
+                self._connections.add(message.connection)
+            elif isinstance(message, Pushed):
+                self.heard["push"] += 1
+                if message.connection in self._connections:
+                    version = large if self.heard["push"] % 3 == 0 else tiny
+                    self.pinned += not message.connection.post(Frame(Kind.BLOCK, message.connection.worker), version)
+            elif isinstance(message, Free):
+                assert message.connection is not None
+                self.pinned -= 1
+                message.connection.sending -= 1
+            elif isinstance(message, Lost):
+                self.heard["lost"] += 1
+                self._connections.discard(message.connection)
+                message.connection.close()
+            else:
+                message.action()
+
+    def serve_one(self) -> bool:
+        """A proper worker pushes three times, and gets a block each time."""
+        with contextlib.closing(connect(self.address, SECRET, self.tls)) as sock:
+            sock.settimeout(30)
+            send_json(sock, {"worker": PROPER})
+            for _ in range(CLOCK_QUESTIONS):
+                send_json(sock, {})
+                receive_json(sock)
+            reader = Reader(sock)
+            for _ in range(3):
+                send(sock, Frame(Kind.PUSH, PROPER), [memoryview(bytes(4 * SIZE))])
+                frame = reader.next()
+                if frame.kind is not Kind.BLOCK or frame.worker != PROPER:
+                    return False
+                reader.payload(frame, [view(torch.empty(frame.size // 4))])
+            return True
 
 
-def insider(address: str, luck: random.Random) -> None:
-    """A proof, then a session in which something is wrong, perhaps."""
-    sock = connect(address, SECRET)
+def session(worker: int) -> bytes:
+    """All that a worker says after its proof."""
+    hello = b'{"worker": %d}' % worker
+    said = Frame(Kind.JSON, size=len(hello)).pack() + hello
+    said += (Frame(Kind.JSON, size=2).pack() + b"{}") * CLOCK_QUESTIONS
+    for iteration in range(4):
+        said += Frame(Kind.PUSH, worker, iteration, size=4 * SIZE).pack() + bytes(4 * SIZE)
+    return said
+
+
+def record(target: Target) -> bytes:
+    """What a worker really said to this door, from its first byte on."""
+    with contextlib.closing(_raw(target)) as sock:
+        said = _proof(sock) + session(RECORDED)
+        sock.sendall(said)
+        sock.settimeout(PATIENCE_S)
+        with contextlib.suppress(TimeoutError):
+            while sock.recv(1 << 16):
+                if target.heard[f"hello of {RECORDED}"]:
+                    break
+    return said
+
+
+def _raw(target: Target) -> Socket:
+    """A connection that has proved nothing, behind TLS if there is any."""
+    sock = dial(target.address)
     try:
-        twisted = Twisted(sock, luck, 0.08)
-        twisted.say(Frame(Kind.JSON), b'{"worker": 1}')
-        for _ in range(CLOCK_QUESTIONS):
-            twisted.say(Frame(Kind.JSON), b"{}")
-        for iteration in range(3):
-            twisted.say(Frame(Kind.PUSH, 1, iteration), luck.randbytes(4 * SIZE))
-        if luck.random() < 0.5:
-            sock.sendall(luck.randbytes(luck.randrange(200)))
-    finally:
+        return sock if target.tls is None else target.tls.connect(sock)
+    except BaseException:
         sock.close()
+        raise
+
+
+def _proof(sock: Socket) -> bytes:
+    asked = bytearray(INTRODUCTION.size)
+    wire.receive_into(sock, memoryview(asked))
+    _, _, nonce = INTRODUCTION.unpack(asked)
+    mine = os.urandom(wire.NONCE)
+    return INTRODUCTION.pack(wire.MAGIC, wire.VERSION, mine) + wire._proof(SECRET, b"client", nonce, mine)
+
+
+def mutate(said: bytes, luck: random.Random) -> bytes:
+    """Some bytes flipped, put in, left out, said twice or cut off."""
+    changed = bytearray(said)
+    for _ in range(luck.choice((1, 1, 2, 5))):
+        place = luck.randrange(len(changed) + 1)
+        length = luck.choice((1, 1, 4, 8, 60))
+        kind = luck.randrange(5)
+        if kind == 0 and place < len(changed):
+            changed[place] ^= 1 << luck.randrange(8)
+        elif kind == 1:
+            changed[place:place] = luck.randbytes(length)
+        elif kind == 2:
+            del changed[place : place + length]
+        elif kind == 3:
+            changed[place:place] = changed[place : place + length]
+        else:
+            del changed[place:]
+    return bytes(changed)
+
+
+def say(sock: Socket, said: bytes, luck: random.Random) -> None:
+    """At once or in pieces; then read what comes, or do not; then go, or hang up one way."""
+    if luck.random() < 0.1:
+        while said:
+            length = luck.randrange(1, 60)
+            sock.sendall(said[:length])
+            said = said[length:]
+            time.sleep(luck.random() * 0.005)
+    else:
+        sock.sendall(said)
+    if luck.random() < 0.3:
+        sock.shutdown(socket.SHUT_WR)
+    if luck.random() < 0.8:
+        sock.settimeout(0.02)
+        for _ in range(luck.randrange(20)):
+            if not sock.recv(1 << 16):
+                break
+
+
+def stranger(target: Target, recorded: bytes, luck: random.Random) -> None:
+    with contextlib.closing(dial(target.address) if luck.random() < 0.5 else _raw(target)) as sock:
+        kind = luck.randrange(4)
+        if kind == 0:
+            said = luck.randbytes(luck.randrange(400))
+        elif kind == 1:
+            said = recorded
+        elif kind == 2:
+            said = mutate(recorded, luck)
+        else:
+            said = (
+                INTRODUCTION.pack(wire.MAGIC, wire.VERSION, bytes(wire.NONCE))
+                + luck.randbytes(PROOF)
+                + session(UNPROVED)
+            )
+        say(sock, said, luck)
+
+
+def insider(target: Target, luck: random.Random, held: list[Socket]) -> bool:
+    """Returns whether the proof was left as it must be."""
+    with contextlib.ExitStack() as stack:
+        sock = stack.enter_context(contextlib.closing(_raw(target)))
+        answer = _proof(sock)
+        changed = mutate(answer, luck) if luck.random() < 0.2 else answer
+        is_proved = changed[:PROVED] == answer
+        said = changed + (mutate(session(INSIDER), luck) if is_proved else session(UNPROVED))
+        with contextlib.suppress(OSError):
+            if is_proved and len(held) < MOST_HELD and luck.random() < 0.05:
+                stack.pop_all()
+                held.append(sock)
+                sock.sendall(said)
+            else:
+                say(sock, said, luck)
+        return is_proved
+
+
+class Fuzz:
+    """A few threads that are hostile to one target after the other."""
+
+    def __init__(self, targets: list[Target], seed: int, seconds: float) -> None:
+        self._targets = targets
+        self._ends = time.monotonic() + seconds
+        self._recorded = [record(target) for target in targets]
+        self._lucks = [random.Random(f"{seed}, {number}") for number in range(THREADS)]
+        self.made = [Counter[str]() for _ in self._lucks]
+        self.held = list[list[Socket]]()  # a list a thread
+
+    def run(self) -> None:
+        threads = [
+            threading.Thread(target=self._fuzz, args=(luck, made))
+            for luck, made in zip(self._lucks, self.made, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _fuzz(self, luck: random.Random, made: Counter[str]) -> None:
+        held = list[Socket]()
+        self.held.append(held)
+        while time.monotonic() < self._ends:
+            number = luck.randrange(len(self._targets))
+            target = self._targets[number]
+            if luck.random() < 0.01:
+                made["served" if target.serve_one() else "not served"] += 1
+            elif luck.random() < 0.5:
+                made["strangers"] += 1
+                with contextlib.suppress(OSError):
+                    stranger(target, self._recorded[number], luck)
+            else:
+                made["insiders"] += 1
+                with contextlib.suppress(OSError):
+                    made["proofs"] += insider(target, luck, held)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Or until a while has passed."""
+    ends = time.monotonic() + 5 * PATIENCE_S
+    while not condition() and time.monotonic() < ends:
+        time.sleep(0.02)
+
+
+def open_sockets() -> int:
+    count = 0
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            count += os.readlink(path).startswith("socket:")
+    return count
+
+
+@contextlib.contextmanager
+def certificate() -> Iterator[Tls | None]:
+    if shutil.which("openssl") is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem"
+        command = f"openssl req -x509 {key} -out cert.pem -days 1 -subj /CN=syncline"
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+        yield Tls(f"{folder}/cert.pem", f"{folder}/key.pem")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    luck = random.Random(options.seed)
+    for module in (transport, wire):
+        vars(module)["HANDSHAKE_S"] = PATIENCE_S
     crashes = list[str]()
-    threading.excepthook = lambda args: crashes.append(f"{args.exc_type.__name__}: {args.exc_value}")
-    listener = listen("unix:")
-    address = address_of(listener)
-    inbox: Inbox = queue.SimpleQueue()
-    door = Door(listener, SECRET, None, GradientPool(SIZE, 0, 1), inbox)
-    door.open()
-    threads_before = threading.active_count()
-    made = {"stranger": 0, "insider": 0}
-    greeted = heard = served = 0
-    ends = time.monotonic() + options.seconds
-    while time.monotonic() < ends:
-        kind = luck.choice(("stranger", "insider"))
-        made[kind] += 1
-        with contextlib.suppress(OSError):
-            (stranger if kind == "stranger" else insider)(address, luck)
-        while True:
-            try:
-                message = inbox.get(timeout=0.0 if kind == "stranger" else 0.002)
-            except queue.Empty:
-                break
-            heard += isinstance(message, Pushed)
-            greeted += isinstance(message, Hello)
-            if isinstance(message, Lost):
-                message.connection.close()
-        if sum(made.values()) % 100 == 0:
-            served += serve_one(address, inbox)
-    time.sleep(0.5)
-    left = threading.active_count() - threads_before
-    print(f"seed {options.seed}, {options.seconds:.0f} s: {made['stranger']:,} strangers, {made['insider']:,} insiders")
-    print(f"{door.refused:,} refused; {greeted:,} greeted, {heard:,} pushes heard; {served} workers served meanwhile")
-    print(f"{len(crashes)} crashes, {left} threads left {crashes[:3]}")
-    return 1 if crashes or left > 0 or door.refused < made["stranger"] or greeted > made["insider"] or not served else 0
-
-
-def serve_one(address: str, inbox: Inbox) -> bool:
-    """A proper worker is heard."""
-    sock = connect(address, SECRET)
-    send_json(sock, {"worker": 2})
-    for _ in range(CLOCK_QUESTIONS):
-        send_json(sock, {})
-        receive_json(sock)
-    send(sock, Frame(Kind.PUSH, 2), [memoryview(bytes(4 * SIZE))])
-    was_heard = False
-    with contextlib.suppress(queue.Empty):
-        while not was_heard:
-            message = inbox.get(timeout=5)
-            was_heard = isinstance(message, Pushed) and message.connection.worker == 2
-            if isinstance(message, Pushed | Lost):
-                message.connection.close()
-    sock.close()
-    return was_heard
+    threading.excepthook = lambda args: crashes.append(f"{args.thread}: {args.exc_type.__name__}: {args.exc_value}")
+    threads, sockets = threading.active_count(), open_sockets()
+    with certificate() as tls:
+        ways: list[tuple[str, Tls | None]] = [("unix:", None), ("tcp:127.0.0.1:0", None)]
+        ways += [] if tls is None else [("unix:", tls), ("tcp:127.0.0.1:0", tls)]
+        targets = [Target(*way) for way in ways]
+        fuzz = Fuzz(targets, options.seed, options.seconds)
+        fuzz.run()
+        unserved = sum(not target.serve_one() for target in targets)
+        for target in targets:
+            target.give_up()
+        pinned = sum(target.pinned for target in targets)
+        for sock in chain.from_iterable(fuzz.held):
+            sock.close()
+        for target in targets:
+            target.close()
+    wait_until(lambda: threading.active_count() <= threads and open_sockets() <= sockets)
+    made = sum(fuzz.made, Counter[str]())
+    heard = sum((target.heard for target in targets), Counter[str]())
+    unproved = heard[f"hello of {UNPROVED}"] + heard[f"hello of {RECORDED}"] - len(targets)  # recorded once at each
+    refused = sum(target.door.refused for target in targets)  # also who hung up between its proof and ours
+    let_in = max(made["strangers"] + made["insiders"] - made["proofs"] - refused, 0)
+    unserved += made["not served"]
+    endless = heard["hello"] - heard["lost"]
+    left = threading.active_count() - threads, open_sockets() - sockets
+    stay = sum(map(len, fuzz.held))
+    print(f"seed {options.seed}, {options.seconds:g} s, {len(targets)} doors ({'with' if tls else 'without'} TLS)")
+    print(f"made: {made['strangers']:,} strangers, {made['insiders']:,} insiders ({stay} stay, unread)")
+    print(f"{refused:,} refused; {made['proofs']:,} insiders' proofs whole; {made['served']:,} proper workers served")
+    print(f"heard: {heard['hello']:,} hellos, {heard['push']:,} pushes, {heard['lost']:,} ends")
+    print(f"wrong (each must be 0): {unproved} heard and {let_in} let in without a proof, {len(crashes)} crashes,")
+    print(
+        f"  {unserved} not served, {left[0]} threads left, {left[1]} sockets, {pinned} versions, {endless} connections"
+    )
+    for crash in crashes[:5]:
+        print(f"  {crash}")
+    wrong = unproved or let_in or crashes or unserved or any(left) or pinned or endless
+    return 1 if wrong or not made["served"] else 0
 
 
 if __name__ == "__main__":

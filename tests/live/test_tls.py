@@ -1,33 +1,15 @@
 """TLS beneath the handshake: one pinned certificate, and a socket that is read and written at once."""
 
 import os
-import shutil
-import subprocess
 import threading
 
 import pytest
 
 from syncline.live import transport, wire
-from syncline.live.transport import Tls, WireError, address_of, listen
+from syncline.live.transport import WireError, address_of, listen
 from syncline.live.wire import Frame, Kind, Reader
 
 SECRET = b"the run's own"
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="openssl, which makes the certificate, is absent"
-)
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    """Two of them: the run's, and another."""
-    made = []
-    for name in ("ours", "other"):
-        folder = tmp_path_factory.mktemp(name)
-        command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 1 -subj /CN=syncline"
-        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-        made.append(Tls(str(folder / "cert.pem"), str(folder / "key.pem")))
-    return made
 
 
 def accept(listener, tls, outcome):
@@ -38,8 +20,8 @@ def accept(listener, tls, outcome):
         outcome.append(error)
 
 
-def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(certificates):
-    tls, _ = certificates
+def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(two_certificates):
+    tls, _ = two_certificates
     outcome = []
     with listen("tcp:127.0.0.1:0") as listener:
         thread = threading.Thread(target=accept, args=(listener, tls, outcome))
@@ -81,10 +63,10 @@ def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(certificates):
 
 
 @pytest.mark.parametrize("with_tls", [True, False])
-def test_a_client_with_another_certificate_or_none_is_refused(certificates, with_tls, monkeypatch):
+def test_a_client_with_another_certificate_or_none_is_refused(two_certificates, with_tls, monkeypatch):
     for module in (transport, wire):  # without TLS each side waits for the other
         monkeypatch.setattr(module, "HANDSHAKE_S", 0.5)
-    tls, other = certificates
+    tls, other = two_certificates
     outcome = []
     with listen("tcp:127.0.0.1:0") as listener:
         thread = threading.Thread(target=accept, args=(listener, tls, outcome))

@@ -30,7 +30,16 @@ frames = st.builds(
     size=st.integers(0, 2**64 - 1),
     **{
         name: st.floats(allow_nan=False)
-        for name in ("loss", "started_at", "computed_at", "slow_s", "delay_s", "pulled_at", "pull_delay_s")
+        for name in (
+            "loss",
+            "started_at",
+            "computed_at",
+            "slow_s",
+            "delay_s",
+            "pulled_at",
+            "pull_delay_s",
+            "push_delay_s",
+        )
     },
 )
 
@@ -207,6 +216,40 @@ def test_a_server_that_does_not_know_the_secret_is_refused_by_the_client():
         server.sendall(INTRODUCTION.pack(wire.MAGIC, wire.VERSION, bytes(32)) + bytes(PROOF))
         with pytest.raises(WireError, match="the server does not know"):
             wire.prove(client, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("magic", "version", "said"),
+    [(b"SYNCLINF", wire.VERSION, "none of ours"), (wire.MAGIC, wire.VERSION + 1, "wire format")],
+)
+def test_another_magic_or_version_is_refused_by_both_sides_even_with_a_proof(magic, version, said):
+    with pair() as (client, server):
+        server.sendall(INTRODUCTION.pack(magic, version, bytes(32)))
+        with pytest.raises(WireError, match=said):
+            wire.prove(client, SECRET)
+    with pair() as (client, server):
+        failed = []
+
+        def admit() -> None:
+            try:
+                wire.admit(server, SECRET)
+            except WireError as error:
+                failed.append(str(error))
+
+        thread = in_thread(admit)
+        _, _, asked = INTRODUCTION.unpack(client.recv(INTRODUCTION.size))
+        client.sendall(INTRODUCTION.pack(magic, version, bytes(32)) + wire._proof(SECRET, b"client", asked, bytes(32)))
+        thread.join()
+        assert len(failed) == 1
+        assert said in failed[0]
+
+
+def test_what_a_client_says_right_behind_its_proof_is_not_lost():
+    with pair() as (client, server):
+        thread = in_thread(lambda: (wire.prove(client, SECRET), wire.send_json(client, {"worker": 1})))
+        wire.admit(server, SECRET)
+        assert wire.receive_json(server) == {"worker": 1}
+        thread.join()
 
 
 def test_a_recorded_proof_and_a_reflected_one_are_worth_nothing():

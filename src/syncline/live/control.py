@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from syncline.live.transport import Socket, Tls, WireError, address_of, listen
+from syncline.live.transport import MAX_STRANGERS, Socket, Tls, WireError, accept, address_of, listen
 from syncline.live.wire import connect, receive_json, send_json, welcome
 
 Message = dict[str, Any]
+HELLO = {"role": str, "index": int, "pid": int, "address": str}
 
 
 @dataclass(eq=False)
@@ -48,6 +49,7 @@ class Headquarters:
         self._tls = tls
         self.address = address_of(self._listener)
         self.messages: queue.SimpleQueue[tuple[Peer, Message]] = queue.SimpleQueue()
+        self._strangers = threading.Semaphore(MAX_STRANGERS)
         threading.Thread(target=self._accept, name="headquarters", daemon=True).start()
 
     def close(self) -> None:
@@ -56,11 +58,8 @@ class Headquarters:
         self._listener.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
+        while (sock := accept(self._listener)) is not None:
+            self._strangers.acquire()
             threading.Thread(target=self._meet, args=(sock,), daemon=True).start()
 
     def _meet(self, raw: socket.socket) -> None:
@@ -68,10 +67,14 @@ class Headquarters:
             sock = welcome(raw, self._secret, self._tls)
         except OSError:
             return  # a stranger
+        finally:
+            self._strangers.release()
         try:
             hello = receive_json(sock)
-            peer = Peer(sock, hello["role"], hello["index"], hello["pid"], hello["address"])
-        except (OSError, KeyError):
+            if any(type(hello.get(name)) is not kind for name, kind in HELLO.items()):
+                raise WireError("a hello without what it must say")
+            peer = Peer(sock, **{name: hello[name] for name in HELLO})
+        except OSError:
             sock.close()
             return
         self.messages.put((peer, {"kind": "hello"}))
@@ -106,8 +109,9 @@ class Line:
             send_json(self._sock, {"kind": kind, **content})
 
     def _read(self) -> None:
-        try:
-            while True:
-                self._on_message(receive_json(self._sock))
-        except WireError:
-            os._exit(1)  # the launcher is gone: nobody is left to work for
+        while True:
+            try:
+                message = receive_json(self._sock)
+            except OSError:
+                os._exit(1)  # the launcher is gone: nobody is left to work for
+            self._on_message(message)

@@ -22,11 +22,10 @@ from torch import Tensor
 
 from syncline.learning.server import Gradient, Version
 from syncline.live.engine import Engine
-from syncline.live.transport import Socket, Tls, WireError
+from syncline.live.transport import MAX_STRANGERS, Socket, Tls, WireError, accept
 from syncline.live.wire import Frame, Kind, Reader, receive_json, send, send_json, welcome
 
 CLOCK_QUESTIONS = 5
-MAX_STRANGERS = 64  # connections that have not proved the secret yet
 TINY_BYTES = 1 << 16  # a block up to this size is sent by the owner itself: handing it over would take longer
 
 
@@ -146,6 +145,8 @@ class Connection:
                 reader.payload(frame, gradient.place)
                 self.inbox.put(Pushed(self, frame, gradient))
         except OSError as error:
+            with contextlib.suppress(OSError):  # or the writer may wait for ever for a peer that reads nothing
+                self.sock.shutdown(socket.SHUT_RDWR)
             self.inbox.put(Lost(self, str(error)))
 
     def close(self) -> None:
@@ -188,11 +189,7 @@ class Door:
         threading.Thread(target=self._accept, name="door", daemon=True).start()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return  # closed
+        while (sock := accept(self._listener)) is not None:
             self._strangers.acquire()
             threading.Thread(target=self._meet, args=(sock,), name="connection", daemon=True).start()
 

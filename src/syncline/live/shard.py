@@ -87,13 +87,16 @@ class ShardProcess:
                 if not self._fits(message):
                     continue
                 num_train = message.about["num_train"]
+                old = connections.get(message.connection.worker)
+                if old is not None:
+                    old.close()
                 connections[message.connection.worker] = message.connection
                 if len(connections) == num_workers and not self._is_ready:
                     self._prepare(num_train)
                     self._is_ready = True
                     self._line.tell("ready")
             elif isinstance(message, Lost) and connections.get(message.connection.worker) is message.connection:
-                del connections[message.connection.worker]
+                connections.pop(message.connection.worker).close()
             elif isinstance(message, Free):
                 self._free(message)
             elif isinstance(message, Call):
@@ -244,7 +247,7 @@ class ShardProcess:
         fits = worker in range(self._config.cluster.workers) and {key: about.get(key) for key in mine} == mine
         if fits and isinstance(about.get("num_train"), int):
             return True
-        self._line.tell("warning", text=f"turned away: a worker {worker} with {about}, here {mine}", at=0.0)
+        self._line.tell("warning", text=f"turned away: a worker {worker} with {str(about)[:200]}, here {mine}", at=0.0)
         hello.connection.close()
         return False
 

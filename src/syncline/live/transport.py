@@ -3,12 +3,14 @@
 An address is "unix:NAME" (Linux's abstract sockets: no file that could stay behind) or "tcp:HOST:PORT".
 """
 
+import errno
 import secrets
 import select
 import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,9 +18,12 @@ from typing import Any, TypeVar
 HANDSHAKE_S = 20.0  # a loaded machine may take seconds to schedule a process
 BUFFER_BYTES = 1 << 20  # asked for on each socket
 RECORD_BYTES = 1 << 20  # most that is handed to TLS at once
+MAX_STRANGERS = 64  # connections to a listener that have not proved the secret yet
+RETRY_S = 0.1  # for a passing shortage of what a connection needs
 
 _T = TypeVar("_T")
 _ABSTRACT = "\0syncline-"
+_PASSING = {errno.ECONNABORTED, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class WireError(ConnectionError):
@@ -46,6 +51,7 @@ class Tls:
     def _wrap(self, context: ssl.SSLContext, sock: socket.socket, server_side: bool) -> "TlsSocket":
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         sock.settimeout(HANDSHAKE_S)
+        sock.getpeername()  # raises if it was reset already; wrap_socket would, too, but leave what it made open
         try:
             return TlsSocket(context.wrap_socket(sock, server_side=server_side))
         except (ssl.SSLError, TimeoutError) as error:
@@ -75,17 +81,23 @@ class TlsSocket:
             view = view[self._when_ready(lambda part=part: self._sock.send(part)) :]  # type: ignore[misc]
 
     def _when_ready(self, action: Callable[[], _T]) -> _T:
+        ends = None if self._timeout is None else time.monotonic() + self._timeout
         while True:
             try:
                 with self._lock:
                     return action()
             except ssl.SSLWantReadError:
-                ready, _, _ = select.select([self._sock], [], [], self._timeout)
+                event = select.POLLIN
             except ssl.SSLWantWriteError:
-                _, ready, _ = select.select([], [self._sock], [], self._timeout)
+                event = select.POLLOUT
             except ssl.SSLError as error:
                 raise WireError(f"TLS: {error}") from None
-            if not ready:
+            poll = select.poll()
+            try:
+                poll.register(self._sock, event)
+            except ValueError:
+                raise WireError("the connection was closed") from None
+            if not poll.poll(None if ends is None else max(ends - time.monotonic(), 0.0) * 1000):
                 raise TimeoutError
 
     def pending(self) -> int:
@@ -99,10 +111,12 @@ class TlsSocket:
         return self._sock.fileno()
 
     def shutdown(self, how: int) -> None:
-        self._sock.shutdown(how)
+        # Not SSLSocket's own, after which the threads that read and write would go on without TLS.
+        socket.socket.shutdown(self._sock, how)
 
     def close(self) -> None:
-        self._sock.close()
+        with self._lock:
+            self._sock.close()
 
 
 Socket = socket.socket | TlsSocket
@@ -117,15 +131,31 @@ def listen(address: str) -> socket.socket:
     kind, _, rest = address.partition(":")
     if kind == "unix":
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.bind(f"{_ABSTRACT}{rest or secrets.token_hex(8)}")
+        place: Any = f"{_ABSTRACT}{rest or secrets.token_hex(8)}"
     else:
         host, _, port = rest.rpartition(":")
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, int(port)))
-    _enlarge(sock)
-    sock.listen(128)
+        place = (host, int(port))
+    try:
+        sock.bind(place)
+        _enlarge(sock)
+        sock.listen(128)
+    except BaseException:
+        sock.close()
+        raise
     return sock
+
+
+def accept(listener: socket.socket) -> socket.socket | None:
+    """The next connection; None when the listener was closed."""
+    while True:
+        try:
+            return listener.accept()[0]
+        except OSError as error:
+            if error.errno not in _PASSING:
+                return None
+            time.sleep(RETRY_S)
 
 
 def address_of(sock: socket.socket) -> str:
