@@ -73,6 +73,13 @@ class Totals:
         """Plain types that JSON can hold."""
         return asdict(self) | {"staleness": list(self.staleness.items())}
 
+    def snapshot(self, rate: float) -> dict[str, Any]:
+        """What is told of a state that is to be evaluated; the mean loss begins anew. `rate`: of the next update."""
+        loss = self.loss if self.loss_count else None
+        self.loss_sum, self.loss_count = 0.0, 0
+        about = {"time_s": self.time_s, "updates": self.updates, "samples": self.samples}
+        return about | {"train_loss": loss, "learning_rate": rate}
+
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Totals":
         """What `state_dict` gave; its staleness comes back as it was."""

@@ -138,7 +138,6 @@ class Member:
         self._eval_every = config.eval_every_epochs * num_train
         self._checkpoint_every = config.runner.checkpoint_every_epochs * num_train
         self._snapshots = self._checkpoints = 0
-        self._train_loss = 0.0, 0
         self._replica.warm_up(self._batches.take(self._share.batch(0), None))
         self._path_of_log = folder / f"events-{rank}.arrow"
         rows = self._load(resume)
@@ -223,8 +222,8 @@ class Member:
             totals.updates += 1
             totals.samples += num_members * config.batch_size
             totals.time_s = now
-            loss_sum, loss_count = self._train_loss
-            self._train_loss = totals.loss_sum, totals.loss_count = loss_sum + mean_loss, loss_count + 1
+            totals.loss_sum += mean_loss
+            totals.loss_count += 1
             ended_by = self._limits.reached(totals.samples, totals.updates)
             if ended_by is not None:
                 return self._finished(ended_by)
@@ -291,19 +290,11 @@ class Member:
         number = self._snapshots
         path = state_path(self._folder / "snapshots", float(number), 0)
         self._save(path, then=lambda: self._line.tell("snapshot", number=number))
-        self._train_loss = 0.0, 0
         self._snapshots = int(self._totals.samples // self._eval_every) + 1
 
     def _save(self, path: Path, then: Callable[[], None] = lambda: None) -> None:
         totals, flat = self._totals, self._flat
-        loss_sum, loss_count = self._train_loss
-        about = {
-            "time_s": totals.time_s,
-            "updates": totals.updates,
-            "samples": totals.samples,
-            "train_loss": loss_sum / loss_count if loss_count else None,
-            "learning_rate": self._rate(totals.samples, totals.updates),
-        }
+        about = totals.snapshot(self._rate(totals.samples, totals.updates))
         self._saver.save(
             path, {"weights": flat.weights.cpu().clone(), "buffers": flat.buffers.cpu().clone()}, about, then
         )
@@ -315,7 +306,7 @@ class Member:
         for name, tensor in self._replica.optimizer.state_dict().items():
             tensors[f"optimizer.{name}"] = tensor.cpu().clone()
         folder = self._folder / "checkpoint"
-        state = {"totals": self._totals.state_dict(), "train_loss": list(self._train_loss)}
+        state = {"totals": self._totals.state_dict()}
         self._saver.save(state_path(folder, number, 0), tensors, state, then=lambda: drop_old_checkpoints(folder, 0))
 
     def _load(self, resume: float | None) -> int:
@@ -331,8 +322,6 @@ class Member:
                 {name.removeprefix(prefix): t.to(device) for name, t in tensors.items() if name.startswith(prefix)}
             )
             self._totals = Totals.from_state(state["totals"])
-            loss_sum, loss_count = state["train_loss"]
-            self._train_loss = loss_sum, loss_count
             self._snapshots = int(self._totals.samples // self._eval_every) + 1
             self._busy_s = self._totals.busy_s_by_worker[self._rank]
         self._checkpoints = int(self._totals.samples // self._checkpoint_every) + 1

@@ -71,7 +71,6 @@ class Engine:
         self.shard = shard
         self.totals = Totals(shard.num_workers)
         self.ended_by: str | None = None
-        self.train_loss = 0.0, 0  # sum and number of the losses since the last snapshot
         self.here = set(range(shard.num_workers))  # workers that the strategy counts on
         self.waiting: set[int] = set()  # of these, who has pushed and is not granted yet
         self._strategy = strategy
@@ -111,9 +110,8 @@ class Engine:
         self._levels[worker] += 1
         lead = self._levels[worker] - min(self._levels[other] for other in self.here)
         totals.max_lead = max(totals.max_lead, lead)
-        loss_sum, loss_count = self.train_loss
-        self.train_loss = loss_sum + frame.loss, loss_count + 1
-        totals.loss_sum, totals.loss_count = self.train_loss
+        totals.loss_sum += frame.loss
+        totals.loss_count += 1
         totals.busy_s_by_worker[worker] += frame.computed_at - frame.started_at
         push = self._pushes
         self._pushes += 1
@@ -230,7 +228,6 @@ class Engine:
         state = {
             "strategy": self._strategy.state_dict(),
             "totals": self.totals.state_dict(),
-            "train_loss": list(self.train_loss),
             "here": sorted(self.here),
             "waiting": sorted(self.waiting),
             "pushes": self._pushes,
@@ -253,8 +250,6 @@ class Engine:
         )
         self._strategy.load_state_dict(state["strategy"])
         self.totals = Totals.from_state(state["totals"])
-        loss_sum, loss_count = state["train_loss"]
-        self.train_loss = loss_sum, loss_count
         self.here, self.waiting = set(state["here"]), set(state["waiting"])
         self._pushes, self._counts, self._levels = state["pushes"], list(state["counts"]), list(state["levels"])
         for push, worker, version in state["pending"]:

@@ -76,7 +76,6 @@ def _run(role: str, index: int) -> int:
 def _shard(index: int) -> int:
     from syncline.live.shard import ShardProcess
 
-    resume = os.environ.get(RESUME)
     process = ShardProcess(
         _run_config(),
         Path(os.environ[FOLDER]),
@@ -85,7 +84,7 @@ def _shard(index: int) -> int:
         os.environ[HEADQUARTERS],
         _secret(),
         _tls(),
-        None if resume is None else float(resume),
+        _resume(),
     )
     return 0 if process.run() else RESTART
 
@@ -111,7 +110,6 @@ def _worker(index: int) -> int:
 def _member(index: int) -> int:
     from syncline.live.collective import Member
 
-    resume = os.environ.get(RESUME)
     member = Member(
         _run_config(),
         Path(os.environ[FOLDER]),
@@ -119,9 +117,13 @@ def _member(index: int) -> int:
         os.environ[HEADQUARTERS],
         _secret(),
         _tls(),
-        None if resume is None else float(resume),
+        _resume(),
     )
     return 0 if member.run() else RESTART
+
+
+def _resume() -> float | None:
+    return float(os.environ[RESUME]) if RESUME in os.environ else None
 
 
 def _run_config() -> Any:

@@ -289,20 +289,11 @@ class ShardProcess:
         number, totals = self._snapshots, self._engine.totals
         path = state_path(self._folder / "snapshots", float(number), self._number)
         self._save(path, then=lambda: self._line.tell("snapshot", number=number))
-        self._engine.train_loss = 0.0, 0
         self._snapshots = max(number, int(totals.samples // self._eval_every)) + 1
 
     def _save(self, path: Path, then: Callable[[], None]) -> None:
-        engine = self._engine
-        totals, shard = engine.totals, engine.shard
-        loss_sum, loss_count = engine.train_loss
-        about = {
-            "time_s": totals.time_s,
-            "updates": totals.updates,
-            "samples": totals.samples,
-            "train_loss": loss_sum / loss_count if loss_count else None,
-            "learning_rate": shard.rate(totals.samples, totals.updates),
-        }
+        totals = self._engine.totals
+        about = totals.snapshot(self._engine.shard.rate(totals.samples, totals.updates))
         self._write(path, {}, about, then)
 
     def _checkpoint(self, number: float) -> None:

@@ -18,6 +18,7 @@ killed they are missing.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute
@@ -48,6 +49,19 @@ SCHEMA = pa.schema(
         ("because", pa.dictionary(pa.int32(), pa.string())),
     ]
 )
+
+
+class Row(NamedTuple):
+    """One line of a log; see the table above."""
+
+    at: float
+    kind: str
+    worker: int
+    shard: int
+    push: int
+    version: int
+    value: float
+    because: str
 
 
 class EventLog:

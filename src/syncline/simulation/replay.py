@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import torch
@@ -18,7 +18,7 @@ import torch
 from syncline.config import RunConfig
 from syncline.course import REPORT_EVERY_S, Curve, Progress, Totals, evaluation_row, summary
 from syncline.learning.server import Gradient
-from syncline.records.events import read_events
+from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary
 from syncline.simulation.run import Learning, build_learning
@@ -31,19 +31,6 @@ COMPUTED = ("started", "computed", "delayed")  # what workers did: follows from 
 
 class ReplayError(RecordError):
     """The log does not say what the strategies do: it is broken, or of another version of them."""
-
-
-class Row(NamedTuple):
-    """One line of the log; see records/events.py."""
-
-    at: float
-    kind: str
-    worker: int
-    shard: int
-    push: int
-    version: int
-    value: float
-    because: str
 
 
 def replay(
@@ -166,6 +153,9 @@ class _Replay:
             self.totals.time_s = row.at
             self.totals.updates, self.totals.samples = min(self._updates), min(self._samples)
             yield (number + 1) / len(self._rows)
+        for answers in self._answers:
+            if answers:
+                raise ReplayError(f"at {answers[0].at:.6f} s the log says {answers[0].kind}, which no strategy said")
 
     def _pushed(self, row: Row) -> PushArrived:
         key = row.worker, int(row.value)
