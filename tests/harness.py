@@ -1,12 +1,18 @@
 """Plays the engine for one strategy and checks, after every event, what every strategy owes.
 
-Invariants: each push is applied or discarded exactly once; nobody is granted who is computing; while anybody is here
-somebody can go on; the strategy's own bound on the lead holds; an illegal event is refused and changes nothing; a copy
-made from the saved state answers as the original does; one that left is never waited for.
+Invariants: each push is applied or discarded exactly once; nobody is granted who is computing, unless it is interrupted
+first or keeps the block until its pull rule takes it; nobody is interrupted who is not computing, or without a grant;
+while anybody is here somebody computes or a timer is set; the strategy's own bounds on lead and staleness hold; an
+illegal event is refused and changes nothing; a copy made from the saved state answers as the original does; one that
+left is never waited for.
+
+There is one shard, and messages take no time.
 """
 
 import copy
 import json
+import math
+from collections.abc import Callable
 
 import pytest
 
@@ -17,11 +23,16 @@ from syncline.strategies.protocol import (
     Event,
     Grant,
     Hold,
+    Interrupt,
     ProtocolError,
+    PullRule,
     PushArrived,
+    Repeat,
     Strategy,
     StrategyOptions,
     TimerFired,
+    WaitFor,
+    WakeAt,
     WorkerJoined,
     WorkerLeft,
 )
@@ -31,36 +42,87 @@ STRANGER = 99  # a worker that is never here
 
 class Harness:
     def __init__(self, options: StrategyOptions, num_workers: int) -> None:
+        options.check_cluster(num_workers, 1)
         self.options = options
         self.num_workers = num_workers
         self.strategy = options.start(num_workers)
         self.version = 0
-        self.granted = dict.fromkeys(range(num_workers), 0)  # worker -> version it computes at; only while it computes
+        self.granted: dict[int, int] = {}  # worker -> version (or tag) it computes at; only while it does
+        self.began: dict[int, float] = {}  # worker -> when it began the mini-batch it computes, or computed last
+        self.batches = dict.fromkeys(range(num_workers), 0)  # mini-batches that each worker has begun
         self.counts = dict.fromkeys(range(num_workers), 0)  # pushes of the workers that are here
-        self.pending: set[int] = set()
+        self.pushed: dict[int, int] = {}  # worker -> version of its last push
+        self.pending: dict[int, int] = {}  # push -> its version
         self.settled: set[int] = set()
         self.next_push = 0
         self.now = 0.0
+        self.timer = math.inf  # what the strategy asked for
+        self.waits_for = options.first_count  # what it told last
+        self.rules: dict[int, PullRule] = {}  # of the workers that are here
+        self.goes_at: dict[int, float] = {}  # worker -> when its rule lets it go on, if nothing happens before
+        for worker in range(num_workers):
+            if self._is_ruled(worker):
+                self._block_arrives(worker)
+            else:
+                self._begin(worker, 0)
 
     @property
     def running(self) -> list[int]:
         return sorted(self.granted)
 
-    def push(self, worker: int, after: float = 1.0) -> list[Command]:
-        self.now += after
+    @property
+    def due(self) -> float:
+        """The next moment that a timer is set to."""
+        return min(self.timer, *self.goes_at.values(), math.inf)
+
+    def push(self, worker: int, after: float = 1.0, loss: float = 0.0) -> list[Command]:
+        assert self.now + after <= self.due + 1e-9, f"a timer is due before, at {self.due}"
+        self.now = min(self.now + after, self.due)
         push = self.next_push
         self.next_push += 1
-        self.pending.add(push)
+        version = self.granted.pop(worker)
+        rule = self.rules.get(worker)
+        if rule is not None:
+            assert rule.tag >= version, "the tag fell"
+            version = rule.tag
+        self.pending[push] = self.pushed[worker] = version
         self.counts[worker] += 1
-        return self._event(PushArrived(self.now, push, worker, self.granted.pop(worker), 0.0))
+        if rule is not None:
+            self._may_go_on(worker, rule.pushed(self.now))
+        return self._event(PushArrived(self.now, push, worker, version, loss))
+
+    def wait(self) -> list[Command]:
+        """Time passes until the next timer: the strategy's, or that of a worker's pull rule."""
+        assert self.due < math.inf, "no timer is set"
+        self.now = self.due
+        if self.timer <= self.now:
+            self.timer = math.inf
+            return self._event(TimerFired(self.now))
+        worker = min(self.goes_at, key=lambda w: (self.goes_at[w], w))
+        self._may_go_on(worker, self.goes_at[worker])
+        return []
+
+    def step(self, seconds: Callable[[int, int], float], loss: float = 0.0) -> tuple[int | None, list[Command]]:
+        """What happens next if the n-th mini-batch of a worker takes seconds(worker, n); n from 0.
+
+        Returns:
+            The worker that pushed, or None if a timer was due; and the commands.
+        """
+        ends = {worker: self.began[worker] + seconds(worker, self.batches[worker] - 1) for worker in self.granted}
+        worker = min(ends, key=lambda w: (ends[w], w), default=None)
+        if worker is None or self.due < ends[worker]:
+            return None, self.wait()
+        return worker, self.push(worker, max(0.0, ends[worker] - self.now), loss)
 
     def leave(self, worker: int) -> list[Command]:
         del self.counts[worker]
-        self.granted.pop(worker, None)
+        for table in (self.granted, self.rules, self.goes_at):
+            table.pop(worker, None)
         return self._event(WorkerLeft(self.now, worker))
 
     def join(self, worker: int) -> list[Command]:
         self.counts[worker] = min(self.counts.values(), default=0)
+        self._is_ruled(worker)
         commands = self._event(WorkerJoined(self.now, worker))
         assert worker in self.granted, "a worker that joins is given weights at once"
         return commands
@@ -69,32 +131,45 @@ class Harness:
         return max(self.counts.values()) - min(self.counts.values()) if self.counts else 0
 
     def fork(self) -> "Harness":
-        return copy.deepcopy(self)
+        """A copy whose strategy goes on from the saved state."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict | set):
+                setattr(other, name, value.copy())
+        other.strategy = self._from_saved_state()
+        other.rules = copy.deepcopy(self.rules)
+        return other
 
     def check_illegal_events_change_nothing(self) -> None:
-        before = json.dumps(self.strategy.state_dict())
+        before = json.loads(json.dumps(self.strategy.state_dict()))
         absent = [STRANGER, *(w for w in range(self.num_workers) if w not in self.counts)]
-        illegal: list[Event] = [TimerFired(self.now)]
-        illegal += [PushArrived(self.now, self.next_push, worker, 0, 0.0) for worker in absent]
+        illegal: list[Event] = [TimerFired(self.now)] if self.now < self.timer else []
+        illegal += [PushArrived(self.now, self.next_push, worker, self.version, 0.0) for worker in absent]
         illegal += [WorkerLeft(self.now, worker) for worker in absent]
         illegal += [WorkerJoined(self.now, worker) for worker in self.counts]
-        waiting = [worker for worker in self.counts if worker not in self.granted]
+        waiting = [worker for worker in self.counts if worker not in self.granted and worker not in self.rules]
         illegal += [PushArrived(self.now, self.next_push, worker, self.version, 0.0) for worker in waiting]
+        if self.options.staleness_bound == 0:
+            illegal += [PushArrived(self.now, self.next_push, w, self.version + 1, 0.0) for w in self.granted]
         for event in illegal:
             with pytest.raises(ProtocolError):
                 self.strategy.handle(event)
-            assert json.dumps(self.strategy.state_dict()) == before, f"{event} was refused but changed the state"
+            assert self.strategy.state_dict() == before, f"{event} was refused but changed the state"
 
     def _event(self, event: Event) -> list[Command]:
         twin = self._from_saved_state()
         commands = self.strategy.handle(event)
         assert twin.handle(event) == commands, "a saved and loaded state answers differently"
         assert twin.state_dict() == self.strategy.state_dict()
+        interrupted: set[int] = set()
         for command in commands:
-            self._obey(command)
-        if isinstance(event, PushArrived) and event.worker in self.counts and event.worker not in self.granted:
-            assert any(isinstance(c, Hold) and c.worker == event.worker for c in commands), "neither granted nor held"
-        assert self.granted or not self.counts, f"deadlock after {event}: {self.strategy.state_dict()}"
+            self._obey(command, interrupted)
+        assert not interrupted, f"interrupted and not granted: {interrupted}"
+        if isinstance(event, PushArrived) and event.worker in self.counts and event.worker not in self.rules:
+            is_held = any(isinstance(c, Hold) and c.worker == event.worker for c in commands)
+            assert is_held is (event.worker not in self.granted), "neither told to go on nor held, or both"
+        can_go_on = bool(self.granted) or self.due < math.inf
+        assert can_go_on or not self.counts, f"deadlock after {event}: {self.strategy.state_dict()}"
         bound = self.options.lead_bound
         assert bound is None or self.lead() <= bound, f"lead {self.lead()} > bound {bound} after {event}"
         return commands
@@ -104,26 +179,101 @@ class Harness:
         twin.load_state_dict(json.loads(json.dumps(self.strategy.state_dict())))
         return twin
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: Command, interrupted: set[int]) -> None:
         match command:
-            case Apply(pushes=pushes):
+            case Apply(pushes=pushes, scale=scale):
                 assert pushes, "an update of nothing"
+                assert 0 < scale < math.inf
+                bound = self.options.staleness_bound
                 for push in pushes:
-                    self._settle(push)
+                    staleness = self.version - self._settle(push)
+                    assert bound is None or staleness <= bound, f"staleness {staleness} > bound {bound}"
                 self.version += 1
             case Discard(push=push):
                 self._settle(push)
             case Grant(worker=worker):
                 assert worker in self.counts, "granted, but not here"
-                assert worker not in self.granted, "granted while it computes"
-                self.granted[worker] = self.version
+                interrupted.discard(worker)
+                if worker in self.rules:
+                    self._block_arrives(worker)
+                else:
+                    assert worker not in self.granted, "granted while it computes"
+                    self._begin(worker, self.version)
+            case Repeat(worker=worker):
+                assert worker in self.counts, "told to go on, but not here"
+                assert worker not in self.granted, "told to go on while it computes"
+                assert worker not in self.rules, "its rule decides"
+                self._begin(worker, self.pushed[worker])
             case Hold(worker=worker):
                 assert worker in self.counts
                 assert worker not in self.granted, "held after it was granted"
+            case Interrupt(worker=worker):
+                assert self.options.interrupts
+                assert worker in self.granted, "interrupted, but not computing"
+                assert worker not in self.rules, "its rule decides"
+                del self.granted[worker]
+                interrupted.add(worker)
+            case WakeAt(at=at):
+                assert at > self.now, "a timer in the past"
+                self.timer = at
+            case WaitFor(count=count):
+                assert count >= 1
+                assert count != self.waits_for, "no news"
+                self.waits_for = count
             case _:
-                pytest.fail(f"no engine obeys {command} yet")
+                pytest.fail(f"no engine obeys {command}")
 
-    def _settle(self, push: int) -> None:
+    def _settle(self, push: int) -> int:
+        """Returns the version of the push."""
         assert push in self.pending, f"push {push} settled twice, or never made"
-        self.pending.remove(push)
         self.settled.add(push)
+        return self.pending.pop(push)
+
+    def _begin(self, worker: int, version: int) -> None:
+        self.granted[worker] = version
+        self.began[worker] = self.now
+        self.batches[worker] += 1
+
+    def _is_ruled(self, worker: int) -> bool:
+        """Give a worker that starts or joins a pull rule, if the strategy has one."""
+        rule = self.options.pull_rule(1)
+        if rule is not None:
+            self.rules[worker] = rule
+        return rule is not None
+
+    def _block_arrives(self, worker: int) -> None:
+        when = self.rules[worker].arrived(self.now, 0, self.version)
+        if worker in self.granted:
+            assert when is None, "it computes"
+        else:
+            self._may_go_on(worker, when)
+
+    def _may_go_on(self, worker: int, when: float | None) -> None:
+        """A pull rule has said when its worker goes on: at once, later, or not before another block."""
+        self.goes_at.pop(worker, None)
+        if when is not None and when > self.now:
+            self.goes_at[worker] = when
+        elif when is not None:
+            taken = list(self.rules[worker].start())
+            assert taken in ([], [0])
+            self._begin(worker, self.rules[worker].tag)
+
+
+def applied(commands: list[Command]) -> list[tuple[int, ...]]:
+    """The pushes of each update."""
+    return [command.pushes for command in commands if isinstance(command, Apply)]
+
+
+def granted(commands: list[Command]) -> list[int]:
+    """The workers that are sent the weights."""
+    return [command.worker for command in commands if isinstance(command, Grant)]
+
+
+def discarded(commands: list[Command]) -> list[int]:
+    """The pushes that will never be used."""
+    return [command.push for command in commands if isinstance(command, Discard)]
+
+
+def interrupted(commands: list[Command]) -> list[int]:
+    """The workers that are cancelled."""
+    return [command.worker for command in commands if isinstance(command, Interrupt)]

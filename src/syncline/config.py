@@ -277,18 +277,21 @@ class RunConfig:
         _check(self.threads >= 1, "threads must be >= 1", self.threads)
         for key, allowed in _CHOICES.items():
             _check(getattr(self, key) in allowed, f"{key} must be one of {', '.join(allowed)}", getattr(self, key))
-        _check(
-            self.cluster.shards == 1 or not self.strategy.single_server,
-            f"strategy={self.strategy.name} needs one logical server: cluster.shards must be 1",
-            self.cluster.shards,
-        )
-        if not self.has_server:
+        try:
+            self.strategy.check_cluster(self.cluster.workers, self.cluster.shards)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        for key, delay in {
+            "scenario.push_delay": self.scenario.push_delay,
+            "scenario.pull_delay": self.scenario.pull_delay,
+            "scenario.slow_shards": self.scenario.slow_shards,
+            "cluster.network.jitter": self.cluster.network.jitter,
+        }.items():
             _check(
-                not isinstance(self.runner, SimulateConfig),
-                "strategy.topology=allreduce needs real processes: runner=local",
-                f"runner={self.runner.name}",
+                not delay or self.strategy.has_server,
+                f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from",
+                delay,
             )
-            _check(self.cluster.shards == 1, "without a server cluster.shards must be 1", self.cluster.shards)
         if isinstance(self.runner, LocalConfig):
             _check(self.gradients, "runner=local learns: gradients must be true", self.gradients)
             _check(
@@ -296,11 +299,6 @@ class RunConfig:
                 "a target needs runner.evaluate=during",
                 self.runner.evaluate,
             )
-
-    @property
-    def has_server(self) -> bool:
-        """The gradients meet at a parameter server, not in a collective."""
-        return getattr(self.strategy, "topology", "server") == "server"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain nested types, as config.yaml holds them."""

@@ -209,7 +209,7 @@ def test_the_controller_is_algorithm_2(own, others, gap, slowest_gap, r_max):
     now = 10.0
     machine.clocks.tick(0)
     machine.last_push = {0: now - gap, 1: now - slowest_gap}
-    machine.interval = {0: own, 1: others}
+    machine.push_before = {0: now - gap - own, 1: now - slowest_gap - others}
     assert machine.controller(0, now) == reference_controller(now, now - gap, own, now - slowest_gap, others, r_max)
 
 
@@ -295,7 +295,7 @@ def test_a_held_worker_is_examined_again_at_the_slowest_workers_push():
             machine.clocks.tick(0)
         machine.clocks.tick(1)
         machine.held[0] = None
-        machine.last_push, machine.interval = {0: 9.0, 1: 8.0}, {0: 1.0, 1: 3.0}
+        machine.last_push, machine.push_before = {0: 9.0, 1: 8.0}, {0: 8.0, 1: 5.0}
         outcome[bound] = is_granted(machine.handle(PushArrived(11.0, 0, 1, 0, 0.0)), 0)
     # Worker 0 leads by 7. `paper` asks the controller (a push of its own would meet one of the slowest's at 14 s);
     # `hard` may not go beyond s_U + 1 = 5; `catchup` waits until the lead is 0.

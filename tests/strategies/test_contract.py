@@ -2,27 +2,64 @@
 
 import pytest
 from harness import Harness
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.strategies import STRATEGIES
+from syncline.strategies.adasync import VARIANTS, AdasyncOptions
+from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import BOUNDS, DsspOptions
-from syncline.strategies.protocol import StrategyOptions
+from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
+from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.protocol import Apply, Interrupt, StrategyOptions
+from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
 
 CASES: list[StrategyOptions] = [
     *(kind() for kind in STRATEGIES.values()),
     *(SspOptions(staleness=s) for s in (0, 1)),
     *(DsspOptions(s_lower=s, r_max=r, bound=bound) for s, r in ((0, 0), (0, 3), (1, 2)) for bound in BOUNDS),
+    *(BackupOptions(backups=b, aggregate=aggregate) for b, aggregate in ((0, "mean"), (2, "sum"))),
+    *(kind(k=k) for kind in (KSyncOptions, KBatchSyncOptions, KAsyncOptions, KBatchAsyncOptions) for k in (1, 3)),
+    *(AdasyncOptions(variant=variant, interval=0.004) for variant in VARIANTS),
+    *(AdasyncOptions(variant=variant, interval=0.01, k=3, k_cap=9) for variant in VARIANTS if "batch" in variant),
+    PspOptions(c=1),
+    PspOptions(c=2, tag="newest"),
+    PspOptions(c=1, tau1=0.003, tag="newest"),
+    PspOptions(c=2, tau1=0.005, tau2=0.002),
+    BspOptions(topology="allreduce"),
+    *(DsSyncOptions(group_size=size) for size in (2, 3)),
 ]
+SERVERS = [options for options in CASES if options.has_server]
+COLLECTIVES = [options for options in CASES if not options.has_server]
 
 
-def case_name(options: StrategyOptions) -> str:
-    return repr(options)
+def accepts(options: StrategyOptions, num_workers: int) -> bool:
+    try:
+        options.check_cluster(num_workers, 1)
+    except ValueError:
+        return False
+    return True
 
 
-@pytest.fixture(params=CASES, ids=case_name)
+def sizes(options: StrategyOptions, most: int) -> st.SearchStrategy[int]:
+    """Numbers of workers that the options can run on."""
+    return st.sampled_from([number for number in range(1, most + 1) if accepts(options, number)])
+
+
+def small(*choices: tuple[int, int]) -> list[object]:
+    """Every server strategy with each number of workers that it accepts, and how many events to follow."""
+    return [
+        pytest.param(options, number, depth, id=f"{options}-{number}-{depth}")
+        for options in SERVERS
+        for number, depth in choices
+        if accepts(options, number)
+    ]
+
+
+@pytest.fixture(params=SERVERS, ids=repr)
 def options(request: pytest.FixtureRequest) -> StrategyOptions:
     return request.param
 
@@ -32,16 +69,24 @@ def test_every_row_of_the_table_names_itself():
 
 
 # an event: which of the workers that can do it, and how many milliseconds later
-steps = st.lists(st.tuples(st.sampled_from(["push"] * 12 + ["leave", "join"]), st.integers(0, 99), st.integers(0, 9)))
+# "timer" lets the time pass to the next moment that a timer is set to
+kinds = st.sampled_from(["push"] * 12 + ["leave", "join", "timer"])
+one_step = st.tuples(kinds, st.integers(0, 99), st.integers(0, 9))
+steps = st.integers(0, 40).flatmap(lambda size: st.lists(one_step, min_size=size, max_size=size))
 
 
-@given(num_workers=st.integers(1, 6), history=steps)
-def test_the_invariants_hold_in_any_order_of_pushes_leaves_and_joins(options, num_workers, history):
+@settings(max_examples=20)
+@given(data=st.data(), history=steps)
+def test_the_invariants_hold_in_any_order_of_pushes_timers_leaves_and_joins(options, data, history):
+    num_workers = data.draw(sizes(options, 6))
     harness = Harness(options, num_workers)
     for kind, choice, after in history:
         harness.check_illegal_events_change_nothing()
         if kind == "push" and harness.running:
-            harness.push(harness.running[choice % len(harness.running)], after / 1000)
+            worker = harness.running[choice % len(harness.running)]
+            harness.push(worker, min(after / 1000, harness.due - harness.now), loss=choice / 10)
+        elif kind == "timer" and harness.due < float("inf"):
+            harness.wait()
         elif kind == "leave" and harness.counts:
             harness.leave(sorted(harness.counts)[choice % len(harness.counts)])
         elif kind == "join" and len(harness.counts) < num_workers:
@@ -49,40 +94,50 @@ def test_the_invariants_hold_in_any_order_of_pushes_leaves_and_joins(options, nu
             harness.join(absent[choice % len(absent)])
 
 
+@settings(max_examples=25)
 @given(
-    num_workers=st.integers(1, 5),
+    data=st.data(),
     choices=st.lists(st.integers(0, 99), max_size=40),
     seconds=st.lists(st.floats(0.01, 3), min_size=5, max_size=5),
 )
-def test_nobody_starves(options, num_workers, choices, seconds):
-    """From any state, if everybody who computes finishes in its own time, everybody pushes again and again."""
+def test_nobody_starves(options, data, choices, seconds):
+    """From any state, if everybody who computes finishes in its own time, everybody begins again and again."""
+    num_workers = data.draw(sizes(options, 5))
     harness = Harness(options, num_workers)
-    for choice in choices:
-        harness.push(harness.running[choice % len(harness.running)], seconds[choice % 5])
-    before = dict(harness.counts)
-    ends = {worker: harness.now + seconds[worker] for worker in harness.running}
+    for number, choice in enumerate(choices):
+        if harness.running:
+            worker = harness.running[choice % len(harness.running)]
+            after = min(seconds[number % 5], harness.due - harness.now)
+            harness.push(worker, after, loss=1 / (number + 1))
+        else:
+            harness.wait()
+    before, version = dict(harness.batches), harness.version
     for _ in range(3000):
-        worker = min(ends, key=lambda w: ends[w])
-        harness.push(worker, max(0.0, ends.pop(worker) - harness.now))
-        ends |= {w: harness.now + seconds[w] for w in harness.running if w not in ends}
-        if all(harness.counts[w] >= before[w] + 3 for w in before):
+        harness.step(lambda worker, _: seconds[worker])
+        if harness.version >= version + 3 and all(harness.batches[w] >= before[w] + 3 for w in before):
             return
-    pytest.fail(f"starved: {harness.counts} after {before}")
+    pytest.fail(f"starved: {harness.batches} after {before}")
 
 
-@pytest.mark.parametrize(("num_workers", "depth"), [(1, 6), (2, 9), (3, 7)])
-def test_every_interleaving_of_pushes(options, num_workers, depth):
+@pytest.mark.parametrize(("options", "num_workers", "depth"), small((1, 6), (2, 7), (3, 5)))
+def test_every_interleaving_of_pushes_and_timers(options, num_workers, depth):
     def explore(harness: Harness, left: int) -> None:
-        for worker in harness.running if left else ():
+        if left == 0:
+            return
+        if harness.due < float("inf"):
             after = harness.fork()
-            after.push(worker)
+            after.wait()
+            explore(after, left - 1)
+        for worker in harness.running:
+            after = harness.fork()
+            after.push(worker, min(1.0, after.due - after.now), loss=0.5**left)
             explore(after, left - 1)
 
     explore(Harness(options, num_workers), depth)
 
 
-@pytest.mark.parametrize("num_workers", [2, 3])
-def test_every_interleaving_with_one_leave_and_one_return(options, num_workers):
+@pytest.mark.parametrize(("options", "num_workers", "depth"), small((2, 5), (3, 5)))
+def test_every_interleaving_with_one_leave_and_one_return(options, num_workers, depth):
     def explore(harness: Harness, left: int, gone: int | None, may_leave: bool) -> None:
         if left == 0:
             return
@@ -91,7 +146,10 @@ def test_every_interleaving_with_one_leave_and_one_return(options, num_workers):
         moves += [("join", gone)] if gone is not None else []
         for kind, worker in moves:
             after = harness.fork()
-            getattr(after, kind)(worker)
+            if kind == "push":
+                after.push(worker, min(1.0, after.due - after.now))
+            else:
+                getattr(after, kind)(worker)
             explore(
                 after,
                 left - 1,
@@ -99,11 +157,88 @@ def test_every_interleaving_with_one_leave_and_one_return(options, num_workers):
                 may_leave and kind != "leave",
             )
 
-    explore(Harness(options, num_workers), 5, None, True)
+    explore(Harness(options, num_workers), depth, None, True)
 
 
-def test_bsp_refuses_a_push_of_another_version():
-    harness = Harness(BspOptions(), 2)
-    harness.granted[0] = 7
-    with pytest.raises(Exception, match="version is 0"):
-        harness.push(0)
+@settings(max_examples=5)
+@given(data=st.data(), history=steps)
+def test_a_harness_that_is_forked_goes_on_alike(options, data, history):
+    """The exploration above forks at every event: what is forked must be the whole state."""
+    harness = Harness(options, data.draw(sizes(options, 4)))
+    for _, choice, after in history[:12]:
+        fork = harness.fork()
+        if harness.running:
+            worker = harness.running[choice % len(harness.running)]
+            pause = min(after / 1000, harness.due - harness.now)
+            assert fork.push(worker, pause) == harness.push(worker, pause)
+        else:
+            assert fork.wait() == harness.wait()
+        assert (fork.granted, fork.due, fork.version) == (harness.granted, harness.due, harness.version)
+
+
+def test_the_harness_sees_what_must_not_be():
+    """Each is a fault of a strategy."""
+
+    def obey(*commands, worker: int = 0) -> None:
+        harness = Harness(KSyncOptions(k=2), 3)
+        harness.strategy.handle = lambda event: list(commands)
+        harness._from_saved_state = lambda: harness.strategy
+        harness.push(worker)
+
+    with pytest.raises(AssertionError, match="not computing"):
+        obey(Interrupt(0))
+    with pytest.raises(AssertionError, match="interrupted and not granted"):
+        obey(Interrupt(1))
+    with pytest.raises(AssertionError, match="never made"):
+        obey(Apply((7,)))
+    with pytest.raises(AssertionError, match="neither told to go on nor held"):
+        obey(Apply((0,)))
+
+
+# Collectives.
+
+
+@pytest.fixture(params=COLLECTIVES, ids=repr)
+def collective(request: pytest.FixtureRequest) -> StrategyOptions:
+    return request.param
+
+
+def test_every_row_of_the_table_is_under_one_contract_or_the_other():
+    assert {options.name for options in SERVERS} | {options.name for options in COLLECTIVES} == set(STRATEGIES)
+
+
+def numbers(options: StrategyOptions) -> list[int]:
+    return [number for number in range(1, 41) if accepts(options, number)]
+
+
+def test_the_groups_of_every_step_share_out_the_workers(collective):
+    for num_workers in numbers(collective):
+        for step in range(5):
+            groups = collective.groups(step, num_workers)
+            assert sorted(worker for group in groups for worker in group) == list(range(num_workers))
+            assert all(group == sorted(group) for group in groups), "each rank makes the same list"
+            assert groups == collective.groups(step, num_workers) == collective.groups(step + 2, num_workers)
+
+
+def test_two_steps_in_a_row_carry_everybody_to_everybody(collective):
+    for num_workers in numbers(collective):
+        for first in range(3):
+            heard = {worker: {worker} for worker in range(num_workers)}
+            for step in (first, first + 1):
+                for group in collective.groups(step, num_workers):
+                    together = set().union(*(heard[worker] for worker in group))
+                    heard |= dict.fromkeys(group, together)
+            assert all(heard[worker] == set(range(num_workers)) for worker in heard)
+
+
+def test_a_collective_runs_on_some_number_of_workers_and_on_one_shard(collective):
+    assert numbers(collective)
+    with pytest.raises(ValueError, match=r"has no server: cluster\.shards must be 1, got 2"):
+        collective.check_cluster(36, 2)
+
+
+def test_a_collective_has_no_state_machine_unless_it_has_a_server_too():
+    with pytest.raises(NotImplementedError, match="ds_sync has no server"):
+        DsSyncOptions().start(4)
+    with pytest.raises(NotImplementedError, match="asp has no collective"):
+        STRATEGIES["asp"]().groups(0, 4)

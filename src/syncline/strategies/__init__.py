@@ -1,14 +1,29 @@
-"""Who waits for whom: one small state machine a file. Standard library only; no strategy imports another."""
+"""Who waits for whom: one small state machine a file. Standard library only; none imports another, but AdaSync those
+whose K it sets."""
 
+from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
+from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.dssp import DsspOptions
+from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
+from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
+from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
 
 STRATEGIES: dict[str, type[StrategyOptions]] = {
+    "adasync": AdasyncOptions,
     "asp": AspOptions,
+    "backup": BackupOptions,
     "bsp": BspOptions,
+    "ds_sync": DsSyncOptions,
     "dssp": DsspOptions,
+    "k_async": KAsyncOptions,
+    "k_batch_async": KBatchAsyncOptions,
+    "k_batch_sync": KBatchSyncOptions,
+    "k_sync": KSyncOptions,
+    "psp": PspOptions,
     "ssp": SspOptions,
 }

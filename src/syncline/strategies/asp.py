@@ -7,22 +7,24 @@ Departures: none.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from syncline.strategies.clocks import refuse
-from syncline.strategies.protocol import Apply, Command, Event, Grant, PushArrived, WorkerJoined, WorkerLeft
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Event,
+    Grant,
+    PushArrived,
+    StrategyOptions,
+    WorkerJoined,
+    WorkerLeft,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class AspOptions:
+class AspOptions(StrategyOptions):
     name: str = "asp"
-
-    single_server: ClassVar[bool] = False
-    elastic: ClassVar[bool] = True
-
-    @property
-    def lead_bound(self) -> int | None:
-        return None
 
     def start(self, num_workers: int) -> "Asp":
         return Asp(num_workers)

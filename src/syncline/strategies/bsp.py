@@ -2,6 +2,8 @@
 
     on a push of worker p:  keep g_p; once every worker has pushed, update the weights with the mean, grant all
 
+The gradients meet at a server or, with `topology=allreduce`, in a collective of all workers.
+
 Departures: a worker that leaves is no longer waited for (the live engine stops such a run and restarts it from its
 checkpoint instead); one that joins takes part in the update under way.
 """
@@ -11,29 +13,53 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from syncline.strategies.clocks import refuse
-from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, PushArrived, TimerFired, WorkerJoined
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Event,
+    Grant,
+    Hold,
+    PushArrived,
+    StrategyOptions,
+    TimerFired,
+    WorkerJoined,
+)
 
 TOPOLOGIES = ("server", "allreduce")
+IMPLS = ("flat", "naive")
 
 
 @dataclass(frozen=True, slots=True)
-class BspOptions:
+class BspOptions(StrategyOptions):
     name: str = "bsp"
     topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce joins the gradients
+    impl: str = "flat"  # one of IMPLS, of the all-reduce: one of everything, as fast as DDP; or one a tensor, blocking
 
-    single_server: ClassVar[bool] = False
     elastic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.topology not in TOPOLOGIES:
             raise ValueError(f"strategy.topology must be one of {', '.join(TOPOLOGIES)}, got {self.topology!r}")
+        if self.impl not in IMPLS:
+            raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
+
+    @property
+    def has_server(self) -> bool:
+        return self.topology == "server"
 
     @property
     def lead_bound(self) -> int | None:
         return 1
 
+    @property
+    def staleness_bound(self) -> int | None:
+        return 0
+
     def start(self, num_workers: int) -> "Bsp":
         return Bsp(num_workers)
+
+    def groups(self, step: int, num_workers: int) -> list[list[int]]:
+        return [list(range(num_workers))]
 
 
 class Bsp:

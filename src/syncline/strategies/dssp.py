@@ -25,20 +25,29 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from syncline.strategies.clocks import Clocks, check_membership, refuse
-from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, PushArrived, WorkerJoined, WorkerLeft
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Event,
+    Grant,
+    Hold,
+    PushArrived,
+    StrategyOptions,
+    WorkerJoined,
+    WorkerLeft,
+)
 
 BOUNDS = ("paper", "hard", "catchup")
 
 
 @dataclass(frozen=True, slots=True)
-class DsspOptions:
+class DsspOptions(StrategyOptions):
     name: str = "dssp"
     s_lower: int = 3  # s_L >= 0: leads up to it are always granted
     r_max: int = 12  # s_U - s_L >= 0: most extra iterations the controller may give at once
     bound: str = "paper"  # one of BOUNDS
 
     single_server: ClassVar[bool] = True
-    elastic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.s_lower < 0:
@@ -68,22 +77,24 @@ class Dssp:
         self.extra: dict[int, int] = {}  # r_p where it is above 0
         self.held: dict[int, None] = {}  # in order of arrival
         self.last_push: dict[int, float] = {}  # A[p][0], seconds
-        self.interval: dict[int, float] = {}  # A[p][0] - A[p][1], seconds
+        self.push_before: dict[int, float] = {}  # A[p][1], seconds
+        self.reasons = [f"lead {lead} <= s_L {options.s_lower}" for lead in range(options.s_lower + 1)]
 
     def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, PushArrived):
+            at, worker, clocks, held = event.at, event.worker, self.clocks, self.held
+            check_membership(event, clocks)
+            before = self.last_push.get(worker)
+            if before is not None:
+                if worker in held or at < before:
+                    raise refuse(event, "held, or time runs backwards", clocks, f"held={list(held)}")
+                self.push_before[worker] = before
+            self.last_push[worker] = at
+            is_slowest = held and worker == clocks.slowest
+            clocks.tick(worker)
+            commands: list[Command] = [Apply((event.push,)), self._decide(worker, at)]
+            return commands + self._reexamine(at) if is_slowest else commands
         match event:
-            case PushArrived(at=at, push=push, worker=worker):
-                check_membership(event, self.clocks)
-                before = self.last_push.get(worker)
-                if worker in self.held or (before is not None and at < before):
-                    raise refuse(event, "held, or time runs backwards", self.clocks, f"held={list(self.held)}")
-                is_slowest = worker == self.clocks.slowest
-                self.clocks.tick(worker)
-                if before is not None:
-                    self.interval[worker] = at - before
-                self.last_push[worker] = at
-                commands: list[Command] = [Apply((push,)), self._decide(worker, at)]
-                return commands + self._reexamine(at) if is_slowest and self.held else commands
             case WorkerJoined(worker=worker):
                 check_membership(event, self.clocks)
                 self.clocks.join(worker)
@@ -92,7 +103,7 @@ class Dssp:
                 check_membership(event, self.clocks)
                 self.clocks.leave(worker)
                 self.held.pop(worker, None)
-                for table in (self.extra, self.last_push, self.interval):
+                for table in (self.extra, self.last_push, self.push_before):
                     table.pop(worker, None)
                 return self._reexamine(at)
         raise refuse(event, "no timer is set", self.clocks)
@@ -104,10 +115,10 @@ class Dssp:
         if options.bound == "hard" and lead > options.s_upper:
             self.held[worker] = None
             return Hold(worker, f"lead {lead} > s_U {options.s_upper}")
-        extra = self.extra.pop(worker, 0)
+        extra = self.extra.pop(worker, 0) if self.extra else 0
         if extra == 0:
             if lead <= options.s_lower:
-                return Grant(worker, f"lead {lead} <= s_L {options.s_lower}")
+                return Grant(worker, self.reasons[lead])
             asks = self.clocks.is_fastest(worker) and not (worker in self.held and options.bound == "catchup")
             extra = self.controller(worker, now) if asks else 0
             if extra == 0:
@@ -134,9 +145,10 @@ class Dssp:
         the r in [0, r_max] that minimises |Sim_slowest[k] - Sim_p[r]| over k in [0, r_max]; ties: the smallest r.
         """
         slowest = self.clocks.slowest
-        own, others = self.interval.get(worker), self.interval.get(slowest)
-        if own is None or others is None:
+        if worker not in self.push_before or slowest not in self.push_before:
             return 0
+        own = self.last_push[worker] - self.push_before[worker]
+        others = self.last_push[slowest] - self.push_before[slowest]
         r_max = self.options.r_max
         start, first = self.last_push[worker], self.last_push[slowest] + others
         best, best_wait = 0, float("inf")
@@ -156,7 +168,7 @@ class Dssp:
             "extra": _pairs(self.extra),
             "held": list(self.held),
             "last_push": _pairs(self.last_push),
-            "interval": _pairs(self.interval),
+            "push_before": _pairs(self.push_before),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -164,7 +176,7 @@ class Dssp:
         self.extra = dict(state["extra"])
         self.held = dict.fromkeys(state["held"])
         self.last_push = dict(state["last_push"])
-        self.interval = dict(state["interval"])
+        self.push_before = dict(state["push_before"])
 
 
 def _pairs(table: Mapping[int, float]) -> list[list[float]]:

@@ -10,19 +10,26 @@ A worker granted at a lead of s may push once more, so the largest lead is s + 1
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from syncline.strategies.clocks import Clocks, check_membership, refuse
-from syncline.strategies.protocol import Apply, Command, Event, Grant, Hold, PushArrived, WorkerJoined, WorkerLeft
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Event,
+    Grant,
+    Hold,
+    PushArrived,
+    StrategyOptions,
+    WorkerJoined,
+    WorkerLeft,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class SspOptions:
+class SspOptions(StrategyOptions):
     name: str = "ssp"
     staleness: int = 3  # s >= 0: how many pushes a worker may be ahead of the slowest and still go on
-
-    single_server: ClassVar[bool] = False
-    elastic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.staleness < 0:

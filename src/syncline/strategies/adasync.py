@@ -1,0 +1,141 @@
+"""AdaSync (Dutta et al. 2021; adasync.txt, section 6 and appendix D): K grows as the loss falls, on any K-variant.
+
+    every `interval` seconds:  F <- mean of the losses that workers reported since the last time; F_0 is the first F
+        K-sync:                                 K <- the positive root of K^2 + a K - a P, a = (F_0/F) K_0^2/(P - K_0)
+        K-batch-sync, K-async, K-batch-async:   K <- K_0 sqrt(F_0/F)
+        rounded to the nearest integer, within 1 .. P, never less than it was
+
+Departures: the end of an interval is seen at the first push after it, and counts from the next one on. F is an estimate
+from mini-batches, so its noise could ask for a smaller K; K never falls. Without losses (times alone) K stays at K_0.
+A K-batch variant counts mini-batches, so `k_cap` may lift its bound above P.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from syncline.strategies.k_async import KAsync, KBatchAsync
+from syncline.strategies.k_sync import KSync
+from syncline.strategies.protocol import Command, Event, PushArrived, Strategy, StrategyOptions
+
+VARIANTS = ("k_sync", "k_batch_sync", "k_async", "k_batch_async")
+
+
+class KVariant(Strategy, Protocol):
+    """A strategy whose K can be changed while it runs."""
+
+    def want(self, k: int, because: str) -> list[Command]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AdasyncOptions(StrategyOptions):
+    name: str = "adasync"
+    variant: str = "k_async"  # one of VARIANTS
+    k: int = 1  # K_0, 1 .. P
+    interval: float = 60.0  # seconds of the driving clock between two changes of K, > 0
+    k_cap: int | None = None  # most that K may become, on a K-batch variant alone; None: the number of workers
+
+    single_server: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ValueError(f"strategy.variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
+        if self.k < 1:
+            raise ValueError(f"strategy.k must be >= 1, got {self.k}")
+        if not 0 < self.interval < math.inf:
+            raise ValueError(f"strategy.interval must be > 0 seconds, got {self.interval}")
+        if self.k_cap is not None and (self.k_cap < self.k or "batch" not in self.variant):
+            raise ValueError(
+                f"strategy.k_cap must be null, or >= strategy.k = {self.k} on a K-batch variant; "
+                f"got {self.k_cap} on {self.variant}"
+            )
+
+    @property
+    def interrupts(self) -> bool:
+        return self.variant in ("k_sync", "k_batch_sync")
+
+    @property
+    def staleness_bound(self) -> int | None:
+        return 0 if self.interrupts else None
+
+    @property
+    def first_count(self) -> int | None:
+        return self.k
+
+    def check_cluster(self, num_workers: int, num_shards: int) -> None:
+        StrategyOptions.check_cluster(self, num_workers, num_shards)
+        if self.k > (self.k_cap or num_workers):
+            raise ValueError(f"strategy.k must be <= cluster.workers = {num_workers}, got {self.k}")
+
+    def start(self, num_workers: int) -> "Adasync":
+        return Adasync(num_workers, self)
+
+
+class Adasync:
+    def __init__(self, num_workers: int, options: AdasyncOptions) -> None:
+        self.options = options
+        self.num_workers = num_workers  # P of the formulas; who leaves may come back
+        self.k = options.k
+        self.first_loss: float | None = None  # F_0
+        self.loss_sum, self.loss_count = 0.0, 0  # since the last interval began
+        self.ends = options.interval  # of the interval, seconds
+        self.variant: KVariant
+        if options.variant in ("k_sync", "k_batch_sync"):
+            self.variant = KSync(num_workers, options.k, is_batch=options.variant == "k_batch_sync")
+        else:
+            self.variant = (KBatchAsync if options.variant == "k_batch_async" else KAsync)(num_workers, options.k)
+
+    def handle(self, event: Event) -> list[Command]:
+        commands = self.variant.handle(event)
+        if not isinstance(event, PushArrived):
+            return commands
+        if event.at >= self.ends:
+            commands += self._adapt()
+            self.ends = (event.at // self.options.interval + 1) * self.options.interval
+        self.loss_sum += event.loss
+        self.loss_count += 1
+        return commands
+
+    def _adapt(self) -> list[Command]:
+        """An interval is over: K is chosen anew."""
+        if self.loss_count == 0:
+            return []
+        loss = self.loss_sum / self.loss_count
+        self.loss_sum, self.loss_count = 0.0, 0
+        if self.first_loss is None:
+            self.first_loss = loss
+        self.k = max(self.k, self.k_for(self.first_loss, loss))
+        return self.variant.want(self.k, f"F_0 {self.first_loss:.4g}, F {loss:.4g}")
+
+    def k_for(self, first_loss: float, loss: float) -> int:
+        """K for a loss F > 0 that was F_0 > 0 in the first interval; K_0 where they say nothing."""
+        options, num_workers = self.options, self.num_workers
+        if not (0 < loss < math.inf and 0 < first_loss < math.inf):
+            return options.k
+        ratio = first_loss / loss
+        if options.variant != "k_sync":
+            k = options.k * math.sqrt(ratio)
+        elif options.k >= num_workers:
+            k = num_workers
+        else:
+            a = ratio * options.k**2 / (num_workers - options.k)
+            # the positive root of K^2 + a K - a P, in the form that does not cancel
+            k = 2 * num_workers / (1 + math.sqrt(1 + 4 * num_workers / a))
+        return max(1, math.floor(min(k, options.k_cap or num_workers) + 0.5))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "variant": self.variant.state_dict(),
+            "k": self.k,
+            "first_loss": self.first_loss,
+            "loss_sum": self.loss_sum,
+            "loss_count": self.loss_count,
+            "ends": self.ends,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.variant.load_state_dict(state["variant"])
+        self.k, self.first_loss = state["k"], state["first_loss"]
+        self.loss_sum, self.loss_count = state["loss_sum"], state["loss_count"]
+        self.ends = state["ends"]

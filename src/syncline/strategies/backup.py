@@ -1,0 +1,119 @@
+"""Synchronous SGD with backup workers (Chen et al. 2016; backup.txt, section 3): the slowest b are not waited for.
+
+    on a push of worker p, computed at the current version:  keep g_p; with the N-th, update the weights with the mean
+                                                             and grant those N
+    on a push computed at an older version:                  drop it; grant p the newest version
+
+Departures:
+- The text adds the N gradients up; the authors' published code takes their mean (`aggregate`).
+- P is the number of workers that are here, so one that leaves lowers N = P - b, and a gradient that it left behind is
+  used but not waited for: were N kept, a shard could wait for workers that wait for another shard. No worker gives
+  two gradients to one update: one that left and came back in the middle waits for the next.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from syncline.strategies.clocks import refuse
+from syncline.strategies.members import Members
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Discard,
+    Event,
+    Grant,
+    Hold,
+    PushArrived,
+    StrategyOptions,
+    TimerFired,
+    WorkerJoined,
+)
+
+AGGREGATES = ("mean", "sum")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupOptions(StrategyOptions):
+    name: str = "backup"
+    backups: int = 1  # b, 0 .. P - 1; N = P - b gradients make an update
+    aggregate: str = "mean"  # one of AGGREGATES
+
+    def __post_init__(self) -> None:
+        if self.backups < 0:
+            raise ValueError(f"strategy.backups must be >= 0, got {self.backups}")
+        if self.aggregate not in AGGREGATES:
+            raise ValueError(f"strategy.aggregate must be one of {', '.join(AGGREGATES)}, got {self.aggregate!r}")
+
+    @property
+    def staleness_bound(self) -> int | None:
+        return 0
+
+    def check_cluster(self, num_workers: int, num_shards: int) -> None:
+        StrategyOptions.check_cluster(self, num_workers, num_shards)
+        if self.backups >= num_workers:
+            raise ValueError(
+                f"strategy.backups must be < cluster.workers = {num_workers}, or no gradient is used; "
+                f"got {self.backups}"
+            )
+
+    def start(self, num_workers: int) -> "Backup":
+        return Backup(num_workers, self)
+
+
+class Backup:
+    def __init__(self, num_workers: int, options: BackupOptions) -> None:
+        self.is_sum = options.aggregate == "sum"
+        self.members = Members(num_workers, num_workers - options.backups, spare=options.backups)
+        self.version = 0
+        self.pushes: dict[int, int] = {}  # worker -> its push for the update under way, in order of arrival
+        self.held: dict[int, None] = {}  # workers that wait for it
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, TimerFired):
+            raise refuse(event, "no timer is set")
+        self.members.check(event)
+        worker = event.worker
+        if isinstance(event, PushArrived):
+            if worker in self.held or event.version > self.version:
+                raise refuse(event, f"version is {self.version}", f"held={list(self.held)}")
+            if event.version < self.version:
+                because = f"computed at version {event.version}, now {self.version}"
+                return [Discard(event.push, because), Grant(worker, because)]
+            self.held[worker] = None
+            commands: list[Command] = []
+            if worker in self.pushes:
+                commands.append(Discard(event.push, "one gradient a worker and update"))
+            else:
+                self.pushes[worker] = event.push
+            if len(self.held) < self.members.count:
+                return [*commands, Hold(worker, f"{len(self.held)} of {self.members.count} are here")]
+            return commands + self._update()
+        if isinstance(event, WorkerJoined):
+            return [*self.members.join(worker), Grant(worker, "joined")]
+        self.held.pop(worker, None)
+        news = self.members.leave(worker)
+        return news + self._update() if len(self.held) >= self.members.count else news
+
+    def _update(self) -> list[Command]:
+        because = f"the first {len(self.pushes)} are here"
+        commands: list[Command] = [Apply(tuple(self.pushes.values()), is_sum=self.is_sum, because=because)]
+        commands += [Grant(worker, because) for worker in self.held]
+        self.version += 1
+        self.pushes.clear()
+        self.held.clear()
+        return commands
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "members": self.members.state_dict(),
+            "version": self.version,
+            "pushes": [[worker, push] for worker, push in self.pushes.items()],
+            "held": list(self.held),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.members.load_state_dict(state["members"])
+        self.version = state["version"]
+        self.pushes = dict(state["pushes"])
+        self.held = dict.fromkeys(state["held"])

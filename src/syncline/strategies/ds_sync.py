@@ -1,0 +1,80 @@
+"""Divide-and-Shuffle Synchronization (dssync.txt, section 3.1, Algorithm 1): replicas average in alternating groups.
+
+    every worker, at step t:  its own gradient, its own optimizer's step, then the mean of parameters (and batch-norm
+                              statistics) over its group: at even t the workers with the same rank // G, at odd t those
+                              with the same rank % G
+
+W workers lie in a grid, G in each row: rows average at even steps, columns at odd ones, so two steps carry the update
+of every worker to every other. Optimizer states are not shared.
+
+Departures:
+- Line 16's `x % GroupSize == Rank` is read as `x % GroupSize == Rank % GroupSize`: else most workers have no group.
+- Any grid of two or more rows and columns will do; the paper takes W = G G.
+- `average=before_forward` is what the authors' published CIFAR code does: the step begins with the averaging.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from syncline.strategies.protocol import StrategyOptions
+
+AVERAGES = ("after_step", "before_forward")
+IMPLS = ("flat", "naive")
+
+
+@dataclass(frozen=True, slots=True)
+class DsSyncOptions(StrategyOptions):
+    name: str = "ds_sync"
+    group_size: int | None = None  # G >= 2, a divisor of W; None: the largest that is not above sqrt(W)
+    average: str = "after_step"  # one of AVERAGES
+    impl: str = "flat"  # one of IMPLS, of the averaging: one all-reduce of everything; or one a tensor, blocking
+
+    elastic: ClassVar[bool] = False
+    replicas: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.group_size is not None and self.group_size < 2:
+            raise ValueError(f"strategy.group_size must be >= 2 or null, got {self.group_size}")
+        if self.average not in AVERAGES:
+            raise ValueError(f"strategy.average must be one of {', '.join(AVERAGES)}, got {self.average!r}")
+        if self.impl not in IMPLS:
+            raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
+
+    @property
+    def has_server(self) -> bool:
+        return False
+
+    @property
+    def averages_first(self) -> bool:
+        return self.average == "before_forward"
+
+    @property
+    def lead_bound(self) -> int | None:
+        return 2
+
+    @property
+    def staleness_bound(self) -> int | None:
+        return 0
+
+    def check_cluster(self, num_workers: int, num_shards: int) -> None:
+        StrategyOptions.check_cluster(self, num_workers, num_shards)
+        size = self.grid(num_workers)
+        if size < 2 or num_workers % size or num_workers == size:
+            asked = "" if self.group_size is None else f" with strategy.group_size={self.group_size}"
+            raise ValueError(
+                f"strategy=ds_sync needs a grid of workers, at least 2 x 2: cluster.workers must be 4, 6, 8, 9, ... "
+                f"and a multiple of the group size, got {num_workers}{asked}"
+            )
+
+    def grid(self, num_workers: int) -> int:
+        """G: the workers in a row of the grid, num_workers / G rows."""
+        if self.group_size is not None:
+            return self.group_size
+        return next(size for size in range(math.isqrt(num_workers), 0, -1) if num_workers % size == 0)
+
+    def groups(self, step: int, num_workers: int) -> list[list[int]]:
+        size = self.grid(num_workers)
+        if step % 2 == 0:
+            return [list(range(first, first + size)) for first in range(0, num_workers, size)]
+        return [list(range(column, num_workers, size)) for column in range(size)]

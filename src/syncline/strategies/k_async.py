@@ -1,0 +1,146 @@
+"""K-async and K-batch-async SGD (Dutta et al. 2021; adasync.txt, section 2.2): K gradients an update, of any version.
+
+    K-async         on a push of worker p:  keep g_p, hold p; with the K-th, of K different workers, update the weights
+                                            with their mean and grant those K; the others go on undisturbed
+    K-batch-async   on a push of worker p:  keep g_p; with the K-th, whoever they come from, update the weights with
+                                            their mean; grant p at once, whether or not it was the K-th
+
+Departures: K-async's K falls below what was asked for when fewer workers are left; a worker that left and came back in
+the middle of an update gives it no second gradient. K-batch-async's K counts mini-batches and may exceed the number of
+workers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from syncline.strategies.clocks import refuse
+from syncline.strategies.members import Members
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Discard,
+    Event,
+    Grant,
+    Hold,
+    PushArrived,
+    StrategyOptions,
+    TimerFired,
+    WorkerJoined,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KAsyncOptions(StrategyOptions):
+    name: str = "k_async"
+    k: int = 2  # K, 1 .. P
+
+    single_server: ClassVar[bool] = True
+    is_batch: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"strategy.k must be >= 1, got {self.k}")
+
+    def check_cluster(self, num_workers: int, num_shards: int) -> None:
+        StrategyOptions.check_cluster(self, num_workers, num_shards)
+        if self.k > num_workers and not self.is_batch:
+            raise ValueError(f"strategy.k must be <= cluster.workers = {num_workers}, got {self.k}")
+
+    def start(self, num_workers: int) -> "KAsync | KBatchAsync":
+        return KBatchAsync(num_workers, self.k) if self.is_batch else KAsync(num_workers, self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class KBatchAsyncOptions(KAsyncOptions):
+    name: str = "k_batch_async"
+    k: int = 2  # K >= 1: mini-batches, which may be more than P
+
+    is_batch: ClassVar[bool] = True
+
+
+class KAsync:
+    def __init__(self, num_workers: int, k: int) -> None:
+        self.members = Members(num_workers, k)
+        self.pushes: dict[int, int] = {}  # worker -> its push for the update under way, in order of arrival
+        self.held: dict[int, None] = {}  # workers that wait for it
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, TimerFired):
+            raise refuse(event, "no timer is set")
+        self.members.check(event)
+        worker = event.worker
+        if isinstance(event, PushArrived):
+            if worker in self.held:
+                raise refuse(event, "the worker is held", f"held={list(self.held)}")
+            self.held[worker] = None
+            if worker in self.pushes:
+                because = "one gradient a worker and update"
+                return [Discard(event.push, because), Hold(worker, because)]
+            self.pushes[worker] = event.push
+            if len(self.pushes) < self.members.count:
+                return [Hold(worker, f"{len(self.pushes)} of K {self.members.count} are here")]
+            return self._update()
+        if isinstance(event, WorkerJoined):
+            return [*self.members.join(worker), Grant(worker, "joined")]
+        self.held.pop(worker, None)
+        news = self.members.leave(worker)
+        return news + self._update() if len(self.pushes) >= self.members.count else news
+
+    def want(self, k: int, because: str) -> list[Command]:
+        """K is to be this, never less than it was."""
+        return self.members.want(k, because)
+
+    def _update(self) -> list[Command]:
+        because = f"{len(self.pushes)} are here"
+        commands: list[Command] = [Apply(tuple(self.pushes.values()), because=because)]
+        commands += [Grant(worker, because) for worker in self.held]
+        self.pushes.clear()
+        self.held.clear()
+        return commands
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "members": self.members.state_dict(),
+            "pushes": [[worker, push] for worker, push in self.pushes.items()],
+            "held": list(self.held),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.members.load_state_dict(state["members"])
+        self.pushes = dict(state["pushes"])
+        self.held = dict.fromkeys(state["held"])
+
+
+class KBatchAsync:
+    def __init__(self, num_workers: int, k: int) -> None:
+        self.members = Members(num_workers, k, clips=False)
+        self.pushes: list[int] = []  # arrived for the update under way
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, TimerFired):
+            raise refuse(event, "no timer is set")
+        self.members.check(event)
+        worker = event.worker
+        if isinstance(event, PushArrived):
+            self.pushes.append(event.push)
+            grant = Grant(worker, "nobody waits")
+            if len(self.pushes) < self.members.count:
+                return [grant]
+            update = Apply(tuple(self.pushes), because=f"{len(self.pushes)} are here")
+            self.pushes.clear()
+            return [update, grant]
+        if isinstance(event, WorkerJoined):
+            return [*self.members.join(worker), Grant(worker, "joined")]
+        return self.members.leave(worker)
+
+    def want(self, k: int, because: str) -> list[Command]:
+        """K is to be this, never less than it was."""
+        return self.members.want(k, because)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"members": self.members.state_dict(), "pushes": list(self.pushes)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.members.load_state_dict(state["members"])
+        self.pushes = list(state["pushes"])

@@ -1,0 +1,140 @@
+"""K-sync and K-batch-sync SGD (Dutta et al. 2021; adasync.txt, section 2.2): one version, the rest is cancelled.
+
+    K-sync         on a push of worker p:  keep g_p, hold p; with the K-th, update the weights with the mean of the K,
+                                           cancel the other workers and let all start at the new version
+    K-batch-sync   on a push of worker p:  keep g_p, let p go on with its next mini-batch at the same version; with the
+                                           K-th, whoever they come from, the same
+
+Departures: K-sync's K falls below what was asked for when fewer workers are left; a worker that left and came back in
+the middle of an update gives it no second gradient. K-batch-sync's K counts mini-batches and may exceed the number of
+workers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from syncline.strategies.clocks import refuse
+from syncline.strategies.members import Members
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Discard,
+    Event,
+    Grant,
+    Hold,
+    Interrupt,
+    PushArrived,
+    Repeat,
+    StrategyOptions,
+    TimerFired,
+    WorkerJoined,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KSyncOptions(StrategyOptions):
+    name: str = "k_sync"
+    k: int = 2  # K, 1 .. P
+
+    single_server: ClassVar[bool] = True
+    is_batch: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"strategy.k must be >= 1, got {self.k}")
+
+    @property
+    def interrupts(self) -> bool:
+        return True
+
+    @property
+    def staleness_bound(self) -> int | None:
+        return 0
+
+    def check_cluster(self, num_workers: int, num_shards: int) -> None:
+        StrategyOptions.check_cluster(self, num_workers, num_shards)
+        if self.k > num_workers and not self.is_batch:
+            raise ValueError(f"strategy.k must be <= cluster.workers = {num_workers}, got {self.k}")
+
+    def start(self, num_workers: int) -> "KSync":
+        return KSync(num_workers, self.k, self.is_batch)
+
+
+@dataclass(frozen=True, slots=True)
+class KBatchSyncOptions(KSyncOptions):
+    name: str = "k_batch_sync"
+    k: int = 2  # K >= 1: mini-batches, which may be more than P
+
+    is_batch: ClassVar[bool] = True
+
+
+class KSync:
+    def __init__(self, num_workers: int, k: int, is_batch: bool) -> None:
+        self.is_batch = is_batch
+        self.members = Members(num_workers, k, clips=not is_batch)
+        self.version = 0
+        self.pushes: list[int] = []  # arrived for the update under way
+        self.gave: set[int] = set()  # the workers they came from, in K-sync
+        self.held: dict[int, None] = {}  # workers that wait for it, in order of arrival; none in K-batch-sync
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, TimerFired):
+            raise refuse(event, "no timer is set")
+        self.members.check(event)
+        worker = event.worker
+        if isinstance(event, PushArrived):
+            if worker in self.held or event.version != self.version:
+                raise refuse(event, f"version is {self.version}", f"held={list(self.held)}")
+            if worker in self.gave:
+                self.held[worker] = None
+                because = "one gradient a worker and update"
+                return [Discard(event.push, because), Hold(worker, because)]
+            self.pushes.append(event.push)
+            if len(self.pushes) >= self.members.count:
+                self.held[worker] = None
+                return self._update()
+            because = f"{len(self.pushes)} of K {self.members.count} are here"
+            if self.is_batch:
+                return [Repeat(worker, because)]
+            self.gave.add(worker)
+            self.held[worker] = None
+            return [Hold(worker, because)]
+        if isinstance(event, WorkerJoined):
+            return [*self.members.join(worker), Grant(worker, "joined")]
+        self.held.pop(worker, None)
+        news = self.members.leave(worker)
+        return news + self._update() if len(self.pushes) >= self.members.count else news
+
+    def want(self, k: int, because: str) -> list[Command]:
+        """K is to be this, never less than it was."""
+        return self.members.want(k, because)
+
+    def _update(self) -> list[Command]:
+        because = f"the first {len(self.pushes)} are here"
+        commands: list[Command] = [Apply(tuple(self.pushes), because=because)]
+        computing = [worker for worker in self.members.here if worker not in self.held]
+        commands += [Interrupt(worker, because) for worker in computing]
+        commands += [Grant(worker, because) for worker in self.held]
+        commands += [Grant(worker, because) for worker in computing]
+        self.version += 1
+        self.pushes.clear()
+        self.gave.clear()
+        self.held.clear()
+        return commands
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "members": self.members.state_dict(),
+            "version": self.version,
+            "pushes": list(self.pushes),
+            "gave": sorted(self.gave),
+            "held": list(self.held),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.members.load_state_dict(state["members"])
+        self.version = state["version"]
+        self.pushes = list(state["pushes"])
+        self.gave = set(state["gave"])
+        self.held = dict.fromkeys(state["held"])

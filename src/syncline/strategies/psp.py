@@ -1,0 +1,209 @@
+"""Partially Synchronous Parallelism (psp.txt, section 3, Algorithm 1): servers and workers go on without the last few.
+
+Shard at version t (lines 1-15):
+    broadcast the block to all workers; drop a pushed gradient tagged t' < t, keep any other; once c are in, and tau1
+    seconds have passed or all workers have answered, update with the mean of the d that are in at d times the rate
+Worker at its own counter t (lines 1-19):
+    take every block tagged t' >= t, keep the old one where none came; once b % of the blocks have come, and tau2
+    seconds have passed or all have come, compute, push every block tagged t, t <- t + 1
+
+Departures, each a decision where the pseudo-code is open:
+- Line 13's "dg" is the mean g/d; d times the rate is the linear scaling rule of section 2.2.
+- Line 6 starts from zeros, which must not be trained on: the first pull waits for all blocks. Its counter starts at the
+  version that b % of them have got to: 0, or where the others are, for a worker that comes later. (At the newest one it
+  could push ahead of a shard that the others wait for, and nobody would go on.)
+- Line 18 counts up by one (`tag=step`), so a worker that was late stays late until it waits for somebody. `tag=newest`
+  moves the counter on, at any time, as far as the newest b % of the blocks that have come: a late gradient counts.
+- c falls below what was asked for when fewer workers are left.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from syncline.strategies.clocks import refuse
+from syncline.strategies.members import Members
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Discard,
+    Event,
+    Grant,
+    PullRule,
+    PushArrived,
+    StrategyOptions,
+    TimerFired,
+    WakeAt,
+    WorkerJoined,
+)
+
+TAGS = ("step", "newest")
+
+
+@dataclass(frozen=True, slots=True)
+class PspOptions(StrategyOptions):
+    name: str = "psp"
+    c: int | None = None  # gradients that make an update, 1 .. P; None: P
+    b: float = 100.0  # per cent of the blocks that a worker waits for, in (0, 100]
+    tau1: float = 0.0  # seconds that a shard waits for more than c, >= 0
+    tau2: float = 0.0  # seconds that a worker waits for more than b %, >= 0
+    tag: str = "step"  # one of TAGS
+
+    def __post_init__(self) -> None:
+        if self.c is not None and self.c < 1:
+            raise ValueError(f"strategy.c must be >= 1 or null, got {self.c}")
+        if not 0 < self.b <= 100:
+            raise ValueError(f"strategy.b must be in (0, 100] per cent, got {self.b}")
+        for key in ("tau1", "tau2"):
+            if not 0 <= getattr(self, key) < math.inf:
+                raise ValueError(f"strategy.{key} must be >= 0 seconds, got {getattr(self, key)}")
+        if self.tag not in TAGS:
+            raise ValueError(f"strategy.tag must be one of {', '.join(TAGS)}, got {self.tag!r}")
+
+    def check_cluster(self, num_workers: int, num_shards: int) -> None:
+        StrategyOptions.check_cluster(self, num_workers, num_shards)
+        if self.c is not None and self.c > num_workers:
+            raise ValueError(f"strategy.c must be <= cluster.workers = {num_workers}, got {self.c}")
+
+    def start(self, num_workers: int) -> "Psp":
+        return Psp(num_workers, self)
+
+    def pull_rule(self, num_shards: int) -> PullRule:
+        needed = math.ceil(self.b / 100 * num_shards - 1e-9)  # 0.07 * 100 is not 7
+        return PartialPull(num_shards, needed, self)
+
+
+class Psp:
+    """The shard's side."""
+
+    def __init__(self, num_workers: int, options: PspOptions) -> None:
+        self.tau1 = options.tau1
+        self.members = Members(num_workers, options.c or num_workers)
+        self.version = 0
+        self.pushes: list[int] = []  # that are in for the update under way
+        self.answered: set[int] = set()  # the workers they came from
+        self.deadline: float | None = None  # seconds; of tau1, once c are in
+        self.grants = {worker: Grant(worker, "broadcast") for worker in range(num_workers)}  # they never change
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, TimerFired):
+            if self.deadline is None or event.at < self.deadline:
+                raise refuse(event, f"the timer is set to {self.deadline}")
+            self.deadline = None
+            return self._update()
+        self.members.check(event)
+        if isinstance(event, PushArrived):
+            if event.version < self.version:
+                return [Discard(event.push, f"tagged {event.version}, now {self.version}")]
+            self.pushes.append(event.push)
+            self.answered.add(event.worker)
+            return self._go_on(event.at) if len(self.pushes) >= self.members.count else []
+        if isinstance(event, WorkerJoined):
+            return [*self.members.join(event.worker), Grant(event.worker, "joined")]
+        return self.members.leave(event.worker) + self._go_on(event.at)
+
+    def _go_on(self, now: float) -> list[Command]:
+        """Update if it is time, or set the timer that says when."""
+        here = self.members.here
+        if len(self.pushes) < self.members.count or not here:
+            return []
+        if self.tau1 == 0 or all(worker in self.answered for worker in here):
+            return self._update()
+        if self.deadline is not None:
+            return []
+        self.deadline = now + self.tau1
+        return [WakeAt(self.deadline, f"{len(self.pushes)} are here")]
+
+    def _update(self) -> list[Command]:
+        num = len(self.pushes)
+        commands: list[Command] = [Apply(tuple(self.pushes), float(num), because=f"{num} are here")]
+        commands += [self.grants[worker] for worker in self.members.here]
+        if self.deadline is not None:
+            commands.append(WakeAt(math.inf, "all have answered"))
+            self.deadline = None
+        self.version += 1
+        self.pushes.clear()
+        self.answered.clear()
+        return commands
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "members": self.members.state_dict(),
+            "version": self.version,
+            "pushes": list(self.pushes),
+            "answered": sorted(self.answered),
+            "deadline": self.deadline,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.members.load_state_dict(state["members"])
+        self.version = state["version"]
+        self.pushes = list(state["pushes"])
+        self.answered = set(state["answered"])
+        self.deadline = state["deadline"]
+
+
+class PartialPull:
+    """The worker's side.
+
+    Args:
+        num_shards: S; one block each.
+        needed: blocks to wait for, 1 .. S.
+        options: tau2 and tag.
+    """
+
+    def __init__(self, num_shards: int, needed: int, options: PspOptions) -> None:
+        self.tag = -1  # t; below 0 until the first pull is done
+        self._needed = needed
+        self._tau2 = options.tau2
+        self._jumps = options.tag == "newest"
+        # version of the newest block that came from each shard; infinite where none will come any more
+        self._newest: list[float] = [-1] * num_shards
+        self._is_waiting = True
+        self._goes_at: float | None = None  # seconds; of tau2, once the needed ones have come
+
+    def arrived(self, at: float, shard: int, version: int) -> float | None:
+        if version > self._newest[shard]:
+            self._newest[shard] = version
+            if self._jumps and self.tag >= 0:
+                self.tag = max(self.tag, self._reached)
+        return self._when(at) if self._is_waiting else None
+
+    def closed(self, at: float, shard: int) -> float | None:
+        self._newest[shard] = math.inf
+        return self._when(at) if self._is_waiting else None
+
+    def pushed(self, at: float) -> float | None:
+        self.tag += 1
+        self._is_waiting, self._goes_at = True, None
+        return self._when(at)
+
+    def start(self) -> Sequence[int]:
+        self._is_waiting = False
+        if self.tag < 0:
+            self.tag = self._reached
+            return range(len(self._newest))
+        tag = self.tag
+        return [shard for shard, version in enumerate(self._newest) if version >= tag]
+
+    @property
+    def _reached(self) -> int:
+        """The version that as many of the blocks as are needed have got to."""
+        reached = sorted(self._newest, reverse=True)[self._needed - 1]
+        return int(reached) if reached < math.inf else max(self.tag, 0)
+
+    def _when(self, now: float) -> float | None:
+        if self.tag < 0:
+            return now if min(self._newest) >= 0 else None
+        tag = self.tag
+        came = 0
+        for version in self._newest:
+            came += version >= tag
+        if came == len(self._newest):
+            return now
+        if came < self._needed:
+            return None
+        if self._goes_at is None:
+            self._goes_at = now + self._tau2
+        return self._goes_at
