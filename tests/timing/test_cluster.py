@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from syncline.config import choices, compose
-from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import Constant, Draws, Exponential, Normal, Occasional
+from syncline.timing.cluster import Cluster, ClusterConfig, Pace, ScenarioConfig
+from syncline.timing.distributions import Constant, Draws, Exponential, Normal, Occasional, Pareto, Uniform
 from syncline.timing.network import NetworkConfig
+from syncline.timing.theory import order_statistic
 
 NOTHING = ScenarioConfig()
 SLOW_NETWORK = NetworkConfig(latency_s=0.5, bandwidth_gbps=1.0)
@@ -125,6 +126,42 @@ def test_a_late_message_delays_nobody_elses(network: NetworkConfig, direction: s
         assert delayed == pytest.approx(plain + 100.0 * is_late[worker]), f"worker {worker}"
 
 
+def test_a_slow_servers_pull_responses_come_late_and_nothing_else_does() -> None:
+    slow = cluster(ScenarioConfig(slow_shards={1: 4.0}), workers=2, shards=3, network=SLOW_NETWORK)
+    usual = cluster(workers=2, shards=3, network=SLOW_NETWORK)
+    for now in (0.0, 100.0):  # far enough apart for the cards to be free again
+        for worker in range(2):
+            for shard in range(3):
+                late_s = 4.0 if shard == 1 else 0.0
+                pulled = usual.pull(now, shard, worker, 1000)
+                assert slow.pull(now, shard, worker, 1000) == pytest.approx(pulled + late_s)
+                assert slow.push(now, worker, shard, 1000) == usual.push(now, worker, shard, 1000)
+            assert slow.compute_s(worker) == usual.compute_s(worker)
+
+
+def test_a_slow_server_comes_on_top_of_the_injected_delays() -> None:
+    delay = Exponential(0.5)
+    slow = cluster(ScenarioConfig(pull_delay=delay, slow_shards={0: 4.0}), seed=2, workers=1, shards=2)
+    alone = [Draws(2, f"pull delay {shard}", delay, [1.0]) for shard in range(2)]
+    for _ in range(20):
+        assert slow.draw_pull_delay(0, 0) == alone[0].next(0) + 4.0
+        assert slow.draw_pull_delay(1, 0) == alone[1].next(0)
+
+
+def test_a_server_that_is_not_there_slows_nobody() -> None:
+    elsewhere = cluster(ScenarioConfig(slow_shards={3: 4.0}), workers=1, shards=2)
+    assert elsewhere.sends_instantly
+    assert [elsewhere.pull(1.0, shard, 0, 8) for shard in range(2)] == [1.0, 1.0]
+
+
+def test_a_real_worker_meets_the_slow_server_that_the_simulator_has() -> None:
+    scenario = ScenarioConfig(pull_delay=Occasional(0.5, Constant(1.0)), slow_shards={1: 4.0})
+    config = ClusterConfig(workers=2, shards=2)
+    simulated, own = Cluster(config, scenario, 7), Pace(config, scenario, 7, 1, True, 0)
+    for _ in range(30):
+        assert [own.pull(shard) for shard in range(2)] == [simulated.draw_pull_delay(shard, 1) for shard in range(2)]
+
+
 def test_messages_are_instant_only_without_network_and_without_delays() -> None:
     delay = Constant(1.0)
     assert cluster().sends_instantly
@@ -132,6 +169,8 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
     assert not cluster(ScenarioConfig(push_delay=delay)).sends_instantly
     assert not cluster(ScenarioConfig(pull_delay=delay)).sends_instantly
     assert not cluster(network=NetworkConfig(latency_s=1e-6)).sends_instantly
+    assert not cluster(ScenarioConfig(slow_shards={0: 4.0})).sends_instantly
+    assert cluster(ScenarioConfig(slow_shards={0: 0.0})).sends_instantly
 
 
 @pytest.mark.parametrize(
@@ -163,6 +202,10 @@ def test_a_cluster_out_of_range_is_refused_in_one_line(options: dict[str, Any], 
         ({"slow": {0: 0.5}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{0: 0\.5\}"),
         ({"slow": {-1: 2.0}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{-1: 2\.0\}"),
         ({"slow": {0: math.nan}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{0: nan\}"),
+        ({"slow_shards": {0: -1.0}}, r"scenario\.slow_shards must map shards >= 0 to seconds >= 0, got \{0: -1\.0\}"),
+        ({"slow_shards": {-1: 1.0}}, r"scenario\.slow_shards must map shards >= 0 to seconds >= 0, got \{-1: 1\.0\}"),
+        ({"slow_shards": {0: math.nan}}, r"scenario\.slow_shards must map .*, got \{0: nan\}"),
+        ({"slow_shards": {0: math.inf}}, r"scenario\.slow_shards must map .*, got \{0: inf\}"),
         ({"push_delay": 3}, r"scenario\.push_delay must be null or \{name: <distribution>, \.\.\.\}, got 3"),
         ({"pull_delay": {"name": "late"}}, r"scenario\.pull_delay\.name must be one of constant, .*, got 'late'"),
         (
@@ -195,7 +238,7 @@ CONF = Path(__file__).parents[2] / "conf"
 @pytest.mark.parametrize("name", choices("cluster"))
 def test_each_cluster_profile_runs_under_each_scenario_and_says_where_its_numbers_come_from(name: str) -> None:
     for scenario in choices("scenario"):
-        config, _ = compose([f"cluster={name}", f"scenario={scenario}"])
+        config, _ = compose(["strategy=bsp", f"cluster={name}", f"scenario={scenario}"])
         assert (config.cluster.name, config.scenario.name) == (name, scenario)
         made = Cluster(config.cluster, config.scenario, config.seed)
         for worker in range(config.cluster.workers):
@@ -225,6 +268,56 @@ def test_dssps_homogeneous_cluster_is_scaled_from_the_1080_ti_by_peak_rates() ->
     assert profile.network == NetworkConfig(latency_s=2e-6, bandwidth_gbps=100.0)
 
 
+def profile_of(name: str) -> ClusterConfig:
+    return compose(["strategy=bsp", f"cluster={name}"])[0].cluster
+
+
+def test_psps_cluster_takes_its_updates_from_table_1() -> None:
+    """90 epochs of 50,000 images by 32 x 160: 879 updates, which c=28 b=90 % makes in 139.95 min (psp.txt, Table 1)."""
+    profile = profile_of("xeonphi32")
+    assert (profile.workers, profile.shards, profile.gradient_s) == (32, 32, [9.3])
+    assert math.ceil(90 * 50_000 / (32 * 160)) == 879
+    an_update_s = 139.95 * 60 / 879
+    assert an_update_s == pytest.approx(9.55, abs=0.005)
+    # the 28th of 32 workers, and a message there and back of at most 50 ms each
+    waiting_s = order_statistic(profile.jitter, 28, 32) * 9.3 - 9.3 + profile.network.jitter.high
+    assert 9.3 + waiting_s == pytest.approx(an_update_s, abs=0.05)
+    assert profile.network == NetworkConfig(jitter=Uniform(0.0, 0.05))
+
+
+def test_the_k40_workers_take_their_seconds_from_table_1_of_the_backup_paper() -> None:
+    """backup.txt, Table 1 (hours, workers), with the assumed batch of 32 and 100 epochs of ImageNet."""
+    profile = profile_of("k40")
+    hours = {25: 184.9, 50: 97.67, 100: 51.97, 200: 22.94}
+    assert [round(workers * spent) for workers, spent in hours.items()] == [4622, 4884, 5197, 4588]
+    worker_hours = fmean(workers * spent for workers, spent in hours.items())
+    assert profile.gradient_s == [pytest.approx(worker_hours * 3600 * 32 / (100 * 1_281_167), abs=0.005)]
+    assert (profile.workers, profile.shards) == (50, 1)
+
+
+def test_waiting_for_all_k40_workers_costs_20_to_40_percent_and_backups_save_nearly_half() -> None:
+    """backup.txt, section 4 and Figure 2: sync is 20-40 % slower a step than async, with backups almost as fast."""
+    jitter = profile_of("k40").jitter
+    assert jitter.expectation() == pytest.approx(1.0, abs=1e-6)
+    longer = [100 * (order_statistic(jitter, workers, workers) - 1) for workers in (50, 100, 200)]
+    assert [round(percent) for percent in longer] == [26, 32, 39]
+    assert 100 * (order_statistic(jitter, 50, 52) - 1) == pytest.approx(14, abs=0.5)
+
+
+def test_adasyncs_cluster_computes_what_an_epoch_leaves_beside_the_delay() -> None:
+    """adasync.txt, section 6.1: 10 epochs in 60 s (as read here) under a delay of 20 ms; 8 workers, 32 images."""
+    profile = profile_of("titanx8")
+    assert (profile.workers, profile.shards) == (8, 1)
+    assert profile.gradient_s == [pytest.approx(60 / 10 / (50_000 / 32 / 8) - 0.02, abs=5e-4)]
+    assert profile.network == NetworkConfig(latency_s=5e-5, bandwidth_gbps=40.0)
+
+
+def test_the_cluster_of_theorems_is_a_second_a_gradient_and_nothing_else() -> None:
+    made = Cluster(profile_of("unit"), NOTHING, 0)
+    assert made.sends_instantly
+    assert times(made, 3) == [1.0] * 50
+
+
 def test_the_default_cluster_is_four_unequal_workers() -> None:
     profile = compose([])[0].cluster
     assert (profile.name, profile.workers) == ("laptop", 4)
@@ -243,6 +336,10 @@ def test_the_scenarios_have_the_papers_numbers() -> None:
     assert late == ScenarioConfig("late_pulls", pull_delay=Occasional(0.0016, Constant(4.0)))
     assert late.pull_delay.expectation() == pytest.approx(0.0064)
     assert scenario("slow_worker") == ScenarioConfig("slow_worker", slow={0: 3.0})
+    assert scenario("slow_server") == ScenarioConfig("slow_server", slow_shards={0: late.pull_delay.source.value})
+    tail = scenario("long_tail")
+    assert tail == ScenarioConfig("long_tail", compute_delay=Occasional(0.01, Pareto(1.0, 2.5)))
+    assert tail.compute_delay.source.expectation() == pytest.approx(1.67, abs=0.005)  # as its comment says
 
 
 @pytest.mark.parametrize("group", ["cluster", "scenario"])

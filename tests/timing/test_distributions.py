@@ -17,10 +17,12 @@ from syncline.timing.distributions import (
     Distribution,
     Empirical,
     Exponential,
+    LogNormal,
     Normal,
     Occasional,
     Pareto,
     ShiftedExponential,
+    Uniform,
     distribution,
 )
 
@@ -34,11 +36,17 @@ CONTINUOUS = [
     (ShiftedExponential(0.3, 2.0), stats.expon(loc=0.3, scale=2.0)),
     (Pareto(0.5, 3.0), stats.pareto(3.0, scale=0.5)),
     (Pareto(2.0, 1.2), stats.pareto(1.2, scale=2.0)),
+    (LogNormal(1.5, 0.3), stats.lognorm(0.3, scale=1.5)),
+    (LogNormal(0.02, 1.0), stats.lognorm(1.0, scale=0.02)),
+    (Uniform(0.0, 2.0), stats.uniform(0.0, 2.0)),
+    (Uniform(0.9, 1.1), stats.uniform(0.9, 0.2)),
 ]
 ALL = [
     Constant(0.7),
     Normal(1.0, 0.0),
     Normal(1.0, 2.0),
+    LogNormal(0.7, 0.0),
+    Uniform(0.7, 0.7),
     Empirical(MEASURED),
     Occasional(0.3, Exponential(2.0)),
     Occasional(0.0016, Constant(4.0)),
@@ -94,6 +102,9 @@ def test_the_mean_of_many_draws_is_the_expectation_within_four_standard_errors(s
         (Exponential(0.02), 0.02),
         (ShiftedExponential(0.3, 2.0), 2.3),
         (Pareto(0.5, 3.0), 0.75),
+        (LogNormal(2.0, 0.0), 2.0),
+        (LogNormal(0.5, 1.0), 0.5 * math.sqrt(math.e)),
+        (Uniform(0.5, 2.0), 1.25),
         (Empirical(MEASURED), 0.34),
         (Occasional(0.0016, Constant(4.0)), 0.0064),
     ],
@@ -109,6 +120,22 @@ def test_a_normal_moves_its_negative_part_to_zero() -> None:
     share = float(np.mean(draws(source) == 0))
     assert share == pytest.approx(whole.cdf(0), abs=0.005)
     assert source.expectation() == pytest.approx(float(stats.truncnorm(-0.5, np.inf, 1.0, 2.0).mean()) * whole.sf(0))
+
+
+def test_half_of_a_log_normals_durations_are_below_its_median_and_the_far_tail_weighs_down_the_mean() -> None:
+    source = LogNormal(2.0, 1.5)
+    assert source.quantile(np.array([0.5]))[0] == 2.0
+    upper, lower = source.quantile(np.array([0.75, 0.25]))
+    assert upper * lower == pytest.approx(2.0**2)
+    assert source.expectation() > 3 * 2.0
+
+
+@given(st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0, 1, exclude_max=True))
+def test_a_uniform_stays_between_its_ends(low: float, width: float, u: float) -> None:
+    source = Uniform(low, low + width)
+    drawn = float(source.quantile(np.array([u]))[0])
+    assert low <= drawn <= source.high * (1 + 1e-15)
+    assert drawn == pytest.approx(low + width * u, abs=1e-12)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.floats(0, 1, exclude_max=True))
@@ -158,6 +185,12 @@ OUT_OF_RANGE = [
     ("shifted_exponential", {"shift": 0, "scale": 0}, "shifted_exponential.scale must be > 0"),
     ("pareto", {"minimum": 0, "shape": 2}, "pareto.minimum must be > 0"),
     ("pareto", {"minimum": 1, "shape": 1}, "pareto.shape must be > 1"),
+    ("log_normal", {"median": 0.0, "sigma": 1.0}, "log_normal.median must be > 0"),
+    ("log_normal", {"median": 1.0, "sigma": -0.1}, "log_normal.sigma must be >= 0"),
+    ("log_normal", {"median": 1.0, "sigma": NAN}, "log_normal.sigma must be >= 0"),
+    ("uniform", {"low": -0.1, "high": 1.0}, "uniform.low must be >= 0"),
+    ("uniform", {"low": 0.5, "high": 0.4}, "uniform.high must be >= uniform.low = 0.5"),
+    ("uniform", {"low": 0.5, "high": NAN}, "uniform.high must be >= uniform.low = 0.5"),
     ("empirical", {"values": (0.1, -0.1)}, "empirical needs durations >= 0"),
     ("empirical", {"values": (0.1, NAN)}, "empirical needs durations >= 0"),
 ]
@@ -189,6 +222,8 @@ def test_a_probability_lies_between_0_and_1(probability: float) -> None:
         ({"name": "exponential", "mean": 0.02}, Exponential(0.02)),
         ({"name": "shifted_exponential", "shift": 0.1, "scale": 2}, ShiftedExponential(0.1, 2)),
         ({"name": "pareto", "minimum": 1, "shape": 2.5}, Pareto(1, 2.5)),
+        ({"name": "log_normal", "median": 1, "sigma": 0.5}, LogNormal(1, 0.5)),
+        ({"name": "uniform", "low": 0, "high": 2.5}, Uniform(0, 2.5)),
         ({"name": "empirical", "values": [0.3, 0.1, 0.2, 0.2, 0.9]}, Empirical(MEASURED)),
     ],
 )
@@ -197,6 +232,10 @@ def test_the_door_makes_what_the_options_describe(options: dict[str, Any], made:
     assert distribution("somewhere", options) == made
     assert made.name == options["name"]
     assert options == before
+
+
+def test_the_names_of_the_door_are_sorted() -> None:
+    assert list(DISTRIBUTIONS) == sorted(DISTRIBUTIONS)
 
 
 def test_every_name_of_the_door_is_tested_above() -> None:
@@ -213,6 +252,8 @@ def test_every_name_of_the_door_is_tested_above() -> None:
         ({"name": "exponential", "mean": 1, "std": 1}, ["cluster.jitter.std", "exponential"], ["mean"]),
         ({"name": "normal", "mean": 1}, ["cluster.jitter", "normal"], ["std"]),
         ({"name": "pareto"}, ["cluster.jitter", "pareto"], ["minimum", "shape"]),
+        ({"name": "log_normal", "mean": 1, "sigma": 1}, ["cluster.jitter.mean", "log_normal"], ["median", "sigma"]),
+        ({"name": "uniform", "high": 1}, ["cluster.jitter", "uniform"], ["low"]),
         ({"name": "normal", "mean": "fast", "std": 1}, ["cluster.jitter.mean", "'fast'"], ["a number"]),
         ({"name": "normal", "mean": None, "std": 1}, ["cluster.jitter.mean", "None"], ["a number"]),
         ({"name": "normal", "mean": {"a": 1}, "std": 1}, ["cluster.jitter.mean"], ["a number"]),

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from syncline.timing.distributions import Constant, Distribution, Draws, Occasional, distribution
+import numpy as np
+
+from syncline.timing.distributions import Array, Constant, Distribution, Draws, Occasional, distribution
 from syncline.timing.network import Network, NetworkConfig
 
 
@@ -24,6 +26,7 @@ class ClusterConfig:
     message_bytes: int | None = (
         None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter of the model
     )
+    message_tensors: int | None = None  # tensors that impl=naive sends one by one; None: the model's parameter tensors
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -34,6 +37,8 @@ class ClusterConfig:
             raise ValueError(f"cluster.gradient_s must be a list of seconds > 0, got {self.gradient_s}")
         if self.message_bytes is not None and self.message_bytes < 0:
             raise ValueError(f"cluster.message_bytes must be >= 0 or null, got {self.message_bytes}")
+        if self.message_tensors is not None and self.message_tensors < 1:
+            raise ValueError(f"cluster.message_tensors must be >= 1 or null, got {self.message_tensors}")
         if isinstance(self.jitter, Mapping):
             object.__setattr__(self, "jitter", distribution("cluster.jitter", self.jitter))
         elif self.jitter is not None and not hasattr(self.jitter, "quantile"):
@@ -49,6 +54,7 @@ class ScenarioConfig:
     push_delay: Any = None  # added to every push message (worker and shard)
     pull_delay: Any = None  # added to every pull response (worker and shard)
     slow: dict[int, float] = field(default_factory=dict)  # worker -> factor >= 1 on its compute time; others 1
+    slow_shards: dict[int, float] = field(default_factory=dict)  # shard -> seconds >= 0 on each pull response; others 0
 
     def __post_init__(self) -> None:
         for key in ("compute_delay", "push_delay", "pull_delay"):
@@ -60,6 +66,10 @@ class ScenarioConfig:
         for worker, factor in self.slow.items():
             if worker < 0 or not factor >= 1:
                 raise ValueError(f"scenario.slow must map workers >= 0 to factors >= 1, got {{{worker}: {factor}}}")
+        for shard, seconds in self.slow_shards.items():
+            if shard < 0 or not 0 <= seconds < float("inf"):
+                given = f"{{{shard}: {seconds}}}"
+                raise ValueError(f"scenario.slow_shards must map shards >= 0 to seconds >= 0, got {given}")
 
 
 def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
@@ -95,18 +105,37 @@ class Cluster:
             self._compute_draws.append(delay)
             self.compute_s = lambda worker: gradient.next(worker) + delay.next(worker)
         shards = range(config.shards)
-        # one stream a shard; empty where nothing is injected
-        self._push_delays = [
-            Draws(seed, f"push delay {shard}", scenario.push_delay, ones) for shard in shards if scenario.push_delay
-        ]
-        self._pull_delays = [
-            Draws(seed, f"pull delay {shard}", scenario.pull_delay, ones) for shard in shards if scenario.pull_delay
-        ]
+
+        def one_a_shard(purpose: str, source: Distribution | None) -> list[Draws]:
+            """Empty where nothing is to be drawn."""
+            return [] if source is None else [Draws(seed, f"{purpose} {shard}", source, ones) for shard in shards]
+
+        self._push_delays = one_a_shard("push delay", scenario.push_delay)
+        self._pull_delays = one_a_shard("pull delay", scenario.pull_delay)
+        self._shard_delays_s = [scenario.slow_shards.get(shard, 0.0) for shard in shards]
+        self._push_jitters = one_a_shard("push jitter", config.network.jitter)
+        self._pull_jitters = one_a_shard("pull jitter", config.network.jitter)
 
     def draw_compute(self, worker: int) -> tuple[float, float]:
         """Seconds that the worker's next gradient takes, and those of the injected delay."""
         gradient, *delays = self._compute_draws
         return gradient.next(worker), sum(delay.next(worker) for delay in delays)
+
+    def first_compute_s(self, num: int) -> Array:
+        """Seconds of every worker's first `num` >= 0 gradients, injected delays included, [workers, num].
+
+        Column i is what the i-th call of `compute_s` gives, in every bit, and takes nothing from it.
+        """
+        gradient, *delays = (draws.first(num) for draws in self._compute_draws)
+        for delay in delays:
+            gradient += delay
+        return gradient
+
+    def draw_computes(self) -> tuple[Array, Array]:
+        """`draw_compute` of every worker, `BLOCK` times over: twice [workers, BLOCK]. Not to be mixed with it."""
+        gradient, *delays = self._compute_draws
+        first = gradient.next_block()
+        return first, sum((delay.next_block() for delay in delays), np.zeros_like(first))
 
     def draw_push_delay(self, shard: int, worker: int) -> float:
         """Injected seconds of the next push."""
@@ -114,7 +143,8 @@ class Cluster:
 
     def draw_pull_delay(self, shard: int, worker: int) -> float:
         """Injected seconds of the next pull response."""
-        return self._pull_delays[shard].next(worker) if self._pull_delays else 0.0
+        delay_s = self._shard_delays_s[shard]
+        return self._pull_delays[shard].next(worker) + delay_s if self._pull_delays else delay_s
 
     def busy_s(self, worker: int) -> float:
         """Seconds of all gradients that the worker has begun."""
@@ -123,15 +153,18 @@ class Cluster:
     @property
     def sends_instantly(self) -> bool:
         """Messages take no time at all."""
-        return self.network.is_instant and not self._push_delays and not self._pull_delays
+        is_delayed = self._push_delays or self._pull_delays or self._push_jitters or any(self._shard_delays_s)
+        return self.network.is_instant and not is_delayed
 
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
         """When a gradient block that leaves the worker now has arrived at the shard."""
-        return self.network.push(now, worker, shard, size_bytes) + self.draw_push_delay(shard, worker)
+        jitter = self._push_jitters[shard].next(worker) if self._push_jitters else 0.0
+        return self.network.push(now, worker, shard, size_bytes) + jitter + self.draw_push_delay(shard, worker)
 
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
         """When a weight block that leaves the shard now has arrived at the worker."""
-        return self.network.pull(now, shard, worker, size_bytes) + self.draw_pull_delay(shard, worker)
+        jitter = self._pull_jitters[shard].next(worker) if self._pull_jitters else 0.0
+        return self.network.pull(now, shard, worker, size_bytes) + jitter + self.draw_pull_delay(shard, worker)
 
 
 class Pace:

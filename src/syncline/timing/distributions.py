@@ -5,6 +5,7 @@ therefore depends on nothing but the key and i: two strategies under one seed me
 distributions meet the same luck (common random numbers).
 """
 
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +129,44 @@ class Pareto:
 
 
 @dataclass(frozen=True, slots=True)
+class LogNormal:
+    """median * exp(sigma Z), Z standard normal: most durations near the median, now and then a far longer one."""
+
+    median: float  # > 0
+    sigma: float  # standard deviation of the logarithm, >= 0
+    name: str = "log_normal"
+
+    def __post_init__(self) -> None:
+        _require(self.median > 0, "log_normal.median must be > 0", self.median)
+        _require(self.sigma >= 0, "log_normal.sigma must be >= 0", self.sigma)
+
+    def quantile(self, u: Array) -> Array:
+        # u = 0 would be minus infinity, and 0 times that is no number.
+        normal: Array = ndtri(np.maximum(u, 2.0**-54))
+        return self.median * np.exp(self.sigma * normal)
+
+    def expectation(self) -> float:
+        return self.median * math.exp(self.sigma**2 / 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    low: float  # >= 0
+    high: float  # >= low
+    name: str = "uniform"
+
+    def __post_init__(self) -> None:
+        _require(self.low >= 0, "uniform.low must be >= 0", self.low)
+        _require(self.high >= self.low, f"uniform.high must be >= uniform.low = {self.low}", self.high)
+
+    def quantile(self, u: Array) -> Array:
+        return self.low + (self.high - self.low) * u
+
+    def expectation(self) -> float:
+        return (self.low + self.high) / 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class Empirical:
     """One of the measured durations, each as likely: from a list, or from a text file with one number a line."""
 
@@ -186,9 +225,11 @@ DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
     "constant": Constant,
     "empirical": Empirical,
     "exponential": Exponential,
+    "log_normal": LogNormal,
     "normal": Normal,
     "pareto": Pareto,
     "shifted_exponential": ShiftedExponential,
+    "uniform": Uniform,
 }
 
 
@@ -237,10 +278,10 @@ class Draws:
     """
 
     def __init__(self, seed: int, purpose: str, source: Distribution, factors: Sequence[float]) -> None:
-        key = (seed << 32 | zlib.crc32(purpose.encode())) << 32
+        self._key = (seed << 32 | zlib.crc32(purpose.encode())) << 32
         self._source = source
         self._factors = np.asarray(factors, dtype=np.float64)
-        self._generators = [np.random.Generator(np.random.Philox(key=key | worker)) for worker in range(len(factors))]
+        self._generators = self._fresh_generators()
         uniform = np.stack([generator.random(BLOCK) for generator in self._generators])
         self._rows = source.quantile(uniform) * self._factors[:, None]  # [workers, BLOCK]
         self._flat = memoryview(self._rows.reshape(-1))  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
@@ -257,9 +298,35 @@ class Draws:
         self._used[worker] = used + 1
         return self._flat[worker * BLOCK + used]
 
+    def next_block(self) -> Array:
+        """The next `BLOCK` durations of every worker, [workers, BLOCK]: what so many calls of `next` would give.
+
+        Either this is called or `next`, not both.
+        """
+        if self._used[0]:
+            self._before += self._rows.sum(axis=1)
+            uniform = np.stack([generator.random(BLOCK) for generator in self._generators])
+            self._rows[:] = self._source.quantile(uniform) * self._factors[:, None]
+        self._used = [BLOCK] * len(self._factors)
+        return self._rows.copy()
+
     def drawn(self, worker: int) -> float:
         """The sum of all that `next` has given this worker."""
         return float(self._before[worker] + self._rows[worker, : self._used[worker]].sum())
+
+    def first(self, num: int) -> Array:
+        """The first `num` >= 0 durations of every worker, [workers, num]; draws nothing from what `next` gives.
+
+        Column i is what the i-th call of `next` gives, in every bit.
+        """
+        uniform = np.empty((len(self._factors), num))
+        for generator, row in zip(self._fresh_generators(), uniform, strict=True):
+            generator.random(out=row)
+        return self._source.quantile(uniform) * self._factors[:, None]
+
+    def _fresh_generators(self) -> list[np.random.Generator]:
+        """One a worker, at the beginning of its stream."""
+        return [np.random.Generator(np.random.Philox(key=self._key | worker)) for worker in range(len(self._factors))]
 
 
 def _require(condition: bool, rule: str, given: object) -> None:

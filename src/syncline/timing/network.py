@@ -1,6 +1,11 @@
 """How long messages take: latency, and network cards that send and receive one message at a time (incast)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from syncline.timing.distributions import distribution
+from syncline.timing.theory import ring_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,8 +14,14 @@ class NetworkConfig:
 
     latency_s: float = 0.0  # of every message, >= 0
     bandwidth_gbps: float | None = None  # of every card, each way, Gbit/s > 0; None: sending takes no time
+    jitter: Any = None  # distribution of seconds added to the latency of every message to or from a shard; None: none
 
     def __post_init__(self) -> None:
+        if isinstance(self.jitter, Mapping):
+            object.__setattr__(self, "jitter", distribution("cluster.network.jitter", self.jitter))
+        elif self.jitter is not None and not hasattr(self.jitter, "quantile"):
+            given = self.jitter
+            raise ValueError(f"cluster.network.jitter must be null or {{name: <distribution>, ...}}, got {given!r}")
         if not self.latency_s >= 0:
             raise ValueError(f"cluster.network.latency_s must be >= 0, got {self.latency_s}")
         if self.bandwidth_gbps is not None and not self.bandwidth_gbps > 0:
@@ -43,6 +54,14 @@ class Network:
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
         """When a message sent now has wholly arrived at the worker (seconds of the same clock)."""
         return self._send(now, self._shard_out, shard, self._worker_in, worker, size_bytes)
+
+    def all_reduce_s(self, members: int, size_bytes: int, num_messages: int) -> float:
+        """Seconds of a ring all-reduce among so many workers, in so many messages one after another.
+
+        Groups that are at it at one time do not slow each other down, whatever cards they share.
+        """
+        latency_s = self._latency_s * num_messages
+        return ring_s(members, size_bytes, latency_s, self._seconds_a_byte)
 
     def _send(
         self, now: float, out_free: list[float], sender: int, in_free: list[float], receiver: int, size_bytes: int
