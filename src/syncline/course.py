@@ -50,19 +50,38 @@ class Totals:
     staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients; at the end
     used_by_worker: list[int] = field(default_factory=list)  # gradients at the first shard; known at the end
     discarded_by_worker: list[int] = field(default_factory=list)  # likewise, at any time
+    interrupted_by_worker: list[int] = field(default_factory=list)  # gradients broken off, at any time
+    in_vain_by_worker: list[int] = field(default_factory=list)  # of these, computed to the end all the same
     busy_s_by_worker: list[float] = field(default_factory=list)  # computing, injected delays included; at the end
+    waits_for: list[tuple[float, int, int]] = field(default_factory=list)  # time_s, updates, gradients an update takes
     loss_sum: float = 0.0  # over the pushes that arrived since a reader last set it to 0
     loss_count: int = 0
 
     def __post_init__(self) -> None:
-        for key in ("used_by_worker", "discarded_by_worker", "busy_s_by_worker"):
+        for key in (
+            "used_by_worker",
+            "discarded_by_worker",
+            "interrupted_by_worker",
+            "in_vain_by_worker",
+            "busy_s_by_worker",
+        ):
             if not getattr(self, key):
                 setattr(self, key, [0] * self.num_workers)
+
+    def begin(self, first_count: int | None) -> None:
+        """The run begins with updates that wait for so many gradients, if the strategy tells."""
+        if first_count is not None:
+            self.waits_for.append((0.0, 0, first_count))
 
     @property
     def loss(self) -> float:
         """Mean over the pushes since the last reader; nan before the first."""
         return self.loss_sum / self.loss_count if self.loss_count else math.nan
+
+    @property
+    def count(self) -> int | None:
+        """Gradients that an update waits for, where the strategy tells."""
+        return self.waits_for[-1][2] if self.waits_for else None
 
     @property
     def mean_staleness(self) -> float:
@@ -78,12 +97,13 @@ class Totals:
         loss = self.loss if self.loss_count else None
         self.loss_sum, self.loss_count = 0.0, 0
         about = {"time_s": self.time_s, "updates": self.updates, "samples": self.samples}
-        return about | {"train_loss": loss, "learning_rate": rate}
+        return about | {"train_loss": loss, "learning_rate": rate, "waits_for": self.count}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Totals":
         """What `state_dict` gave; its staleness comes back as it was."""
-        return cls(**{**state, "staleness": dict(state["staleness"])})
+        waits_for = [tuple(change) for change in state["waits_for"]]
+        return cls(**{**state, "staleness": dict(state["staleness"]), "waits_for": waits_for})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +118,7 @@ class Progress:
     accuracy: float  # of the last evaluation; nan before the first
     fraction: float  # of the run that is done, 0 .. 1
     wall_s: float
+    count: int | None = None  # gradients that an update waits for, where the strategy tells
 
 
 class Curve:
@@ -138,7 +159,7 @@ def evaluation_row(
     Args:
         time_s: of the driving clock, when the state evaluated was made.
         metrics: of the test set.
-        about: train_loss, learning_rate, wall_s.
+        about: train_loss, learning_rate, waits_for, wall_s; divergence where there are replicas.
     """
     return {"time_s": time_s, "epoch": samples / num_train, "updates": updates, "samples": samples, **metrics, **about}
 
@@ -167,6 +188,8 @@ def summary(
         "updates": totals.updates,
         "gradients_used": sum(totals.used_by_worker),
         "gradients_discarded": sum(totals.discarded_by_worker),
+        "gradients_interrupted": sum(totals.interrupted_by_worker),
+        "gradients_in_vain": sum(totals.in_vain_by_worker),
         "samples": totals.samples,
         "epochs": totals.samples / num_train,
         "max_lead": totals.max_lead,
@@ -174,10 +197,13 @@ def summary(
         "staleness": {str(stale): count for stale, count in sorted(totals.staleness.items())},
         "used_by_worker": totals.used_by_worker,
         "discarded_by_worker": totals.discarded_by_worker,
+        "interrupted_by_worker": totals.interrupted_by_worker,
+        "waits_for": totals.waits_for,
         "busy_by_worker": [busy / totals.time_s if totals.time_s else 0.0 for busy in totals.busy_s_by_worker],
         "final": {metric: rows[-1][metric] for metric in METRICS} if rows else None,
         "best": curve.best() or None,
         "target": {**asdict(config.target), "time_s": curve.reached_s},
+        **({"divergence": rows[-1]["divergence"]} if rows and "divergence" in rows[-1] else {}),
         "seed": config.seed,
         "num_parameters": num_parameters,
         "wall_s": wall_s,

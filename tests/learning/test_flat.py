@@ -37,3 +37,19 @@ def test_blocks_are_joined_on_loading():
     flat.load([torch.arange(3.0), torch.arange(3.0, 8.0)], torch.empty(0))
     assert torch.equal(flat.module.weight.detach().reshape(-1), torch.arange(6.0))
     assert torch.equal(flat.module.bias.detach(), torch.tensor([6.0, 7.0]))
+
+
+def test_gradient_or_weights_lie_in_one_piece_with_buffers_and_extra_elements():
+    module = build("resnet", depth=8, in_channels=3, image_size=8, num_classes=10)
+    flat = FlatModule(module, num_extra=3)
+    for number, tensor in enumerate((flat.gradient, flat.buffers, flat.extra, flat.weights)):
+        tensor.fill_(number)
+    sizes = [tensor.numel() for tensor in (flat.gradient, flat.buffers, flat.extra, flat.weights)]
+    assert flat.with_gradient.unique_consecutive(return_counts=True)[1].tolist() == sizes[:3]
+    values, counts = flat.with_weights.unique_consecutive(return_counts=True)
+    assert values.tolist() in ([1, 2, 3], [1, 2, 0, 3])  # zeros bring the weights to an aligned place
+    assert (counts[0], counts[1], counts[-1]) == (sizes[1], sizes[2], sizes[3])
+    assert flat.weights.data_ptr() % 64 == 0
+    assert flat.beside.numel() == sizes[1] + sizes[2]
+    assert all((tensor == 3).all() for tensor in flat.weight_tensors)
+    assert [tensor.shape for tensor in flat.gradient_tensors] == [each.shape for each in module.parameters()]

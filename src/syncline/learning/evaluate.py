@@ -1,5 +1,6 @@
-"""Metrics on the test set."""
+"""Metrics on the test set, and what of several replicas is evaluated."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +48,22 @@ class Evaluator:
         module.train()
         size = len(self._labels)
         return Metrics(correct / size, within_5 / size, loss / size)
+
+
+def consensus(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:
+    """The mean of replicas: weights [n] and buffers [m], and the divergence, max over i of ||w_i - mean||_2.
+
+    The replicas are what is there after a whole step: with `average=before_forward` each worker's own step is the last
+    thing that happened to it, where after_step a group has averaged.
+    """
+    mean, mean_buffers = weights[0].clone(), buffers[0].clone()
+    for other, other_buffers in zip(weights[1:], buffers[1:], strict=True):
+        mean.add_(other)
+        mean_buffers.add_(other_buffers)
+    mean.div_(len(weights))
+    mean_buffers.div_(len(weights))
+    distances = [torch.linalg.vector_norm(replica - mean, dtype=torch.float64) for replica in weights]
+    return mean, mean_buffers, max(distance.item() for distance in distances)
 
 
 METRICS = tuple(Metrics.__dataclass_fields__)

@@ -1,37 +1,49 @@
 """A module on flat vectors: parameters, gradients and float buffers, each one contiguous tensor.
 
-Shape legend: n parameters, m float buffer elements (batch-norm statistics).
+Shape legend: n parameters, m float buffer elements (batch-norm statistics), e extra elements.
 """
 
 import torch
 from torch import Tensor, nn
 
+ALIGNED = 16  # elements: the weights begin at a multiple of it
+
 
 class FlatModule:
     """An `nn.Module` whose parameters, gradients and buffers are views into flat vectors.
+
+    All lie in one storage, in the order gradient, buffers, extra, weights: gradient or weights are sent together with
+    the buffers and the extra elements in one piece.
 
     Integer buffers (batch-norm's count of batches) stay with the module: nothing that we train reads them.
 
     Args:
         module: is changed.
-        num_extra: elements behind gradient and buffers in `exchange`, for whoever sends all of it at once.
+        num_extra: elements for whoever sends all of it at once.
     """
 
     def __init__(self, module: nn.Module, num_extra: int = 0) -> None:
         self.module = module
         parameters = list(module.parameters())
         buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
-        num_buffers = sum(buffer.numel() for buffer in buffers)
-        self.weights = _flatten([parameter.detach() for parameter in parameters])  # [n]
-        self.exchange = self.weights.new_zeros(self.weights.numel() + num_buffers + num_extra)
+        initial = _flatten([parameter.detach() for parameter in parameters])
+        size, num_buffers = initial.numel(), sum(buffer.numel() for buffer in buffers)
+        end = size + num_buffers + num_extra
+        begin = -(-end // ALIGNED) * ALIGNED
+        storage = initial.new_zeros(begin + size)
         self.gradient, self.buffers, self.extra = torch.split(
-            self.exchange, [self.weights.numel(), num_buffers, num_extra]
-        )  # [n], [m], [num_extra]
+            storage[:end], [size, num_buffers, num_extra]
+        )  # [n], [m], [e]
+        self.weights = storage[begin:]  # [n]
+        self.with_gradient = storage[:end]  # gradient, buffers and extra [n + m + e]
+        self.with_weights = storage[size:]  # buffers, extra and weights [m + e + n and a few zeros between]
+        self.beside = storage[size:end]  # buffers and extra [m + e]
+        self.weights.copy_(initial)
         if buffers:
             self.buffers.copy_(_flatten(buffers))
-        for parameter, weight, gradient in zip(
-            parameters, _views(self.weights, parameters), _views(self.gradient, parameters), strict=True
-        ):
+        self.weight_tensors = _views(self.weights, parameters)  # one a parameter
+        self.gradient_tensors = _views(self.gradient, parameters)  # one a parameter
+        for parameter, weight, gradient in zip(parameters, self.weight_tensors, self.gradient_tensors, strict=True):
             parameter.data = weight
             # Autograd adds into a gradient that is there; zero_grad() with its default would drop this view.
             parameter.grad = gradient

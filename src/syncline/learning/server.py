@@ -29,6 +29,7 @@ class Gradient:
     flat: Tensor  # [sum of n]
     buffers: Tensor  # [m]
     readers: int = 0  # pushes of it, one a shard, not yet applied or discarded
+    versions: Tensor | None = None  # [S] int64, of the blocks it was computed at, where a pull rule chose them
 
 
 @dataclass(slots=True)
@@ -39,9 +40,9 @@ class Shard:
     current: Version
     optimizer: Sgd
     rate: Callable[[int, int], float]  # (samples, updates) -> learning rate
-    num_workers: int  # P; at most P + spare + 1 versions are alive
+    num_workers: int  # P
     divide_by_workers: bool = False  # an update of d gradients divides their sum by P in place of d
-    spare: int = 0  # versions that others than the workers may hold
+    spare: float = 0  # at most P + spare + 1 versions are alive
     _free: list[Version] = field(default_factory=list)
     allocated: int = 1
 
@@ -55,8 +56,10 @@ class Shard:
         if version.readers == 0 and version is not self.current:
             self._free.append(version)
 
-    def apply(self, gradients: Sequence[Gradient], scale: float, samples: int, updates: int) -> None:
-        """One optimizer step on the mean of the gradients, at the rate times `scale`.
+    def apply(
+        self, gradients: Sequence[Gradient], scale: float, samples: int, updates: int, is_sum: bool = False
+    ) -> None:
+        """One optimizer step on the mean of the gradients (or their sum), at the rate times `scale`.
 
         The buffers become the mean of those pushed: with a single push, what that worker's forward pass left.
 
@@ -70,7 +73,7 @@ class Shard:
         for other in gradients[1:]:
             mean.add_(other.flat[self.block])
         divisor = self.num_workers if self.divide_by_workers else len(gradients)
-        if divisor > 1:
+        if divisor > 1 and not is_sum:
             mean.div_(divisor)
         self.optimizer.step(old.weights, mean, self.rate(samples, updates) * scale, out=new.weights)
         if new.buffers.numel():

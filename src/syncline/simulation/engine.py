@@ -1,8 +1,9 @@
 """Virtual time: an event heap that drives the strategies' state machines, with true gradients or with times alone.
 
 A worker's cycle: its blocks arrive (pull), it computes, its gradient travels to every shard (push), each shard's
-strategy answers. The gradient is computed when the finishing event fires, at the snapshot the worker was granted.
-Events are ordered by (time, order of scheduling), so a run depends on nothing but its inputs.
+strategy answers. The gradient is computed when the finishing event fires, at the snapshot the worker was granted; what
+is interrupted before is never computed. Events are ordered by (time, order of scheduling), so a run depends on nothing
+but its inputs.
 """
 
 import math
@@ -10,13 +11,27 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Protocol
 
 from syncline.course import Limits, Totals
-from syncline.learning.server import Gradient, Shard
+from syncline.learning.server import Gradient, Shard, Version
 from syncline.simulation.worker import Workers
-from syncline.strategies.protocol import Apply, Discard, Grant, Hold, PushArrived, Strategy
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Discard,
+    Grant,
+    Hold,
+    Interrupt,
+    PullRule,
+    PushArrived,
+    Repeat,
+    Strategy,
+    TimerFired,
+    WaitFor,
+    WakeAt,
+)
 from syncline.timing.cluster import Cluster
 
 
@@ -46,6 +61,7 @@ class Simulation:
         batch_size: samples in one gradient.
         limits: when to end.
         observer: told of updates.
+        rules: the pull side of each worker; none where a worker waits for one answer of every shard.
         learning: the shards' parameters and the workers' gradients; None simulates time alone.
         log: told of every event and command; None for none.
     """
@@ -59,6 +75,7 @@ class Simulation:
         batch_size: int,
         limits: Limits,
         observer: Observer,
+        rules: Sequence[PullRule] = (),
         learning: tuple[Sequence[Shard], Workers] | None = None,
         log: Log | None = None,
     ) -> None:
@@ -76,12 +93,16 @@ class Simulation:
         self._observer = observer
         self._shards: Sequence[Shard] = () if learning is None else learning[0]
         self._workers: Workers | None = None if learning is None else learning[1]
+        if not self._is_direct or rules:
+            for part in self._shards:
+                part.spare = math.inf  # blocks that are under way, or not taken yet, hold versions, too
         self._log = log
         # What is due, by its time: a number is a worker that has finished computing; several that are due at one time
         # are a list, in the order of scheduling. The heap holds each time once, as a plain float: with 10,000 workers
-        # it is the size of what is touched that counts.
-        self._due: dict[float, int | list[int | _Message]] = {}
+        # it is the size of what is touched that counts. A time of which nothing is left to do stays until it comes.
+        self._due: dict[float, int | _Entries] = {}
         self._times: list[float] = []
+        self._happening: _Entries = []  # what is due now
         self._first_is_done = False  # the first time in the heap has been dealt with and may be overwritten
         self._now = 0.0
         self._versions = [0] * num_shards
@@ -90,6 +111,17 @@ class Simulation:
             array("q", bytes(8 * num_workers)) for _ in range(num_shards)
         ]  # of each block that each worker has
         self._missing = [num_shards] * num_workers  # blocks that a worker still waits for
+        self._ends = [math.inf] * num_workers  # when the gradient that a worker began last is finished
+        self._unspent_s = [0.0] * num_workers  # of gradients that were broken off
+        self._void_below: dict[int, int] = {}  # worker -> pushes computed at an older version are void
+        self._timers = [math.inf] * num_shards  # what each strategy's last WakeAt asked for
+        self._rules = rules
+        self._goes_at: list[float | None] = [None] * num_workers  # when its rule lets a waiting worker go on
+        self._made = [0] * num_workers  # gradients sent, where messages take time
+        self._pulls = [0] * len(rules)  # gradients begun
+        self._inboxes: list[dict[int, tuple[int, Version | None]]] = [
+            {} for _ in rules
+        ]  # the newest block of each shard
         # push -> (worker, version, gradient) of pushes that have arrived and are neither applied nor discarded
         self._pending: list[dict[int, tuple[int, int, Gradient | None]]] = [{} for _ in range(num_shards)]
         self._observer_at = 1  # update at which the observer wants to be called
@@ -119,10 +151,10 @@ class Simulation:
         times, due, time_limit, totals, log = self._times, self._due, self._limits.time_s, self.totals, self._log
         strategies, pending, workers = self._strategies, self._pending, self._workers
         versions, version_of, samples = self._versions, self._version_of, self._samples
-        staleness, counts = self._staleness, self._counts
+        staleness, counts, ends = self._staleness, self._counts, self._ends
         batch_size, is_direct, compute_s = self._batch_size, self._is_direct, self._compute_s
-        sample_limit = self._limits.samples
-        most = push = 0
+        sample_limit, rules = self._limits.samples, self._rules
+        most = push = number = 0
         while True:
             if self._first_is_done:
                 heappop(times)
@@ -135,8 +167,16 @@ class Simulation:
                 return self._end("max_time_s")
             self._now = now
             self._first_is_done = True
-            entries = due.pop(now)
-            for entry in entries if isinstance(entries, list) else (entries,):
+            popped = due.pop(now, None)
+            if popped is None:
+                continue  # all of it was broken off
+            entries: Sequence[int | _Message | _Wake | None]
+            if isinstance(popped, int):
+                entries = (popped,)
+            else:
+                entries = self._happening = popped
+            for entry in entries:
+                commands: list[Command]
                 if type(entry) is int:  # the worker has finished its gradient
                     worker, loss, gradient = entry, 0.0, None
                     if workers is not None:
@@ -150,42 +190,72 @@ class Simulation:
                     if not is_direct:
                         self._send_gradient(worker, loss, gradient)
                         continue
-                    shard, version = 0, version_of[0][worker]
-                else:
-                    assert isinstance(entry, _Message)
-                    worker, shard, version = entry.worker, entry.shard, entry.version
-                    loss, gradient = entry.loss, entry.gradient
+                    shard, number = 0, counts[0][worker]
+                    version = tag = version_of[0][worker]
+                    if rules:
+                        tag = rules[worker].tag
+                        self._go_on(worker, rules[worker].pushed(now))
+                elif type(entry) is _Message:
                     if not entry.is_push:
-                        self._block_arrived(worker)
+                        self._block_arrived(entry)
                         continue
+                    worker, shard, version, tag = entry.worker, entry.shard, entry.version, entry.tag
+                    loss, gradient, number = entry.loss, entry.gradient, entry.number
+                    if version < self._void_below.get(worker, 0):
+                        totals.in_vain_by_worker[worker] += 1
+                        self._drop(worker, version, 0.0, "on its way")
+                        if workers is not None and gradient is not None:
+                            workers.release(gradient)
+                        continue
+                elif type(entry) is _Wake:
+                    if entry.shard < 0:
+                        if self._goes_at[entry.worker] == now:  # else it was to start at another time
+                            self._go_on(entry.worker, now)
+                        continue
+                    if self._timers[entry.shard] != now:
+                        continue  # another time was asked for since
+                    shard = entry.shard
+                    self._timers[shard] = math.inf
+                    worker = -1
+                else:
+                    continue  # it was broken off by what happened a moment ago
 
-                # A push has arrived, and the shard's strategy answers.
-                counts[shard][worker] = count = counts[shard][worker] + 1
-                if count > most and shard == 0:  # only now can the lead be larger than ever before
-                    most = count
-                    totals.max_lead = max(totals.max_lead, most - min(counts[0]))
-                pending[shard][push] = (worker, version, gradient)
-                if log is not None:
-                    log(now, "pushed", worker, shard, push, version, count - 1, "")
-                for command in strategies[shard].handle(PushArrived(now, push, worker, version, loss)):
+                # The shard's strategy answers.
+                if worker >= 0:
+                    counts[shard][worker] = count = counts[shard][worker] + 1
+                    if count > most and shard == 0:  # only now can the lead be larger than ever before
+                        most = count
+                        totals.max_lead = max(totals.max_lead, most - min(counts[0]))
+                    pending[shard][push] = (worker, version, gradient)
+                    if log is not None:
+                        log(now, "pushed", worker, shard, push, tag, number, "")
+                    commands = strategies[shard].handle(PushArrived(now, push, worker, tag, loss))
+                    push += 1
+                else:
+                    if log is not None:
+                        log(now, "timer", -1, shard, -1, versions[shard], 0.0, "")
+                    commands = strategies[shard].handle(TimerFired(now))
+                for command in commands:
                     if type(command) is Apply:
                         current = versions[shard]
                         if workers is not None:
                             self._learn(shard, command)
-                        for number in command.pushes:
-                            owner, computed_at, _ = pending[shard].pop(number)
+                        for used in command.pushes:
+                            owner, computed_at, _ = pending[shard].pop(used)
                             stale = current - computed_at
                             if stale >= len(staleness):
                                 staleness.extend([0] * (stale + 1 - len(staleness)))
                             staleness[stale] += 1
                             if log is not None:
-                                log(now, "applied", owner, shard, number, current + 1, stale, command.because)
+                                log(now, "applied", owner, shard, used, current + 1, stale, command.because)
                         versions[shard] = current + 1
                         samples[shard] += len(command.pushes) * batch_size
                     elif type(command) is Grant:
                         if log is not None:
                             self._log_answer("granted", shard, command)
-                        if is_direct:
+                        if rules:
+                            self._send_block(command.worker, shard)
+                        elif is_direct:
                             version_of[0][command.worker] = versions[0]
                             if workers is not None:
                                 workers.receive(command.worker, 0)
@@ -194,7 +264,7 @@ class Simulation:
                             duration = compute_s(granted)
                             if log is not None:
                                 log(now, "started", granted, -1, -1, versions[0], duration, "")
-                            at = now + duration
+                            ends[granted] = at = now + duration
                             if at in due:
                                 self._schedule(at, granted)
                                 continue
@@ -209,17 +279,45 @@ class Simulation:
                     elif type(command) is Hold:
                         if log is not None:
                             self._log_answer("held", shard, command)
-                    elif type(command) is Discard:
-                        self._discard(shard, command)
                     else:
-                        raise NotImplementedError(f"{command}: no strategy so far needs it")
-                push += 1
+                        self._obey(shard, command)
                 if versions[shard] >= self._next_look or samples[shard] >= sample_limit:
                     self._look()
                     if self._ended_by is not None:
                         return self._end(self._ended_by)
 
-    def _schedule(self, at: float, entry: "int | _Message") -> None:
+    def _obey(self, shard: int, command: Command) -> None:
+        """What most strategies never command."""
+        if isinstance(command, Discard):
+            self._discard(shard, command)
+        elif isinstance(command, Repeat):
+            if self._log is not None:
+                self._log_answer("repeated", shard, command)
+            if self._is_direct:
+                self._start(command.worker)
+            else:
+                at = self._cluster.pull(self._now, shard, command.worker, 0)
+                self._schedule(at, _Message(False, command.worker, shard, self._versions[shard], repeats=True))
+        elif isinstance(command, Interrupt):
+            if self._log is not None:
+                self._log_answer("interrupted", shard, command)
+            if self._is_direct:
+                self._break_off(command.worker)
+            else:  # the worker hears of it with the block that follows
+                self._void_below[command.worker] = self._versions[shard]
+        elif isinstance(command, WakeAt):
+            self._timers[shard] = at = max(command.at, self._now)
+            if at < math.inf:
+                self._schedule(at, _Wake(shard=shard))
+        elif isinstance(command, WaitFor):
+            self.totals.waits_for.append((self._now, min(self._versions), command.count))
+            if self._log is not None:
+                version, because = self._versions[shard], command.because
+                self._log(self._now, "waits_for", -1, shard, -1, version, command.count, because)
+        else:
+            raise AssertionError(command)
+
+    def _schedule(self, at: float, entry: "int | _Message | _Wake") -> None:
         same = self._due.get(at)
         if isinstance(same, list):
             same.append(entry)
@@ -235,33 +333,122 @@ class Simulation:
 
     def _send_block(self, worker: int, shard: int) -> None:
         """The shard's current version leaves for the worker."""
-        self._version_of[shard][worker] = self._versions[shard]
-        if self._workers is not None:
-            self._workers.receive(worker, shard)
+        version = self._versions[shard]
+        block = None if self._workers is None else self._workers.pin(shard)
+        if self._is_direct and self._rules:
+            self._land(worker, shard, version, block)
+            return
         at = self._cluster.pull(self._now, shard, worker, self._block_bytes[shard])
-        self._schedule(at, _Message(False, worker, shard))
+        self._schedule(at, _Message(False, worker, shard, version, block=block))
 
-    def _block_arrived(self, worker: int) -> None:
-        """A block reached the worker; with the last one it starts to compute."""
-        self._missing[worker] -= 1
+    def _block_arrived(self, message: "_Message") -> None:
+        """A block reached the worker, which starts to compute with the last one, or when its rule says so."""
+        worker, shard = message.worker, message.shard
+        if self._rules:
+            self._land(worker, shard, message.version, message.block)
+            return
+        is_computing = self._missing[worker] == 0
+        if message.version < self._version_of[shard][worker]:
+            if message.block is not None and self._workers is not None:
+                self._workers.unpin(shard, message.block)
+            return  # overtaken by the block of an interrupt that came after it
+        if is_computing:
+            self._break_off(worker)
+        else:
+            self._missing[worker] -= 1
+        if not message.repeats:
+            self._take(worker, shard, message.version, message.block)
         if self._missing[worker] == 0:
             self._start(worker)
+
+    def _land(self, worker: int, shard: int, version: int, block: Version | None) -> None:
+        """A block reached a worker whose rule decides when it goes on, and whether with this block."""
+        inbox = self._inboxes[worker]
+        known, spare = inbox.get(shard, (-1, None))
+        if version > known:
+            inbox[shard] = version, block
+        else:
+            spare = block  # it was overtaken by a newer one
+        if self._workers is not None and spare is not None:
+            self._workers.unpin(shard, spare)
+        self._go_on(worker, self._rules[worker].arrived(self._now, shard, version))
+
+    def _take(self, worker: int, shard: int, version: int, block: Version | None) -> None:
+        """The worker's next gradient is computed at this version of the block."""
+        self._version_of[shard][worker] = version
+        if self._workers is not None and block is not None:
+            self._workers.take(worker, shard, block)
+
+    def _go_on(self, worker: int, when: float | None) -> None:
+        """The worker's rule has said when it may start."""
+        if when is None or when > self._now:
+            self._goes_at[worker] = when
+            if when is not None:
+                self._schedule(when, _Wake(worker=worker))
+            return
+        self._goes_at[worker] = None
+        inbox = self._inboxes[worker]
+        for shard in self._rules[worker].start():
+            if shard in inbox:  # else it has the newest already
+                self._take(worker, shard, *inbox.pop(shard))
+        if self._log is not None:
+            versions = [versions[worker] for versions in self._version_of]
+            words = " ".join(map(str, versions))
+            self._log(self._now, "pulled", worker, -1, -1, min(versions), self._pulls[worker], words)
+        self._pulls[worker] += 1
+        self._start(worker)
 
     def _start(self, worker: int) -> None:
         """The worker begins its next gradient."""
         duration = self._compute_s(worker)
         if self._log is not None:
             self._log(self._now, "started", worker, -1, -1, self._version_of[0][worker], duration, "")
+        self._ends[worker] = self._now + duration
         self._schedule(self._now + duration, worker)
 
-    def _send_gradient(self, worker: int, loss: float, gradient: Gradient | None) -> None:
-        """A finished gradient leaves for every shard."""
-        self._missing[worker] = self._cluster.num_shards
-        for shard, versions in enumerate(self._version_of):
-            at = self._cluster.push(self._now, worker, shard, self._block_bytes[shard])
-            self._schedule(at, _Message(True, worker, shard, versions[worker], loss, gradient))
+    def _break_off(self, worker: int) -> None:
+        """What the worker computes comes to nothing, and is never computed."""
+        at = self._ends[worker]
+        entries = self._due.get(at)
+        if entries == worker:
+            del self._due[at]
+        elif isinstance(entries, list) and worker in entries:
+            entries.remove(worker)
+        else:  # it is due now
+            self._happening[self._happening.index(worker)] = None
+        self._unspent_s[worker] += at - self._now
+        self._drop(worker, self._version_of[0][worker], at - self._now, "broken off")
+        if len(self._times) > 64 + 4 * len(self._due):  # most of what the heap holds has nothing left to do
+            now = self._times[0] if self._first_is_done else None
+            self._times[:] = self._due if now is None else [now, *self._due]
+            heapify(self._times)
 
-    def _log_answer(self, kind: str, shard: int, command: Grant | Hold) -> None:
+    def _drop(self, worker: int, version: int, unspent_s: float, because: str) -> None:
+        self.totals.interrupted_by_worker[worker] += 1
+        if self._log is not None:
+            self._log(self._now, "dropped", worker, -1, -1, version, unspent_s, because)
+
+    def _send_gradient(self, worker: int, loss: float, gradient: Gradient | None) -> None:
+        """A finished gradient leaves for every shard.
+
+        Where a worker does not wait for all blocks, another shard comes first each time: else one block would always be
+        the last, and never be taken.
+        """
+        num_shards = self._cluster.num_shards
+        self._missing[worker] = num_shards
+        rule = self._rules[worker] if self._rules else None
+        first = 0 if rule is None else rule.tag % num_shards
+        for turn in range(first, first + num_shards):
+            shard = turn % num_shards
+            at = self._cluster.push(self._now, worker, shard, self._block_bytes[shard])
+            version = self._version_of[shard][worker]
+            tag = version if rule is None else rule.tag
+            self._schedule(at, _Message(True, worker, shard, version, tag, loss, gradient, self._made[worker]))
+        self._made[worker] += 1
+        if rule is not None:
+            self._go_on(worker, rule.pushed(self._now))
+
+    def _log_answer(self, kind: str, shard: int, command: Grant | Hold | Repeat | Interrupt) -> None:
         assert self._log is not None
         self._log(self._now, kind, command.worker, shard, -1, self._versions[shard], 0.0, command.because)
 
@@ -270,7 +457,8 @@ class Simulation:
         assert self._workers is not None
         pending = self._pending[shard]
         gradients = [gradient for push in command.pushes if (gradient := pending[push][2]) is not None]
-        self._shards[shard].apply(gradients, command.scale, self._samples[shard], self._versions[shard])
+        samples, updates = self._samples[shard], self._versions[shard]
+        self._shards[shard].apply(gradients, command.scale, samples, updates, is_sum=command.is_sum)
         for gradient in gradients:
             self._workers.release(gradient)
 
@@ -302,7 +490,9 @@ class Simulation:
             for worker, (pushed, discarded) in enumerate(zip(self._counts[0], totals.discarded_by_worker, strict=True))
         ]
         totals.staleness = {stale: count for stale, count in enumerate(self._staleness) if count}
-        totals.busy_s_by_worker = [self._cluster.busy_s(worker) for worker in range(totals.num_workers)]
+        totals.busy_s_by_worker = [
+            self._cluster.busy_s(worker) - self._unspent_s[worker] for worker in range(totals.num_workers)
+        ]
         for at, entries in self._due.items():  # what nobody waits for any more was not computed
             for entry in entries if isinstance(entries, list) else (entries,):
                 if isinstance(entry, int):
@@ -319,13 +509,28 @@ class Simulation:
             self._log(self._now, "discarded", worker, shard, command.push, version, 0.0, command.because)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Message:
-    """Under way between a worker and a shard: a push, or a block for the worker."""
+    """Under way between a worker and a shard: a push, a block for the worker, or the word to go on without one."""
 
     is_push: bool
     worker: int
     shard: int
-    version: int = 0
+    version: int = 0  # of the block, or what this block of the gradient was computed at
+    tag: int = 0
     loss: float = 0.0
     gradient: Gradient | None = None
+    number: int = 0  # of the gradient, by its worker's own count
+    block: Version | None = None
+    repeats: bool = False
+
+
+@dataclass(slots=True)
+class _Wake:
+    """A strategy's timer, or the moment at which a worker's rule lets it go on."""
+
+    worker: int = -1
+    shard: int = -1
+
+
+_Entries = list[int | _Message | _Wake | None]

@@ -5,6 +5,7 @@ and must answer as the log says; every gradient is computed again at the version
 CPU the final parameters are equal in every bit: the proof that the log is complete.
 """
 
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -17,16 +18,29 @@ import torch
 
 from syncline.config import RunConfig
 from syncline.course import REPORT_EVERY_S, Curve, Progress, Totals, evaluation_row, summary
-from syncline.learning.server import Gradient
+from syncline.learning.server import Gradient, Version
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary
 from syncline.simulation.run import Learning, build_learning
-from syncline.strategies.protocol import Apply, Command, Discard, Event, Grant, Hold, PushArrived
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Discard,
+    Event,
+    Grant,
+    Hold,
+    Interrupt,
+    PushArrived,
+    Repeat,
+    TimerFired,
+    WaitFor,
+)
 from syncline.strategies.protocol import WorkerJoined as Joined
 from syncline.strategies.protocol import WorkerLeft as Left
 
-COMPUTED = ("started", "computed", "delayed")  # what workers did: follows from the rest
+COMPUTED = ("started", "computed", "delayed", "dropped")  # what workers did: follows from the rest
+ANSWERS = ("applied", "discarded", "held", "granted", "repeated", "interrupted", "waits_for")
 
 
 class ReplayError(RecordError):
@@ -52,7 +66,7 @@ def replay(
     begun = time.perf_counter()
     torch.set_num_threads(source.threads)
     recorded = read_summary(folder)
-    if recorded["engine"] != "live" or not source.has_server:
+    if recorded["engine"] != "live" or not source.strategy.has_server:
         raise RecordError(f"{folder}: only a run of real processes through a parameter server can be replayed")
     learning = build_learning(source)
     again = _Replay(source, learning, read_events(folder / "events.arrow"))
@@ -115,10 +129,22 @@ def replay(
 class _Replay:
     def __init__(self, config: RunConfig, learning: Learning, log: pa.Table) -> None:
         self.totals = Totals(config.cluster.workers)
+        self.totals.begin(config.strategy.first_count)
         self.num_gradients = 0
         self._config, self._shards, self._workers = config, learning.shards, learning.workers
         self._strategies = [config.strategy.start(config.cluster.workers) for _ in learning.shards]
-        self._rows = [row for row in _rows(log) if row.kind not in COMPUTED]
+        self._rows = list[Row]()
+        # (worker, iteration) -> the version of each block that its gradient was computed at, where a rule chose them
+        self._pulled: dict[tuple[int, int], list[int]] = {}
+        # (worker, shard) -> the blocks it was sent since the one in use
+        self._sent: defaultdict[tuple[int, int], dict[int, Version]] = defaultdict(dict)
+        for row in _rows(log):
+            if row.kind == "pulled":
+                self._pulled[row.worker, int(row.value)] = [int(version) for version in row.because.split()]
+            elif row.kind not in COMPUTED:
+                self._rows.append(row)
+        for part in self._shards:
+            part.spare = math.inf if self._pulled else 0  # blocks that were sent hold versions, too
         # What each shard's log says next, for what its strategy commands to be compared with.
         self._answers: list[deque[Row]] = [deque() for _ in learning.shards]
         for row in self._rows:
@@ -135,7 +161,7 @@ class _Replay:
         """One event after the other; yields the fraction that is done."""
         for worker in range(self._config.cluster.workers):
             for shard in range(len(self._shards)):
-                self._workers.receive(worker, shard)
+                self._send(worker, shard)
         for number, row in enumerate(self._rows):
             event: Event
             if row.kind == "pushed":
@@ -144,8 +170,10 @@ class _Replay:
                 event = Joined(row.at, row.worker)
             elif row.kind == "left":
                 event = Left(row.at, row.worker)
+            elif row.kind == "timer":
+                event = TimerFired(row.at)
             elif row.kind == "granted" and row.because == "resumed":
-                self._workers.receive(row.worker, row.shard)
+                self._send(row.worker, row.shard)
                 continue
             else:
                 continue  # an answer, compared when it is given
@@ -160,17 +188,39 @@ class _Replay:
     def _pushed(self, row: Row) -> PushArrived:
         key = row.worker, int(row.value)
         if key not in self._gradients:
+            for shard, version in enumerate(self._pulled.get(key, ())):
+                self._take(row.worker, shard, version)
             self._workers.seek(*key)
             self._losses[key], self._gradients[key] = self._workers.compute(row.worker)
             self.num_gradients += 1
             self.totals.loss_sum += self._losses[key]
             self.totals.loss_count += 1
-        self._pending[row.shard][row.push] = row.worker, row.version, self._gradients[key]
+        versions = self._pulled.get(key)
+        computed_at = row.version if versions is None else versions[row.shard]
+        self._pending[row.shard][row.push] = row.worker, computed_at, self._gradients[key]
         event = PushArrived(row.at, row.push, row.worker, row.version, self._losses[key])
         self._come[key] += 1
         if self._come[key] == len(self._shards):
             del self._gradients[key], self._losses[key], self._come[key]
         return event
+
+    def _send(self, worker: int, shard: int) -> None:
+        """The shard's current version leaves for the worker."""
+        if self._pulled:
+            sent = self._sent[worker, shard]
+            version = self._updates[shard]
+            if version not in sent:
+                sent[version] = self._workers.pin(shard)
+        else:
+            self._workers.receive(worker, shard)
+
+    def _take(self, worker: int, shard: int, version: int) -> None:
+        """The worker uses this version of the block; older ones will not be used any more."""
+        sent = self._sent[worker, shard]
+        if version in sent:
+            self._workers.take(worker, shard, sent.pop(version))
+        for older in [number for number in sent if number < version]:
+            self._workers.unpin(shard, sent.pop(older))
 
     def _obey(self, cause: Row, commands: list[Command]) -> None:
         shard = cause.shard
@@ -183,9 +233,16 @@ class _Replay:
                 self._apply(shard, command)
             elif isinstance(command, Grant):
                 self._compare(shard, "granted", command.worker, -1, command.because)
-                self._workers.receive(command.worker, shard)
+                self._send(command.worker, shard)
             elif isinstance(command, Hold):
                 self._compare(shard, "held", command.worker, -1, command.because)
+            elif isinstance(command, Repeat):
+                self._compare(shard, "repeated", command.worker, -1, command.because)
+            elif isinstance(command, Interrupt):
+                self._compare(shard, "interrupted", command.worker, -1, command.because)
+            elif isinstance(command, WaitFor):
+                self._compare(shard, "waits_for", -1, -1, command.because)
+                self.totals.waits_for.append((cause.at, self._updates[shard], command.count))
             elif isinstance(command, Discard):
                 worker, _, gradient = self._pending[shard].pop(command.push)
                 self._compare(shard, "discarded", worker, command.push, command.because)
@@ -203,7 +260,8 @@ class _Replay:
     def _apply(self, shard: int, command: Apply) -> None:
         used = [self._pending[shard].pop(push) for push in command.pushes]
         gradients = [gradient for _, _, gradient in used]
-        self._shards[shard].apply(gradients, command.scale, self._samples[shard], self._updates[shard])
+        samples, updates = self._samples[shard], self._updates[shard]
+        self._shards[shard].apply(gradients, command.scale, samples, updates, is_sum=command.is_sum)
         for worker, version, gradient in used:
             stale = self._updates[shard] - version
             self.totals.staleness[stale] = self.totals.staleness.get(stale, 0) + 1
@@ -214,7 +272,7 @@ class _Replay:
 
 
 def _is_answer(row: Row) -> bool:
-    return row.kind in ("applied", "discarded", "held") or (row.kind == "granted" and row.because != "resumed")
+    return row.kind in ANSWERS and row.because != "resumed"
 
 
 def _rows(log: pa.Table) -> Iterator[Row]:

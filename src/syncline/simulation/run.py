@@ -6,14 +6,25 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from syncline.assembly import build_flat, build_shard, build_share, load_dataset, pick_device, shape_of
+from syncline.assembly import (
+    build_flat,
+    build_optimizer,
+    build_rate,
+    build_shard,
+    build_share,
+    load_dataset,
+    pick_device,
+    shape_of,
+)
 from syncline.config import RunConfig
 from syncline.course import REPORT_EVERY_S, Curve, Limits, Progress, Totals, evaluation_row, summary
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.server import Shard, blocks
 from syncline.learning.task import Batches, GradientFunction
 from syncline.records.events import EventLog
+from syncline.simulation.collective import Collective, Exchange, Replicas
 from syncline.simulation.engine import Simulation
 from syncline.simulation.worker import Workers
 from syncline.timing.cluster import Cluster
@@ -28,6 +39,14 @@ class Learning:
     evaluator: Evaluator
     num_parameters: int
     num_train: int  # images
+
+    def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
+        """What is to be evaluated, weights in blocks and buffers, and what else is told of it."""
+        return [shard.current.weights for shard in self.shards], self.shards[0].current.buffers, {}
+
+    def rate(self, samples: int, updates: int) -> float:
+        """The learning rate of the next update."""
+        return self.shards[0].rate(samples, updates)
 
 
 def simulate(
@@ -52,8 +71,10 @@ def simulate(
     """
     begun = time.perf_counter()
     torch.set_num_threads(config.threads)
+    if not config.strategy.has_server:
+        return _simulate_collective(config, on_evaluation, on_progress, log, begun)
     learning = build_learning(config) if config.gradients else None
-    size = learning.num_parameters if learning is not None else _num_parameters(config)
+    size = learning.num_parameters if learning is not None else _sizes(config)[0]
     message_bytes = 4 * size if config.cluster.message_bytes is None else config.cluster.message_bytes
     shards = range(config.cluster.shards)
     num_train = learning.num_train if learning is not None else config.dataset.num_train
@@ -65,7 +86,56 @@ def simulate(
         batch_size=config.batch_size,
         limits=course.limits,
         observer=course,
+        rules=[
+            rule
+            for _ in range(config.cluster.workers)
+            if (rule := config.strategy.pull_rule(config.cluster.shards)) is not None
+        ],
         learning=None if learning is None else (learning.shards, learning.workers),
+        log=None if log is None else log.append,
+    )
+    simulation.totals.begin(config.strategy.first_count)
+    course.begin(simulation.totals)
+    ended_by = simulation.run()
+    course.end(simulation.totals, ended_by)
+    return summary(
+        config,
+        "simulation",
+        simulation.totals,
+        ended_by,
+        course.curve,
+        num_train=num_train,
+        num_parameters=size,
+        wall_s=time.perf_counter() - begun,
+    )
+
+
+def _simulate_collective(
+    config: RunConfig,
+    on_evaluation: Callable[[Mapping[str, Any]], None],
+    on_progress: Callable[[Progress], None],
+    log: EventLog | None,
+    begun: float,
+) -> dict[str, Any]:
+    learning = build_replicas(config) if config.gradients else None
+    size, tensors = _sizes(config) if learning is None else (learning.num_parameters, learning.num_tensors)
+    num_train = learning.num_train if learning is not None else config.dataset.num_train
+    course = _Course(config, learning, num_train, on_evaluation, on_progress, begun)
+    cluster, strategy = config.cluster, config.strategy
+    message_bytes = 4 * size if cluster.message_bytes is None else cluster.message_bytes
+    num_messages = 1 if strategy.impl == "flat" else cluster.message_tensors or tensors
+    times = Cluster(cluster, config.scenario, config.seed)
+    even, odd = (
+        Exchange(strategy.groups(step, cluster.workers), times.network, message_bytes, num_messages) for step in (0, 1)
+    )
+    simulation = Collective(
+        cluster=times,
+        exchanges=(even, odd),
+        averages_first=strategy.averages_first,
+        batch_size=config.batch_size,
+        limits=course.limits,
+        observer=course,
+        learning=learning,
         log=None if log is None else log.append,
     )
     course.begin(simulation.totals)
@@ -80,6 +150,30 @@ def simulate(
         num_train=num_train,
         num_parameters=size,
         wall_s=time.perf_counter() - begun,
+    )
+
+
+def build_replicas(config: RunConfig) -> Replicas:
+    """As `build_learning`, for a collective.
+
+    Raises:
+        ConfigError, DataMissingError: as `simulate`.
+    """
+    device = pick_device(config)
+    dataset = load_dataset(config)
+    num_train = len(dataset.train_labels)
+    flat = build_flat(config, shape_of(dataset), device)
+    workers = range(config.cluster.workers)
+    return Replicas(
+        gradient=GradientFunction(flat),
+        batches=Batches(dataset, device, config.dataset.augment),
+        shares=[build_share(config, worker, num_train) for worker in workers],
+        optimizers=[build_optimizer(config) for _ in (workers if config.strategy.replicas else range(1))],
+        rate=build_rate(config, num_train),
+        averages_first=config.strategy.averages_first,
+        evaluator=Evaluator(dataset, flat, device),
+        seed=config.seed,
+        num_train=num_train,
     )
 
 
@@ -100,11 +194,15 @@ def build_learning(config: RunConfig) -> Learning:
     return Learning(shards, workers, Evaluator(dataset, flat, device), flat.weights.numel(), num_train)
 
 
-def _num_parameters(config: RunConfig) -> int:
-    """For the size of messages where nothing is learned; not needed where messages take no time."""
-    if config.cluster.network.bandwidth_gbps is None or config.cluster.message_bytes is not None:
-        return 0
-    return build_flat(config, config.dataset.shape, torch.device("meta")).weights.numel()
+def _sizes(config: RunConfig) -> tuple[int, int]:
+    """Parameters, and the tensors they lie in, for messages where nothing is learned; 0 where no time depends on it."""
+    cluster, strategy = config.cluster, config.strategy
+    counts_bytes = cluster.network.bandwidth_gbps is not None and cluster.message_bytes is None
+    one_by_one = not strategy.has_server and strategy.impl == "naive" and cluster.message_tensors is None
+    if not counts_bytes and not (one_by_one and cluster.network.latency_s):
+        return 0, 1
+    flat = build_flat(config, config.dataset.shape, torch.device("meta"))
+    return flat.weights.numel(), len(flat.weight_tensors)
 
 
 class _Course:
@@ -113,7 +211,7 @@ class _Course:
     def __init__(
         self,
         config: RunConfig,
-        learning: Learning | None,
+        learning: Learning | Replicas | None,
         num_train: int,
         on_evaluation: Callable[[Mapping[str, Any]], None],
         on_progress: Callable[[Progress], None],
@@ -135,7 +233,7 @@ class _Course:
         if self._learning is not None:
             self._evaluate(totals)
 
-    def updated(self, simulation: Simulation) -> int:
+    def updated(self, simulation: Simulation | Collective) -> int:
         totals = simulation.totals
         if time.perf_counter() >= self._next_report:
             self._report(totals)
@@ -155,8 +253,8 @@ class _Course:
 
     def _evaluate(self, totals: Totals) -> None:
         assert self._learning is not None
-        shards = self._learning.shards
-        metrics = self._learning.evaluator([shard.current.weights for shard in shards], shards[0].current.buffers)
+        weights, buffers, about = self._learning.current()
+        metrics = self._learning.evaluator(weights, buffers)
         row = evaluation_row(
             totals.time_s,
             totals.updates,
@@ -164,7 +262,9 @@ class _Course:
             self.num_train,
             asdict(metrics),
             train_loss=totals.loss if totals.loss_count else None,
-            learning_rate=shards[0].rate(totals.samples, totals.updates),
+            learning_rate=self._learning.rate(totals.samples, totals.updates),
+            **about,
+            waits_for=totals.count,
             wall_s=time.perf_counter() - self._begun,
         )
         totals.loss_sum, totals.loss_count = 0.0, 0
@@ -185,5 +285,6 @@ class _Course:
                 accuracy=self.curve.accuracy,
                 fraction=self.limits.fraction(totals),
                 wall_s=now - self._begun,
+                count=totals.count,
             )
         )

@@ -43,8 +43,23 @@ class Workers:
         """The shard's current version becomes the worker's, in place of the one it had."""
         old = self._snapshots[worker][shard]
         if old is not None:
-            self._shards[shard].unpin(old)
+            self._shards[shard].unpin(old)  # first, so that a version that nobody else needs is free for the next
         self._snapshots[worker][shard] = self._shards[shard].pin()
+
+    def pin(self, shard: int) -> Version:
+        """The shard's current version, for a message; it is kept until it is taken or unpinned."""
+        return self._shards[shard].pin()
+
+    def unpin(self, shard: int, version: Version) -> None:
+        """A message with this version came to nothing."""
+        self._shards[shard].unpin(version)
+
+    def take(self, worker: int, shard: int, version: Version) -> None:
+        """A message's version becomes the worker's, in place of the one it had."""
+        old = self._snapshots[worker][shard]
+        if old is not None:
+            self._shards[shard].unpin(old)
+        self._snapshots[worker][shard] = version
 
     def seek(self, worker: int, iteration: int) -> None:
         """The worker's next gradient is that of this iteration."""

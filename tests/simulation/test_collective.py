@@ -1,0 +1,446 @@
+"""Collectives in virtual time: what they learn against plain sums, when they do it against a recurrence of its own."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from syncline.config import DatasetConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.records.events import EventLog, read_events
+from syncline.simulation.run import build_learning, build_replicas, simulate
+from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
+from syncline.timing.network import NetworkConfig
+
+ALL_REDUCE = BspOptions(topology="allreduce")
+SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
+STILL = SgdConfig(lr=1e-30, momentum=0.0)
+EXPONENTIAL = {"name": "exponential", "mean": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def config_of(**changes) -> RunConfig:
+    given = {
+        "model": LenetConfig(),
+        "dataset": DatasetConfig(),
+        "optimizer": SGD,
+        "strategy": DsSyncOptions(),
+        "cluster": ClusterConfig(workers=4, gradient_s=[1.0]),
+        "batch_size": 16,
+        "max_updates": 20,
+        "eval_every_epochs": 1000,
+    }
+    return RunConfig(**(given | changes))
+
+
+def run_of(config: RunConfig, log: EventLog | None = None) -> tuple[dict, list[dict]]:
+    """Summary and rows of metrics."""
+    rows: list[dict] = []
+    return simulate(config, rows.append, lambda progress: None, log), rows
+
+
+def timing_of(**changes) -> dict:
+    """The summary of a run of times alone."""
+    return run_of(config_of(gradients=False, **changes))[0]
+
+
+def replicas_after(config: RunConfig, steps: int):
+    """The replicas after so many steps, without the clock."""
+    replicas = build_replicas(config)
+    samples = config.batch_size * config.cluster.workers
+    for step in range(steps):
+        groups = config.strategy.groups(step, config.cluster.workers)
+        replicas.step(step, groups, replicas.rate(step * samples, step))
+    return replicas
+
+
+def scatter(replicas, seed: int = 0) -> np.ndarray:
+    """Every replica at a place of its own. Returns them, [workers, n]."""
+    generator = torch.Generator().manual_seed(seed)
+    for weights in replicas.weights:
+        weights.normal_(generator=generator).mul_(0.1)
+    return np.stack([weights.numpy().copy() for weights in replicas.weights])
+
+
+# What is learned.
+
+
+@pytest.mark.parametrize("model", [LenetConfig(), ResnetConfig(depth=8)], ids=["lenet", "resnet8"])
+def test_bsp_by_all_reduce_learns_what_bsp_learns_by_a_server(model):
+    """To rounding: the server adds gradients in the order of arrival. Every row of metrics and all times agree, too."""
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 2.0, 1.5])
+    changes = {"model": model, "cluster": cluster, "epochs": 1, "max_updates": None, "eval_every_epochs": 0.5}
+    changes |= {"optimizer": SgdConfig(lr=0.01, momentum=0.5)}
+    (ours, our_rows), (theirs, their_rows) = (
+        run_of(config_of(strategy=strategy, **changes)) for strategy in (ALL_REDUCE, BspOptions())
+    )
+    for mine, other in zip(our_rows, their_rows, strict=True):
+        assert mine["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert mine["train_loss"] == (other["train_loss"] and pytest.approx(other["train_loss"], rel=1e-4))
+        keys = ("time_s", "epoch", "updates", "samples", "learning_rate")
+        assert [mine[key] for key in keys] == [other[key] for key in keys]
+    for key in (
+        "time_s",
+        "ended_by",
+        "updates",
+        "samples",
+        "gradients_used",
+        "staleness",
+        "used_by_worker",
+        "max_lead",
+    ):
+        assert ours[key] == theirs[key], key
+    assert ours["busy_by_worker"] == pytest.approx(theirs["busy_by_worker"])
+
+
+def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
+    config = config_of(strategy=ALL_REDUCE)
+    joined = replace(config, cluster=replace(config.cluster, workers=1), batch_size=64)
+    many, one = build_replicas(config), build_replicas(joined)
+
+    class Joined:  # the four workers' batches, as one
+        def batch(self, iteration: int):
+            return np.concatenate([share.batch(iteration) for share in many._shares])
+
+    one._shares = [Joined()]
+    for step in range(20):
+        many.step(step, [[0, 1, 2, 3]], 0.02)
+        one.step(step, [[0]], 0.02)
+    torch.testing.assert_close(many.weights[0], one.weights[0], rtol=0, atol=1e-6)
+
+
+def test_both_ways_of_bsp_make_the_same_updates_to_1e_6():
+    config = config_of(strategy=ALL_REDUCE, max_updates=20)
+    learning = build_learning(replace(config, strategy=BspOptions()))
+    shard, workers = learning.shards[0], learning.workers
+    for step in range(20):
+        gradients = []
+        for worker in range(4):
+            workers.receive(worker, 0)
+            gradients.append(workers.compute(worker)[1])
+        shard.apply(gradients, 1.0, step * 64, step)
+        for gradient in gradients:
+            workers.release(gradient)
+    torch.testing.assert_close(replicas_after(config, 20).weights[0], shard.current.weights, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_workers", [4, 6, 9, 12, 16])
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+def test_without_a_learning_rate_all_replicas_are_equal_after_two_steps(num_workers, average):
+    """dssync.txt, section 3.1: two steps carry what every worker has to every other."""
+    config = config_of(
+        strategy=DsSyncOptions(average=average),
+        optimizer=STILL,
+        cluster=ClusterConfig(workers=num_workers, gradient_s=[1.0]),
+        batch_size=1,
+    )
+    replicas = build_replicas(config)
+    mean = scatter(replicas).mean(axis=0)
+    apart = replicas.current()[2]["divergence"]
+    left = []
+    for step in range(2):
+        replicas.step(step, config.strategy.groups(step, num_workers), 0.0)
+        left.append(replicas.current()[2]["divergence"])
+    assert apart > left[0] > 1.0
+    assert left[1] < 1e-4
+    for weights in replicas.weights:
+        np.testing.assert_allclose(weights.numpy(), mean, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("num_workers", "group_size"), [(4, None), (9, None), (12, None), (12, 4), (16, None)])
+def test_a_group_averages_its_members_and_nobody_else(num_workers, group_size):
+    """Equation 1 of dssync.txt without gradients, against NumPy: rows at even steps, columns at odd ones."""
+    size = group_size or {4: 2, 9: 3, 12: 3, 16: 4}[num_workers]
+    config = config_of(
+        strategy=DsSyncOptions(group_size=group_size),
+        cluster=ClusterConfig(workers=num_workers, gradient_s=[1.0]),
+        batch_size=1,
+    )
+    replicas = build_replicas(config)
+    for step in (0, 1, 2):
+        grid = scatter(replicas, step).reshape(num_workers // size, size, -1)
+        replicas.step(step, config.strategy.groups(step, num_workers), 0.0)
+        mean = grid.mean(axis=0 if step % 2 else 1, keepdims=True)
+        expected = np.broadcast_to(mean, grid.shape).reshape(num_workers, -1)
+        np.testing.assert_allclose(np.stack(replicas.weights), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_workers", [4, 6, 9, 12, 16])
+def test_every_pair_of_workers_meets_within_two_steps(num_workers):
+    """Each worker's own mark, averaged twice, has reached everybody."""
+    for first in (0, 1):
+        knows = np.eye(num_workers, dtype=bool)
+        for step in (first, first + 1):
+            for group in DsSyncOptions().groups(step, num_workers):
+                knows[group] = knows[group].any(axis=0)
+        assert knows.all()
+
+
+def test_a_worker_steps_by_itself_and_then_its_group_averages_weights_and_statistics_but_no_momentum():
+    """Lines 4-19 of Algorithm 1, written out with torch.optim on four models."""
+    config = config_of(model=ResnetConfig(depth=8), optimizer=SgdConfig(lr=0.05, momentum=0.9))
+    ours = replicas_after(config, 3)
+    plain = build_replicas(config)
+    flat, states = plain._gradient.flat, [None] * 4
+    weights, buffers = [list(tensors) for tensors in (plain.weights, plain.buffers)]
+    for step in range(3):
+        for worker in range(4):
+            batch = plain._batches.take(plain._shares[worker].batch(step), None)
+            flat.load([weights[worker]], buffers[worker])
+            optimizer = torch.optim.SGD([torch.nn.Parameter(weights[worker].clone())], lr=0.05, momentum=0.9)
+            if states[worker] is not None:
+                optimizer.load_state_dict(states[worker])
+            flat.gradient.zero_()
+            torch.nn.functional.cross_entropy(flat.module(batch[0]), batch[1]).backward()
+            (parameter,) = optimizer.param_groups[0]["params"]
+            parameter.grad = flat.gradient.clone()
+            optimizer.step()
+            weights[worker], buffers[worker] = parameter.detach().clone(), flat.buffers.clone()
+            states[worker] = optimizer.state_dict()
+        for one, other in ((0, 1), (2, 3)) if step % 2 == 0 else ((0, 2), (1, 3)):
+            for tensors in (weights, buffers):
+                tensors[one] = tensors[other] = (tensors[one] + tensors[other]) / 2
+    for worker in range(4):
+        assert torch.equal(ours.weights[worker], weights[worker])
+        assert torch.equal(ours.buffers[worker], buffers[worker])
+
+
+def test_before_forward_is_the_same_but_for_the_place_of_the_averaging():
+    """Averaging of step t before its forward pass: as if the groups came one step later, and not after the last."""
+    first = replicas_after(config_of(strategy=DsSyncOptions(average="before_forward")), 4)
+    shifted = build_replicas(config_of())
+    for step in range(4):
+        groups = config_of().strategy.groups(step + 1, 4) if step < 3 else [[0], [1], [2], [3]]
+        shifted.step(step, groups, shifted.rate(step * 64, step))
+    for ours, theirs in zip(first.weights, shifted.weights, strict=True):
+        assert torch.equal(ours, theirs)
+    assert len({weights.sum().item() for weights in first.weights}) == 4  # nothing was averaged last
+
+
+def test_the_consensus_is_evaluated_and_the_divergence_told():
+    config = config_of(max_updates=8, eval_every_epochs=0.1)
+    summary, rows = run_of(config)
+    assert rows[0]["divergence"] == 0
+    assert all(row["divergence"] > 0 for row in rows[1:])
+    assert summary["divergence"] == rows[-1]["divergence"]
+    replicas = replicas_after(config, 8)
+    weights = np.stack([weights.numpy() for weights in replicas.weights]).astype(np.float64)
+    mean = weights.mean(axis=0)
+    assert np.linalg.norm(weights - mean, axis=1).max() == pytest.approx(rows[-1]["divergence"], rel=1e-4)
+    metrics = replicas.evaluator([torch.from_numpy(mean).float()], replicas.buffers[0])
+    assert metrics.loss == pytest.approx(rows[-1]["loss"], rel=1e-5)
+
+
+def test_bsp_keeps_one_replica_and_tells_of_no_divergence():
+    summary, rows = run_of(config_of(strategy=ALL_REDUCE, max_updates=2))
+    assert "divergence" not in summary
+    assert all("divergence" not in row for row in rows)
+    assert len(build_replicas(config_of(strategy=ALL_REDUCE)).weights) == 1
+
+
+def test_ds_sync_learns():
+    summary, rows = run_of(config_of(max_updates=None, epochs=10, eval_every_epochs=1, optimizer=SgdConfig(lr=0.05)))
+    assert rows[-1]["accuracy"] > 0.8
+    assert summary["ended_by"] == "epochs"
+    assert summary["samples"] == summary["updates"] * 64 >= 10 * 1437
+
+
+def test_a_target_ends_a_run_at_the_evaluation_that_reaches_it():
+    config = config_of(max_updates=None, epochs=20, eval_every_epochs=0.5)
+    summary, rows = run_of(replace(config, target=replace(config.target, value=0.5)))
+    assert summary["ended_by"] == "target"
+    assert rows[-1]["accuracy"] >= 0.5 > rows[-2]["accuracy"]
+    assert summary["updates"] == rows[-1]["updates"]
+
+
+@pytest.mark.parametrize("strategy", [ALL_REDUCE, DsSyncOptions()], ids=lambda options: options.name)
+def test_a_loss_that_is_no_number_stops_the_run(strategy):
+    summary, _ = run_of(config_of(strategy=strategy, optimizer=SgdConfig(lr=1e9), max_updates=500))
+    assert summary["status"] == "diverged"
+    assert summary["updates"] < 500
+
+
+@pytest.mark.parametrize("strategy", [ALL_REDUCE, DsSyncOptions()], ids=lambda options: options.name)
+def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(strategy):
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0], jitter=EXPONENTIAL)
+    config = config_of(strategy=strategy, cluster=cluster, max_updates=10)
+    first, again, other = (run_of(replace(config, seed=seed))[0] for seed in (0, 0, 1))
+    for summary in (first, again, other):
+        del summary["wall_s"]
+    assert first == again
+    assert first["time_s"] != other["time_s"]
+    assert first["final"] != other["final"]
+
+
+# When.
+
+
+def recurrence(strategy, cluster: Cluster, steps: int, exchange_s) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """begun, computed and joined [steps, workers] by the definition: a group begins with its last member."""
+    num_workers = cluster.num_workers
+    begun, computed, joined = (np.zeros((steps, num_workers)) for _ in range(3))
+    now = [0.0] * num_workers
+    for step in range(steps):
+        groups = strategy.groups(step, num_workers)
+
+        def join(times, groups=groups):
+            return [
+                max(times[other] for group in groups if worker in group for other in group)
+                + next(exchange_s(len(group)) for group in groups if worker in group)
+                for worker in range(num_workers)
+            ]
+
+        if strategy.averages_first:
+            now = join(now)
+        begun[step] = now
+        now = [at + cluster.compute_s(worker) for worker, at in enumerate(now)]
+        computed[step] = now
+        if not strategy.averages_first:
+            now = join(now)
+        joined[step] = now
+    return begun, computed, joined
+
+
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+@pytest.mark.parametrize(("num_workers", "group_size"), [(4, None), (6, None), (12, 4)])
+def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path, num_workers, group_size, average):
+    """Every row of the log at its exact time, over more than one block of draws; no row before another one's time."""
+    strategy = DsSyncOptions(average=average, group_size=group_size)
+    cluster = ClusterConfig(
+        workers=num_workers,
+        gradient_s=[1.0, 2.0],
+        jitter=EXPONENTIAL,
+        network=NetworkConfig(latency_s=0.1, bandwidth_gbps=1.0),
+        message_bytes=125_000_000,
+    )
+    delay = {"name": "constant", "value": 3.0, "probability": 0.2}
+    scenario = ScenarioConfig(compute_delay=delay, slow={1: 2.0})
+    steps = 150
+    log = EventLog(tmp_path / "events.arrow")
+    config = config_of(strategy=strategy, cluster=cluster, scenario=scenario, gradients=False, max_updates=steps)
+    summary, _ = run_of(config, log)
+    log.close()
+    times = Cluster(cluster, scenario, config.seed)
+    begun, computed, joined = recurrence(strategy, times, steps, lambda size: 2 * (size - 1) * (0.1 + 1.0 / size))
+    events = read_events(tmp_path / "events.arrow").to_pandas()
+    assert (events["at"].diff().dropna() >= 0).all()
+    for kind, expected in (("started", begun), ("computed", computed), ("pushed", computed), ("applied", joined)):
+        rows = events[events.kind == kind].sort_values(["worker", "at"], kind="stable")
+        np.testing.assert_allclose(rows["at"].to_numpy().reshape(num_workers, steps).T, expected, rtol=1e-12)
+    granted = events[events.kind == "granted"].sort_values(["worker", "at"], kind="stable")
+    expected = begun[1:] if strategy.averages_first else joined
+    np.testing.assert_allclose(granted["at"].to_numpy().reshape(num_workers, -1).T, expected, rtol=1e-12)
+    assert set(events[events.kind == "granted"].because) == {"all-reduce"}
+    assert sorted(events[events.kind == "applied"].push) == list(range(steps * num_workers))
+    delayed = events[events.kind == "delayed"]
+    assert 0 < len(delayed) < steps * num_workers
+    assert set(delayed.value) == {3.0}
+    assert summary["time_s"] == pytest.approx(joined.max())
+    spent = (computed - begun).sum(axis=0) / joined.max()
+    assert summary["busy_by_worker"] == pytest.approx(spent.tolist())
+    # The largest lead by counting pushes one after another.
+    counts, lead = np.zeros(num_workers, dtype=int), 0
+    for worker in events[events.kind == "pushed"].worker:
+        counts[worker] += 1
+        lead = max(lead, counts.max() - counts.min())
+    assert summary["max_lead"] == lead == 2
+
+
+def test_times_of_bsp_are_those_of_the_slowest():
+    cluster = ClusterConfig(workers=5, gradient_s=[1.0, 2.0], jitter=EXPONENTIAL)
+    summary = timing_of(strategy=ALL_REDUCE, cluster=cluster, max_updates=200)
+    assert summary["time_s"] == pytest.approx(
+        Cluster(cluster, ScenarioConfig(), 0).first_compute_s(200).max(axis=0).sum()
+    )
+    assert summary["max_lead"] == 1
+    assert summary["staleness"] == {"0": 1000}
+    assert summary["used_by_worker"] == [200] * 5
+
+
+def test_who_is_never_late_is_never_two_ahead():
+    assert timing_of(max_updates=100)["max_lead"] == 1
+
+
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+def test_a_time_limit_ends_a_run_before_the_update_that_would_be_late(average):
+    """Workers 0 and 1 take 1 s, 2 and 3 take 4 s: updates at 4, 8, ...; at 10 s the fast ones wait for the slow."""
+    strategy = DsSyncOptions(average=average)
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 4.0, 4.0])
+    summary = timing_of(strategy=strategy, cluster=cluster, max_updates=None, max_time_s=10.0)
+    times = recurrence(strategy, Cluster(cluster, ScenarioConfig(), 0), 6, lambda size: 0.0)
+    begun, computed, joined = times
+    assert summary["ended_by"] == "max_time_s"
+    assert summary["time_s"] == 10.0
+    assert summary["updates"] == (joined.max(axis=1) <= 10).sum()
+    assert summary["busy_by_worker"] == pytest.approx(
+        (np.clip(10 - begun, 0, computed - begun).sum(axis=0) / 10).tolist()
+    )
+    counts = [(computed <= at).sum(axis=0) for at in computed[computed <= 10]]
+    assert summary["max_lead"] == max(count.max() - count.min() for count in counts) == 2
+
+
+NOTHING = 1e-12  # seconds of a gradient
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "by_bandwidth", "by_latency"), [(4, 1.5, 3), (9, 4 / 3, 4), (16, 1.25, 5), (64, 1.125, 9)]
+)
+def test_the_exchange_of_ds_sync_is_shorter_as_the_models_say(num_workers, by_bandwidth, by_latency):
+    """BSP's time over DS-Sync's: 1 + 1/sqrt(W) where bandwidth is all that counts, 1 + sqrt(W) where latency is."""
+    for network, expected in (
+        (NetworkConfig(bandwidth_gbps=1.0), by_bandwidth),
+        (NetworkConfig(latency_s=1.0), by_latency),
+    ):
+        cluster = ClusterConfig(workers=num_workers, gradient_s=[NOTHING], network=network, message_bytes=125_000_000)
+        bsp, ds_sync = (
+            timing_of(strategy=strategy, cluster=cluster)["time_s"] for strategy in (ALL_REDUCE, DsSyncOptions())
+        )
+        assert bsp / ds_sync == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("strategy", [ALL_REDUCE, DsSyncOptions()], ids=lambda options: options.name)
+def test_one_all_reduce_a_tensor_pays_the_latency_as_many_times(strategy):
+    network = NetworkConfig(latency_s=0.5, bandwidth_gbps=1.0)
+    cluster = ClusterConfig(gradient_s=[1.0], network=network, message_bytes=125_000_000, message_tensors=7)
+    naive = replace(strategy, impl="naive")
+    members = 2 if strategy.replicas else 4
+    for options, times in ((strategy, 1), (naive, 7)):
+        exchange_s = 2 * (members - 1) * (0.5 * times + 1.0 / members)
+        assert timing_of(strategy=options, cluster=cluster, max_updates=10)["time_s"] == pytest.approx(
+            10 * (1 + exchange_s)
+        )
+    # Without a word about tensors it is the model's: LeNet has ten.
+    unsaid = replace(cluster, message_tensors=None)
+    lenet = timing_of(strategy=naive, cluster=unsaid, max_updates=10)["time_s"]
+    assert lenet == pytest.approx(10 * (1 + 2 * (members - 1) * (0.5 * 10 + 1.0 / members)))
+    learned = run_of(config_of(strategy=naive, cluster=unsaid, max_updates=10))[0]
+    assert learned["time_s"] == pytest.approx(lenet)
+
+
+def test_times_do_not_depend_on_what_is_learned():
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0], jitter=EXPONENTIAL, message_bytes=1000)
+    config = config_of(cluster=cluster, max_updates=100, batch_size=4)
+    timed, learned = (run_of(replace(config, gradients=learns))[0] for learns in (False, True))
+    for key in ("time_s", "busy_by_worker", "max_lead", "samples", "updates"):
+        assert timed[key] == learned[key]
+
+
+def test_draws_in_blocks_are_those_one_by_one():
+    config = ClusterConfig(workers=3, gradient_s=[1.0, 2.0], jitter=EXPONENTIAL)
+    scenario = ScenarioConfig(compute_delay={"name": "exponential", "mean": 0.5})
+    one_by_one, in_blocks = Cluster(config, scenario, 7), Cluster(config, scenario, 7)
+    blocks = [sum(in_blocks.draw_computes()) for _ in range(3)]
+    drawn = np.concatenate(blocks, axis=1)
+    for worker in range(3):
+        assert drawn[worker].tolist() == [one_by_one.compute_s(worker) for _ in range(drawn.shape[1])]
+        assert in_blocks.busy_s(worker) == pytest.approx(one_by_one.busy_s(worker))
+    assert all(math.isfinite(value) for value in drawn.flat)
+    assert not any((one == other).all() for one, other in pairwise(blocks))
