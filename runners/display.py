@@ -34,6 +34,7 @@ class Progress(Protocol):
     accuracy: float
     fraction: float
     wall_s: float
+    count: int | None
 
 
 class _Display:
@@ -81,6 +82,7 @@ class RunDisplay(_Display):
         epochs = "" if self._epochs is None else f"/{self._epochs:g}"
         learned = "" if math.isnan(progress.loss) else f" | loss {progress.loss:.3f}"
         learned += "" if math.isnan(progress.accuracy) else f" | accuracy {progress.accuracy:.3f}"
+        learned += "" if progress.count is None else f" | K {progress.count}"
         return (
             f"update {progress.updates:,} | epoch {progress.epoch:.1f}{epochs} | "
             f"{progress.time_s:.1f} s {self._time_kind}{learned} | {speed:,.0f} updates/s | {duration(left)} left"
@@ -186,6 +188,14 @@ def summary_table(summary: dict[str, Any]) -> Table:
         table.add_row("target", f"{target['metric']} {target['value']:g}: {reached}")
     table.add_row("updates", f"{summary['updates']:,}")
     table.add_row("gradients", f"{summary['gradients_used']:,} used, {summary['gradients_discarded']:,} discarded")
+    if interrupted := summary.get("gradients_interrupted", 0):
+        in_vain = summary["gradients_in_vain"]
+        finished = f", {in_vain:,} of them finished" if in_vain else ""
+        table.add_row("interrupted", f"{interrupted:,} gradients{finished}")
+    if changes := summary.get("waits_for", []):
+        (_, _, first), (since_s, _, last) = changes[0], changes[-1]
+        since = f"since {since_s:,.2f} s {kind}" if since_s else "throughout"
+        table.add_row("K", f"{first} -> {last} {since}" if len(changes) > 1 else f"{last} {since}")
     table.add_row("largest lead", f"{summary['max_lead']}")
     table.add_row("mean staleness", f"{summary['mean_staleness']:.2f}")
     if "replay" in summary:

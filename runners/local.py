@@ -1,7 +1,7 @@
 """Real processes on this machine: torchrun starts them, this process watches, evaluates and writes the record.
 
-If a part of the run is killed that the others cannot do without (a shard, a worker of BSP), all of it begins again from
-the last checkpoint. An error in a process ends the run, with the first one shown.
+If a part of the run is killed that the others cannot do without (a shard, a worker of BSP or DS-Sync), all of it begins
+again from the last checkpoint. An error in a process ends the run, with the first one shown.
 """
 
 import json
@@ -126,13 +126,15 @@ class _Attempt:
         self._headquarters = Headquarters(listen, make_secret(folder / "secret"), tls)
         self._resume = latest(folder / "checkpoint", _num_parts(config))
         course.go_back(self._resume)
-        num_parts = _num_parts(config)
-        num_processes = config.cluster.workers + (num_parts if config.has_server else 0)
+        self._num_parts = _num_parts(config)
+        num_shards = config.cluster.shards if config.strategy.has_server else 0
+        self._num_leaders = num_shards or 1
+        num_processes = config.cluster.workers + num_shards
         environment = {
             FOLDER: str(folder.absolute()),
             HEADQUARTERS: self._headquarters.address,
             LISTEN: listen,
-            **({NUM_SHARDS: str(num_parts)} if config.has_server else {}),
+            **({NUM_SHARDS: str(num_shards)} if num_shards else {}),
             **({} if self._resume is None else {RESUME: str(self._resume)}),
             "OMP_NUM_THREADS": str(config.threads),
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
@@ -156,24 +158,25 @@ class _Attempt:
                 stderr=output,
                 start_new_session=True,  # a Ctrl-C is for the launcher alone, which ends them in good order
             )
-        self._shards: dict[int, Peer] = {}
-        self._workers: dict[int, Peer] = {}
+        # The leaders are told what to do: the shards, or the first member of a collective, who tells the others.
+        self._leaders: dict[int, Peer] = {}
+        self._workers: dict[int, Peer] = {}  # all members of a collective among them
         self._ready: set[int] = set()
         self._done: dict[int, Message] = {}
         self._is_begun = False
         self._stopped: set[int] = set()
-        self._heard: dict[int, float] = {}  # who keeps parameters -> when it last said something, monotonic
+        self._heard: dict[int, float] = {}  # leader -> when it last said something, monotonic
         self._warned: set[int] = set()
 
     def run(self) -> _Outcome:
-        """Until every shard has said that the run is over.
+        """Until all who keep parameters have said that the run is over.
 
         Raises:
             RunFailed, Restart, KeyboardInterrupt.
         """
         deadline = time.monotonic() + self._config.runner.start_timeout_s
         try:
-            while len(self._done) < _num_parts(self._config):
+            while len(self._done) < self._num_parts:
                 try:
                     peer, message = self._headquarters.messages.get(timeout=0.1)
                 except queue.Empty:
@@ -184,7 +187,7 @@ class _Attempt:
                     if not self._is_begun and time.monotonic() > deadline:
                         raise self._cause(self._who_is_missing()) from None
                     if self._course.curve.reached_s is not None:
-                        self._tell_shards("end", why="target")
+                        self._tell_leaders("end", why="target")
                     continue
                 self._hear(peer, message)
         except KeyboardInterrupt:
@@ -194,7 +197,7 @@ class _Attempt:
 
     def end(self) -> None:
         """No process is left, in whatever state it was."""
-        ends = time.monotonic() + (STOP_S if len(self._done) == _num_parts(self._config) else 0)
+        ends = time.monotonic() + (STOP_S if len(self._done) == self._num_parts else 0)
         while self._agent.poll() is None and time.monotonic() < ends:
             time.sleep(0.01)
         self._agent.kill()  # its processes die with it, and theirs with them
@@ -204,25 +207,25 @@ class _Attempt:
         shutil.rmtree(self._folder / "log" / "torchrun", ignore_errors=True)  # empty: our processes write elsewhere
 
     def _watch(self) -> None:
-        """Name a process that keeps parameters and is silent: a shard, or what all members of a collective wait for."""
+        """Name a leader that is silent: a shard, or what all members of a collective wait for."""
         runner, now = self._config.runner, time.monotonic()
         for index, then in self._heard.items():
             silent = now - then
             if not self._is_begun or index in self._done or silent < min(runner.hang_s, runner.leave_s):
                 continue
-            who = f"shard {index}" if self._config.has_server else "the collective"
+            who = f"shard {index}" if self._config.strategy.has_server else "the collective"
             if silent >= runner.leave_s:
                 raise Restart(f"{who} was silent for {silent:.1f} s")
             if index in self._warned:
                 continue
             self._warned.add(index)
             say(f"{who} is silent for {silent:.1f} s")
-            if not self._config.has_server:
+            if not self._config.strategy.has_server:
                 self._ask_where()
 
     def _ask_where(self) -> None:
         """What each member of the collective does; a stopped one does not answer."""
-        members = {0: self._shards[0], **self._workers}
+        members = self._workers
         for member in members.values():
             member.tell("where")
         answers: dict[int, str] = {}
@@ -241,18 +244,18 @@ class _Attempt:
 
     def _hear(self, peer: Peer, message: Message) -> None:
         kind = message["kind"]
-        if peer.role != "worker":
+        if self._leaders.get(peer.index) is peer:
             self._heard[peer.index] = time.monotonic()
             self._warned.discard(peer.index)
         if kind == "hello":
             self._met(peer)
         elif kind == "ready":
             self._ready.add(peer.index)
-            if len(self._ready) == _num_parts(self._config):
+            if len(self._ready) == self._num_leaders:
                 self._is_begun = True
                 if not self._course.start_s:
                     self._course.start_s = time.perf_counter() - self._course.begun
-                self._tell_shards("begin", zero_s=time.monotonic())
+                self._tell_leaders("begin", zero_s=time.monotonic())
         elif kind == "progress":
             self._course.progressed(peer.index, message)
         elif kind == "snapshot":
@@ -264,39 +267,47 @@ class _Attempt:
             raise self._cause(message["why"])
         elif kind == "done":
             peer.is_done = True
-            if peer.role != "worker":
+            if self._keeps(peer):
                 self._done[peer.index] = message
         elif kind == "stopped":
             self._stopped.add(peer.index)
-        elif kind == "lost" and not peer.is_done and (peer.role != "worker" or not self._config.has_server):
+        elif kind == "lost" and not peer.is_done and (peer.role != "worker" or not self._config.strategy.has_server):
             raise self._cause(f"{peer} (process {peer.pid}) was lost")
 
     def _met(self, peer: Peer) -> None:
         with (self._folder / "log" / "processes.jsonl").open("a") as file:
             print(json.dumps({"role": peer.role, "index": peer.index, "pid": peer.pid}), file=file)
+        has_server = self._config.strategy.has_server
         if peer.role == "worker":
             self._workers[peer.index] = peer
-        else:
-            self._shards[peer.index] = peer
-        if len(self._shards) == _num_parts(self._config):
-            addresses = [self._shards[shard].address for shard in sorted(self._shards)]
+        if peer.role == "shard" or (not has_server and peer.index == 0):
+            self._leaders[peer.index] = peer
+            self._heard[peer.index] = time.monotonic()
+        if has_server and len(self._leaders) == self._num_leaders:
+            addresses = [self._leaders[shard].address for shard in sorted(self._leaders)]
             for worker in list(self._workers.values()) if peer.role != "worker" else [peer]:
                 worker.tell("addresses", addresses=addresses)
 
-    def _tell_shards(self, kind: str, **content: Any) -> None:
-        for shard in self._shards.values():
-            shard.tell(kind, **content)
+    def _keeps(self, peer: Peer) -> bool:
+        """It writes a part of every state."""
+        return peer.index < self._num_parts and (peer.role == "shard" or not self._config.strategy.has_server)
+
+    def _tell_leaders(self, kind: str, **content: Any) -> None:
+        for leader in self._leaders.values():
+            leader.tell(kind, **content)
 
     def _stop(self) -> None:
         """Ask for checkpoints, but not for long."""
-        self._tell_shards("stop")
+        self._tell_leaders("stop")
         ends = time.monotonic() + STOP_S
-        while len(self._stopped) < len(self._shards) and (left := ends - time.monotonic()) > 0:
+        peers = [*self._leaders.values(), *self._workers.values()]
+        expected = {peer.index for peer in peers if self._keeps(peer)}
+        while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
             try:
                 peer, message = self._headquarters.messages.get(timeout=left)
             except queue.Empty:
                 return
-            if message["kind"] in ("stopped", "done", "lost"):
+            if message["kind"] in ("stopped", "done", "lost") and self._keeps(peer):
                 self._stopped.add(peer.index)
 
     def _cause(self, otherwise: str) -> Exception:
@@ -313,13 +324,14 @@ class _Attempt:
         return RunFailed(f"{first['role']} {first['index']}: {first['error']}{trace}")
 
     def _who_is_missing(self) -> str:
-        missing = [f"shard {shard}" for shard in range(_num_parts(self._config)) if shard not in self._shards]
+        shards = range(self._num_leaders if self._config.strategy.has_server else 0)
+        missing = [f"shard {shard}" for shard in shards if shard not in self._leaders]
         missing += [f"worker {worker}" for worker in range(self._config.cluster.workers) if worker not in self._workers]
         return f"{', '.join(missing) or 'somebody'} did not come within {self._config.runner.start_timeout_s:g} s"
 
     def _outcome(self) -> _Outcome:
-        """The shards' totals as one: the first shard's, but for what the one furthest behind decides."""
-        totals = [Totals.from_state(self._done[shard]["totals"]) for shard in sorted(self._done)]
+        """The leaders' totals as one: the first one's, but for what the one furthest behind decides."""
+        totals = [Totals.from_state(self._done[leader]["totals"]) for leader in range(self._num_leaders)]
         whole = totals[0]
         for other in totals[1:]:
             for stale, count in other.staleness.items():
@@ -348,6 +360,7 @@ class _Course:
         self._config, self._record, self._folder = config, record, record.folder
         self._on_evaluation, self._on_progress, self.begun = on_evaluation, on_progress, begun
         self._parts = range(_num_parts(config))
+        self._num_leaders = config.cluster.shards if config.strategy.has_server else 1
         self._progress: dict[int, Message] = {}
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}
         self._evaluated = 0  # snapshots
@@ -363,6 +376,10 @@ class _Course:
         self.tick()
         folder = self._folder / "snapshots"
         updates = -1
+        for part in self._parts:
+            for number in numbers(self._folder / "checkpoint", part):
+                if checkpoint is None or number > checkpoint:  # not of all parts
+                    state_path(self._folder / "checkpoint", number, part).unlink()
         if checkpoint is not None:
             states = [read_state(state_path(self._folder / "checkpoint", checkpoint, part))[1] for part in self._parts]
             updates = min(state["totals"]["updates"] for state in states)
@@ -395,7 +412,7 @@ class _Course:
             self.curve.add(row)
             self._on_evaluation(row)
         now = time.perf_counter()
-        if len(self._progress) < len(self._parts) or now < self._next_report:
+        if len(self._progress) < self._num_leaders or now < self._next_report:
             return
         self._next_report = now + 0.1
         num_train = self.num_train or self._config.dataset.num_train
@@ -415,6 +432,7 @@ class _Course:
                 accuracy=self.curve.accuracy,
                 fraction=Limits.of(self._config, num_train).fraction(totals),
                 wall_s=now - self.begun,
+                count=self._progress[0].get("count"),
             )
         )
 
@@ -477,8 +495,10 @@ class _Course:
 
 
 def _num_parts(config: RunConfig) -> int:
-    """Processes that keep parameters: the shards, or the first member of a collective."""
-    return config.cluster.shards if config.has_server else 1
+    """Processes that keep parameters: the shards, all replicas, or the first member of a collective where all agree."""
+    if config.strategy.replicas:
+        return config.cluster.workers
+    return config.cluster.shards if config.strategy.has_server else 1
 
 
 def _tail(path: Path) -> str:

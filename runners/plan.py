@@ -14,7 +14,7 @@ from runners.one import run_one
 from syncline.config import RunConfig
 from syncline.plan import Entry, Plan
 
-PRELOAD = ["syncline.simulation.run"]  # what each process would import first, torch above all
+PRELOAD = ["syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
         jobs = 1 if is_timed else len(os.sched_getaffinity(0))
     jobs = min(jobs, len(left))
     failed = 0
-    # A server process imports torch once and forks for each run: a fresh process without the 2 s of import.
+    # A server process imports all this once and forks for each run: a fresh process without the 2 s of import.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)

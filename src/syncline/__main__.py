@@ -51,7 +51,9 @@ def _timeline(asked: argparse.Namespace) -> list[Path]:
     summary = read_summary(folder) if status(folder) == FINISHED else {}
     runner = read_config(folder)["runner"]["name"]
     kind = summary.get("time_kind", "virtual" if runner == "simulate" else "wall")
-    timeline = timeline_of(events, summary.get("time_s", 0.0), is_late=runner != "simulate")
+    first = summary.get("waits_for", [])[:1]
+    first_count = first[0][2] if first and first[0][0] == 0 else None  # later ones are in the log
+    timeline = timeline_of(events, summary.get("time_s", 0.0), runner != "simulate", first_count)
     window = window_of(timeline, asked.from_s, asked.to_s)
     output: Path = asked.output or folder
     output.mkdir(parents=True, exist_ok=True)

@@ -8,15 +8,17 @@ from benchmarks.live_run import LiveRun
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
 
-@pytest.mark.parametrize("topology", ["server", "allreduce"])
-def test_a_gpu_learns_what_the_cpu_learns(tmp_path, topology):
-    words = [
-        "strategy=bsp",
-        f"strategy.topology={topology}",
-        "cluster.workers=2",
-        "max_updates=30",
-        "optimizer.lr=0.01",
-    ]
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        ["strategy=bsp", "cluster.workers=2"],
+        ["strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2"],
+        ["strategy=ds_sync", "cluster.workers=4"],
+    ],
+    ids=["bsp by a server", "bsp by all-reduce", "ds_sync"],
+)
+def test_a_gpu_learns_what_the_cpu_learns(tmp_path, strategy):
+    words = [*strategy, "max_updates=30", "optimizer.lr=0.01"]
     losses = {}
     for device in ("cpu", "cuda"):
         run = LiveRun(tmp_path / device, *words, f"device={device}")

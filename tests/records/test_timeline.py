@@ -12,19 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncline.__main__ import main
 from syncline.config import compose
 from syncline.records.events import KINDS, SCHEMA, EventLog, read_events
-from syncline.records.store import RecordError
+from syncline.records.store import RecordError, RecordWriter
 from syncline.records.timeline import (
     ABSENT,
     ANSWER,
+    BLOCKS,
+    BROKEN_OFF,
     COMPUTING,
     DELAY,
     DISCARD,
     GRADIENTS_SHOWN,
+    INTERRUPT,
     PUSH,
     RECEIVING,
     SENDING,
+    TIMER,
     UNKNOWN,
     UPDATE,
     WAITING,
@@ -38,7 +43,9 @@ from syncline.records.timeline import (
 )
 from syncline.simulation.run import simulate
 
-INSTANT = ["cluster.jitter=null", "cluster.network.latency_s=0", "cluster.network.bandwidth_gbps=null"]
+NO_WIRE = ["cluster.network.latency_s=0", "cluster.network.bandwidth_gbps=null"]
+INSTANT = ["cluster.jitter=null", *NO_WIRE]
+LATE_PULLS = "scenario=late_pulls"
 Row = tuple[float, str, int, int, int, int, float, str]
 
 
@@ -61,9 +68,18 @@ def table_of(rows: list[Row]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def row(at: float, kind: str, shard: int = -1, *, worker: int = 0, value: float = 0.0, because: str = "") -> Row:
+def row(
+    at: float,
+    kind: str,
+    shard: int = -1,
+    *,
+    worker: int = 0,
+    version: int = 3,
+    value: float = 0.0,
+    because: str = "",
+) -> Row:
     push = {"pushed": 7, "applied": 7, "discarded": 7}.get(kind, -1)
-    return at, kind, worker, shard, push, 3, value, because
+    return at, kind, worker, shard, push, version, value, because
 
 
 def shape(spans: list[Span]) -> list[tuple[str, float, float]]:
@@ -95,7 +111,21 @@ def check_lanes(timeline: Timeline) -> None:
         ["strategy=bsp", "scenario=exponential_20ms", "max_updates=60"],
         ["strategy=asp", "max_time_s=1.2345", *INSTANT],
         ["strategy=ssp", "cluster.shards=3", "cluster.workers=7", "max_updates=70"],
-        ["strategy=asp", "cluster.shards=2", "max_time_s=9", "scenario=late_pulls"],
+        ["strategy=asp", "cluster.shards=2", "max_time_s=9", LATE_PULLS],
+        ["strategy=k_sync", "epochs=1"],
+        ["strategy=k_sync", "strategy.k=3", "cluster.workers=9", "max_updates=60", *INSTANT],
+        ["strategy=k_sync", "max_time_s=9", LATE_PULLS],
+        ["strategy=k_sync", "max_updates=99", "cluster.network.latency_s=0.005", "cluster.gradient_s=[0.02,0.022]"],
+        ["strategy=k_batch_sync", "epochs=1"],
+        ["strategy=k_batch_sync", "strategy.k=7", "max_time_s=9", LATE_PULLS],
+        ["strategy=k_batch_sync", "strategy.k=5", "max_updates=60", *NO_WIRE],
+        ["strategy=adasync", "strategy.variant=k_batch_sync", "epochs=1"],
+        ["strategy=k_async", "epochs=1"],
+        ["strategy=backup", "epochs=1"],
+        ["strategy=psp", "strategy.c=3", "epochs=1", *NO_WIRE],
+        ["strategy=psp", "strategy.c=3", "strategy.b=75", "cluster.shards=4", "epochs=1"],
+        ["strategy=psp", "strategy.c=2", "strategy.b=50", "strategy.tag=newest", "strategy.tau1=0.01", "epochs=1"],
+        ["strategy=psp", "strategy.b=50", "strategy.tau2=0.05", "cluster.shards=2", "max_time_s=9", LATE_PULLS],
     ],
     ids=" ".join,
 )
@@ -110,10 +140,15 @@ def test_the_spans_of_a_simulated_run_add_up(tmp_path: Path, words: list[str]) -
         starts = [row["at"] for row in rows if (row["kind"], row["worker"]) == ("started", worker)]
         assert spans[0].begin_s == starts[0]
         assert timeline.starts_s[worker] == starts
-        slowed = math.fsum(s.end_s - s.begin_s for s in spans if s.about.get("reason") in ("compute", "slow"))
         busy = summary["busy_by_worker"][worker] * summary["time_s"]
-        assert seconds(spans, COMPUTING) + slowed == pytest.approx(busy, abs=1e-9)
-        assert not seconds(spans, UNKNOWN, ABSENT)
+        assert seconds(spans, COMPUTING, BROKEN_OFF) == pytest.approx(busy, abs=1e-9)
+        broken_off = [span for span in spans if span.kind == BROKEN_OFF]
+        assert len(broken_off) == summary["interrupted_by_worker"][worker]
+        assert not seconds(spans, UNKNOWN, ABSENT, *([SENDING, RECEIVING] if set(NO_WIRE) <= set(words) else []))
+        begun = {row["at"]: row["value"] for row in rows if (row["kind"], row["worker"]) == ("started", worker)}
+        for span in broken_off:
+            missing = span.about.get("not_computed_s", 0.0)
+            assert span.end_s - span.begin_s + missing == pytest.approx(begun[span.begin_s])
     if len(timeline.shards) == 1:
         computed = [span for spans in timeline.workers for span in spans if span.kind == COMPUTING]
         stale = Counter(str(span.about["staleness"]) for span in computed if "staleness" in span.about)
@@ -123,6 +158,9 @@ def test_the_spans_of_a_simulated_run_add_up(tmp_path: Path, words: list[str]) -
         assert versions == list(range(1, len(versions) + 1))
         applied = [g["push"] for mark in marks if mark.kind == UPDATE for g in mark.about["gradients"]]
         assert applied == [row["push"] for row in rows if (row["kind"], row["shard"]) == ("applied", shard)]
+        for kind, written in (INTERRUPT, "interrupted"), (TIMER, "timer"), (DISCARD, "discarded"):
+            told = sum((row["kind"], row["shard"]) == (written, shard) for row in rows)
+            assert sum(mark.kind == kind for mark in marks) == told
 
 
 def test_bsp_of_two_workers_waits_for_the_slower(tmp_path: Path) -> None:
@@ -147,6 +185,118 @@ def test_messages_take_latency_and_size_over_bandwidth(tmp_path: Path) -> None:
     assert seconds(spans, RECEIVING) == pytest.approx(9 * 0.01)
     assert seconds(spans, COMPUTING) == pytest.approx(1)
     assert not seconds(spans, WAITING, ANSWER, DELAY)
+
+
+TWO = ["cluster.workers=2", "cluster.jitter=null", "cluster.network.bandwidth_gbps=null"]
+SLOW_LINKS = [*TWO, "cluster.network.latency_s=0.25"]
+
+
+def test_k_sync_breaks_off_the_slower_at_each_update(tmp_path: Path) -> None:
+    """1 s and 3 s a gradient, K = 1: of each of the slower's gradients 2 s are never computed."""
+    words = ["strategy=k_sync", "strategy.k=1", "cluster.gradient_s=[1.0,3.0]", "max_updates=10", *TWO, *INSTANT]
+    events, summary = simulated(tmp_path, *words)
+    timeline = timeline_of(events, summary["time_s"])
+    faster, slower = timeline.workers
+    assert shape(faster) == [(COMPUTING, i, i + 1) for i in range(10)]
+    assert shape(slower) == [(BROKEN_OFF, i, i + 1) for i in range(10)]
+    assert slower[4].about == {"version": 4, "reason": "dropped: broken off", "not_computed_s": 2}
+    assert [(m.kind, m.begin_s) for m in timeline.shards[0] if m.kind != PUSH] == [
+        (kind, i) for i in range(1, 11) for kind in (UPDATE, INTERRUPT)
+    ]
+    assert timeline.shards[0][2].about == {"worker": 1, "version": 1, "reason": "the first 1 are here"}
+
+
+def test_who_is_interrupted_computes_until_it_hears_of_it(tmp_path: Path) -> None:
+    """1 s and 3 s a gradient, K = 1, 0.25 s a message: the update is at 1.5 s, the word of it there at 1.75 s."""
+    words = ["strategy=k_sync", "strategy.k=1", "cluster.gradient_s=[1.0,3.0]", "max_updates=3", *SLOW_LINKS]
+    events, summary = simulated(tmp_path, *words)
+    faster, slower = timeline_of(events, summary["time_s"]).workers
+    assert shape(faster)[:4] == [
+        (COMPUTING, 0.25, 1.25),
+        (SENDING, 1.25, 1.5),
+        (RECEIVING, 1.5, 1.75),
+        (COMPUTING, 1.75, 2.75),
+    ]
+    assert shape(slower) == [(BROKEN_OFF, 0.25, 1.75), (BROKEN_OFF, 1.75, 3.25), (COMPUTING, 3.25, 4.5)]
+    assert slower[1].about == {"version": 1, "reason": "dropped: broken off", "not_computed_s": 1.5}
+
+
+def test_a_push_that_is_void_when_it_arrives_was_work_for_nothing(tmp_path: Path) -> None:
+    """1 s and 1.125 s a gradient, K = 1, 0.25 s a message: the slower hears of the update when it has sent its own."""
+    words = ["strategy=k_sync", "strategy.k=1", "cluster.gradient_s=[1.0,1.125]", "max_updates=3", *SLOW_LINKS]
+    events, summary = simulated(tmp_path, *words)
+    _, slower = timeline_of(events, summary["time_s"]).workers
+    assert shape(slower)[:4] == [
+        (BROKEN_OFF, 0.25, 1.375),
+        (SENDING, 1.375, 1.625),
+        (RECEIVING, 1.625, 1.75),
+        (BROKEN_OFF, 1.75, 2.875),
+    ]
+    assert slower[0].about == {"version": 0, "loss": 0, "reason": "dropped: on its way"}
+
+
+def test_who_is_to_repeat_goes_on_at_the_same_version(tmp_path: Path) -> None:
+    """1 s and 9 s a gradient, K = 2, 0.25 s a message: an update takes two of the faster's, and 3.25 s."""
+    words = ["strategy=k_batch_sync", "strategy.k=2", "cluster.gradient_s=[1.0,9.0]", "max_updates=2", *SLOW_LINKS]
+    events, summary = simulated(tmp_path, *words)
+    faster, slower = timeline_of(events, summary["time_s"]).workers
+    cycle = [(COMPUTING, 0.25, 1.25), (SENDING, 1.25, 1.5), (RECEIVING, 1.5, 1.75)]
+    assert shape(faster)[:6] == cycle + [(kind, begin + 1.5, end + 1.5) for kind, begin, end in cycle]
+    assert [span.about["version"] for span in faster if span.kind == COMPUTING] == [0, 0, 1, 1]
+    assert faster[2].about["repeated"] == "1 of K 2 are here"
+    assert shape(slower) == [(BROKEN_OFF, 0.25, 3.25), (COMPUTING, 3.25, 6)]
+
+
+def test_broadcasts_do_not_disturb_who_computes(tmp_path: Path) -> None:
+    """1 s and 3.25 s a gradient, an update for each that is in time: the slower never is, and neither waits."""
+    words = ["strategy=psp", "strategy.c=1", "cluster.shards=2", "cluster.gradient_s=[1.0,3.25]", "max_updates=9"]
+    events, summary = simulated(tmp_path, *words, *TWO, *INSTANT)
+    faster, slower = timeline_of(events, summary["time_s"]).workers
+    assert shape(faster) == [(COMPUTING, i, i + 1) for i in range(9)]
+    assert shape(slower) == [(COMPUTING, 0, 3.25), (COMPUTING, 3.25, 6.5), (COMPUTING, 6.5, 9)]
+    assert [span.about["versions"] for span in slower] == ["0 0", "3 3", "6 6"]
+    assert [span.about["reason"] for span in slower[:2]] == [f"discarded: tagged {i}, now {3 * i + 3}" for i in (0, 1)]
+
+
+def test_who_starts_by_its_own_rule_waits_for_blocks(tmp_path: Path) -> None:
+    """1 s and 3 s a gradient, an update waits for both; a message takes 0.25 s."""
+    words = ["strategy=psp", "cluster.shards=2", "cluster.gradient_s=[1.0,3.0]", "max_updates=2", *SLOW_LINKS]
+    events, summary = simulated(tmp_path, *words)
+    faster, slower = timeline_of(events, summary["time_s"]).workers
+    assert shape(faster)[:4] == [
+        (COMPUTING, 0.25, 1.25),
+        (SENDING, 1.25, 1.5),
+        (BLOCKS, 1.5, 3.75),
+        (COMPUTING, 3.75, 4.75),
+    ]
+    assert shape(slower) == [
+        (COMPUTING, 0.25, 3.25),
+        (SENDING, 3.25, 3.5),
+        (BLOCKS, 3.5, 3.75),
+        (COMPUTING, 3.75, 6.75),
+        (SENDING, 6.75, 7),
+    ]
+    assert faster[3].about["versions"] == "1 1"
+
+
+@pytest.mark.parametrize("tag", ["step", "newest"])
+def test_a_gradient_is_known_by_its_number_where_the_next_begins_before_it_arrives(tmp_path: Path, tag: str) -> None:
+    words = ["strategy=psp", "strategy.b=25", "strategy.c=2", f"strategy.tag={tag}", "cluster.shards=4"]
+    events, summary = simulated(tmp_path, *words, "cluster.network.latency_s=0.005", "epochs=1")
+    rows = events.to_pylist()
+    number_of = {(row["shard"], row["push"]): int(row["value"]) for row in rows if row["kind"] == "pushed"}
+    worst: dict[tuple[int, int], int] = {}
+    for row in rows:
+        if row["kind"] == "applied":
+            key = row["worker"], number_of[row["shard"], row["push"]]
+            worst[key] = max(int(row["value"]), worst.get(key, 0))
+    timeline = timeline_of(events, summary["time_s"])
+    assert worst == {
+        (worker, number): span.about["staleness"]
+        for worker, spans in enumerate(timeline.workers)
+        for number, span in enumerate(span for span in spans if span.kind == COMPUTING)
+        if "staleness" in span.about
+    }
 
 
 # Of tables made by hand
@@ -280,6 +430,140 @@ def test_a_discarded_gradient_says_why() -> None:
     assert [mark.kind for mark in timeline.shards[0]] == [PUSH, DISCARD]
 
 
+def test_a_void_push_that_is_overtaken_by_the_next_gradient_leaves_that_alone() -> None:
+    """The block comes before the push has arrived; the next gradient is computed and sent before it has, too."""
+    rows = [
+        row(0.0, "started"),
+        row(1.0, "computed", value=0.5),
+        row(1.25, "interrupted", 0, version=4),
+        row(1.25, "granted", 0, version=4),
+        row(1.5, "started", version=4),
+        row(2.0, "computed", version=4),
+        row(2.5, "dropped", because="on its way"),
+        row(3.0, "pushed", 0, version=4),
+        row(3.0, "granted", 0, version=5),
+    ]
+    (spans,) = timeline_of(table_of(rows), end_s=4.0).workers
+    assert shape(spans) == [
+        (BROKEN_OFF, 0, 1),
+        (SENDING, 1, 1.5),
+        (COMPUTING, 1.5, 2),
+        (SENDING, 2, 3),
+        (RECEIVING, 3, 4),
+    ]
+    assert spans[0].about == {"version": 3, "loss": 0.5, "reason": "dropped: on its way"}
+    before = timeline_of(table_of(rows[:5] + rows[6:7]), end_s=4.0).workers[0]
+    assert shape(before) == [(BROKEN_OFF, 0, 1), (SENDING, 1, 1.5), (COMPUTING, 1.5, 4)]
+
+
+def test_a_gradient_that_was_computed_to_the_end_and_dropped_came_to_nothing() -> None:
+    rows = [
+        *TWO_SHARDS[:2],
+        row(2.0, "dropped", because="computed to the end"),
+        row(2.5, "started", version=4),
+        row(3.0, "dropped", version=4, value=0.5, because="broken off"),
+    ]
+    (spans,) = timeline_of(table_of(rows), end_s=4.0).workers
+    assert shape(spans) == [(BROKEN_OFF, 1, 2), (RECEIVING, 2, 2.5), (BROKEN_OFF, 2.5, 3), (RECEIVING, 3, 4)]
+
+
+def test_what_was_dropped_without_a_word_of_its_beginning_is_broken_off_since_it_was_granted() -> None:
+    rows = [
+        *steps(0, 1, 1.0),
+        row(2.0, "interrupted", 0),
+        row(2.0, "granted", 0),
+        row(3.0, "interrupted", 0),
+        row(3.0, "granted", 0),
+        row(3.5, "dropped", version=-1, because="its delay was broken off"),
+        row(3.5, "dropped", version=-1, because="computed to the end"),
+        row(3.5, "started"),
+    ]
+    (spans,) = timeline_of(table_of(rows), end_s=4.0, is_late=True).workers
+    assert shape(spans)[2:] == [(ANSWER, 0.6, 0.7), (BROKEN_OFF, 0.7, 3.5), (COMPUTING, 3.5, 4)]
+    assert spans[3].about["dropped"] == ["its delay was broken off", "computed to the end"]
+
+
+def test_a_worker_with_a_rule_of_its_own_is_absent_until_it_is_back_and_then_waits_for_blocks() -> None:
+    """The blocks are told of with the push, after the start; broadcasts go on all the time."""
+    rows = [
+        row(0.5, "granted", 0, because="broadcast"),
+        row(1.0, "started"),
+        row(1.0, "pulled", 0, value=0, because="0 1"),
+        row(1.0, "pulled", 1, value=0, because="0 1"),
+        row(1.5, "granted", 1, because="broadcast"),
+        row(2.0, "computed"),
+        row(2.5, "pushed", 1),
+        row(2.75, "granted", 0, because="broadcast"),
+        row(3.0, "pushed", 0),
+        row(3.5, "granted", 1, because="broadcast"),
+        row(4.0, "left", 0, because="killed"),
+        row(4.0, "left", 1, because="killed"),
+        row(5.0, "joined", 0),
+        row(5.0, "granted", 0, because="joined"),
+        row(5.5, "joined", 1),
+        row(6.0, "started"),
+        row(6.0, "pulled", 0, value=1, because="3 4"),
+    ]
+    (spans,) = timeline_of(table_of(rows), end_s=7.0, is_late=True).workers
+    assert shape(spans) == [
+        (COMPUTING, 1, 2),
+        (SENDING, 2, 3),
+        (UNKNOWN, 3, 4),
+        (ABSENT, 4, 5.5),
+        (BLOCKS, 5.5, 6),
+        (COMPUTING, 6, 7),
+    ]
+    assert [span.about["versions"] for span in spans if span.kind == COMPUTING] == ["0 1", "3 4"]
+
+
+COUNTS = [
+    *TWO_SHARDS[:4],
+    row(3.0, "waits_for", 0, worker=-1, value=2, because="F_0 2, F 1"),
+    row(4.0, "pushed", 1),
+    row(4.0, "waits_for", 0, worker=-1, value=4),
+    row(5.0, "timer", 0, worker=-1),
+    row(5.0, "interrupted", 1),
+]
+
+
+def test_how_many_gradients_an_update_waits_for_is_of_a_shard_and_of_no_worker(tmp_path: Path) -> None:
+    timeline = timeline_of(table_of(COUNTS), end_s=6.0, first_count=1)
+    assert timeline.counts == [[(1.0, 1), (3.0, 2), (4.0, 4)], [(1.0, 1)]]
+    assert timeline_of(table_of(COUNTS)).counts == [[(3.0, 2), (4.0, 4)], []]
+    (spans,) = timeline.workers
+    assert shape(spans) == [(COMPUTING, 1, 2), (SENDING, 2, 4), (WAITING, 4, 6)]
+    assert [[mark.kind for mark in marks] for marks in timeline.shards] == [[PUSH, TIMER], [PUSH, INTERRUPT]]
+    tracks = [event for event in check_trace(timeline, tmp_path) if event["ph"] == "C"]
+    assert [(event["name"], event["ts"], event["args"]["K"]) for event in tracks] == [
+        ("K of shard 0", 1_000_000, 1),
+        ("K of shard 0", 3_000_000, 2),
+        ("K of shard 0", 4_000_000, 4),
+        ("K of shard 1", 1_000_000, 1),
+    ]
+    part = [event for event in trace_events(timeline, 3.5, 3.75) if event["ph"] == "C"]
+    assert [(event["ts"], event["args"]["K"]) for event in part] == [(3_500_000, 2), (3_500_000, 1)]
+
+
+def test_k_has_a_curve_under_the_lanes_where_it_is_told(tmp_path: Path) -> None:
+    timeline = timeline_of(table_of(COUNTS), end_s=6.0)
+    svg, _ = draw(timeline, "some run", "virtual", 1.0, 6.0, tmp_path)
+    assert ">K</text>" in svg.read_text()
+    draw(timeline, "some run", "virtual", 1.0, 2.0, tmp_path)
+    assert ">K</text>" not in svg.read_text(), "nobody knows it before it changes"
+    assert ">virtual time (s)</text>" in svg.read_text()
+
+
+def test_the_first_k_is_that_of_the_summary(tmp_path: Path) -> None:
+    """No row of the log tells it."""
+    config, _ = compose(["gradients=false", "strategy=adasync", "strategy.k=3", "max_updates=20"])
+    with RecordWriter(tmp_path / "run", config.as_dict(), with_events=True) as record:
+        record.finish(simulate(config, lambda row: None, lambda progress: None, record.events))
+    assert main(["timeline", str(tmp_path / "run")]) == 0
+    events = json.loads((tmp_path / "run" / "timeline.json").read_text())["traceEvents"]
+    assert [(event["name"], event["args"]) for event in events if event["ph"] == "C"] == [("K", {"K": 3})]
+    assert ">K</text>" in (tmp_path / "run" / "timeline.svg").read_text()
+
+
 def check_trace(timeline: Timeline, folder: Path) -> list[dict[str, Any]]:
     """What viewers ask of a trace."""
 
@@ -297,7 +581,7 @@ def check_trace(timeline: Timeline, folder: Path) -> list[dict[str, Any]]:
     assert len({tid for _, tid in lanes}) == len(lanes)
     ends = dict.fromkeys(lanes, -math.inf)
     for event in events:
-        assert event["ph"] in "MXi"
+        assert event["ph"] in "MXiC"
         assert (event["pid"], event["tid"]) in lanes
         assert event["tid"] > 0
         assert type(event["ts"]) is int
@@ -313,7 +597,7 @@ def check_trace(timeline: Timeline, folder: Path) -> list[dict[str, Any]]:
 
 def test_a_log_cut_off_at_any_row_is_a_shorter_timeline(tmp_path: Path) -> None:
     """Of two shards, a delay, an absence; and the picture of what is left can be drawn."""
-    again = [row(at + 10, *rest) for at, *rest in ([(e[0], e[1], e[3]) for e in TWO_SHARDS])]
+    again = [row(at + 10, kind, shard) for at, kind, _, shard, *_ in TWO_SHARDS]
     late = [row(7.0, "delayed", value=0.5, because="slow"), row(8.0, "left", 1), row(9.0, "joined", 1)]
     rows = [*TWO_SHARDS, *late, *again]
     for size in range(1, len(rows) + 1):
@@ -325,15 +609,24 @@ def test_a_log_cut_off_at_any_row_is_a_shorter_timeline(tmp_path: Path) -> None:
             draw(timeline, "cut", "wall", *window_of(timeline, None, None), tmp_path)
 
 
+@pytest.mark.parametrize("words", [["strategy=k_batch_sync"], ["strategy=psp", "strategy.b=50", "cluster.shards=2"]])
+def test_a_simulated_run_cut_off_at_any_row_is_a_shorter_timeline(tmp_path: Path, words: list[str]) -> None:
+    events, _ = simulated(tmp_path, *words, "cluster.network.latency_s=0.005", "max_updates=8")
+    for size in range(1, events.num_rows + 1):
+        for is_late in (False, True):
+            check_lanes(timeline_of(events.slice(0, size), is_late=is_late))
+
+
 any_rows = st.lists(
     st.builds(
         row,
         st.integers(0, 20).map(lambda tenths: tenths / 10),
         st.sampled_from(KINDS),
         st.integers(0, 2),
-        worker=st.integers(0, 2),
+        worker=st.integers(-1, 2),
+        version=st.integers(-1, 2),
         value=st.floats(0, 2),
-        because=st.sampled_from(["", "slow", "push", "pull", "compute"]),
+        because=st.sampled_from(["", "slow", "push", "pull", "compute", "broken off", "on its way", "resumed"]),
     ),
     min_size=1,
     max_size=40,

@@ -15,6 +15,9 @@ import run
 from syncline.config import ConfigError
 from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, FORMAT, UNFINISHED, read_metrics, status
+from syncline.strategies import STRATEGIES
+
+STRATEGY_NAMES = ", ".join(sorted(STRATEGIES))
 
 
 def test_a_run_that_diverges_says_so(tmp_path: Path, command: Command) -> None:
@@ -57,7 +60,7 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["strategy=sync"], "strategy must be one of asp, bsp, dssp, ssp"),
+        (["strategy=sync"], f"strategy must be one of {STRATEGY_NAMES}"),
         (["model=vgg"], "model must be one of alexnet_small, lenet, resnet110"),
         (["sede=1"], "sede: unknown key; the top level takes "),
         (["strategy.staleness=1"], "strategy.staleness: unknown key; strategy takes name, s_lower, r_max, bound"),
@@ -67,12 +70,12 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
         (["epochs=null"], "one of epochs, max_updates, max_time_s must be set"),
         (["seed=0,1"], "seed=0,1"),
         (["cluster.jitter=0.05"], "cluster.jitter must be "),
-        (["-m", "strategy=bsp,sync"], "strategy must be one of asp, bsp, dssp, ssp; got 'sync'"),
+        (["-m", "strategy=bsp,sync"], f"strategy must be one of {STRATEGY_NAMES}; got 'sync'"),
         (["-m", "seed=range(0,0)"], "seed=range(0,0)"),
         (["-m", "batch_size=32,0"], "batch_size must be >= 1, got 0"),
         (["--fast"], "unknown option --fast; allowed: -m"),
         (["+experiment=dssp/table99"], "experiment must be one of "),
-        (["scale=huge"], "scale must be one of gpu, laptop, paper, smoke; got 'huge'"),
+        (["scale=huge"], "scale must be one of gpu, laptop, paper, smoke, timing; got 'huge'"),
         (["dataset=cifar10", "dataset.root={empty}"], "cifar10 not found: "),
         (["dataset.train_size=99999"], "dataset digits: train_size=99999, allowed: 1..1437"),
         (["cluster.workers=2000"], "1437 training samples cannot be shared among 2000 workers"),

@@ -1,13 +1,17 @@
-"""BSP without a server: every worker is a member, and all join their gradients by one all-reduce of one flat vector.
+"""Strategies without a server: every worker is a member, and what they make is joined by all-reduces in groups.
 
-The vector holds gradient, batch-norm buffers, loss and an order (see below), so a step costs one collective. Gloo on
-CPUs, NCCL on GPUs. What the first member is told by the launcher (stop, end) goes to the others as the order: all see
-it after the same all-reduce, and do the same.
+BSP joins the gradients of all, DS-Sync the weights of a group after each member's own step (or before its next one).
+Either goes with batch-norm buffers, loss and an order (see `Order`) as one flat vector, so a step costs one collective;
+`impl=naive` sends one tensor after another. Gloo on CPUs, NCCL on GPUs. What the first member is told by the launcher
+(stop, end) goes to the others as the order, and all do it after the same step.
 """
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -28,11 +32,20 @@ from syncline.records.events import EventLog, read_events
 from syncline.records.snapshots import read_state, state_path
 from syncline.timing.cluster import Pace
 
-ORDERS = ("go on", "stop", "max_time_s", "target")  # by number: what the first member says
+ORDERS = ("go on", "stop", "max_time_s", "target", "diverged")  # by number: what the first member says
+NUM_EXTRA = 4  # elements that travel with the vector: loss and order
 
 
 class MemberGone(RuntimeError):
     """An all-reduce broke: another member is gone, and the run begins again from its checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Who joins what it has."""
+
+    size: int
+    handle: dist.ProcessGroup | None  # None: everybody
 
 
 def start_group(device: torch.device, num_members: int) -> None:
@@ -43,31 +56,79 @@ def start_group(device: torch.device, num_members: int) -> None:
     dist.init_process_group("nccl" if own_gpu else "gloo")
 
 
-def all_reduce(tensor: Tensor) -> None:
-    """The sum over all members, in place.
+def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> list[Group]:
+    """This member's group of each partition; every member makes all groups, in the same order."""
+    made: dict[tuple[int, ...], dist.ProcessGroup | None] = {tuple(range(dist.get_world_size())): None}
+    for partition in partitions:
+        for members in map(tuple, partition):
+            if members not in made:
+                made[members] = dist.new_group(list(members))
+    own = [next(tuple(members) for members in partition if rank in members) for partition in partitions]
+    return [Group(len(members), made[members]) for members in own]
+
+
+def all_reduce(tensor: Tensor, group: Group | None = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
+    """The sum over the group (None: all members), in place.
 
     Raises:
         MemberGone: it broke.
     """
     try:
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, op, None if group is None else group.handle)
     except RuntimeError as error:
         raise MemberGone(f"an all-reduce broke: {str(error).splitlines()[0]}") from None
 
 
-class Replica:
-    """What every member holds: the same weights and optimizer, and the vector that is exchanged.
+class Order:
+    """What the first member says, on its way to all others, so that all do it at the same step.
+
+    It goes along in every exchange: how many of the group know it, and the sums of what they know, its number and the
+    exchanges until it is due. That is the first one if all are one group; the second one in DS-Sync, where two
+    successive exchanges join everybody. All these are small whole numbers, so the sums are exact.
 
     Args:
-        flat: with two extra elements, for the loss and the order.
-        optimizer: of all weights.
-        num_members: in the group.
+        num_exchanges: until everybody knows it.
     """
 
-    def __init__(self, flat: FlatModule, optimizer: Sgd, num_members: int) -> None:
+    def __init__(self, num_exchanges: int) -> None:
+        self.number = 0  # in ORDERS
+        self._num_exchanges = num_exchanges
+        self._to_go = 0
+
+    def give(self, number: int) -> None:
+        """By the first member, before an exchange; what it said first stays."""
+        if not self.number and number:
+            self.number, self._to_go = number, self._num_exchanges
+
+    def told(self) -> list[float]:
+        """What this member puts into the exchange."""
+        return [float(self.number > 0), self.number, self._to_go]
+
+    def heard(self, sums: Sequence[float]) -> bool:
+        """What came out of it. Returns whether the order is due."""
+        knowing, number, to_go = (round(each) for each in sums)
+        if knowing:
+            self.number, self._to_go = number // knowing, to_go // knowing - 1
+        return knowing > 0 and self._to_go == 0
+
+
+class Replica:
+    """What every member holds: weights, optimizer, and the vector that is exchanged.
+
+    Args:
+        flat: with `NUM_EXTRA` extra elements.
+        optimizer: of all weights.
+        joins_weights: the weights are exchanged; else the gradient.
+        one_by_one: an all-reduce for each tensor of them, and one for the rest.
+    """
+
+    def __init__(self, flat: FlatModule, optimizer: Sgd, joins_weights: bool = False, one_by_one: bool = False) -> None:
         self.flat, self.optimizer = flat, optimizer
-        self._num_members = num_members
         self._gradient = GradientFunction(flat)
+        if one_by_one:
+            self._exchanged = [*(flat.weight_tensors if joins_weights else flat.gradient_tensors), flat.beside]
+        else:
+            self._exchanged = [flat.with_weights if joins_weights else flat.with_gradient]
 
     def warm_up(self, batch: tuple[Tensor, Tensor]) -> None:
         """One gradient that counts for nothing, so that no first one pays for what a library sets up."""
@@ -80,17 +141,19 @@ class Replica:
         loss, _, _ = self._gradient([self.flat.weights], self.flat.buffers, batch)
         return loss
 
-    def join(self, loss: float, order: int) -> tuple[float, int]:
-        """One all-reduce: the vector becomes the mean over all members. Returns the mean loss and the sum of orders."""
-        flat = self.flat
-        flat.extra[0], flat.extra[1] = loss, order
-        all_reduce(flat.exchange)
-        orders = int(flat.extra[1].item())
-        flat.exchange.div_(self._num_members)
-        return flat.extra[0].item(), orders
+    def join(self, group: Group, told: Sequence[float]) -> list[float]:
+        """What is exchanged becomes the mean over the group. Returns the sums of what its members told [NUM_EXTRA]."""
+        extra = self.flat.extra
+        extra.copy_(torch.tensor(told, dtype=extra.dtype))
+        for tensor in self._exchanged:
+            all_reduce(tensor, group)
+        sums: list[float] = extra.tolist()
+        for tensor in self._exchanged:
+            tensor.div_(group.size)
+        return sums
 
     def step(self, rate: float) -> None:
-        """One optimizer step on the mean gradient."""
+        """One optimizer step on the gradient."""
         self.optimizer.step(self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
 
 
@@ -99,7 +162,7 @@ class Member:
 
     Args:
         folder: of the run.
-        rank: of this process; the first one also keeps the totals and writes the states.
+        rank: of this process; the first one also speaks with the launcher.
         headquarters, secret, tls: of the launcher.
         resume: number of the checkpoint to go on from; None for a fresh run.
     """
@@ -116,25 +179,32 @@ class Member:
     ) -> None:
         torch.set_num_threads(config.threads)
         self._config, self._folder, self._rank = config, folder, rank
-        self._order = 0
+        self._strategy = strategy = config.strategy
+        num_members = config.cluster.workers
+        self._keeps = rank == 0 or strategy.replicas  # it writes states; where all are alike the first one's do
+        self._said = 0  # order of the launcher
         self._doing = "starting"  # for who asks
         self._ordered = threading.Event()  # ends an injected delay
         self._began = threading.Event()
         self._zero_s = 0.0
-        hello = {"role": "shard" if rank == 0 else "worker", "index": rank, "address": ""}
+        hello = {"role": "worker", "index": rank, "address": ""}
         self._line = Line(headquarters, secret, tls, hello, self._told)
         device = pick_device(config, rank)
-        start_group(device, config.cluster.workers)
+        start_group(device, num_members)
+        partitions = [strategy.groups(step, num_members) for step in (0, 1)]
+        self._groups = make_groups(rank, partitions)  # of even and of odd steps
+        self._order = Order(1 if len(partitions[0]) == 1 else 2)
         dataset = load_dataset(config)
-        self._flat = build_flat(config, shape_of(dataset), device, num_extra=2)
-        self._replica = Replica(self._flat, build_optimizer(config), config.cluster.workers)
+        self._flat = build_flat(config, shape_of(dataset), device, NUM_EXTRA)
+        self._replica = Replica(self._flat, build_optimizer(config), strategy.replicas, strategy.impl == "naive")
         self._num_train = num_train = len(dataset.train_labels)
         self._share = build_share(config, rank, num_train)
         self._batches = Batches(dataset, device, config.dataset.augment)
         self._rate = build_rate(config, num_train)
         self._limits = Limits.of(config, num_train)
-        self._totals = Totals(config.cluster.workers)
+        self._totals = Totals(num_members)
         self._busy_s = 0.0
+        self._computed_s = array("d")  # when each gradient was computed, if there are replicas
         self._eval_every = config.eval_every_epochs * num_train
         self._checkpoint_every = config.runner.checkpoint_every_epochs * num_train
         self._snapshots = self._checkpoints = 0
@@ -149,19 +219,19 @@ class Member:
         totals = self._totals
         try:
             self._begin()
-            ended_by = self._loop()
+            ended_by = self._finished(*self._loop())
         except MemberGone as error:
             self._line.tell("restart", why=str(error))
             return False
         finally:
             if self._log is not None:
                 self._log.close()
-        if self._rank == 0:
+        if self._keeps:
             if ended_by == "stop":
                 totals.time_s = self._now()
                 self._checkpoint(self._checkpoints - 0.5)  # between the last of its kind and the next
             else:
-                self._save(self._folder / "parameters-0.safetensors")
+                self._save(self._folder / f"parameters-{self._rank}.safetensors")
         self._saver.finish()
         dist.destroy_process_group()
         if ended_by == "stop":
@@ -172,82 +242,115 @@ class Member:
 
     def _begin(self) -> None:
         """Wait until all members are ready and the launcher says when the clock began."""
-        all_reduce(torch.zeros(1, device=self._flat.weights.device))
+        device = self._flat.weights.device
+        for group in self._groups:  # a library may connect it now
+            all_reduce(torch.zeros(1, device=device), group)
+        all_reduce(torch.zeros(1, device=device))
+        if self._keeps and not self._is_resumed:
+            self._snapshot()
         if self._rank == 0:
-            if not self._is_resumed:
-                self._snapshot()
             self._line.tell("ready")
             self._began.wait()
         # Shared by a sum to which the others add nothing. On one host all processes read the same clock.
-        zero_s = torch.tensor([self._zero_s], dtype=torch.float64, device=self._flat.weights.device)
+        zero_s = torch.tensor([self._zero_s], dtype=torch.float64, device=device)
         all_reduce(zero_s)
-        self._zero_s = zero_s.item() - self._totals.time_s
+        (past_s,) = self._largest(self._totals.time_s)
+        self._zero_s = zero_s.item() - past_s
 
-    def _loop(self) -> str:
-        """Steps until one of them is the last. Returns why."""
-        config, totals, rank = self._config, self._totals, self._rank
-        num_members = config.cluster.workers
+    def _loop(self) -> tuple[str, float]:
+        """Steps until one of them is the last. Returns why, and the last loss."""
+        config, totals, rank, strategy = self._config, self._totals, self._rank, self._strategy
         pace = Pace(
             config.cluster, config.scenario, config.seed, rank, config.runner.pace == "absolute", totals.updates
         )
-        next_report = 0.0
+        next_report = loss = 0.0
         while True:
-            iteration = totals.updates
+            step = totals.updates
+            is_due = False
+            if strategy.averages_first:
+                _, is_due = self._exchange(step, loss)
+                if self._log is not None and step:
+                    self._log.append(self._now(), "granted", rank, 0, -1, step, 0.0, "all-reduce")
             begun = self._now()
-            self._doing = f"computing step {iteration} since {begun:.1f} s"
-            generator = stream(Purpose.AUGMENT, rank, iteration, config.seed) if self._batches.augment else None
-            batch = self._batches.take(self._share.batch(iteration), generator)
-            loss = self._replica.compute(batch)
+            self._doing = f"computing step {step} since {begun:.1f} s"
+            generator = stream(Purpose.AUGMENT, rank, step, config.seed) if self._batches.augment else None
+            batch = self._batches.take(self._share.batch(step), generator)
+            loss = mean_loss = self._replica.compute(batch)
+            rate = self._rate(totals.samples, totals.updates)
+            if strategy.replicas:
+                self._replica.step(rate)
             slow_s, delay_s = pace.compute(self._now() - begun)
-            if slow_s + delay_s > 0:
-                self._ordered.wait(slow_s + delay_s)
+            if slow_s + delay_s > 0 and self._ordered.wait(slow_s + delay_s):
+                slow_s = delay_s = 0.0  # broken off
             computed = self._now()
             self._busy_s += computed - begun
-            if rank == 0 and config.max_time_s is not None and computed >= config.max_time_s:
-                self._order = ORDERS.index("max_time_s")
-            self._doing = f"in the all-reduce of step {iteration} since {computed:.1f} s"
-            mean_loss, number = self._replica.join(loss, self._order if rank == 0 else 0)
-            order = ORDERS[number]
-            if order == "max_time_s":
-                assert config.max_time_s is not None
-                totals.time_s = config.max_time_s
-            if order != "go on":
-                return self._finished(order)
+            if not strategy.averages_first:
+                mean_loss, is_due = self._exchange(step, loss)
+            order = ORDERS[self._order.number]
+            if is_due and not strategy.replicas:  # nothing of this step has been kept
+                if order == "max_time_s":
+                    assert config.max_time_s is not None
+                    totals.time_s = config.max_time_s
+                return order, 0.0
             now = self._now()
             if self._log is not None:
-                self._note(self._log, iteration, begun, computed, slow_s, delay_s, loss, now)
-            if mean_loss - mean_loss != 0:  # infinite or not a number
-                return self._finished("diverged")
-            self._replica.step(self._rate(totals.samples, totals.updates))
+                self._note(self._log, step, begun, computed, slow_s, delay_s, loss, now)
+            if strategy.replicas:
+                self._computed_s.append(computed)
+                mean_loss = loss
+            elif math.isfinite(mean_loss):
+                self._replica.step(rate)
+            else:
+                return "diverged", mean_loss
             totals.updates += 1
-            totals.samples += num_members * config.batch_size
+            totals.samples += config.cluster.workers * config.batch_size
             totals.time_s = now
             totals.loss_sum += mean_loss
             totals.loss_count += 1
             ended_by = self._limits.reached(totals.samples, totals.updates)
-            if ended_by is not None:
-                return self._finished(ended_by)
-            if rank == 0:
-                if now >= next_report:
-                    next_report = now + REPORT_EVERY_S
-                    self._report()
-                if totals.samples >= self._snapshots * self._eval_every:
-                    self._snapshot()
+            if ended_by is not None or is_due:
+                return ended_by or order, loss
+            if rank == 0 and now >= next_report:
+                next_report = now + REPORT_EVERY_S
+                self._report()
+            if self._keeps and totals.samples >= self._snapshots * self._eval_every:
+                self._snapshot()
             if totals.samples >= self._checkpoints * self._checkpoint_every:
                 if self._log is not None:
                     self._log.flush()
-                self._share_busy()  # from here on every member's log is on disk
-                if rank == 0:
+                if strategy.replicas:
+                    totals.busy_s_by_worker[rank] = self._busy_s  # of the others their own states tell
+                else:
+                    self._share_busy()  # from here on every member's log is on disk
+                if self._keeps:
                     self._checkpoint(float(self._checkpoints))
                 self._checkpoints = int(totals.samples // self._checkpoint_every) + 1
 
-    def _finished(self, ended_by: str) -> str:
-        """The totals that are known at the end, on every member."""
+    def _exchange(self, step: int, loss: float) -> tuple[float, bool]:
+        """The group's all-reduce. Returns its mean loss, and whether an order is due with this step."""
+        now, limit, group = self._now(), self._config.max_time_s, self._groups[step % 2]
+        if self._rank == 0:
+            self._order.give(ORDERS.index("max_time_s") if limit is not None and now >= limit else self._said)
+        self._doing = f"in the all-reduce of step {step} since {now:.1f} s"
+        loss_sum, *order = self._replica.join(group, [loss, *self._order.told()])
+        is_due = self._order.heard(order)
+        if ORDERS[self._order.number] == "stop":
+            self._ordered.set()
+        if self._strategy.replicas and not math.isfinite(loss_sum):  # the next exchange tells
+            self._said = self._said or ORDERS.index("diverged")
+        return loss_sum / group.size, is_due
+
+    def _finished(self, ended_by: str, loss: float) -> str:
+        """The totals that are known at the end, on every member. Returns why it ended, in the end."""
         totals, num_members = self._totals, self._config.cluster.workers
         self._share_busy()
         totals.used_by_worker = [totals.updates] * num_members
         totals.staleness = {0: totals.updates * num_members}
-        totals.max_lead = min(totals.updates, 1)
+        totals.max_lead = min(totals.updates, 1, num_members - 1)
+        if self._strategy.replicas and ended_by != "stop":
+            totals.time_s, is_broken = self._largest(totals.time_s, float(not math.isfinite(loss)))
+            totals.max_lead = max(totals.max_lead, self._share_lead())
+            return "diverged" if is_broken else ended_by
         return ended_by
 
     def _share_busy(self) -> None:
@@ -256,10 +359,32 @@ class Member:
         all_reduce(busy)
         self._totals.busy_s_by_worker = busy.tolist()
 
+    def _share_lead(self) -> int:
+        """Two if a member had computed a gradient before another one had computed the one before, else 0.
+
+        More there cannot be: before a member begins step t+1 its group of step t has computed step t, and the groups of
+        step t-1 of all these, which are everybody, have computed step t-1.
+        """
+        computed = torch.zeros(
+            (len(self._computed_s), self._config.cluster.workers),
+            dtype=torch.float64,
+            device=self._flat.weights.device,
+        )
+        computed[:, self._rank] = torch.tensor(self._computed_s, dtype=torch.float64)
+        all_reduce(computed)
+        return 2 if bool((computed[1:].amin(1) < computed[:-1].amax(1)).any()) else 0
+
+    def _largest(self, *values: float) -> list[float]:
+        """Of each value the largest of all members."""
+        shared = torch.tensor(values, dtype=torch.float64, device=self._flat.weights.device)
+        all_reduce(shared, op=dist.ReduceOp.MAX)
+        largest: list[float] = shared.tolist()
+        return largest
+
     def _note(
         self,
         log: EventLog,
-        iteration: int,
+        step: int,
         begun: float,
         computed: float,
         slow_s: float,
@@ -269,16 +394,19 @@ class Member:
     ) -> None:
         """This member's part of one step."""
         rank = self._rank
-        push = iteration * self._config.cluster.workers + rank
-        log.append(begun, "started", rank, -1, -1, iteration, computed - begun, "")
+        push = step * self._config.cluster.workers + rank
+        log.append(begun, "started", rank, -1, -1, step, computed - begun, "")
         if slow_s:
             log.append(computed - delay_s - slow_s, "delayed", rank, -1, -1, -1, slow_s, "slow")
         if delay_s:
             log.append(computed - delay_s, "delayed", rank, -1, -1, -1, delay_s, "compute")
-        log.append(computed, "computed", rank, -1, -1, iteration, loss, "")
-        log.append(computed, "pushed", rank, 0, push, iteration, iteration, "")
-        log.append(now, "applied", rank, 0, push, iteration + 1, 0.0, "all-reduce")
-        log.append(now, "granted", rank, 0, -1, iteration + 1, 0.0, "all-reduce")
+        log.append(computed, "computed", rank, -1, -1, step, loss, "")
+        log.append(computed, "pushed", rank, 0, push, step, step, "")
+        if self._strategy.averages_first:  # the next step's exchange grants
+            log.append(computed, "applied", rank, 0, push, step + 1, 0.0, "own step")
+        else:
+            log.append(now, "applied", rank, 0, push, step + 1, 0.0, "all-reduce")
+            log.append(now, "granted", rank, 0, -1, step + 1, 0.0, "all-reduce")
 
     def _report(self) -> None:
         totals = self._totals
@@ -288,7 +416,7 @@ class Member:
 
     def _snapshot(self) -> None:
         number = self._snapshots
-        path = state_path(self._folder / "snapshots", float(number), 0)
+        path = state_path(self._folder / "snapshots", float(number), self._rank)
         self._save(path, then=lambda: self._line.tell("snapshot", number=number))
         self._snapshots = int(self._totals.samples // self._eval_every) + 1
 
@@ -300,20 +428,24 @@ class Member:
         )
 
     def _checkpoint(self, number: float) -> None:
-        """All members are alike, so the first one's state is everybody's."""
-        flat = self._flat
+        """This member's state; where all are alike, everybody's."""
+        flat, rank = self._flat, self._rank
         tensors = {"weights": flat.weights.cpu().clone(), "buffers": flat.buffers.cpu().clone()}
         for name, tensor in self._replica.optimizer.state_dict().items():
             tensors[f"optimizer.{name}"] = tensor.cpu().clone()
+        if self._strategy.replicas:
+            tensors["computed_s"] = torch.tensor(self._computed_s, dtype=torch.float64)
         folder = self._folder / "checkpoint"
         state = {"totals": self._totals.state_dict()}
-        self._saver.save(state_path(folder, number, 0), tensors, state, then=lambda: drop_old_checkpoints(folder, 0))
+        path = state_path(folder, number, rank)
+        self._saver.save(path, tensors, state, then=lambda: drop_old_checkpoints(folder, rank))
 
     def _load(self, resume: float | None) -> int:
         """Go on from a checkpoint. Returns the rows of this member's log that were made before it."""
         self._is_resumed = resume is not None
         if resume is not None:
-            tensors, state = read_state(state_path(self._folder / "checkpoint", resume, 0))
+            whose = self._rank if self._keeps else 0
+            tensors, state = read_state(state_path(self._folder / "checkpoint", resume, whose))
             self._flat.weights.copy_(tensors["weights"])
             self._flat.buffers.copy_(tensors["buffers"])
             prefix = "optimizer."
@@ -324,13 +456,15 @@ class Member:
             self._totals = Totals.from_state(state["totals"])
             self._snapshots = int(self._totals.samples // self._eval_every) + 1
             self._busy_s = self._totals.busy_s_by_worker[self._rank]
+            if self._strategy.replicas:
+                self._computed_s.extend(tensors["computed_s"].tolist())
         self._checkpoints = int(self._totals.samples // self._checkpoint_every) + 1
         if resume is None or not self._config.runner.events:
             return 0
         log = read_events(self._path_of_log)
-        steps = zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True)
-        begun = (row for row, step in enumerate(steps) if step == ("started", self._totals.updates))
-        return next(begun, log.num_rows)
+        rows = zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True)
+        next_step = ("granted" if self._strategy.averages_first else "started", self._totals.updates)
+        return next((number for number, row in enumerate(rows) if row == next_step), log.num_rows)
 
     def _told(self, message: Message) -> None:
         if message["kind"] == "where":
@@ -339,9 +473,11 @@ class Member:
             self._zero_s = message["zero_s"]
             self._began.set()
         elif message["kind"] in ("stop", "end"):
-            self._order = ORDERS.index(message.get("why", "stop"))
+            self._said = ORDERS.index(message.get("why", "stop"))
             self._ordered.set()
-            self._began.set()
+            if not self._began.is_set():
+                self._zero_s = time.monotonic()
+                self._began.set()
 
     def _now(self) -> float:
         return time.monotonic() - self._zero_s

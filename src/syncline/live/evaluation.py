@@ -1,4 +1,4 @@
-"""Evaluation of what shards have left on disk, apart from the timed run."""
+"""Evaluation of what shards or replicas have left on disk, apart from the timed run."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,12 +10,12 @@ import torch
 from syncline.assembly import build_flat, load_dataset, pick_device, shape_of
 from syncline.config import RunConfig
 from syncline.course import evaluation_row
-from syncline.learning.evaluate import Evaluator
+from syncline.learning.evaluate import Evaluator, consensus
 from syncline.records.snapshots import read_state
 
 
 class SnapshotEvaluator:
-    """Metrics of states that were written by all shards."""
+    """Metrics of states that were written by all shards, or of the consensus of all replicas."""
 
     def __init__(self, config: RunConfig) -> None:
         torch.set_num_threads(config.threads)
@@ -23,27 +23,36 @@ class SnapshotEvaluator:
         dataset = load_dataset(config)
         flat = build_flat(config, shape_of(dataset), device)
         self._device = device
+        self._has_replicas = config.strategy.replicas
         self._evaluator = Evaluator(dataset, flat, device)
         self.num_train = len(dataset.train_labels)
         self.num_parameters = flat.weights.numel()
 
     def row(self, paths: list[Path], wall_s: float) -> dict[str, Any]:
-        """The line of metrics.jsonl for a state, given each shard's part of it.
+        """The line of metrics.jsonl for a state, given each shard's part of it, or each replica.
 
-        The time is that of the shard which was there last; updates and samples are those of the one furthest behind.
+        The time is that of the part which was there last; updates and samples are those of the one furthest behind. The
+        training loss is the first shard's, or the mean over all replicas.
         """
         parts = [read_state(path) for path in paths]
         about: list[Mapping[str, Any]] = [state for _, state in parts]
-        metrics = self._evaluator(
-            [tensors["weights"].to(self._device) for tensors, _ in parts], parts[0][0]["buffers"].to(self._device)
-        )
+        weights, buffers = ([tensors[name].to(self._device) for tensors, _ in parts] for name in ("weights", "buffers"))
+        train_loss, more = about[0]["train_loss"], {}
+        if self._has_replicas:
+            mean, mean_buffers, divergence = consensus(weights, buffers)
+            weights, buffers, more = [mean], [mean_buffers], {"divergence": divergence}
+            losses = [state["train_loss"] for state in about if state["train_loss"] is not None]
+            train_loss = sum(losses) / len(losses) if losses else None
+        metrics = self._evaluator(weights, buffers[0])
         return evaluation_row(
             max(state["time_s"] for state in about),
             min(state["updates"] for state in about),
             min(state["samples"] for state in about),
             self.num_train,
             asdict(metrics),
-            train_loss=about[0]["train_loss"],
+            train_loss=train_loss,
             learning_rate=about[0]["learning_rate"],
+            waits_for=about[0]["waits_for"],
             wall_s=wall_s,
+            **more,
         )

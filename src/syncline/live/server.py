@@ -13,6 +13,7 @@ import queue
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,17 +73,24 @@ Inbox = queue.SimpleQueue[Hello | Pushed | Lost | Free | Call]
 class Received(Gradient):
     """A gradient that came over a socket."""
 
-    place: list[memoryview] = field(init=False)  # its bytes, gradient and buffers
+    place: list[memoryview] = field(init=False)  # its bytes: gradient, buffers, versions
 
     def __post_init__(self) -> None:
-        self.place = [view(self.flat), view(self.buffers)]
+        parts = (self.flat, self.buffers, self.versions)
+        self.place = [view(part) for part in parts if part is not None]
 
 
 class GradientPool:
-    """Gradients to receive into: made once, used for ever."""
+    """Gradients to receive into: made once, used for ever.
 
-    def __init__(self, size: int, num_buffers: int, count: int) -> None:
-        self._size, self._num_buffers = size, num_buffers
+    Args:
+        size, num_buffers: elements of the block.
+        count: made beforehand.
+        num_versions: that come with each.
+    """
+
+    def __init__(self, size: int, num_buffers: int, count: int, num_versions: int = 0) -> None:
+        self._size, self._num_buffers, self._num_versions = size, num_buffers, num_versions
         self._free = [self._make() for _ in range(count)]
 
     def take(self) -> Received:
@@ -96,7 +104,8 @@ class GradientPool:
 
     def _make(self) -> Received:
         # zeros, not empty: the memory is there before the first push comes
-        return Received(torch.zeros(self._size), torch.zeros(self._num_buffers))
+        versions = torch.zeros(self._num_versions, dtype=torch.int64) if self._num_versions else None
+        return Received(torch.zeros(self._size), torch.zeros(self._num_buffers), versions=versions)
 
 
 def view(tensor: Tensor) -> memoryview:
@@ -104,6 +113,38 @@ def view(tensor: Tensor) -> memoryview:
     if not tensor.numel():
         return memoryview(b"")
     return memoryview(tensor.numpy()).cast("B")  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
+
+
+class Outbox:
+    """What a writer is to send, in order; but of blocks that wait to be sent only the newest is kept."""
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[Frame, Version | None] | None] = deque()
+        self._changed = threading.Condition()
+
+    def put(self, frame: Frame, version: Version | None) -> Version | None:
+        """Returns the version that need not be sent any more, if there is one."""
+        replaced = None
+        with self._changed:
+            last = self._entries[-1] if self._entries else None
+            if version is not None and last is not None and last[1] is not None:
+                self._entries.pop()
+                replaced = last[1]
+            self._entries.append((frame, version))
+            self._changed.notify()
+        return replaced
+
+    def close(self) -> None:
+        with self._changed:
+            self._entries.append(None)
+            self._changed.notify()
+
+    def get(self) -> tuple[Frame, Version | None] | None:
+        """The next; None when it is closed."""
+        with self._changed:
+            while not self._entries:
+                self._changed.wait()
+            return self._entries.popleft()
 
 
 @dataclass(eq=False)
@@ -116,22 +157,30 @@ class Connection:
     inbox: Inbox
     sending: int = 0  # blocks given to the writer and not sent yet; the owner's
     _places: dict[Version, list[memoryview]] = field(default_factory=dict)  # versions are few, and used again and again
-    _outbox: queue.SimpleQueue[tuple[Frame, Version | None] | None] = field(default_factory=queue.SimpleQueue)
+    _outbox: Outbox = field(default_factory=Outbox)
 
     def start(self) -> None:
         threading.Thread(target=self._write, name=f"writer {self.worker}", daemon=True).start()
 
-    def post(self, frame: Frame, version: Version | None) -> bool:
-        """Send a frame, with a version or nothing. True if it is sent already; if not, `Free` comes when it is."""
+    def post(self, frame: Frame, version: Version | None, is_busy: bool = False) -> Version | None:
+        """Send a frame, with a version or nothing.
+
+        Args:
+            is_busy: the worker may be long in reading it, so that nobody but the writer may wait for that.
+
+        Returns:
+            The version that is free at once: this one if it is sent, or one that it took the place of. Of all others
+            `Free` tells.
+        """
         size = 0 if version is None else version.weights.nbytes + version.buffers.nbytes
-        if self.sending == 0 and size <= TINY_BYTES:
+        if self.sending == 0 and size <= TINY_BYTES and not is_busy:
             with contextlib.suppress(OSError):  # the reader sees it, too, and says so
                 self._send(frame, version)
-            return True
-        if version is not None:
+            return version
+        replaced = self._outbox.put(frame, version)
+        if version is not None and replaced is None:
             self.sending += 1
-        self._outbox.put((frame, version))
-        return False
+        return replaced
 
     def read(self) -> None:
         """Until the connection ends: pushes into the inbox."""
@@ -151,7 +200,7 @@ class Connection:
 
     def close(self) -> None:
         """End both threads, whatever they wait for."""
-        self._outbox.put(None)
+        self._outbox.close()
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
@@ -222,23 +271,32 @@ class Door:
 class Postman:
     """Carries out what the engine asks for: grants to connections, gradients back to the pool."""
 
-    def __init__(self, pool: GradientPool) -> None:
+    def __init__(self, pool: GradientPool, warn: Callable[[str], None]) -> None:
         self._pool = pool
+        self.warn = warn
         self.connections: dict[int, Connection] = {}
         self.engine: Engine  # set when the engine is there
         self.last_event: dict[int, tuple[float, str]] = {}  # worker -> (monotonic, what), for the watchdog
         self.zero_s = 0.0  # the run's beginning on our monotonic clock
 
-    def grant(self, worker: int, version: int, iteration: int) -> None:
+    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
         shard = self.engine.shard
-        self.last_event[worker] = (time.monotonic(), "granted")
         connection = self.connections.get(worker)
         if connection is None:
             return  # it was lost a moment ago, and its leaving waits in the inbox
-        pinned = shard.pin()
         frame = Frame(Kind.BLOCK, worker, iteration, version, started_at=self.zero_s)
-        if connection.post(frame, pinned):
-            shard.unpin(pinned)
+        free = connection.post(frame, shard.pin(), is_busy)
+        if free is not None:
+            shard.unpin(free)
+        # Who has not even read the last block is as silent as before.
+        if not is_busy or (free is None and self.engine.begins_anew(worker)):
+            self.last_event[worker] = (time.monotonic(), "granted")
+
+    def repeat(self, worker: int, version: int, iteration: int) -> None:
+        self.last_event[worker] = (time.monotonic(), "told to repeat")
+        connection = self.connections.get(worker)
+        if connection is not None:
+            connection.post(Frame(Kind.REPEAT, worker, iteration, version), None)
 
     def release(self, gradient: Gradient) -> None:
         assert isinstance(gradient, Received)
@@ -247,4 +305,4 @@ class Postman:
     def stop_all(self) -> None:
         """Tell every worker that the run is over here."""
         for worker, connection in self.connections.items():
-            connection.post(Frame(Kind.STOP, worker), None)
+            connection.post(Frame(Kind.STOP, worker), None, is_busy=True)

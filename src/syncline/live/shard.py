@@ -51,8 +51,10 @@ class ShardProcess:
         self._flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
         block = build_shard(config, number, self._flat, 1, is_whole=False).block
         self._num_buffers = self._flat.buffers.numel() if number == 0 else 0
-        self._pool = GradientPool(block.stop, self._num_buffers, config.cluster.workers + 1)
-        self._postman = Postman(self._pool)
+        self._pulls = config.strategy.pull_rule(config.cluster.shards) is not None
+        num_versions = config.cluster.shards if self._pulls else 0
+        self._pool = GradientPool(block.stop, self._num_buffers, config.cluster.workers + 1, num_versions)
+        self._postman = Postman(self._pool, lambda words: self._line.tell("warning", text=words, at=self._now()))
         self._listener = listen(address)
         Door(self._listener, secret, tls, self._pool, self._inbox).open()
         self._began: float | None = None
@@ -109,7 +111,9 @@ class ShardProcess:
         """Everything that takes time, before the clock runs."""
         config = self._config
         shard = build_shard(config, self._number, self._flat, num_train, is_whole=False)
-        shard.spare = SPARE_VERSIONS
+        # A worker that is granted while it computes has a version on its way beside the one it is sent.
+        is_patient = not self._pulls and not config.strategy.interrupts
+        shard.spare = SPARE_VERSIONS if is_patient else SPARE_VERSIONS + config.cluster.workers
         tensors, state = dict[str, Tensor](), dict[str, Any]()
         if self._resume is not None:
             tensors, state = read_state(state_path(self._folder / "checkpoint", self._resume, self._number))
@@ -125,12 +129,15 @@ class ShardProcess:
             config.batch_size,
             Limits.of(config, num_train),
             config.strategy.elastic,
+            self._pulls,
             self._postman,
             self._log,
         )
         self._postman.engine = engine
         if state:
             engine.load(tensors, state, self._pool.take)
+        else:
+            engine.totals.begin(config.strategy.first_count)
         self._eval_every = config.eval_every_epochs * num_train
         self._checkpoint_every = config.runner.checkpoint_every_epochs * num_train
         self._snapshots = int(engine.totals.samples // self._eval_every) + 1 if state else 0
@@ -169,8 +176,12 @@ class ShardProcess:
             if now >= next_watch:
                 next_watch = now + WATCH_EVERY_S
                 self._watch(now)
+            if now - self._zero_s >= engine.wakes_at:
+                engine.timer(now - self._zero_s)
+                self._keep()
+                continue
             try:
-                until = min(next_report, next_watch, self._zero_s + time_limit)
+                until = min(next_report, next_watch, self._zero_s + min(time_limit, engine.wakes_at))
                 message = inbox.get(timeout=max(until - now, 0.0))
             except queue.Empty:
                 continue
@@ -198,6 +209,11 @@ class ShardProcess:
         self._postman.last_event[worker] = now, "pushed"
         self._warned.discard(worker)
         engine.pushed(now - self._zero_s, message.frame, message.gradient)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write a snapshot or a checkpoint if it is time."""
+        engine = self._engine
         samples = engine.totals.samples
         if samples >= self._snapshots * self._eval_every and engine.ended_by is None:
             self._snapshot()
@@ -262,9 +278,9 @@ class ShardProcess:
     def _watch(self, now: float) -> None:
         """Name who is silent though it was granted, then do without it."""
         runner = self._config.runner
-        for worker, (then, what) in self._postman.last_event.items():
+        for worker, (then, what) in list(self._postman.last_event.items()):
             silent = now - then
-            if not self._engine.expects(worker) or silent < min(runner.hang_s, runner.leave_s):
+            if not self._engine.owes(worker) or silent < min(runner.hang_s, runner.leave_s):
                 continue
             words = f"worker {worker} is silent for {silent:.1f} s, last event: {what} at {then - self._zero_s:.1f} s"
             connection = self._postman.connections.get(worker)
@@ -282,6 +298,7 @@ class ShardProcess:
             samples=totals.samples,
             time_s=self._now(),
             loss=None if totals.loss_count == 0 else totals.loss,
+            count=totals.count,
         )
 
     def _snapshot(self) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from syncline.live.transport import HANDSHAKE_S, Socket, Tls, TlsSocket, WireError, dial, tune
 
 MAGIC = b"SYNCLINE"
-VERSION = 1
+VERSION = 2
 NONCE = 32
 PROOF = 32
 MAX_JSON = 1 << 20
@@ -35,12 +35,15 @@ INTRODUCTION = struct.Struct(f"!{len(MAGIC)}sH{NONCE}s")
 
 class Kind(IntEnum):
     JSON = 1  # either way: anything but tensors
-    PUSH = 2  # worker -> shard: gradient, and buffers to the first shard
+    PUSH = (
+        2  # worker -> shard: gradient, buffers to the first shard, versions of all blocks where a pull rule chose them
+    )
     BLOCK = 3  # shard -> worker: weights, and buffers from the first shard; the worker may go on
     STOP = 4  # shard -> worker: the run is over at this shard
+    REPEAT = 5  # shard -> worker: it may go on at the version it has
 
 
-HEADER = struct.Struct("!BxHIqqd7dQ")
+HEADER = struct.Struct("!BxHIqqqIId7dQ")
 _KINDS = {int(kind): kind for kind in Kind}
 
 
@@ -52,6 +55,9 @@ class Frame:
     worker: int = 0
     iteration: int = 0  # PUSH: the worker's own count, from 0; BLOCK: the iteration it is to go on with
     version: int = 0  # of the block
+    tag: int = 0  # PUSH: what the strategy is to take for the version
+    cut: int = 0  # PUSH: since the last one, gradients whose injected delay an interrupt broke off
+    in_vain: int = 0  # PUSH: since the last one, gradients that were finished and not sent, for an interrupt had come
     loss: float = 0.0
     # Seconds. PUSH: when the gradient was begun and finished (of the run's clock); injected: the stretch of a slow
     # worker and the delay of the gradient, both before `computed_at`, then of the last pull and of this push.
@@ -71,6 +77,9 @@ class Frame:
             self.worker,
             self.iteration,
             self.version,
+            self.tag,
+            self.cut,
+            self.in_vain,
             self.loss,
             self.started_at,
             self.computed_at,

@@ -6,7 +6,7 @@ One thread computes, sends and receives; whatever it waits for, a message of a s
 import select
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from syncline.learning.task import Batches, GradientFunction
 from syncline.live.server import CLOCK_QUESTIONS, view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.live.wire import Frame, Kind, Reader, connect, receive_json, send, send_json
+from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import Pace
 
 
@@ -51,6 +52,18 @@ class Staging:
 
 
 @dataclass(slots=True)
+class _Landed:
+    """A block that came and is not in use, in memory of its own."""
+
+    version: int
+    weights: Tensor
+    buffers: Tensor
+    arrived: float  # monotonic
+    ready: float | None = None  # when its injected delay is over; None while that is not drawn
+    is_told: bool = False  # to the rule
+
+
+@dataclass(slots=True)
 class _Link:
     """The connection to one shard, and what last came over it."""
 
@@ -61,19 +74,28 @@ class _Link:
     weights: Tensor  # its block of the staged weights
     gradient: Tensor
     buffers: Tensor  # empty but for the first shard
-    block: Frame | None = None  # the answer to the last push; None while it has not come
-    arrived: float = 0.0  # when it did, monotonic
+    last: Frame | None = None  # that brought the block that is in place
+    is_answered: bool = False  # since the last push
+    arrived: float = 0.0  # when that was, monotonic
     pull_delay_s: float = 0.0
     is_open: bool = True  # the run goes on at this shard
+    landed: list[_Landed] = field(default_factory=list)  # in order of arrival; none where blocks go straight in place
+    spare: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # memory to land in
 
 
 class Links:
-    """The connections to all shards."""
+    """The connections to all shards, of a worker that waits for one answer of each.
 
-    def __init__(self, worker: int, staging: Staging, num_shards: int) -> None:
+    Args:
+        interrupts: a block may come while the worker computes, which is then for nothing.
+    """
+
+    def __init__(self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False) -> None:
+        self.interrupted = False  # a block has come that is newer than the one at which the worker computes
         self._worker = worker
         self._staging = staging
         self._num_shards = num_shards
+        self._interrupts = interrupts
         self._links: list[_Link] = []
         self._zero_s: float | None = None  # the run's beginning on our monotonic clock, by the first shard's word
 
@@ -101,52 +123,87 @@ class Links:
         assert self._zero_s is not None
         return monotonic - self._zero_s
 
+    def first_iteration(self) -> int | None:
+        """Wait for the first block of every shard. Returns what they say is to be done next; None: nothing."""
+        while any(link.last is None for link in self.open):
+            self._receive_ready(None)
+        return max((link.last.iteration for link in self.open if link.last is not None), default=None)
+
     def wait(self, seconds: float) -> bool:
-        """Sleep so long, or until a shard says something; what it says is received. False if the run is over."""
+        """Sleep so long, or until an interrupt; what shards say meanwhile is received. False if the run is over."""
         ends = time.monotonic() + seconds
-        while (left := ends - time.monotonic()) > 0 and self.open:
+        while (left := ends - time.monotonic()) > 0 and self.open and not self.interrupted:
             self._receive_ready(left)
         return bool(self.open)
 
-    def await_blocks(self, pace: Pace | None) -> bool:
-        """Wait until every shard has answered, and the injected delays of the answers are over.
+    def poll(self) -> None:
+        """Receive what has come."""
+        while self.open and self._receive_ready(0.0):
+            pass
+
+    def await_blocks(self, pace: Pace) -> bool:
+        """Wait until the worker may go on with the blocks that are in place, and injected delays of them are over.
 
         Returns:
             False if the run is over at every shard.
         """
-        while any(link.block is None for link in self.open):
+        while any(not link.is_answered for link in self.open):
             self._receive_ready(None)
-        if pace is not None:
+        while True:
             for link in self.open:
                 link.pull_delay_s = pace.pull(link.shard)
             delayed = [link.arrived + link.pull_delay_s for link in self.open if link.pull_delay_s]
+            self.interrupted = False
             if delayed:
                 self.wait(max(delayed) - time.monotonic())
-        return bool(self.open)
+            if not self.is_interrupted():  # nothing is begun that is for nothing already
+                return bool(self.open)
 
-    def push(self, pace: Pace, frame: Frame, computed: float) -> None:
-        """Send the staged gradient to every shard, each at its time."""
+    def is_interrupted(self) -> bool:
+        """What the worker has computed is for nothing."""
+        if self._interrupts:
+            self.poll()
+        return self.interrupted
+
+    def push(self, pace: Pace, frame: Frame, computed: float) -> bool:
+        """Send the staged gradient to every shard, each at its time. False if an interrupt came before."""
         delays = {link.shard: pace.push(link.shard) for link in self._links}
-        for link in sorted(self.open, key=lambda link: delays[link.shard]):
+        for link in sorted(self._in_turn(), key=lambda link: delays[link.shard]):
             if delays[link.shard]:
                 self.wait(computed + delays[link.shard] - time.monotonic())
+                if self.interrupted:
+                    return False
             if not link.is_open:
                 continue
-            assert link.block is not None
+            assert link.last is not None
             header = replace(
                 frame,
-                version=link.block.version,
+                version=link.last.version,
+                tag=self._tag(link.last.version),
                 push_delay_s=delays[link.shard],
                 pulled_at=self.clock(link.arrived),
                 pull_delay_s=link.pull_delay_s,
             )
-            link.block = None
+            link.is_answered = False
             try:
-                send(link.sock, header, [view(link.gradient), view(link.buffers)])
+                send(link.sock, header, [view(link.gradient), view(link.buffers), *self._appendix()])
             except OSError as error:
                 raise ShardGone(f"shard {link.shard}: {error}") from None
+        return True
 
-    def _receive_ready(self, timeout: float | None) -> None:
+    def _in_turn(self) -> list[_Link]:
+        """The open links, in the order in which they are pushed to."""
+        return self.open
+
+    def _tag(self, version: int) -> int:
+        return version
+
+    def _appendix(self) -> list[memoryview]:
+        """What is pushed behind the gradient."""
+        return []
+
+    def _receive_ready(self, timeout: float | None) -> bool:
+        """Receive from every shard that has said something. False if none has, within so many seconds."""
         links = self.open
         ready = [link for link in links if link.reader.pending]
         if not ready:
@@ -157,18 +214,123 @@ class Links:
                 self._receive(link)
             except OSError as error:
                 raise ShardGone(f"shard {link.shard}: {error}") from None
+        return bool(ready)
 
     def _receive(self, link: _Link) -> None:
         frame = link.reader.next()
         if frame.kind is Kind.STOP:
             link.is_open = False
-        elif frame.kind is Kind.BLOCK and link.block is None:
-            link.reader.payload(frame, [view(link.weights), view(link.buffers)])
-            link.block, link.arrived = frame, time.monotonic()
+            self._closed(link)
+        elif frame.kind is Kind.BLOCK:
             if self._zero_s is None and link.shard == 0:
                 self._zero_s = frame.started_at - link.offset_s
+            self._block(link, frame)
+        elif frame.kind is Kind.REPEAT and link.last is not None and not link.is_answered:
+            link.is_answered, link.arrived = True, time.monotonic()
         else:
             raise WireError(f"an unexpected {frame.kind.name}")
+
+    def _block(self, link: _Link, frame: Frame) -> None:
+        """A block is to be received."""
+        if link.is_answered:
+            if not self._interrupts:
+                raise WireError("an unexpected BLOCK")
+            self.interrupted = True
+        link.reader.payload(frame, [view(link.weights), view(link.buffers)])
+        link.last, link.is_answered, link.arrived = frame, True, time.monotonic()
+
+    def _closed(self, link: _Link) -> None:
+        """The run is over at this shard."""
+
+
+class PulledLinks(Links):
+    """The connections of a worker whose rule says when it goes on, with which of the blocks that came.
+
+    Blocks land in memory of their own: they may come at any time, and which are used is decided when all is ready.
+    """
+
+    def __init__(self, worker: int, staging: Staging, num_shards: int, rule: PullRule) -> None:
+        super().__init__(worker, staging, num_shards)
+        self._rule = rule
+        self._goes_at: float | None = None  # monotonic; what the rule last said
+        self._versions = torch.zeros(num_shards, dtype=torch.int64)  # of the blocks in place
+
+    def await_blocks(self, pace: Pace) -> bool:
+        while self.open:
+            self._tell(pace)
+            now = time.monotonic()
+            if self._goes_at is not None and self._goes_at <= now:
+                break
+            moments = [landed.ready for link in self._links for landed in link.landed if not landed.is_told]
+            later = [moment for moment in (*moments, self._goes_at) if moment is not None]
+            self._receive_ready(max(0.0, min(later) - now) if later else None)
+        if not self.open:
+            return False
+        for link in self._links:
+            link.pull_delay_s = 0.0  # told once
+        for shard in self._rule.start():
+            self._take(self._links[shard])
+        self._goes_at = None
+        return True
+
+    def is_interrupted(self) -> bool:
+        return False
+
+    def push(self, pace: Pace, frame: Frame, computed: float) -> bool:
+        self.poll()  # the tag may depend on what has come meanwhile
+        self._tell(pace)
+        super().push(pace, frame, computed)
+        self._goes_at = self._rule.pushed(time.monotonic())
+        return True
+
+    def _tell(self, pace: Pace) -> None:
+        """The rule hears of the blocks whose injected delay is over."""
+        now = time.monotonic()
+        for link in self._links:
+            for landed in link.landed:
+                if landed.ready is None:
+                    landed.ready = landed.arrived + pace.pull(link.shard)
+                if not landed.is_told and landed.ready <= now:
+                    landed.is_told = True
+                    self._goes_at = self._rule.arrived(now, link.shard, landed.version)
+
+    def _take(self, link: _Link) -> None:
+        """The newest block that is ready takes the place of the one in use; those before it are for nothing."""
+        told = [landed for landed in link.landed if landed.is_told]
+        if not told:
+            return
+        newest = max(told, key=lambda landed: landed.version)
+        assert newest.ready is not None
+        assert link.last is not None
+        if newest.version >= link.last.version:
+            link.weights.copy_(newest.weights)
+            link.buffers.copy_(newest.buffers)
+            link.last = replace(link.last, version=newest.version)
+            link.arrived, link.pull_delay_s = newest.arrived, newest.ready - newest.arrived
+            self._versions[link.shard] = newest.version
+        link.landed = [landed for landed in link.landed if not landed.is_told]
+        link.spare += [(landed.weights, landed.buffers) for landed in told]
+
+    def _in_turn(self) -> list[_Link]:
+        """Another shard first each time: else one block would always be the last, and never be taken."""
+        first = self._rule.tag % self._num_shards
+        return sorted(self.open, key=lambda link: (link.shard - first) % self._num_shards)
+
+    def _tag(self, version: int) -> int:
+        return self._rule.tag
+
+    def _appendix(self) -> list[memoryview]:
+        return [view(self._versions)]
+
+    def _block(self, link: _Link, frame: Frame) -> None:
+        spare = link.spare.pop() if link.spare else (link.weights.clone(), link.buffers.clone())
+        link.reader.payload(frame, [view(part) for part in spare])
+        link.landed.append(_Landed(frame.version, *spare, time.monotonic()))
+        if link.last is None:
+            link.last = frame
+
+    def _closed(self, link: _Link) -> None:
+        self._goes_at = self._rule.closed(time.monotonic(), link.shard)
 
 
 def _offset(sock: Socket) -> float:
@@ -200,13 +362,18 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
     staging = Staging(flat)
     # One gradient before the run begins, so that no first one pays for what a library sets up. Nothing of it stays.
     gradient_of([flat.weights], flat.buffers.clone(), batches.take(share.batch(0), None))
-    links = Links(worker, staging, config.cluster.shards)
+    rule = config.strategy.pull_rule(config.cluster.shards)
+    if rule is None:
+        links = Links(worker, staging, config.cluster.shards, config.strategy.interrupts)
+    else:
+        links = PulledLinks(worker, staging, config.cluster.shards, rule)
     about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": num_train}
     links.connect(addresses, secret, tls, about)
-    if not links.await_blocks(None):
+    iteration = links.first_iteration()
+    if iteration is None:
         return
-    iteration = max(link.block.iteration for link in links.open if link.block is not None)
     pace = Pace(config.cluster, config.scenario, config.seed, worker, config.runner.pace == "absolute", iteration)
+    cut = in_vain = 0  # gradients that came to nothing since the last push
     while links.await_blocks(pace):
         staging.to_device()
         started = time.monotonic()
@@ -214,19 +381,30 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
         batch = batches.take(share.batch(iteration), generator)
         loss, _, _ = gradient_of([flat.weights], flat.buffers, batch)
         staging.from_device()
+        if links.is_interrupted():
+            in_vain += 1
+            continue
         slow_s, delay_s = pace.compute(time.monotonic() - started)
         if not links.wait(slow_s + delay_s):
             return
+        if links.interrupted:
+            cut += 1
+            continue
         computed = time.monotonic()
         frame = Frame(
             Kind.PUSH,
             worker,
             iteration,
+            cut=cut,
+            in_vain=in_vain,
             loss=loss,
             started_at=links.clock(started),
             computed_at=links.clock(computed),
             slow_s=slow_s,
             delay_s=delay_s,
         )
-        links.push(pace, frame, computed)
+        if not links.push(pace, frame, computed):
+            cut += 1
+            continue
         iteration += 1
+        cut = in_vain = 0

@@ -4,17 +4,25 @@
 |---|---|---|---|---|---|---|---|
 | started | the worker begins a gradient | yes | -1 | -1 | it computes at | seconds it will take | |
 | computed | the gradient is finished | yes | -1 | -1 | computed at | loss | |
-| pushed | it arrived | yes | yes | yes | computed at | the worker's own count of gradients, from 0 | |
+| pushed | it arrived | yes | yes | yes | its tag: computed at | the worker's own count of gradients, from 0 | |
 | applied | it was part of an update | yes | yes | yes | made by the update | staleness | why |
 | discarded | it will never be applied | yes | yes | yes | computed at | 0 | why |
 | granted | the worker may go on | yes | yes | -1 | granted | 0 | why |
 | held | the worker waits | yes | yes | -1 | current | 0 | why |
+| repeated | the worker may go on at the version it has | yes | yes | -1 | current | 0 | why |
+| interrupted | what the worker computes is to come to nothing | yes | yes | -1 | current | 0 | why |
+| dropped | it has come to nothing | yes | -1 | -1 | computed at | seconds not computed | how |
+| pulled | its blocks are chosen | yes | yes, or -1 | -1 | the oldest | its number, from 0 | their versions |
+| timer | a moment that the strategy asked for | -1 | yes | -1 | current | 0 | |
+| waits_for | an update waits for so many gradients from now on | -1 | yes | -1 | current | the number | why |
 | joined | a worker is here (again) | yes | yes | -1 | -1 | 0 | |
 | left | a worker is gone | yes | yes | -1 | -1 | 0 | why |
 | delayed | an injected delay begins | yes | its message's, or -1 | -1 | -1 | seconds | compute, slow, push or pull |
 
-Only runs of real processes write the last three. There `started` and `computed` come with the push: where a worker was
-killed they are missing.
+`pulled` is written where a worker does not wait for all blocks. Each shard of a real run notes it with the push, giving
+the version of its own block; there a push carries its worker's tag, which may be newer than the blocks were. Only runs
+of real processes write the last three kinds; collectives in virtual time write `delayed`, too. In real runs `started`
+and `computed` come with the push: where a worker was killed, or its push came to nothing, they are missing.
 """
 
 from pathlib import Path
@@ -31,6 +39,12 @@ KINDS = (
     "discarded",
     "granted",
     "held",
+    "repeated",
+    "interrupted",
+    "dropped",
+    "pulled",
+    "timer",
+    "waits_for",
     "joined",
     "left",
     "delayed",

@@ -3,6 +3,8 @@
 snapshots/<number>-<shard>.safetensors     weights and buffers to be evaluated
 checkpoint/<number>-<shard>.safetensors    all that a shard needs to go on
 parameters-<shard>.safetensors             the weights and buffers at the end
+
+In a collective the place of a shard is taken by a replica: every worker's, or the first one's where all are alike.
 """
 
 import json

@@ -1,0 +1,180 @@
+"""Collectives of real processes against the same run in virtual time. Each start costs seconds, so there are few."""
+
+import math
+import signal
+import time
+
+import pytest
+import torch
+
+from benchmarks.live_run import LiveRun, kill
+from syncline.config import RunConfig
+from syncline.live.collective import ORDERS, Order
+from syncline.records.events import read_events
+from syncline.records.snapshots import read_state
+from syncline.records.store import UNFINISHED, read_metrics, status
+from syncline.simulation.collective import Replicas
+from syncline.simulation.run import build_replicas, simulate
+from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
+
+
+def simulated(config: RunConfig) -> Replicas:
+    """All replicas after the run."""
+    torch.set_num_threads(1)
+    replicas = build_replicas(config)
+    samples = config.batch_size * config.cluster.workers
+    for step in range(config.max_updates):
+        groups = config.strategy.groups(step, config.cluster.workers)
+        replicas.step(step, groups, replicas.rate(step * samples, step))
+    return replicas
+
+
+def largest_difference(run: LiveRun) -> float:
+    """Of any weight or buffer of any replica, from the same run in virtual time."""
+    replicas = simulated(run.config)
+    assert len(run.summary()["parameters"]) == len(replicas.weights)
+    largest = 0.0
+    for name, weights, buffers in zip(run.summary()["parameters"], replicas.weights, replicas.buffers, strict=True):
+        state, _ = read_state(run.folder / name)
+        largest = max(largest, (state["weights"] - weights).abs().max().item())
+        if buffers.numel():
+            largest = max(largest, ((state["buffers"] - buffers) / (1 + buffers.abs())).abs().max().item())
+    return largest
+
+
+def lead_by_counting(log) -> int:
+    counts, lead = [0] * (int(log.worker.max()) + 1), 0
+    for worker in log[log.kind == "pushed"].sort_values("at", kind="stable").worker:
+        counts[worker] += 1
+        lead = max(lead, max(counts) - min(counts))
+    return lead
+
+
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+def test_ds_sync_on_a_grid_of_four_leaves_what_it_leaves_in_virtual_time(tmp_path, average):
+    """after_step with one all-reduce of everything and batch norm, before_forward with one a tensor."""
+    impl = "flat" if average == "after_step" else "naive"
+    words = [f"strategy.average={average}", f"strategy.impl={impl}", "cluster.workers=4", "epochs=null"]
+    words += ["model=resnet8", "max_updates=25", "batch_size=16", "eval_every_epochs=0.5", "optimizer.lr=0.02"]
+    words += ["scenario.compute_delay={name: exponential, mean: 0.01}", "runner.checkpoint_every_epochs=0.5"]
+    run = LiveRun(tmp_path, "strategy=ds_sync", *words)
+    run.wait()
+    assert largest_difference(run) <= 1e-6
+    assert run.has_ended_cleanly()
+    assert {path.name for path in run.folder.iterdir()} == {
+        *("config.yaml", "environment.json", "events.arrow", "log", "metrics.jsonl", "summary.json"),
+        *(f"parameters-{rank}.safetensors" for rank in range(4)),
+    }
+    # The curve is that of virtual time, too: consensus, divergence and the mean loss of all members.
+    expected: list[dict] = []
+    simulate(run.config, expected.append, lambda progress: None)
+    rows = read_metrics(run.folder)
+    assert [row["updates"] for row in rows] == [row["updates"] for row in expected]
+    for mine, other in zip(rows, expected, strict=True):
+        for key in ("divergence", "loss", "train_loss", "learning_rate"):
+            assert mine[key] == (other[key] and pytest.approx(other[key], rel=1e-3)), key
+    summary = run.summary()
+    assert summary["divergence"] == rows[-1]["divergence"] > 0
+    assert summary["used_by_worker"] == [25] * 4
+    assert summary["staleness"] == {"0": 100}
+    assert all(0 < busy <= 1 for busy in summary["busy_by_worker"])
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    assert summary["max_lead"] == lead_by_counting(log)
+    assert sorted(log[log.kind == "applied"].push) == list(range(100))
+    granted = log[log.kind == "granted"]
+    assert set(granted.because) == {"all-reduce"}
+    assert len(granted) == (100 if average == "after_step" else 96)
+    for step in range(25):  # nobody goes on before its group is there
+        for group in run.config.strategy.groups(step, 4):
+            of_group = log[log.worker.isin(group)]
+            if average == "after_step":
+                computed = of_group[(of_group.kind == "computed") & (of_group.version == step)]["at"].max()
+                assert (of_group[(of_group.kind == "granted") & (of_group.version == step + 1)]["at"] >= computed).all()
+            elif step:
+                computed = of_group[(of_group.kind == "computed") & (of_group.version == step - 1)]["at"].max()
+                assert (of_group[(of_group.kind == "granted") & (of_group.version == step)]["at"] >= computed).all()
+
+
+def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(tmp_path):
+    words = ["cluster.workers=6", "strategy.group_size=3", "max_updates=15", "epochs=null", "batch_size=8"]
+    run = LiveRun(tmp_path, "strategy=ds_sync", *words)
+    run.wait()
+    assert largest_difference(run) <= 1e-6
+
+
+def test_bsp_with_one_all_reduce_a_tensor_learns_what_it_learns_in_virtual_time(tmp_path):
+    """There one all-reduce of everything and one a tensor are the same sums."""
+    words = ["strategy.topology=allreduce", "strategy.impl=naive", "model=resnet8", "cluster.workers=4"]
+    run = LiveRun(tmp_path, "strategy=bsp", *words, "max_updates=10", "batch_size=8", "epochs=null")
+    run.wait()
+    assert run.summary()["parameters"] == ["parameters-0.safetensors"]
+    assert largest_difference(run) <= 1e-6
+
+
+def test_ds_sync_stopped_and_gone_on_with_and_then_killed_ends_as_if_nothing_had_been(tmp_path):
+    """Groups of two: their sums have no order, so all bits agree, also with the run in virtual time."""
+    words = ["strategy=ds_sync", "cluster.workers=4", "max_updates=200", "epochs=null", "batch_size=16"]
+    words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=2"]
+    run = LiveRun(tmp_path, *words)
+    run.wait_for_snapshot(1)
+    run.process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    assert "interrupted" in run.wait(expected=130)
+    assert time.monotonic() - begun < 5
+    assert run.has_ended_cleanly()
+    assert status(run.folder) == UNFINISHED
+    left = [read_state(path)[1]["totals"] for path in (run.folder / "checkpoint").iterdir()]
+    assert len(left) == 4
+    assert len({totals["updates"] for totals in left}) == 1  # all after the same step
+    again = LiveRun(tmp_path, *words)
+    again.wait_for_snapshot(7)
+    kill(again.pid("worker", 2))
+    assert "begins again from its last checkpoint" in again.wait()
+    assert again.summary()["restarts"] == 1
+    assert largest_difference(again) == 0
+    log = read_events(again.folder / "events.arrow").to_pandas()
+    assert log[log.kind == "applied"].groupby("version").size().tolist() == [4] * 200
+    assert sorted(log[log.kind == "pushed"].push) == list(range(800))
+    for worker in range(4):
+        assert (log[log.worker == worker]["at"].diff().dropna() >= 0).all()
+    updates = [row["updates"] for row in read_metrics(again.folder)]
+    assert updates == sorted(set(updates))
+    assert again.has_ended_cleanly()
+
+
+def test_a_target_ends_all_members_at_the_same_step(tmp_path):
+    words = ["cluster.workers=4", "cluster.gradient_s=[0.02]", "runner.pace=absolute", "epochs=1000", "batch_size=16"]
+    words += ["runner.evaluate=during", "target.value=0.5", "eval_every_epochs=0.5", "optimizer.lr=0.05"]
+    run = LiveRun(tmp_path, "strategy=ds_sync", *words)
+    run.wait()
+    summary = run.summary()
+    assert summary["ended_by"] == "target"
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    applied = log[log.kind == "applied"].groupby("worker").version.max()
+    assert applied.tolist() == [summary["updates"]] * 4
+    states = [read_state(run.folder / name)[1]["updates"] for name in summary["parameters"]]
+    assert states == [summary["updates"]] * 4
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(
+    ("strategy", "num_members"), [(DsSyncOptions(), n) for n in (4, 6, 12, 25)] + [(BspOptions(), 3)]
+)
+def test_an_order_is_due_for_all_at_the_same_step(strategy, num_members, first):
+    """Played without processes: the sums that the exchanges make, from even and from odd steps on."""
+    exchanges = 1 if strategy.name == "bsp" else 2
+    orders = [Order(exchanges) for _ in range(num_members)]
+    due = []
+    for step in range(first, first + 4):
+        if step > first:
+            orders[0].give(ORDERS.index("target"))
+            orders[0].give(ORDERS.index("stop"))  # too late
+        for group in strategy.groups(step, num_members):
+            told = [orders[member].told() for member in group]
+            sums = [math.fsum(column) for column in zip(*told, strict=True)]
+            due += [(step, member) for member in group if orders[member].heard(sums)]
+        if due:
+            break
+    assert sorted(due) == [(first + exchanges, member) for member in range(num_members)]
+    assert {ORDERS[order.number] for order in orders} == {"target"}

@@ -1,0 +1,609 @@
+"""A worker's connections against real doors: blocks that come at any time, interrupts, repeats, ends."""
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from leaks import nothing_left, wait_until
+
+from syncline.assembly import build_flat
+from syncline.config import DatasetConfig, LenetConfig, LocalConfig, RunConfig
+from syncline.learning.server import Version
+from syncline.learning.task import GradientFunction
+from syncline.live import worker as worker_module
+from syncline.live.server import Door, Free, GradientPool, Hello, Outbox, Postman, Pushed
+from syncline.live.transport import address_of, listen
+from syncline.live.wire import Frame, Kind
+from syncline.live.worker import Links, PulledLinks, ShardGone, work
+from syncline.strategies.k_sync import KSyncOptions
+from syncline.strategies.psp import PspOptions
+from syncline.timing.cluster import ClusterConfig, Pace, ScenarioConfig
+
+SECRET = b"the run's own"
+SIZE, BUFFERS = 6, 2
+LONG_S = 10.0  # of a delay
+AT_ONCE_S = 0.5
+
+
+class Shard:
+    """A shard's door; what its owner would say is said by the test."""
+
+    def __init__(self, size: int, num_buffers: int, num_versions: int = 0) -> None:
+        self.inbox = queue.SimpleQueue()
+        self.size, self.num_buffers = size, num_buffers
+        self.listener = listen("unix:")
+        self.address = address_of(self.listener)
+        pool = GradientPool(size, num_buffers, 1, num_versions)
+        Door(self.listener, SECRET, None, pool, self.inbox).open()
+        self.pushes: list[Pushed] = []
+
+    def meet(self) -> Hello:
+        hello = self.inbox.get(timeout=20)
+        self.connection = hello.connection
+        return hello
+
+    def block(self, version: int, iteration: int = 0) -> Version:
+        """A version that holds its own number everywhere."""
+        state = Version(torch.full((self.size,), float(version)), torch.full((self.num_buffers,), float(version)))
+        self.connection.post(Frame(Kind.BLOCK, 0, iteration, version, started_at=0.0), state, is_busy=True)
+        return state
+
+    def say(self, kind: Kind) -> None:
+        self.connection.post(Frame(kind), None, is_busy=True)
+
+    def pushed(self) -> Pushed:
+        """The next push."""
+        while True:
+            message = self.inbox.get(timeout=5)
+            if isinstance(message, Pushed):
+                self.pushes.append(message)
+                return message
+
+    def nothing_came(self) -> bool:
+        return all(isinstance(self.inbox.get(), Free) for _ in range(self.inbox.qsize()))
+
+    def close(self) -> None:
+        self.connection.close()
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+class Delays:
+    """What `Pace` injects, as the test says."""
+
+    def __init__(self, pulls: dict[int, list[float]] | None = None, push: float = 0.0) -> None:
+        self._pulls, self._push = pulls or {}, push
+
+    def pull(self, shard: int) -> float:
+        given = self._pulls.get(shard, [])
+        return given.pop(0) if given else 0.0
+
+    def push(self, shard: int) -> float:
+        return self._push
+
+
+NONE = Delays()
+
+
+def staging(num_shards: int = 1) -> SimpleNamespace:
+    weights = torch.zeros(SIZE * num_shards)
+    return SimpleNamespace(weights=weights, gradient=torch.zeros_like(weights), buffers=torch.zeros(BUFFERS))
+
+
+@contextmanager
+def linked(links: Links, num_shards: int = 1) -> Iterator[list[Shard]]:
+    """The shards, each of which has sent its version 0; afterwards no thread and no socket is left."""
+    with nothing_left():
+        num_versions = num_shards if isinstance(links, PulledLinks) else 0
+        shards = [Shard(SIZE, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
+        links.connect([shard.address for shard in shards], SECRET, None, {})
+        for shard in shards:
+            shard.meet()
+            shard.block(0, iteration=3)
+        assert links.first_iteration() == 3
+        try:
+            yield shards
+        finally:
+            for link in links._links:
+                link.sock.close()
+            for shard in shards:
+                shard.close()
+
+
+def soon(action, after: float = 0.1) -> None:
+    """Do it from another thread, a moment later."""
+    threading.Timer(after, action).start()
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < AT_ONCE_S
+
+
+def push(links: Links, pace: Delays = NONE, iteration: int = 3) -> bool:
+    frame = Frame(Kind.PUSH, 0, iteration, loss=0.5)
+    return links.push(pace, frame, time.monotonic())  # type: ignore[arg-type]
+
+
+# What a writer is to send.
+
+
+def versions(count: int) -> list[Version]:
+    return [Version(torch.zeros(1), torch.zeros(0)) for _ in range(count)]
+
+
+def test_of_blocks_that_wait_to_be_sent_only_the_newest_is_kept():
+    outbox, (first, second, third) = Outbox(), versions(3)
+    assert outbox.put(Frame(Kind.BLOCK, version=1), first) is None
+    assert outbox.put(Frame(Kind.BLOCK, version=2), second) is first
+    assert outbox.put(Frame(Kind.BLOCK, version=3), third) is second
+    frame, version = outbox.get()
+    assert (frame.version, version) == (3, third)
+    outbox.close()
+    assert outbox.get() is None
+
+
+def test_words_keep_their_order_among_blocks():
+    """A repeat belongs to the block before it, so that block must not be replaced by one behind it."""
+    outbox, (first, second, third) = Outbox(), versions(3)
+    assert outbox.put(Frame(Kind.BLOCK, version=1), first) is None
+    assert outbox.put(Frame(Kind.REPEAT), None) is None
+    assert outbox.put(Frame(Kind.BLOCK, version=2), second) is None
+    assert outbox.put(Frame(Kind.BLOCK, version=3), third) is second
+    assert outbox.put(Frame(Kind.STOP), None) is None
+    outbox.close()
+    got = []
+    while (entry := outbox.get()) is not None:
+        got.append((entry[0].kind, entry[0].version))
+    assert got == [(Kind.BLOCK, 1), (Kind.REPEAT, 0), (Kind.BLOCK, 3), (Kind.STOP, 0)]
+
+
+def test_a_writer_waits_for_something_to_send():
+    outbox, got = Outbox(), []
+    thread = threading.Thread(target=lambda: got.append(outbox.get()))
+    thread.start()
+    time.sleep(0.05)
+    assert got == []
+    outbox.put(Frame(Kind.STOP), None)
+    thread.join(5)
+    assert got[0][0].kind is Kind.STOP
+
+
+LARGE = 1 << 21  # elements: no socket holds them
+
+
+@contextmanager
+def stuck() -> Iterator[tuple[Shard, socket.socket]]:
+    """A shard, and a peer that reads nothing."""
+    with nothing_left():
+        shard = Shard(LARGE, 0)
+        links = Links(0, SimpleNamespace(weights=torch.zeros(LARGE), gradient=None, buffers=torch.zeros(0)), 1)  # type: ignore[arg-type]
+        links._staging.gradient = links._staging.weights
+        links.connect([shard.address], SECRET, None, {})
+        shard.meet()
+        try:
+            yield shard, links._links[0].sock
+        finally:
+            links._links[0].sock.close()
+            shard.close()
+
+
+def test_a_block_that_nobody_reads_makes_way_for_the_newest_and_each_version_comes_free_once():
+    with stuck() as (shard, sock):
+        made = [Version(torch.full((LARGE,), float(number)), torch.zeros(0)) for number in range(4)]
+        frames = [Frame(Kind.BLOCK, version=number) for number in range(4)]
+        assert shard.connection.post(frames[0], made[0], is_busy=True) is None
+        assert wait_until(lambda: not shard.connection._outbox._entries), "the writer is at it"
+        assert shard.connection.post(frames[1], made[1], is_busy=True) is None
+        assert shard.connection.post(frames[2], made[2], is_busy=True) is made[1]
+        assert shard.connection.post(frames[3], made[3], is_busy=True) is made[2]
+        assert shard.connection.sending == 2
+        reader = worker_module.Reader(sock)
+        got = torch.zeros(LARGE)
+        for number in (0, 3):
+            frame = reader.next()
+            reader.payload(frame, [worker_module.view(got)])
+            assert (frame.version, got[0], got[-1]) == (number, number, number)
+        assert [shard.inbox.get(timeout=5).version for _ in range(2)] == [made[0], made[3]]
+
+
+def test_who_has_not_read_the_last_block_is_as_silent_as_before():
+    """A hung worker that is interrupted again and again must not look alive; one that only computes must."""
+    with stuck() as (shard, _):
+        state = Version(torch.zeros(LARGE), torch.zeros(0))
+        engine = SimpleNamespace(shard=SimpleNamespace(pin=lambda: state, unpin=lambda version: None))
+        engine.begins_anew = lambda worker: True
+        postman = Postman(None, warn=print)  # type: ignore[arg-type]
+        postman.engine, postman.connections = engine, {0: shard.connection}  # type: ignore[assignment]
+        postman.grant(0, 1, 0, is_busy=True)
+        (first, what), words = postman.last_event[0], "granted"
+        assert what == words
+        assert wait_until(lambda: not shard.connection._outbox._entries)
+        postman.grant(0, 2, 0, is_busy=True)
+        second = postman.last_event[0][0]
+        assert second > first, "the first is being sent: it may be at work"
+        for version in (3, 4):
+            postman.grant(0, version, 0, is_busy=True)
+            assert postman.last_event[0][0] == second
+
+
+# A worker that waits for one answer of each shard.
+
+
+def test_an_interrupt_breaks_off_a_long_delay_at_once():
+    place = staging()
+    links = Links(0, place, 1, interrupts=True)
+    with linked(links) as (shard,):
+        assert links.await_blocks(NONE)
+        soon(lambda: shard.block(1))
+        with at_once():
+            assert links.wait(LONG_S)
+        assert links.interrupted
+        with at_once():
+            assert links.await_blocks(NONE)
+        assert not links.interrupted
+        assert set(place.weights.tolist()) == set(place.buffers.tolist()) == {1.0}
+        assert push(links)
+        header = shard.pushed().frame
+        assert (header.version, header.tag, header.iteration) == (1, 1, 3)
+
+
+def test_an_interrupt_during_the_delay_of_a_push_keeps_it_back():
+    links = Links(0, staging(), 1, interrupts=True)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        soon(lambda: shard.block(1))
+        with at_once():
+            assert not push(links, Delays(push=LONG_S))
+        with at_once():
+            assert links.await_blocks(NONE)
+        assert shard.nothing_came()
+
+
+def test_an_interrupt_during_the_delay_of_a_block_ends_it_and_the_newer_block_has_a_delay_of_its_own():
+    place = staging()
+    links = Links(0, place, 1, interrupts=True)
+    with linked(links) as (shard,):
+        soon(lambda: shard.block(1))
+        begun = time.monotonic()
+        assert links.await_blocks(Delays({0: [LONG_S, 0.3]}))
+        assert 0.1 + 0.3 <= time.monotonic() - begun < LONG_S / 2
+        assert place.weights[0] == 1.0
+        push(links)
+        assert shard.pushed().frame.pull_delay_s == 0.3
+
+
+def test_a_block_that_comes_while_the_worker_computes_makes_that_in_vain():
+    links = Links(0, staging(), 1, interrupts=True)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        assert not links.is_interrupted()
+        shard.block(1)
+        assert wait_until(links.is_interrupted)
+
+
+def test_blocks_that_cross_a_push_are_its_answer():
+    """Two updates were made before the void push came in; the worker goes on at the newest."""
+    place = staging()
+    links = Links(0, place, 1, interrupts=True)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        shard.block(1)
+        assert push(links), "it has not looked"
+        assert shard.pushed().frame.version == 0
+        shard.block(2)
+        assert wait_until(lambda: links.await_blocks(NONE) and place.weights[0] == 2.0)
+        assert not links.interrupted
+
+
+def test_a_worker_that_is_told_to_repeat_goes_on_at_the_version_it_has():
+    place = staging()
+    links = Links(0, place, 1, interrupts=True)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        push(links)
+        shard.pushed()
+        shard.say(Kind.REPEAT)
+        with at_once():
+            assert links.await_blocks(NONE)
+        push(links, iteration=4)
+        assert (shard.pushed().frame.version, place.weights[0]) == (0, 0.0)
+        shard.say(Kind.REPEAT)
+        links.await_blocks(NONE)
+        shard.say(Kind.REPEAT)
+        with pytest.raises(ShardGone, match="unexpected REPEAT"):
+            links.wait(1.0)
+
+
+def test_without_interrupts_a_block_that_nobody_asked_for_is_an_error():
+    links = Links(0, staging(), 1)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        shard.block(1)
+        with pytest.raises(ShardGone, match="unexpected BLOCK"):
+            links.wait(1.0)
+
+
+def test_the_end_of_the_run_ends_a_long_delay():
+    links = Links(0, staging(), 1)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        soon(lambda: shard.say(Kind.STOP))
+        with at_once():
+            assert not links.wait(LONG_S)
+            assert not links.await_blocks(NONE)
+
+
+def test_a_worker_goes_on_with_the_shards_that_are_not_at_their_end():
+    place = staging(2)
+    links = Links(0, place, 2)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        push(links)
+        assert (first.pushed().frame.version, second.pushed().frame.version) == (0, 0)
+        first.say(Kind.STOP)
+        second.block(1)
+        with at_once():
+            assert links.await_blocks(NONE)
+        assert place.weights.tolist() == [0.0] * SIZE + [1.0] * SIZE
+        push(links)
+        assert second.pushed().frame.version == 1
+        assert first.nothing_came()
+
+
+# A worker whose rule says when it goes on.
+
+
+def pulled(num_shards: int = 2, **options) -> tuple[PulledLinks, SimpleNamespace]:
+    place = staging(num_shards)
+    rule = PspOptions(**options).pull_rule(num_shards)
+    return PulledLinks(0, place, num_shards, rule), place
+
+
+def halves(place: SimpleNamespace) -> tuple[float, float]:
+    first, second = place.weights[:SIZE], place.weights[SIZE:]
+    assert len(set(first.tolist())) == len(set(second.tolist())) == 1, "a block is whole"
+    assert set(place.buffers.tolist()) == {first[0].item()}
+    return first[0].item(), second[0].item()
+
+
+def test_half_of_the_blocks_are_enough_and_every_push_tells_all_versions():
+    links, place = pulled(b=50)
+    with linked(links, 2) as (first, second):
+        assert links.await_blocks(NONE)
+        place.gradient[:SIZE], place.gradient[SIZE:] = 1.5, 2.5
+        push(links)
+        for shard, value in ((first, 1.5), (second, 2.5)):
+            pushed = shard.pushed()
+            assert (pushed.frame.version, pushed.frame.tag) == (0, 0)
+            assert pushed.gradient.versions.tolist() == [0, 0]
+            assert set(pushed.gradient.flat.tolist()) == {value}
+        second.block(1)
+        with at_once():
+            assert links.await_blocks(NONE)
+        assert halves(place) == (0.0, 1.0), "the other stays as it was"
+        push(links)
+        frames = [shard.pushed().frame for shard in (first, second)]
+        assert [(frame.version, frame.tag) for frame in frames] == [(0, 1), (1, 1)]
+        assert first.pushes[-1].gradient.versions.tolist() == [0, 1]
+
+
+def test_it_waits_while_less_than_its_share_has_come():
+    links, _ = pulled(b=100)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        push(links)
+        first.block(1)
+        begun = time.monotonic()
+        soon(lambda: second.block(1), 0.3)
+        assert links.await_blocks(NONE)
+        assert 0.25 < time.monotonic() - begun < LONG_S
+
+
+def test_blocks_that_come_while_it_computes_land_elsewhere_and_the_newest_is_used():
+    links, place = pulled(b=100)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        for version in (1, 2, 3):
+            for shard in (first, second):
+                shard.block(version)
+                links.wait(0.02)
+        assert not links.is_interrupted()
+        assert halves(place) == (0.0, 0.0)
+        push(links)
+        assert first.pushed().frame.version == 0
+        assert links.await_blocks(NONE)
+        assert halves(place) == (3.0, 3.0)
+
+
+def test_the_memory_in_which_blocks_land_is_used_again():
+    links, place = pulled(b=100)
+    with linked(links, 2) as (first, second):
+        for version in range(1, 50):
+            links.await_blocks(NONE)
+            push(links)
+            for shard in (first, second):
+                shard.block(version)
+        links.await_blocks(NONE)
+        assert halves(place) == (49.0, 49.0)
+        for link in links._links:
+            assert len(link.spare) + len(link.landed) <= 2
+
+
+def test_a_late_block_is_not_waited_for_and_its_delay_is_told_once():
+    """Shard 0's first two blocks come on time and 0.2 s late; its third would come after ten seconds."""
+    links, place = pulled(b=50)
+    pace = Delays({0: [0.0, 0.2, LONG_S]})
+    with linked(links, 2) as (first, second):
+        links.await_blocks(pace)
+        push(links, pace)
+        first.block(1)
+        assert links.await_blocks(pace)  # of shard 0 alone, late as it is
+        assert halves(place) == (1.0, 0.0)
+        push(links, pace)
+        first.block(2)
+        second.block(2)
+        with at_once():
+            assert links.await_blocks(pace)
+        assert halves(place) == (1.0, 2.0)
+        push(links, pace)
+        delays = [first.pushed().frame.pull_delay_s for _ in range(3)]
+        assert delays[0] == 0.0
+        assert 0.2 <= delays[1] < LONG_S / 2
+        assert delays[2] == 0.0, "no block was taken"
+
+
+def test_the_worker_waits_tau2_for_more_than_its_share():
+    links, place = pulled(b=50, tau2=0.3)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        push(links)
+        first.block(1)
+        begun = time.monotonic()
+        assert links.await_blocks(NONE)
+        assert 0.3 <= time.monotonic() - begun < LONG_S
+        assert halves(place) == (1.0, 0.0)
+        push(links)
+        first.block(2)
+        second.block(2)
+        assert links.await_blocks(NONE)
+        assert halves(place) == (2.0, 2.0)
+
+
+def test_with_the_newest_tag_a_late_gradient_counts():
+    for tag, expected in (("newest", 4), ("step", 0)):
+        links, _ = pulled(b=50, tag=tag)
+        with linked(links, 2) as (first, second):
+            links.await_blocks(NONE)
+            second.block(4)
+            links.wait(0.1)
+            push(links)
+            assert first.pushed().frame.tag == expected
+            assert (second.pushed().frame.version, second.pushes[-1].frame.tag) == (0, expected)
+
+
+def test_another_shard_is_pushed_to_first_each_time():
+    links, _ = pulled(num_shards=3)
+    with linked(links, 3) as shards:
+        turns = []
+        for version in range(1, 5):
+            links.await_blocks(NONE)
+            turns.append([link.shard for link in links._in_turn()])
+            push(links)
+            for shard in shards:
+                shard.block(version)
+        assert turns == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("when", ["waiting", "computing"])
+def test_a_worker_with_a_rule_goes_on_when_one_of_two_shards_is_at_its_end(when):
+    links, place = pulled(b=100)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        if when == "computing":
+            first.say(Kind.STOP)
+            links.wait(0.05)
+        push(links)
+        second.block(1)
+        if when == "waiting":
+            soon(lambda: first.say(Kind.STOP))
+        with at_once():
+            assert links.await_blocks(NONE), "nothing more will come of the first"
+        assert halves(place) == (0.0, 1.0)
+        push(links)
+        tags = [second.pushed().frame.tag for _ in range(2)]
+        assert tags == [0, 1]
+        second.say(Kind.STOP)
+        with at_once():
+            assert not links.await_blocks(NONE)
+
+
+# A worker as a whole.
+
+
+@contextmanager
+def at_work(config: RunConfig) -> Iterator[Shard]:
+    """A real worker before a shard of the test's; it must end when it is told to."""
+    torch.set_num_threads(1)
+    flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
+    shard = Shard(flat.weights.numel(), flat.buffers.numel())
+    thread = threading.Thread(target=work, args=(config, 0, [shard.address], SECRET, None))
+    thread.start()
+    shard.meet()
+    try:
+        yield shard
+    finally:
+        shard.say(Kind.STOP)
+        thread.join(LONG_S / 2)
+        shard.close()
+    assert not thread.is_alive(), "it waits for the end of a delay"
+
+
+def config_with_a_long_first_delay() -> RunConfig:
+    """Of the first two gradients only the first one is delayed."""
+    for seed in range(100):
+        config = RunConfig(
+            model=LenetConfig(),
+            dataset=DatasetConfig(),
+            strategy=KSyncOptions(k=1),
+            cluster=ClusterConfig(workers=2),
+            scenario=ScenarioConfig(compute_delay={"name": "constant", "value": LONG_S, "probability": 0.5}),
+            runner=LocalConfig(),
+            device="cpu",
+            max_updates=10,
+            seed=seed,
+        )
+        pace = Pace(config.cluster, config.scenario, seed, 0, False, 0)
+        if [pace.compute(0.0)[1] for _ in range(3)] == [LONG_S, 0.0, LONG_S]:
+            return config
+    raise AssertionError
+
+
+def test_a_worker_breaks_off_its_delay_and_tells_with_its_next_push():
+    with at_work(config_with_a_long_first_delay()) as shard:
+        shard.block(0)
+        time.sleep(0.5)
+        begun = time.monotonic()
+        shard.block(1)
+        header = shard.pushed().frame
+        assert time.monotonic() - begun < LONG_S / 4
+        assert (header.version, header.iteration, header.cut, header.in_vain) == (1, 0, 1, 0)
+        assert header.computed_at - header.started_at < LONG_S / 4
+        shard.block(2)  # the third is delayed again: the end of the run must not wait for it
+
+
+def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeypatch):
+    """The block comes while the gradient is computed; the delay that would have followed is not drawn."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(flat):
+        gradient_of, calls = GradientFunction(flat), []
+
+        def compute(*args):
+            calls.append(args)
+            if len(calls) == 2:  # the first one is before the run
+                begun.set()
+                may_end.wait(20)
+            return gradient_of(*args)
+
+        return compute
+
+    monkeypatch.setattr(worker_module, "GradientFunction", slow)
+    with at_work(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig())) as shard:
+        shard.block(0)
+        assert begun.wait(20)
+        shard.block(1)
+        assert wait_until(lambda: shard.inbox.qsize() >= 2), "both were sent"
+        time.sleep(0.05)
+        may_end.set()
+        header = shard.pushed().frame
+        assert (header.version, header.iteration, header.cut, header.in_vain) == (1, 0, 0, 1)
