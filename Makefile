@@ -15,7 +15,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@for name in $(ARTEFACTS); do \
 		printf "  %-14s %s\n" $$name "$$(sed -n 's/^title: //p' conf/experiment/$$(echo $$name | tr - /).yaml)"; done
-	@echo "  An artefact takes SCALE=smoke|laptop|gpu|paper (default laptop) and SEEDS=0,1,2."
+	@echo "  An artefact takes SCALE=smoke|laptop|gpu|paper|timing (default laptop; not all have each) and SEEDS=0,1,2."
 
 setup: $(READY) ## make the virtual environment .venv from requirements.lock
 
@@ -52,4 +52,5 @@ clean: ## remove the virtual environment and caches; records stay
 
 $(ARTEFACTS): $(READY)
 	@$(BIN)/python run.py +experiment=$(subst -,/,$@) scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS); \
-		code=$$?; $(BIN)/python -m reports $(subst -,/,$@) --scale $(SCALE) || code=1; exit $$code
+		code=$$?; [ -e results/plans/$@-$(SCALE).json ] || exit $$code; \
+		$(BIN)/python -m reports $(subst -,/,$@) --scale $(SCALE) || code=1; exit $$code

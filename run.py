@@ -113,15 +113,14 @@ def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invo
     about = [word for word in overrides if word not in own]
     name = next(word.partition("=")[2] for word in about if "experiment=" in word)
     _, invocation = compose(about)
-    runs = grid(invocation.experiment, invocation.scale.name)
-    if not any(word.startswith("seed=") for word in own):
-        runs = with_seeds(runs, invocation.scale.seeds)
     entries = []
-    for label, run_overrides in runs:
+    for label, run_overrides in grid(invocation.experiment, invocation.scale.name):
         for asked in sweep(own) if with_sweeps else [own]:
             words = (*run_overrides, *asked)
             config, invocation_of_run = compose([*words, *about])
             entries.append(Entry(label, words, config))
+    if not any(word.startswith("seed=") for word in own):
+        entries = with_seeds(entries, invocation.scale.seeds)
     report = {
         key: value for key, value in invocation.experiment.items() if key not in ("base", "runs", "scales", "timing")
     }

@@ -24,7 +24,7 @@ from benchmarks.spread import Spread
 from syncline.assembly import build_flat, build_optimizer, build_share, load_dataset, pick_device, shape_of
 from syncline.config import GlyphsConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.task import Batches
-from syncline.live.collective import Replica, start_group
+from syncline.live.collective import NUM_EXTRA, Group, Replica, start_group
 from syncline.models import build
 from syncline.strategies.bsp import BspOptions
 from syncline.timing.cluster import ClusterConfig
@@ -58,8 +58,9 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
     device = pick_device(config, rank)
     start_group(device, num_members)
     dataset = load_dataset(config)
-    flat = build_flat(config, shape_of(dataset), device, num_extra=2)
-    replica = Replica(flat, build_optimizer(config), num_members)
+    flat = build_flat(config, shape_of(dataset), device, NUM_EXTRA)
+    replica = Replica(flat, build_optimizer(config))
+    everybody, nothing = Group(num_members, None), [0.0] * (NUM_EXTRA - 1)
     channels, size, classes = shape_of(dataset)
     torch.manual_seed(config.seed)
     module = build(**asdict(config.model), in_channels=channels, image_size=size, num_classes=classes).to(device)
@@ -74,7 +75,7 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
 
     def ours(iteration: int) -> None:
         loss = replica.compute(batch(iteration))
-        replica.join(loss, 0)
+        replica.join(everybody, [loss, *nothing])
         replica.step(RATE)
 
     def theirs(iteration: int) -> None:

@@ -1,28 +1,31 @@
 """What the simulator costs: against a plain PyTorch loop for the same gradients, and with times alone."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import nn
 
 from benchmarks.spread import Spread
-from syncline.config import GlyphsConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.config import DatasetConfig, GlyphsConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.course import Limits
 from syncline.datasets import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.learning.task import Batches
 from syncline.models import build
 from syncline.simulation.engine import Simulation
-from syncline.simulation.run import build_learning
+from syncline.simulation.run import build_learning, simulate
 from syncline.strategies import STRATEGIES
 from syncline.strategies.asp import AspOptions
+from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 
 DATASET = GlyphsConfig(train_size=2000, test_size=10)
 SGD = SgdConfig(lr=0.01, momentum=0.9, weight_decay=1e-4)
 BATCH = 32
+STEPS = 400_000  # gradients used, of a run with times alone
 
 
 class NobodyLooks:
@@ -75,23 +78,41 @@ def against_a_plain_loop(model: LenetConfig | ResnetConfig, steps: int, pairs: i
     return Spread(tuple(_cpu_s(simulated) / _cpu_s(plain) for _ in range(pairs)))
 
 
-def steps_per_cpu_second(strategy: str, num_workers: int, repeats: int, steps: int = 400_000) -> Spread:
-    """Millions of worker-steps per CPU second with times alone: the strategy's own object, 10 % normal jitter."""
+def options_of(strategy: str, num_workers: int) -> StrategyOptions:
+    """A row of the table as it might be used with so many workers."""
+    some = {"k": max(1, num_workers // 2)}
+    given: dict[str, dict[str, Any]] = {
+        "backup": {"backups": max(1, num_workers // 20)},  # backup.txt, section 3: "say 5% more"
+        "psp": {"c": num_workers * 7 // 8},  # 28 of 32
+        **dict.fromkeys(("k_sync", "k_batch_sync", "k_async", "k_batch_async"), some),
+    }
+    return STRATEGIES[strategy](**given.get(strategy, {}))
+
+
+def steps_per_cpu_second(strategies: Sequence[str], num_workers: int, repeats: int) -> list[Spread]:
+    """Millions of worker-steps (gradients begun) per CPU second with times alone, of each strategy, in alternation.
+
+    The strategy's own object, messages that take no time, 10 % normal jitter; setting up counts.
+    """
     jitter = {"name": "normal", "mean": 1.0, "std": 0.1}
     cluster = ClusterConfig(workers=num_workers, gradient_s=[1.0, 1.3, 1.7], jitter=jitter)
-    rates = []
+    rates: list[list[float]] = [[] for _ in strategies]
     for _ in range(repeats):
-        simulation = Simulation(
-            strategies=[STRATEGIES[strategy]().start(num_workers)],
-            cluster=Cluster(cluster, ScenarioConfig(), seed=0),
-            block_bytes=[0],
-            batch_size=1,
-            limits=Limits(samples=steps),
-            observer=NobodyLooks(),
-        )
-        spent = _cpu_s(lambda simulation=simulation: simulation.run())  # type: ignore[misc]
-        rates.append(simulation.totals.samples / spent / 1e6)
-    return Spread(tuple(rates))
+        for strategy, found in zip(strategies, rates, strict=True):
+            config = RunConfig(
+                dataset=DatasetConfig(train_size=1000),
+                strategy=options_of(strategy, num_workers),
+                cluster=cluster,
+                batch_size=1,
+                epochs=STEPS / 1000,
+                gradients=False,
+            )
+            begun = time.process_time()
+            summary = simulate(config, lambda row: None, lambda progress: None)
+            spent = time.process_time() - begun
+            kinds = ("gradients_used", "gradients_discarded", "gradients_interrupted")
+            found.append(sum(summary[kind] for kind in kinds) / spent / 1e6)
+    return [Spread(tuple(found)) for found in rates]
 
 
 def _cpu_s(action: Callable[[], object]) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from reports import figures
-from reports.records import Artefact, Run, published
+from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table
 
@@ -44,7 +44,7 @@ def table1(artefact: Artefact) -> Table:
     rows = artefact.rows()
     seeds = artefact.seeds
     times = {label: [_times(rows[label], goals, seeds, k) for k in (0, 1)] for label in rows if TIMING not in label}
-    asked = {label: Sample(_by_seed(rows[label], seeds, "time_s")) for label in rows if TIMING in label}
+    asked = {label: artefact.sample(rows[label], in_summary("time_s")) for label in rows if TIMING in label}
     printed = paper["table1"]["rows"]
     bsp_published = printed["bsp"][0]
     body: list[list[Any]] = []
@@ -62,8 +62,8 @@ def table1(artefact: Artefact) -> Table:
                 None if theirs[0] is None else theirs[0] / bsp_published,
                 paired_ratio(low, times["bsp"][0]) if "bsp" in times else None,
                 Sample(tuple(100 * value for value in _best(runs))),
-                Sample(_by_seed(runs, seeds, "max_lead")),
-                Sample(_by_seed(runs, seeds, "mean_staleness")),
+                artefact.sample(runs, in_summary("max_lead")),
+                artefact.sample(runs, in_summary("mean_staleness")),
             ]
         )
     low_name, high_name = _target_names(artefact, goals)
@@ -113,10 +113,8 @@ def notes(artefact: Artefact, goals: dict[int, tuple[float, float]]) -> list[str
         f"async_gradient={config['async_gradient']}, momentum={config['momentum']}.",
         "With bound=hard (s_U enforced) or catchup the faster worker waits for the slower in the long run, and DSSP "
         "needs SSP's time: only the reading that does not enforce s_U can give the published 3016 s.",
-        f"Made by: {artefact.command}",
+        *artefact.closing_notes,
     ]
-    if artefact.missing:
-        lines.append(f"NOT COMPLETE: {len(artefact.missing)} runs are missing: {', '.join(artefact.missing[:6])}")
     return lines
 
 
@@ -144,10 +142,7 @@ def fig4(artefact: Artefact, folder: Path, stem: str) -> list[Path]:
 
 def show_table1(artefact: Artefact, folder: Path, console: Console) -> list[Path]:
     table = table1(artefact)
-    for part in (table,) if console.width >= WIDE else table.split(8):
-        console.print(part.rich())
-    for note in table.notes:
-        console.print(f"- {note}", markup=False, highlight=False)
+    table.print(console, WIDE, 8)
     return table.write(folder, f"dssp-table1-{artefact.scale}")
 
 
@@ -160,11 +155,6 @@ def _times(
 ) -> list[float | None]:
     by_seed = {run.seed: time_to(run, goals[run.seed][which]) for run in runs if run.seed in goals}
     return [by_seed.get(seed) for seed in seeds]
-
-
-def _by_seed(runs: Sequence[Run], seeds: list[int], key: str) -> tuple[float | None, ...]:
-    by_seed = {run.seed: run.summary[key] for run in runs}
-    return tuple(by_seed.get(seed) for seed in seeds)
 
 
 def _best(runs: Sequence[Run]) -> list[float]:

@@ -1,6 +1,6 @@
 """How every figure looks: colour-blind safe, legible in print and on a screen, spread over seeds as bands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
 
+from reports.statistics import Sample
+
 # Okabe and Ito's palette, black last; with more curves than colours the line style tells them apart as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 RC: Any = {
     "figure.figsize": (6.4, 4.0),
@@ -40,6 +43,36 @@ plt.rcParams.update(RC)
 def new_figure() -> tuple[Any, Any]:
     """A figure with one pair of axes."""
     return plt.subplots(layout="constrained")
+
+
+def new_panels(count: int) -> tuple[Any, list[Any]]:
+    """A figure with so many pairs of axes side by side."""
+    figure, axes = plt.subplots(1, count, squeeze=False, layout="constrained", figsize=(4.8 * count, 4.0))
+    return figure, list(axes[0])
+
+
+def draw_line(
+    axes: Any, places: Sequence[float], heights: Sequence[float], position: int, label: str = "", style: str = "-"
+) -> None:
+    """A curve of a formula, in the colour of its position."""
+    colour = COLOURS[position % len(COLOURS)]
+    axes.plot(places, heights, color=colour, linestyle=style, linewidth=1.4, label=label or None)
+
+
+def draw_points(axes: Any, points: Mapping[int, Sample], position: int, label: str = "") -> None:
+    """What was measured: means over seeds, with a bar of one deviation up and down."""
+    axes.errorbar(
+        list(points),
+        [sample.mean for sample in points.values()],
+        yerr=[0.0 if sample.n < 2 else sample.std for sample in points.values()],
+        fmt=MARKERS[position % len(MARKERS)],
+        color=COLOURS[position % len(COLOURS)],
+        fillstyle="none",  # what lies beneath shows
+        markersize=6,
+        capsize=3,
+        linestyle="none",
+        label=label or None,
+    )
 
 
 def draw_curve(axes: Any, runs: Sequence[Points], label: str, position: int) -> None:

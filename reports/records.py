@@ -1,13 +1,14 @@
 """From a plan to its records: the only input of every report."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from reports.statistics import Sample
 from syncline.records.store import FINISHED, RecordError, read_config, read_metrics, read_summary, status
 
 PUBLISHED = Path(__file__).parent / "published"
@@ -45,6 +46,19 @@ class Artefact:
     def seeds(self) -> list[int]:
         return sorted({run.seed for run in self.runs})
 
+    def sample(self, runs: Sequence[Run], value: Callable[[Run], float | None]) -> Sample:
+        """One value a seed of the artefact, None for a seed without a run."""
+        by_seed = {run.seed: value(run) for run in runs}
+        return Sample(tuple(by_seed.get(seed) for seed in self.seeds))
+
+    @property
+    def closing_notes(self) -> list[str]:
+        """What stands below every table: how it was made, and what is missing."""
+        lines = [f"Made by: {self.command}"]
+        if self.missing:
+            lines.append(f"NOT COMPLETE: {len(self.missing)} runs are missing: {', '.join(self.missing[:6])}")
+        return lines
+
     @property
     def command(self) -> str:
         """What anybody may type to make it again."""
@@ -75,6 +89,16 @@ def load_artefact(name: str, scale: str, results: Path) -> Artefact:
     if not runs:
         raise RecordError(f"{path}: none of its {len(plan['runs'])} runs is finished")
     return Artefact(name, scale, plan["report"], runs, missing)
+
+
+def in_summary(key: str) -> Callable[[Run], float | None]:
+    """A run -> this number of its summary."""
+
+    def read(run: Run) -> float | None:
+        value: float | None = run.summary[key]
+        return value
+
+    return read
 
 
 def published(paper: str) -> Any:

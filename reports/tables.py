@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich import box
+from rich.console import Console
 from rich.table import Table as RichTable
 
 from reports.statistics import Sample
@@ -95,6 +96,13 @@ class Table:
         rest = [self.columns[0], *self.columns[width:]]
         first_rows, rest_rows = [row[:width] for row in self.rows], [[row[0], *row[width:]] for row in self.rows]
         return Table(self.title, self.columns[:width], first_rows), Table("", rest, rest_rows)
+
+    def print(self, console: Console, wide: int, left: int) -> None:
+        """The table with its notes; where the terminal has fewer columns than `wide`, in two pieces (`split(left)`)."""
+        for part in (self,) if console.width >= wide else self.split(left):
+            console.print(part.rich())
+        for note in self.notes:
+            console.print(f"- {note}", markup=False, highlight=False)
 
     def write(self, folder: Path, stem: str) -> list[Path]:
         """`stem`.md, .csv and .tex in the folder; returns the files."""

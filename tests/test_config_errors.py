@@ -116,6 +116,8 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         (["strategy=ssp", "strategy.staleness=-1"], "strategy.staleness must be >= 0, got -1"),
         (["epochs=null"], "one of epochs, max_updates, max_time_s must be set, got none"),
         (["cluster.shards=2"], "strategy=dssp needs one logical server: cluster.shards must be 1, got 2"),
+        (["strategy=ds_sync", "cluster.shards=2"], "strategy=ds_sync has no server: cluster.shards must be 1, got 2"),
+        (["cluster.message_tensors=0"], "cluster.message_tensors must be >= 1 or null, got 0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -128,7 +130,9 @@ def test_a_limit_that_is_never_reached_is_no_limit(limit: str) -> None:
     line_of("epochs=null", limit)
 
 
-@pytest.mark.parametrize("strategy", [name for name, kind in STRATEGIES.items() if not kind.single_server])
+@pytest.mark.parametrize(
+    "strategy", [name for name, kind in STRATEGIES.items() if not kind.single_server and kind().has_server]
+)
 def test_strategies_without_one_logical_server_run_on_shards(strategy: str) -> None:
     assert compose([f"strategy={strategy}", "cluster.shards=2"])[0].cluster.shards == 2
 

@@ -9,6 +9,7 @@ import pytest
 from composing import composed, found, leaves
 
 from syncline.config import METRICS, MOMENTUM_FORMS, NOT_IN_IDENTITY, RunConfig, compose
+from syncline.strategies import adasync, backup, ds_sync, psp
 from syncline.timing.distributions import Constant
 
 CONFIGS = [
@@ -17,6 +18,10 @@ CONFIGS = [
     ["strategy=bsp", "dataset=glyphs100", "scenario=late_pulls", "cluster=gtx1060_1080ti", "max_updates=10"],
     ["gradients=false", "cluster.jitter=null", "scenario=exponential_20ms", "optimizer.schedule.at_epochs=[10,12]"],
     ["runner=local", "strategy=bsp"],
+    ["strategy=psp", "cluster.shards=2"],
+    ["strategy=adasync", "strategy.variant=k_batch_sync"],
+    ["strategy=backup"],
+    ["strategy=ds_sync", "cluster.workers=12"],
 ]
 
 
@@ -65,7 +70,7 @@ def other_values(value: Any) -> list[Any]:
         case dict():
             return [{**value, 1: 2.5}]
         case None:
-            return [7, Constant(0.5)]
+            return [7, 3, Constant(0.5)]
     raise AssertionError(f"no other value known for {value!r}")
 
 
@@ -81,6 +86,11 @@ _CHOICES = [
     ("auto", "unix", "tcp"),
     ("relative", "absolute"),
     ("after", "during"),
+    ("flat", "naive"),
+    adasync.VARIANTS,
+    backup.AGGREGATES,
+    ds_sync.AVERAGES,
+    psp.TAGS,
 ]
 
 
@@ -118,6 +128,9 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
         assert path in changed or path.rpartition(".")[0] in changed, "every leaf is tried; a mapping is one"
     fixed = {path for path, other in changed.items() if other is None}
     bound = {"cluster.shards"} if config.strategy.single_server else {"strategy.topology"}
+    if not config.strategy.has_server:  # nothing is pulled or pushed
+        bound |= {"cluster.shards", "cluster.network.jitter"}
+        bound |= {f"scenario.{key}" for key in ("pull_delay", "push_delay", "slow_shards")}
     if config.runner.name == "local":  # keys that allow nothing else unless another one is changed, too
         bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key"}
     assert fixed <= bound

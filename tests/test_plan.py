@@ -151,6 +151,21 @@ def test_a_grid_leaves_its_experiment_as_it_was() -> None:
     assert json.dumps(EXPERIMENT) == before
 
 
+def test_a_list_of_mappings_is_one_of_each_in_all_combinations() -> None:
+    axes = [
+        {"two": ["cluster.workers=2"], "four": ["cluster.workers=4"]},
+        {"a": ["seed=1"], "b": ["seed=2", "epochs=3"]},
+    ]
+    made = grid(EXPERIMENT | {"runs": axes}, "smoke")
+    assert [label for label, _ in made] == ["two/a", "two/b", "four/a", "four/b"]
+    assert made[1] == (
+        "two/b",
+        ["epochs=1", "batch_size=8", "batch_size=16", "cluster.workers=2", "seed=2", "epochs=3"],
+    )
+    alone = grid(EXPERIMENT | {"runs": axes[:1], "timing": ["gradients=false"]}, "paper")
+    assert [label for label, _ in alone] == ["two", "four", "two/timing", "four/timing"]
+
+
 def test_an_unknown_scale_is_refused_with_those_of_the_experiment() -> None:
     with pytest.raises(ConfigError) as refused:
         grid(EXPERIMENT, "gpu")
@@ -158,13 +173,10 @@ def test_an_unknown_scale_is_refused_with_those_of_the_experiment() -> None:
 
 
 def test_every_run_is_made_with_every_seed_side_by_side() -> None:
-    runs = with_seeds(grid(EXPERIMENT, "smoke"), [4, 7])
-    assert [(label, composed(*words)[0].seed) for label, words in runs] == [
-        ("BSP", 4),
-        ("BSP", 7),
-        ("SSP", 4),
-        ("SSP", 7),
-    ]
+    runs = with_seeds([entry_of(0, "BSP"), entry_of(0, "SSP")], [4, 7])
+    assert [(made.label, made.config.seed) for made in runs] == [("BSP", 4), ("BSP", 7), ("SSP", 4), ("SSP", 7)]
+    for made in runs:
+        assert composed(*made.overrides)[0].seed == made.config.seed  # what is written down makes the run again
 
 
 # Every experiment file: it composes at every scale, and each value it sets arrives.
@@ -236,18 +248,28 @@ def test_what_does_not_arrive_is_seen() -> None:
 
 
 def test_the_issues_experiments_are_there() -> None:
-    assert {"dssp/table1", "dssp/fig4"} <= set(EXPERIMENTS)
+    dssp = {"dssp/table1", "dssp/fig4"}
+    assert dssp | {"adasync/fig6", "adasync/fig7", "dssync/table1", "psp/table1"} <= set(EXPERIMENTS)
+    assert all({"smoke", "laptop", "gpu", "paper"} == set(experiment(name)["scales"]) for name in dssp)
+
+
+def test_what_is_at_scale_timing_learns_nothing() -> None:
+    for name in EXPERIMENTS:
+        for _, words in grid(experiment(name), "timing") if "timing" in experiment(name)["scales"] else []:
+            assert not composed(*words)[0].gradients
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) -> None:
     content = experiment(name)
-    assert {"smoke", "laptop", "paper"} <= set(content["scales"]) <= set(choices("scale"))
+    assert content["scales"]
+    assert set(content["scales"]) <= set(choices("scale"))
     assert content["title"]
     assert content["source"]
     assert content["runs"]
-    lists = [content["base"], content.get("timing") or [], *content["scales"].values(), *content["runs"].values()]
-    for words in lists:
+    axes = [content["runs"]] if isinstance(content["runs"], dict) else content["runs"]
+    lists = [content["base"], content.get("timing") or [], *content["scales"].values()]
+    for words in [*lists, *(words for axis in axes for words in axis.values())]:
         keys = [word.partition("=")[0] for word in words]
         assert len(set(keys)) == len(keys), f"a key is set twice in one list: {words}"
 
@@ -266,22 +288,23 @@ def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str) -> N
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiments_plan_is_its_grid_with_what_the_command_line_asks_for(name: str) -> None:
     """As `make dssp-table1 SCALE=smoke SEEDS=4,9 ARGS="..."` does."""
-    words = [f"+experiment={name}", "scale=smoke", "scale.seeds=[4,9]", "batch_size=7", "results=elsewhere"]
+    scale = next(iter(experiment(name)["scales"]))
+    words = [f"+experiment={name}", f"scale={scale}", "scale.seeds=[4,9]", "batch_size=7", "results=elsewhere"]
     made, invocation = experiment_plan(words, with_sweeps=False)
-    runs = with_seeds(grid(experiment(name), "smoke"), [4, 9])
-    assert (made.name, made.scale, invocation.results) == (name, "smoke", "elsewhere")
-    assert [entry.label for entry in made.entries] == [label for label, _ in runs]
-    assert [entry.config.seed for entry in made.entries] == [4, 9] * (len(runs) // 2)
+    runs = grid(experiment(name), scale)
+    assert (made.name, made.scale, invocation.results) == (name, scale, "elsewhere")
+    assert [entry.label for entry in made.entries] == [label for label, _ in runs for _ in range(2)]
+    assert [entry.config.seed for entry in made.entries] == [4, 9] * len(runs)
     assert {entry.config.batch_size for entry in made.entries} == {7}
-    assert len(made.unique()) == len(runs)
-    for which in (0, -1):
-        assert made.entries[which].config == composed(*runs[which][1], "batch_size=7")[0]
+    assert len(made.unique()) == 2 * len(runs)
+    for which, seed in ((0, 4), (-1, 9)):
+        assert made.entries[which].config == composed(*runs[which][1], "batch_size=7", f"seed={seed}")[0]
     assert made.report.items() <= experiment(name).items()
     assert {"title", "source"} <= set(made.report)
 
 
 def test_a_swept_experiment_makes_each_run_with_each_value_and_a_given_seed_is_the_only_one() -> None:
-    name = min(EXPERIMENTS, key=lambda name: len(grid(experiment(name), "smoke")))
+    name = "dssp/fig4"
     words = [f"+experiment={name}", "scale=smoke", "seed=5", "batch_size=7,9"]
     made, _ = experiment_plan(words, with_sweeps=True)
     labels = [label for label, _ in grid(experiment(name), "smoke")]
@@ -291,7 +314,9 @@ def test_a_swept_experiment_makes_each_run_with_each_value_and_a_given_seed_is_t
 
 
 def test_an_experiment_without_the_asked_scale_or_of_no_known_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^experiment must be one of dssp/"):
+    with pytest.raises(ConfigError, match=r"^experiment must be one of adasync/.*, dssp/"):
         experiment_plan(["+experiment=dssp/table99"], with_sweeps=False)
-    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke; got 'huge'$"):
+    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke, timing; got 'huge'$"):
         experiment_plan([f"+experiment={EXPERIMENTS[0]}", "scale=huge"], with_sweeps=False)
+    with pytest.raises(ConfigError, match=r"^scale must be one of timing for this experiment, got 'laptop'$"):
+        experiment_plan(["+experiment=psp/table1"], with_sweeps=False)

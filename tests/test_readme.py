@@ -46,14 +46,36 @@ def test_a_command_of_real_processes_runs_and_so_does_what_looks_at_its_record(c
         asked = other.replace("<identity>", config.identity).split()
         if "timeline" in other:
             assert syncline_main([*asked[3:], "--results", str(tmp_path)]) == 0
-        elif config.has_server:
+        elif config.strategy.has_server:
             assert run.main([*asked[2:], f"results={tmp_path}"]) == 0
             assert "equal in every bit" in " ".join(capsys.readouterr().out.split())
 
 
 def test_every_command_is_run_by_a_test():
-    others = {"make run", "make dssp-table1 SCALE=smoke"}
+    others = {"make run", "make dssp-table1 SCALE=smoke", *TIMES_ALONE}
     assert {c for c in COMMANDS if "<identity>" not in c} == {*RUNS, *LIVE_RUNS, *others}
+
+
+# Artefacts of times alone, as the README has them, and what makes each small.
+TIMES_ALONE = {
+    "make adasync-fig6": "epochs=1",
+    "make adasync-fig7": "max_updates=20",
+    "make dssync-table1": "max_updates=4",
+    "make psp-table1 SCALE=timing": "max_updates=4",
+}
+
+
+@pytest.mark.parametrize("command", TIMES_ALONE)
+def test_an_artefact_of_times_alone_is_made(command, tmp_path, capfd):
+    """The run, then the report; but shorter, with two seeds, and in a folder of its own."""
+    asked, report = make_lines(*command.split()[1:])
+    words = [*asked.split()[1:], TIMES_ALONE[command], "scale.seeds=[0,1]", f"results={tmp_path}"]
+    assert run.main(words) == 0
+    assert "0 failed" in capfd.readouterr().err
+    assert reports_main([*report.split()[2:], "--results", str(tmp_path)]) == 0
+    shown = capfd.readouterr().out
+    assert "Made by: " in shown
+    assert "NOT COMPLETE" not in shown
 
 
 def test_the_whole_of_table_1_at_scale_smoke(tmp_path, capfd):

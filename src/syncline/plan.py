@@ -5,7 +5,8 @@ The plan is also written down (results/plans/<name>-<scale>.json), which is how 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,9 @@ def plan_path(results: Path, name: str, scale: str) -> Path:
 def grid(experiment: Mapping[str, Any], scale: str) -> list[tuple[str, list[str]]]:
     """(label, overrides) of each run of an experiment at a scale, seeds apart; later overrides win.
 
-    An experiment's file holds `base` and `scales[scale]`, overrides of every run, and `runs`, label -> overrides. With
-    `timing`, each run is also made as `<label>/timing` with these overrides: its time alone, at another size.
+    An experiment's file holds `base` and `scales[scale]`, overrides of every run, and `runs`, label -> overrides, or a
+    list of such mappings: then a run is one of each, labelled `<label>/<label>/...`. With `timing`, each run is also
+    made as `<label>/timing` with these overrides: its time alone, at another size.
 
     Raises:
         ConfigError: the experiment does not know the scale.
@@ -89,13 +91,28 @@ def grid(experiment: Mapping[str, Any], scale: str) -> list[tuple[str, list[str]
     if scale not in scales:
         raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")
     shared = [*experiment["base"], *scales[scale]]
-    runs = [(label, [*shared, *overrides]) for label, overrides in experiment["runs"].items()]
+    given = _combined(experiment["runs"])
+    runs = [(label, [*shared, *overrides]) for label, overrides in given]
     if experiment.get("timing"):
         about_time = [*experiment["base"], *experiment["timing"]]
-        runs += [(f"{label}/timing", [*about_time, *overrides]) for label, overrides in experiment["runs"].items()]
+        runs += [(f"{label}/timing", [*about_time, *overrides]) for label, overrides in given]
     return runs
 
 
-def with_seeds(grid: Sequence[tuple[str, list[str]]], seeds: Sequence[int]) -> list[tuple[str, list[str]]]:
-    """Every run with every seed; all seeds of a run beside each other."""
-    return [(label, [*overrides, f"seed={seed}"]) for label, overrides in grid for seed in seeds]
+def _combined(runs: Mapping[str, list[str]] | Sequence[Mapping[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """(label, overrides) of each run."""
+    if isinstance(runs, Mapping):
+        return list(runs.items())
+    return [
+        ("/".join(label for label, _ in chosen), list(chain.from_iterable(overrides for _, overrides in chosen)))
+        for chosen in product(*(axis.items() for axis in runs))
+    ]
+
+
+def with_seeds(entries: Sequence[Entry], seeds: Sequence[int]) -> list[Entry]:
+    """Every run with every seed; all seeds of a run beside each other. Composed anew it would take far longer."""
+    return [
+        Entry(entry.label, (*entry.overrides, f"seed={seed}"), replace(entry.config, seed=seed))
+        for entry in entries
+        for seed in seeds
+    ]
