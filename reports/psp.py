@@ -73,7 +73,7 @@ def notes(artefact: Artefact) -> list[str]:
         f"{first.config['max_updates']} updates = {paper['table1']['epochs']} epochs of {paper['table1']['images']:,} "
         f"images in updates of {cluster['workers']} x {first.config['batch_size']}.",
         f"Cluster {cluster['name']}: {cluster['workers']} workers, {cluster['shards']} servers, "
-        f"{cluster['gradient_s'][0]:g} s a gradient (derived from the published 139.95 min; the other rows follow), "
+        f"{cluster['gradient_s'][0]:g} s a gradient (derived from the published 139.95 min alone), "
         f"{jitter['low']:g} to {jitter['high']:g} s a message; {delay}.",
         f"Seeds {', '.join(map(str, artefact.seeds))}: mean ± sample standard deviation; ratios are taken seed by "
         "seed. The paper shows the average of three runs.",

@@ -531,9 +531,17 @@ def test_a_worker_with_a_rule_goes_on_when_one_of_two_shards_is_at_its_end(when)
 
 
 @contextmanager
-def at_work(config: RunConfig) -> Iterator[Shard]:
+def at_work(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shard]:
     """A real worker before a shard of the test's; it must end when it is told to."""
     torch.set_num_threads(1)
+    made: list[Links] = []  # whose sockets end with the process, as a rule
+
+    class KeptLinks(Links):
+        def connect(self, *args) -> None:
+            made.append(self)
+            super().connect(*args)
+
+    monkeypatch.setattr(worker_module, "Links", KeptLinks)
     flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
     shard = Shard(flat.weights.numel(), flat.buffers.numel())
     thread = threading.Thread(target=work, args=(config, 0, [shard.address], SECRET, None))
@@ -544,6 +552,8 @@ def at_work(config: RunConfig) -> Iterator[Shard]:
     finally:
         shard.say(Kind.STOP)
         thread.join(LONG_S / 2)
+        for link in made[0]._links:
+            link.sock.close()
         shard.close()
     assert not thread.is_alive(), "it waits for the end of a delay"
 
@@ -568,8 +578,8 @@ def config_with_a_long_first_delay() -> RunConfig:
     raise AssertionError
 
 
-def test_a_worker_breaks_off_its_delay_and_tells_with_its_next_push():
-    with at_work(config_with_a_long_first_delay()) as shard:
+def test_a_worker_breaks_off_its_delay_and_tells_with_its_next_push(monkeypatch):
+    with at_work(config_with_a_long_first_delay(), monkeypatch) as shard:
         shard.block(0)
         time.sleep(0.5)
         begun = time.monotonic()
@@ -598,7 +608,7 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
         return compute
 
     monkeypatch.setattr(worker_module, "GradientFunction", slow)
-    with at_work(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig())) as shard:
+    with at_work(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig()), monkeypatch) as shard:
         shard.block(0)
         assert begun.wait(20)
         shard.block(1)

@@ -7,7 +7,7 @@ the quotations. Figures 4 and 5, the timelines of the four variants, are tests/t
 import random
 
 import pytest
-from harness import Harness, applied, granted, interrupted
+from harness import Harness, applied, discarded, granted, interrupted
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,6 +145,18 @@ def test_k_async_takes_one_gradient_of_k_different_workers(num_workers, data):
         for pushes in applied(harness.push(worker)):
             assert len({owner[push] for push in pushes}) == len(pushes) == k
         assert num_workers - len(harness.running) < k
+
+
+def test_k_async_nobody_gives_two_gradients_to_one_update():
+    """53: "the index of the workers that contribute to the update": who comes back waits with what it gave."""
+    harness = Harness(KAsyncOptions(k=2), 4)
+    harness.push(0)
+    harness.leave(0)
+    harness.join(0)
+    again = harness.push(0)
+    assert (applied(again), discarded(again)) == ([], [1])
+    assert applied(harness.push(1)) == [(0, 2)]
+    assert harness.running == [0, 1, 2, 3]
 
 
 @given(st.integers(1, 5), choices)

@@ -111,10 +111,11 @@ def test_nobody_starves(options, data, choices, seconds):
             harness.push(worker, after, loss=1 / (number + 1))
         else:
             harness.wait()
-    before, version = dict(harness.batches), harness.version
+    before, version, push = dict(harness.batches), harness.version, harness.next_push
     for _ in range(3000):
         harness.step(lambda worker, _: seconds[worker])
         if harness.version >= version + 3 and all(harness.batches[w] >= before[w] + 3 for w in before):
+            assert min(harness.pending, default=push) >= push, "an old push is forgotten"
             return
     pytest.fail(f"starved: {harness.batches} after {before}")
 

@@ -333,13 +333,12 @@ class Simulation:
 
     def _send_block(self, worker: int, shard: int) -> None:
         """The shard's current version leaves for the worker."""
-        version = self._versions[shard]
         block = None if self._workers is None else self._workers.pin(shard)
         if self._is_direct and self._rules:
-            self._land(worker, shard, version, block)
-            return
-        at = self._cluster.pull(self._now, shard, worker, self._block_bytes[shard])
-        self._schedule(at, _Message(False, worker, shard, version, block=block))
+            self._land(worker, shard, self._versions[shard], block)
+        else:
+            at = self._cluster.pull(self._now, shard, worker, self._block_bytes[shard])
+            self._schedule(at, _Message(False, worker, shard, self._versions[shard], block=block))
 
     def _block_arrived(self, message: "_Message") -> None:
         """A block reached the worker, which starts to compute with the last one, or when its rule says so."""
@@ -389,8 +388,9 @@ class Simulation:
         self._goes_at[worker] = None
         inbox = self._inboxes[worker]
         for shard in self._rules[worker].start():
-            if shard in inbox:  # else it has the newest already
-                self._take(worker, shard, *inbox.pop(shard))
+            newest = inbox.pop(shard, None)
+            if newest is not None:  # else it has the newest already
+                self._take(worker, shard, *newest)
         if self._log is not None:
             versions = [versions[worker] for versions in self._version_of]
             words = " ".join(map(str, versions))
@@ -403,8 +403,16 @@ class Simulation:
         duration = self._compute_s(worker)
         if self._log is not None:
             self._log(self._now, "started", worker, -1, -1, self._version_of[0][worker], duration, "")
-        self._ends[worker] = self._now + duration
-        self._schedule(self._now + duration, worker)
+        self._ends[worker] = at = self._now + duration
+        if at in self._due:
+            self._schedule(at, worker)
+            return
+        self._due[at] = worker
+        if self._first_is_done:
+            self._first_is_done = False
+            heapreplace(self._times, at)
+        else:
+            heappush(self._times, at)
 
     def _break_off(self, worker: int) -> None:
         """What the worker computes comes to nothing, and is never computed."""

@@ -160,22 +160,29 @@ class PartialPull:
         self._jumps = options.tag == "newest"
         # version of the newest block that came from each shard; infinite where none will come any more
         self._newest: list[float] = [-1] * num_shards
+        self._came = 0  # blocks of the version that is waited for, or a newer one
         self._is_waiting = True
         self._goes_at: float | None = None  # seconds; of tau2, once the needed ones have come
 
     def arrived(self, at: float, shard: int, version: int) -> float | None:
-        if version > self._newest[shard]:
+        before = self._newest[shard]
+        if version > before:
             self._newest[shard] = version
             if self._jumps and self.tag >= 0:
                 self.tag = max(self.tag, self._reached)
+                self._count()
+            elif before < max(self.tag, 0) <= version:
+                self._came += 1
         return self._when(at) if self._is_waiting else None
 
     def closed(self, at: float, shard: int) -> float | None:
         self._newest[shard] = math.inf
+        self._count()
         return self._when(at) if self._is_waiting else None
 
     def pushed(self, at: float) -> float | None:
         self.tag += 1
+        self._count()
         self._is_waiting, self._goes_at = True, None
         return self._when(at)
 
@@ -193,16 +200,14 @@ class PartialPull:
         reached = sorted(self._newest, reverse=True)[self._needed - 1]
         return int(reached) if reached < math.inf else max(self.tag, 0)
 
+    def _count(self) -> None:
+        wanted = max(self.tag, 0)
+        self._came = len([version for version in self._newest if version >= wanted])
+
     def _when(self, now: float) -> float | None:
-        if self.tag < 0:
-            return now if min(self._newest) >= 0 else None
-        tag = self.tag
-        came = 0
-        for version in self._newest:
-            came += version >= tag
-        if came == len(self._newest):
+        if self._came == len(self._newest):
             return now
-        if came < self._needed:
+        if self._came < self._needed or self.tag < 0:
             return None
         if self._goes_at is None:
             self._goes_at = now + self._tau2

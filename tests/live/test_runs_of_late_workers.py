@@ -1,0 +1,192 @@
+"""Real processes under strategies that break off, discard or time: each start costs seconds, so each run shows much."""
+
+import time
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.live_run import LiveRun, kill
+from syncline.records.events import read_events
+from syncline.records.store import read_metrics
+from syncline.simulation.replay import replay
+
+
+def replayed(run: LiveRun) -> dict:
+    """The summary of its replay, made in this process."""
+    return replay(run.config, run.config, run.folder, lambda row: None, lambda progress: None)
+
+
+def log_of(run: LiveRun):
+    return read_events(run.folder / "events.arrow").to_pandas()
+
+
+def test_k_sync_counts_what_it_broke_off_and_a_worker_that_never_comes_first_is_not_silent(tmp_path):
+    """Two quick workers with injected delays; the third would need ten seconds and begins anew with every update."""
+    run = LiveRun(
+        tmp_path,
+        "strategy=k_sync",
+        "strategy.k=1",
+        "cluster.workers=3",
+        "cluster.gradient_s=[0.01, 0.01, 10.0]",
+        "runner.pace=absolute",
+        "runner.hang_s=1",
+        "runner.leave_s=2",
+        "scenario=exponential_50ms",
+        "max_updates=120",
+        "epochs=null",
+        "eval_every_epochs=1000",
+    )
+    said = run.wait()
+    assert "silent" not in said
+    assert "worker 2 left" not in said
+    summary, log = run.summary(), log_of(run)
+    assert summary["ended_by"] == "max_updates"
+    assert summary["time_s"] > 2.5, "or nobody would have been called silent"
+    assert summary["staleness"] == {"0": 120}
+    assert sum(summary["used_by_worker"]) == 120
+    assert summary["used_by_worker"][2] == 0
+    dropped = log[log.kind == "dropped"]
+    assert summary["gradients_interrupted"] == len(dropped) == sum(summary["interrupted_by_worker"])
+    in_vain = dropped[dropped.because != "its delay was broken off"]
+    assert summary["gradients_in_vain"] == len(in_vain) <= len(dropped)
+    assert len(dropped) > 60, "nearly every update finds the other one at work"
+    assert len(dropped) <= (log.kind == "interrupted").sum(), "some may hear of two at once"
+    quick = [summary["used_by_worker"][worker] for worker in (0, 1)]
+    assert min(quick) > 20, "what is broken off does not make a worker late for the next update"
+    # An update takes 10 ms and the smaller of two delays of 50 ms, and what messages and gradients take.
+    assert summary["time_s"] / 120 < 0.1
+    again = replayed(run)
+    assert again["replay"]["equal"]
+    assert again["replay"]["gradients"] == (log.kind == "pushed").sum()
+    assert run.has_ended_cleanly()
+
+
+def test_psp_on_two_shards_goes_on_with_half_of_the_blocks_and_is_replayed_in_every_bit(tmp_path):
+    """A fifth of the blocks comes 0.2 s late: no worker waits for both shards."""
+    run = LiveRun(
+        tmp_path,
+        "strategy=psp",
+        "strategy.c=2",
+        "strategy.b=50",
+        "strategy.tau1=0.004",
+        "cluster.workers=3",
+        "cluster.shards=2",
+        "cluster.gradient_s=[0.02]",
+        "runner.pace=absolute",
+        "scenario.pull_delay={name: constant, value: 0.2, probability: 0.2}",
+        "max_updates=80",
+        "epochs=null",
+        "eval_every_epochs=1000",
+    )
+    said = run.wait()
+    assert "warning" not in said
+    summary, log = run.summary(), log_of(run)
+    assert summary["updates"] == 80
+    applied = log[log.kind == "applied"]
+    assert applied.groupby("shard").version.max().tolist() == [80, 80]
+    assert applied.groupby(["shard", "version"]).size().min() >= 2
+    pulled = log[(log.kind == "pulled") & (log.shard == 0)]
+    versions = [tuple(map(int, words.split())) for words in pulled.because]
+    assert any(first != second for first, second in versions), "or nobody went on with half of them"
+    for worker in range(3):
+        mine = [tuple(map(int, words.split())) for words in pulled[pulled.worker == worker].because]
+        assert mine == sorted(mine)
+        assert all(later[1] >= earlier[1] for earlier, later in pairwise(mine))
+    assert (log.kind == "timer").any()
+    late = log[(log.kind == "delayed") & (log.because == "pull")]
+    assert len(late) > 0
+    assert not late.duplicated(["worker", "shard", "at"]).any(), "each late block is told once"
+    again = replayed(run)
+    assert again["replay"]["equal"]
+    assert again["updates"] == 80
+    assert run.has_ended_cleanly()
+
+
+def test_backup_workers_go_on_at_the_quick_ones_rate_with_a_slow_one_and_a_killed_one(tmp_path):
+    """Worker 0 is three times slower, worker 2 is killed and comes back; N is 2, then 1, then 2 again.
+
+    BSP would take three times 0.05 s for every update, whatever the machine.
+    """
+    run = LiveRun(
+        tmp_path,
+        "strategy=backup",
+        "cluster.workers=3",
+        "cluster.shards=2",
+        "cluster.gradient_s=[0.05]",
+        "scenario=slow_worker",
+        "runner.pace=absolute",
+        "max_updates=150",
+        "epochs=null",
+        "eval_every_epochs=0.5",
+    )
+    run.wait_for_snapshot(1)
+    kill(run.pid("worker", 2))
+    said = run.wait()
+    summary, log = run.summary(), log_of(run)
+    assert summary["updates"] == 150
+    assert summary["restarts"] == 0
+    assert set(summary["staleness"]) == {"0"}
+    assert summary["time_s"] < 0.6 * 150 * 3 * 0.05
+    assert summary["discarded_by_worker"][0] > 20, "nearly all that the slow one did"
+    warned = [line for line in said.splitlines() if "an update waits for" in line]
+    assert len(warned) == len(set(warned)) or len(warned) == 2, said  # each of two shards says it
+    assert all("an update waits for 1 gradients from now on: worker 2 left" in line for line in warned)
+    told = log[log.kind == "waits_for"]
+    for shard in range(2):
+        mine = told[told.shard == shard]
+        assert mine.value.tolist()[:2] == ([1, 2] if "worker 2 joined" in said else [1])
+        applied = log[(log.kind == "applied") & (log.shard == shard)]
+        sizes = applied.groupby("version").size()
+        left = int(mine.version.iloc[0])
+        assert set(sizes[:left]) == {2}
+    replay_of = replayed(run)
+    assert replay_of["replay"]["equal"]
+    assert replay_of["discarded_by_worker"] == summary["discarded_by_worker"]
+    assert run.has_ended_cleanly()
+
+
+@pytest.fixture(scope="module")
+def adasync(tmp_path_factory):
+    run = LiveRun(
+        tmp_path_factory.mktemp("adasync"),
+        "strategy=adasync",
+        "strategy.variant=k_batch_sync",
+        "strategy.k=1",
+        "strategy.interval=0.5",
+        "cluster.workers=3",
+        "cluster.gradient_s=[0.01]",
+        "runner.pace=absolute",
+        "optimizer.lr=0.1",
+        "max_time_s=5",
+        "epochs=null",
+        "eval_every_epochs=1",
+    )
+    run.said = run.wait()
+    return run
+
+
+def test_adasync_raises_k_as_the_loss_falls_and_tells_it_everywhere(adasync):
+    summary, log = adasync.summary(), log_of(adasync)
+    told = summary["waits_for"]
+    assert told[0] == [0.0, 0, 1]
+    counts = [count for _, _, count in told]
+    assert counts == sorted(set(counts)), "never lower"
+    assert counts[-1] > 1, told
+    rows = log[log.kind == "waits_for"]
+    assert [list(row) for row in zip(rows["at"], rows.version, rows.value, strict=True)] == told[1:]
+    assert all(because.startswith("F_0 ") for because in rows.because)
+    for row in read_metrics(adasync.folder):
+        assert row["waits_for"] == [count for _, updates, count in told if updates <= row["updates"]][-1]
+    sizes = Counter(log[log.kind == "applied"].version)
+    assert sizes[1] == 1
+    assert sizes[summary["updates"]] == counts[-1]
+    assert (log.kind == "repeated").any()
+
+
+def test_the_replay_of_adasync_chooses_the_same_k_from_the_losses_it_computes_again(adasync):
+    begun = time.monotonic()
+    again = replayed(adasync)
+    assert again["replay"]["equal"]
+    assert [list(change) for change in again["waits_for"]] == adasync.summary()["waits_for"]
+    assert time.monotonic() - begun < 60
