@@ -310,11 +310,13 @@ def test_a_worker_that_is_told_to_repeat_goes_on_at_the_version_it_has():
     links = Links(0, place, 1, interrupts=True)
     with linked(links) as (shard,):
         links.await_blocks(NONE)
+        place.buffers[:] = 9.0  # the forward pass has left its statistics
         push(links)
-        shard.pushed()
+        assert set(shard.pushed().gradient.buffers.tolist()) == {9.0}
         shard.say(Kind.REPEAT)
         with at_once():
             assert links.await_blocks(NONE)
+        assert set(place.buffers.tolist()) == {0.0}, "those of the version, as at first"
         push(links, iteration=4)
         assert (shard.pushed().frame.version, place.weights[0]) == (0, 0.0)
         shard.say(Kind.REPEAT)
@@ -381,6 +383,7 @@ def test_half_of_the_blocks_are_enough_and_every_push_tells_all_versions():
     with linked(links, 2) as (first, second):
         assert links.await_blocks(NONE)
         place.gradient[:SIZE], place.gradient[SIZE:] = 1.5, 2.5
+        place.buffers[:] = 9.0
         push(links)
         for shard, value in ((first, 1.5), (second, 2.5)):
             pushed = shard.pushed()

@@ -1,10 +1,7 @@
 """Real processes under strategies that break off, discard or time: each start costs seconds, so each run shows much."""
 
-import time
 from collections import Counter
 from itertools import pairwise
-
-import pytest
 
 from benchmarks.live_run import LiveRun, kill
 from syncline.records.events import read_events
@@ -33,29 +30,29 @@ def test_k_sync_counts_what_it_broke_off_and_a_worker_that_never_comes_first_is_
         "runner.hang_s=1",
         "runner.leave_s=2",
         "scenario=exponential_50ms",
-        "max_updates=120",
+        "max_updates=70",
         "epochs=null",
         "eval_every_epochs=1000",
     )
     said = run.wait()
-    assert "silent" not in said
+    assert "worker 2 is silent" not in said
     assert "worker 2 left" not in said
     summary, log = run.summary(), log_of(run)
     assert summary["ended_by"] == "max_updates"
-    assert summary["time_s"] > 2.5, "or nobody would have been called silent"
-    assert summary["staleness"] == {"0": 120}
-    assert sum(summary["used_by_worker"]) == 120
+    assert summary["time_s"] > 1.6, "or nobody would have been called silent"
+    assert summary["staleness"] == {"0": 70}
+    assert sum(summary["used_by_worker"]) == 70
     assert summary["used_by_worker"][2] == 0
     dropped = log[log.kind == "dropped"]
     assert summary["gradients_interrupted"] == len(dropped) == sum(summary["interrupted_by_worker"])
     in_vain = dropped[dropped.because != "its delay was broken off"]
     assert summary["gradients_in_vain"] == len(in_vain) <= len(dropped)
-    assert len(dropped) > 60, "nearly every update finds the other one at work"
+    assert len(dropped) > 35, "nearly every update finds the other one at work"
     assert len(dropped) <= (log.kind == "interrupted").sum(), "some may hear of two at once"
     quick = [summary["used_by_worker"][worker] for worker in (0, 1)]
-    assert min(quick) > 20, "what is broken off does not make a worker late for the next update"
+    assert min(quick) > 10, "what is broken off does not make a worker late for the next update"
     # An update takes 10 ms and the smaller of two delays of 50 ms, and what messages and gradients take.
-    assert summary["time_s"] / 120 < 0.1
+    assert summary["time_s"] / 70 < 0.25
     again = replayed(run)
     assert again["replay"]["equal"]
     assert again["replay"]["gradients"] == (log.kind == "pushed").sum()
@@ -73,6 +70,7 @@ def test_psp_on_two_shards_goes_on_with_half_of_the_blocks_and_is_replayed_in_ev
         "cluster.workers=3",
         "cluster.shards=2",
         "cluster.gradient_s=[0.02]",
+        "model=resnet8",  # whose statistics travel, too
         "runner.pace=absolute",
         "scenario.pull_delay={name: constant, value: 0.2, probability: 0.2}",
         "max_updates=80",
@@ -116,7 +114,7 @@ def test_backup_workers_go_on_at_the_quick_ones_rate_with_a_slow_one_and_a_kille
         "cluster.gradient_s=[0.05]",
         "scenario=slow_worker",
         "runner.pace=absolute",
-        "max_updates=150",
+        "max_updates=100",
         "epochs=null",
         "eval_every_epochs=0.5",
     )
@@ -124,14 +122,14 @@ def test_backup_workers_go_on_at_the_quick_ones_rate_with_a_slow_one_and_a_kille
     kill(run.pid("worker", 2))
     said = run.wait()
     summary, log = run.summary(), log_of(run)
-    assert summary["updates"] == 150
+    assert summary["updates"] == 100
     assert summary["restarts"] == 0
     assert set(summary["staleness"]) == {"0"}
-    assert summary["time_s"] < 0.6 * 150 * 3 * 0.05
-    assert summary["discarded_by_worker"][0] > 20, "nearly all that the slow one did"
+    assert summary["time_s"] < 0.6 * 100 * 3 * 0.05
+    assert summary["discarded_by_worker"][0] > 12, "nearly all that the slow one did"
     warned = [line for line in said.splitlines() if "an update waits for" in line]
-    assert len(warned) == len(set(warned)) or len(warned) == 2, said  # each of two shards says it
-    assert all("an update waits for 1 gradients from now on: worker 2 left" in line for line in warned)
+    assert len(warned) == 1, "both shards say it, and it is shown once"
+    assert warned[0].endswith("an update waits for 1 gradients from now on: worker 2 left")
     told = log[log.kind == "waits_for"]
     for shard in range(2):
         mine = told[told.shard == shard]
@@ -146,47 +144,42 @@ def test_backup_workers_go_on_at_the_quick_ones_rate_with_a_slow_one_and_a_kille
     assert run.has_ended_cleanly()
 
 
-@pytest.fixture(scope="module")
-def adasync(tmp_path_factory):
+def test_adasync_raises_k_as_the_loss_falls_tells_it_everywhere_and_is_replayed(tmp_path):
+    """The replay chooses K from losses that it computes again: they are equal in every bit, or so would not K be.
+
+    K goes from 2 to 3 when the loss has fallen by a third (2.5^2 / 2^2), which 300 updates are more than enough for.
+    """
     run = LiveRun(
-        tmp_path_factory.mktemp("adasync"),
+        tmp_path,
         "strategy=adasync",
         "strategy.variant=k_batch_sync",
-        "strategy.k=1",
-        "strategy.interval=0.5",
+        "strategy.k=2",
+        "strategy.interval=0.3",
         "cluster.workers=3",
         "cluster.gradient_s=[0.01]",
         "runner.pace=absolute",
-        "optimizer.lr=0.1",
-        "max_time_s=5",
+        "model=resnet8",
+        "max_updates=300",
         "epochs=null",
-        "eval_every_epochs=1",
+        "eval_every_epochs=5",
     )
-    run.said = run.wait()
-    return run
-
-
-def test_adasync_raises_k_as_the_loss_falls_and_tells_it_everywhere(adasync):
-    summary, log = adasync.summary(), log_of(adasync)
+    run.wait()
+    summary, log = run.summary(), log_of(run)
     told = summary["waits_for"]
-    assert told[0] == [0.0, 0, 1]
+    assert told[0] == [0.0, 0, 2]
     counts = [count for _, _, count in told]
     assert counts == sorted(set(counts)), "never lower"
-    assert counts[-1] > 1, told
+    assert counts[-1] == 3, told
     rows = log[log.kind == "waits_for"]
     assert [list(row) for row in zip(rows["at"], rows.version, rows.value, strict=True)] == told[1:]
     assert all(because.startswith("F_0 ") for because in rows.because)
-    for row in read_metrics(adasync.folder):
+    for row in read_metrics(run.folder):
         assert row["waits_for"] == [count for _, updates, count in told if updates <= row["updates"]][-1]
     sizes = Counter(log[log.kind == "applied"].version)
-    assert sizes[1] == 1
+    assert sizes[1] == 2
     assert sizes[summary["updates"]] == counts[-1]
     assert (log.kind == "repeated").any()
-
-
-def test_the_replay_of_adasync_chooses_the_same_k_from_the_losses_it_computes_again(adasync):
-    begun = time.monotonic()
-    again = replayed(adasync)
+    again = replayed(run)
     assert again["replay"]["equal"]
-    assert [list(change) for change in again["waits_for"]] == adasync.summary()["waits_for"]
-    assert time.monotonic() - begun < 60
+    assert [list(change) for change in again["waits_for"]] == told
+    assert run.has_ended_cleanly()

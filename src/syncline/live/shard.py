@@ -278,7 +278,9 @@ class ShardProcess:
     def _watch(self, now: float) -> None:
         """Name who is silent though it was granted, then do without it."""
         runner = self._config.runner
-        for worker, (then, what) in list(self._postman.last_event.items()):
+        last_event = self._postman.last_event
+        for worker in list(last_event):
+            then, what = last_event[worker]  # only now: to do without one worker may free another
             silent = now - then
             if not self._engine.owes(worker) or silent < min(runner.hang_s, runner.leave_s):
                 continue

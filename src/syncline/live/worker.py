@@ -73,7 +73,8 @@ class _Link:
     offset_s: float  # the shard's monotonic clock minus ours
     weights: Tensor  # its block of the staged weights
     gradient: Tensor
-    buffers: Tensor  # empty but for the first shard
+    buffers: Tensor  # which the forward pass changes; empty but for the first shard
+    came: Tensor  # the buffers as they came with the block that is in place
     last: Frame | None = None  # that brought the block that is in place
     is_answered: bool = False  # since the last push
     arrived: float = 0.0  # when that was, monotonic
@@ -108,11 +109,8 @@ class Links:
             sock = connect(address, secret, tls)
             send_json(sock, {"worker": self._worker, **about})
             buffers = staging.buffers if shard == 0 else staging.buffers[:0]
-            self._links.append(
-                _Link(
-                    shard, sock, Reader(sock), _offset(sock), staging.weights[block], staging.gradient[block], buffers
-                )
-            )
+            weights, gradient, offset_s = staging.weights[block], staging.gradient[block], _offset(sock)
+            self._links.append(_Link(shard, sock, Reader(sock), offset_s, weights, gradient, buffers, buffers.clone()))
 
     @property
     def open(self) -> list[_Link]:
@@ -157,7 +155,9 @@ class Links:
             if delayed:
                 self.wait(max(delayed) - time.monotonic())
             if not self.is_interrupted():  # nothing is begun that is for nothing already
-                return bool(self.open)
+                break
+        self._reset_buffers()
+        return bool(self.open)
 
     def is_interrupted(self) -> bool:
         """What the worker has computed is for nothing."""
@@ -190,6 +190,11 @@ class Links:
             except OSError as error:
                 raise ShardGone(f"shard {link.shard}: {error}") from None
         return True
+
+    def _reset_buffers(self) -> None:
+        """The next gradient begins with the buffers of the block in place, also if that is not the first at it."""
+        for link in self._links:
+            link.buffers.copy_(link.came)
 
     def _in_turn(self) -> list[_Link]:
         """The open links, in the order in which they are pushed to."""
@@ -236,7 +241,7 @@ class Links:
             if not self._interrupts:
                 raise WireError("an unexpected BLOCK")
             self.interrupted = True
-        link.reader.payload(frame, [view(link.weights), view(link.buffers)])
+        link.reader.payload(frame, [view(link.weights), view(link.came)])
         link.last, link.is_answered, link.arrived = frame, True, time.monotonic()
 
     def _closed(self, link: _Link) -> None:
@@ -270,6 +275,7 @@ class PulledLinks(Links):
             link.pull_delay_s = 0.0  # told once
         for shard in self._rule.start():
             self._take(self._links[shard])
+        self._reset_buffers()
         self._goes_at = None
         return True
 
@@ -304,7 +310,7 @@ class PulledLinks(Links):
         assert link.last is not None
         if newest.version >= link.last.version:
             link.weights.copy_(newest.weights)
-            link.buffers.copy_(newest.buffers)
+            link.came.copy_(newest.buffers)
             link.last = replace(link.last, version=newest.version)
             link.arrived, link.pull_delay_s = newest.arrived, newest.ready - newest.arrived
             self._versions[link.shard] = newest.version
@@ -323,7 +329,7 @@ class PulledLinks(Links):
         return [view(self._versions)]
 
     def _block(self, link: _Link, frame: Frame) -> None:
-        spare = link.spare.pop() if link.spare else (link.weights.clone(), link.buffers.clone())
+        spare = link.spare.pop() if link.spare else (link.weights.clone(), link.came.clone())
         link.reader.payload(frame, [view(part) for part in spare])
         link.landed.append(_Landed(frame.version, *spare, time.monotonic()))
         if link.last is None:

@@ -1,0 +1,143 @@
+"""Who is silent: named, then done without; who only waits for others, or begins anew again and again, is not."""
+
+import math
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from syncline.course import Limits
+from syncline.learning.optimizer import Sgd
+from syncline.learning.server import Shard, Version
+from syncline.live.engine import Engine
+from syncline.live.server import GradientPool, Postman
+from syncline.live.shard import ShardProcess
+from syncline.live.wire import Frame, Kind
+from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
+from syncline.strategies.protocol import StrategyOptions
+from syncline.strategies.psp import PspOptions
+from syncline.strategies.ssp import SspOptions
+
+HANG_S, LEAVE_S = 10.0, 20.0
+
+
+class Reads:
+    """A connection whose worker takes every block at once."""
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+
+    def post(self, frame: Frame, version: Version | None, is_busy: bool = False) -> Version | None:
+        return None if is_busy else version
+
+    def close(self) -> None: ...
+
+
+class Watched:
+    """A shard's owner without its process."""
+
+    def __init__(self, options: StrategyOptions, num_workers: int = 3) -> None:
+        self.said: list[str] = []
+        rule = options.pull_rule(1)
+        self.pool = GradientPool(4, 0, 1, 0 if rule is None else 1)
+        self.postman = Postman(self.pool, self.said.append)
+        shard = Shard(
+            slice(0, 4),
+            Version(torch.zeros(4), torch.zeros(0)),
+            Sgd(0.0, 0.0),
+            lambda samples, updates: 0.1,
+            num_workers,
+            spare=math.inf,
+        )
+        start = options.start(num_workers)
+        self.engine = Engine(0, start, shard, 8, Limits(), True, rule is not None, self.postman, None)
+        self.postman.engine = self.engine
+        self.postman.connections = {worker: Reads(worker) for worker in range(num_workers)}  # type: ignore[misc]
+        self.process = ShardProcess.__new__(ShardProcess)
+        vars(self.process).update(
+            _config=SimpleNamespace(runner=SimpleNamespace(hang_s=HANG_S, leave_s=LEAVE_S)),
+            _engine=self.engine,
+            _postman=self.postman,
+            _line=SimpleNamespace(tell=lambda kind, text, at: self.said.append(text)),
+            _warned=set(),
+            _zero_s=time.monotonic(),
+        )
+        self.engine.begin(0.0, resumed=False)
+
+    def push(self, worker: int, version: int = 0) -> None:
+        frame = Frame(Kind.PUSH, worker, self.engine.iteration(worker), version, version, loss=1.0)
+        self.postman.last_event[worker] = time.monotonic(), "pushed"
+        self.engine.pushed(0.0, frame, self.pool.take())
+
+    def ages(self, worker: int, seconds: float) -> None:
+        """What was last heard of this worker was so much earlier."""
+        then, what = self.postman.last_event[worker]
+        self.postman.last_event[worker] = then - seconds, what
+
+    def watch(self) -> list[str]:
+        """What is said of who is silent."""
+        self.said.clear()
+        self.process._watch(time.monotonic())
+        return self.said
+
+
+@pytest.mark.parametrize("options", [PspOptions(), PspOptions(c=2, tau1=9.0), SspOptions(staleness=0)], ids=str)
+def test_who_waits_for_a_hung_worker_is_not_taken_for_one_and_not_dropped_with_it(options):
+    watched = Watched(options)
+    for worker in (0, 2):
+        watched.push(worker)
+    for worker in range(3):
+        watched.ages(worker, LEAVE_S + 1)
+    said = watched.watch()
+    assert said[0].startswith("worker 1 left: silent for 21.0 s")
+    assert watched.engine.here == {0, 2}
+    assert not [words for words in said if "worker 0" in words or "worker 2" in words]
+    if options != PspOptions(c=2, tau1=9.0):
+        assert watched.engine.owes(0), "it has been let go on"
+    assert watched.watch() == [], "and has its time from now on"
+
+
+def test_who_was_granted_and_says_nothing_is_named_once_and_then_left():
+    watched = Watched(PspOptions(c=1))
+    watched.ages(1, HANG_S + 1)
+    (named,) = watched.watch()
+    assert named.startswith("worker 1 is silent for 11.0 s, last event: granted at -11.0 s")
+    assert watched.watch() == []
+    watched.ages(1, LEAVE_S)
+    assert watched.watch()[0].startswith("worker 1 left: silent for")
+
+
+def test_a_worker_that_lets_updates_go_by_is_silent_since_it_first_owed_a_push():
+    """Updates without it do not make it look alive."""
+    watched = Watched(PspOptions(c=1))
+    watched.push(1)
+    watched.ages(1, HANG_S + 1)
+    watched.push(0, version=1)
+    watched.push(2, version=2)
+    assert watched.watch()[0].startswith("worker 1 is silent for 11.0 s")
+
+
+@pytest.mark.parametrize("options", [KSyncOptions(k=1), KBatchSyncOptions(k=1)], ids=str)
+def test_a_worker_that_is_interrupted_begins_anew_and_is_not_silent(options):
+    watched = Watched(options)
+    for worker in (1, 2):
+        watched.ages(worker, LEAVE_S + 1)
+    watched.push(0)
+    assert watched.watch() == []
+    assert watched.engine.here == {0, 1, 2}
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_may_drop_one_worker_and_free_another():
+    """Who was held at the checkpoint has had no event yet."""
+    before = Watched(SspOptions(staleness=0))
+    before.push(0)
+    before.push(2)
+    again = Watched(SspOptions(staleness=0))
+    again.postman.last_event.clear()
+    again.engine.load(*before.engine.state(), again.pool.take)
+    again.engine.begin(0.0, resumed=True)
+    assert set(again.postman.last_event) == {1}
+    again.ages(1, LEAVE_S + 1)
+    assert again.watch()[0].startswith("worker 1 left")
+    assert set(again.postman.last_event) == {0, 1, 2}
