@@ -95,6 +95,13 @@ def simulate(
         log=None if log is None else log.append,
     )
     simulation.totals.begin(config.strategy.first_count)
+    return _finished(config, simulation, course, size, begun)
+
+
+def _finished(
+    config: RunConfig, simulation: Simulation | Collective, course: "_Course", num_parameters: int, begun: float
+) -> dict[str, Any]:
+    """Run it to its end, and sum it up."""
     course.begin(simulation.totals)
     ended_by = simulation.run()
     course.end(simulation.totals, ended_by)
@@ -104,8 +111,8 @@ def simulate(
         simulation.totals,
         ended_by,
         course.curve,
-        num_train=num_train,
-        num_parameters=size,
+        num_train=course.num_train,
+        num_parameters=num_parameters,
         wall_s=time.perf_counter() - begun,
     )
 
@@ -138,19 +145,7 @@ def _simulate_collective(
         learning=learning,
         log=None if log is None else log.append,
     )
-    course.begin(simulation.totals)
-    ended_by = simulation.run()
-    course.end(simulation.totals, ended_by)
-    return summary(
-        config,
-        "simulation",
-        simulation.totals,
-        ended_by,
-        course.curve,
-        num_train=num_train,
-        num_parameters=size,
-        wall_s=time.perf_counter() - begun,
-    )
+    return _finished(config, simulation, course, size, begun)
 
 
 def build_replicas(config: RunConfig) -> Replicas:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from syncline.strategies.clocks import refuse
-from syncline.strategies.members import Members
+from syncline.strategies.members import KOptions, Members
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -24,28 +24,14 @@ from syncline.strategies.protocol import (
     Grant,
     Hold,
     PushArrived,
-    StrategyOptions,
     TimerFired,
     WorkerJoined,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class KAsyncOptions(StrategyOptions):
+class KAsyncOptions(KOptions):
     name: str = "k_async"
-    k: int = 2  # K, 1 .. P
-
-    single_server: ClassVar[bool] = True
-    is_batch: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"strategy.k must be >= 1, got {self.k}")
-
-    def check_cluster(self, num_workers: int, num_shards: int) -> None:
-        StrategyOptions.check_cluster(self, num_workers, num_shards)
-        if self.k > num_workers and not self.is_batch:
-            raise ValueError(f"strategy.k must be <= cluster.workers = {num_workers}, got {self.k}")
 
     def start(self, num_workers: int) -> "KAsync | KBatchAsync":
         return KBatchAsync(num_workers, self.k) if self.is_batch else KAsync(num_workers, self.k)
@@ -54,7 +40,6 @@ class KAsyncOptions(StrategyOptions):
 @dataclass(frozen=True, slots=True)
 class KBatchAsyncOptions(KAsyncOptions):
     name: str = "k_batch_async"
-    k: int = 2  # K >= 1: mini-batches, which may be more than P
 
     is_batch: ClassVar[bool] = True
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from syncline.strategies.clocks import refuse
-from syncline.strategies.members import Members
+from syncline.strategies.members import KOptions, Members
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -26,23 +26,14 @@ from syncline.strategies.protocol import (
     Interrupt,
     PushArrived,
     Repeat,
-    StrategyOptions,
     TimerFired,
     WorkerJoined,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class KSyncOptions(StrategyOptions):
+class KSyncOptions(KOptions):
     name: str = "k_sync"
-    k: int = 2  # K, 1 .. P
-
-    single_server: ClassVar[bool] = True
-    is_batch: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"strategy.k must be >= 1, got {self.k}")
 
     @property
     def interrupts(self) -> bool:
@@ -52,11 +43,6 @@ class KSyncOptions(StrategyOptions):
     def staleness_bound(self) -> int | None:
         return 0
 
-    def check_cluster(self, num_workers: int, num_shards: int) -> None:
-        StrategyOptions.check_cluster(self, num_workers, num_shards)
-        if self.k > num_workers and not self.is_batch:
-            raise ValueError(f"strategy.k must be <= cluster.workers = {num_workers}, got {self.k}")
-
     def start(self, num_workers: int) -> "KSync":
         return KSync(num_workers, self.k, self.is_batch)
 
@@ -64,7 +50,6 @@ class KSyncOptions(StrategyOptions):
 @dataclass(frozen=True, slots=True)
 class KBatchSyncOptions(KSyncOptions):
     name: str = "k_batch_sync"
-    k: int = 2  # K >= 1: mini-batches, which may be more than P
 
     is_batch: ClassVar[bool] = True
 

@@ -1,10 +1,31 @@
 """What the strategies that wait for a number of gradients share: who is here, and how many an update waits for."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from syncline.strategies.clocks import refuse
-from syncline.strategies.protocol import Command, PushArrived, WaitFor, WorkerJoined, WorkerLeft
+from syncline.strategies.protocol import Command, PushArrived, StrategyOptions, WaitFor, WorkerJoined, WorkerLeft
+
+
+@dataclass(frozen=True, slots=True)
+class KOptions(StrategyOptions):
+    """What the four K-variants are given."""
+
+    name: str
+    k: int = 2  # K, 1 .. P; of the batch variants any number of mini-batches
+
+    single_server: ClassVar[bool] = True
+    is_batch: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"strategy.k must be >= 1, got {self.k}")
+
+    def check_cluster(self, num_workers: int, num_shards: int) -> None:
+        StrategyOptions.check_cluster(self, num_workers, num_shards)
+        if self.k > num_workers and not self.is_batch:
+            raise ValueError(f"strategy.k must be <= cluster.workers = {num_workers}, got {self.k}")
 
 
 class Members:
