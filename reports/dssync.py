@@ -11,11 +11,11 @@ from reports.records import Artefact, Run, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table, Value
 from syncline.strategies.ds_sync import DsSyncOptions
-from syncline.timing import theory
+from syncline.timing import collectives
 
 WIDE = 170  # columns of a terminal that holds the table in one piece
 KINDS = {"ps": "ps", "ring": "ring", "tree": "tree", "ds_sync": "ds_sync_ring", "ds_sync_tree": "ds_sync_tree"}
-"""Row -> its name in Table 1 and in `theory.SYNCHRONISATIONS`."""
+"""Row -> its name in Table 1 and in `collectives.SYNCHRONISATIONS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ class Wire:
         group_size = DsSyncOptions().grid(num_workers)
         match kind:
             case "ps":
-                return theory.parameter_server_s(num_workers, 1, size, latency_s, seconds_a_byte)
+                return collectives.parameter_server_s(num_workers, 1, size, latency_s, seconds_a_byte)
             case "ring":
-                return theory.ring_s(num_workers, size, latency_s, seconds_a_byte)
+                return collectives.ring_s(num_workers, size, latency_s, seconds_a_byte)
             case "tree":
-                return theory.tree_s(num_workers, size, latency_s, seconds_a_byte)
+                return collectives.tree_s(num_workers, size, latency_s, seconds_a_byte)
             case "ds_sync":
-                return theory.grouped_ring_s(num_workers, group_size, size, latency_s, seconds_a_byte)
+                return collectives.grouped_ring_s(num_workers, group_size, size, latency_s, seconds_a_byte)
         sides = (group_size, num_workers // group_size)  # of the grid: rows at even steps, columns at odd ones
-        return sum(theory.tree_s(members, size, latency_s, seconds_a_byte) for members in sides) / 2.0
+        return sum(collectives.tree_s(members, size, latency_s, seconds_a_byte) for members in sides) / 2.0
 
 
 def seconds_a_step(run: Run) -> float:
@@ -88,8 +88,8 @@ def table1(artefact: Artefact) -> Table:
             body.append(
                 [
                     f"W = {num_workers}, {names[kind]}",
-                    theory.synchronisation_scale(printed, num_workers),
-                    theory.overall_cost_s(printed, num_workers, wire.size_bytes, wire.seconds_a_byte),
+                    collectives.synchronisation_scale(printed, num_workers),
+                    collectives.overall_cost_s(printed, num_workers, wire.size_bytes, wire.seconds_a_byte),
                     wire.cost_s(kind, num_workers, 1),
                     _less(times.get(kind), wire.gradient_s),
                     None if kind == "ps" else wire.cost_s(kind, num_workers, wire.tensors),
@@ -120,10 +120,10 @@ def gains(artefact: Artefact) -> Table:
     body: list[list[Value]] = []
     for num_workers, times in steps(artefact).items():
         group_size = DsSyncOptions().grid(num_workers)
-        scales = {kind: theory.synchronisation_scale(kind, num_workers) for kind in KINDS.values()}
+        scales = {kind: collectives.synchronisation_scale(kind, num_workers) for kind in KINDS.values()}
 
         def model(size: float, latency_s: float, W: int = num_workers, G: int = group_size) -> float:
-            return theory.ring_s(W, size, latency_s, 1.0) / theory.grouped_ring_s(W, G, size, latency_s, 1.0)
+            return collectives.ring_s(W, size, latency_s, 1.0) / collectives.grouped_ring_s(W, G, size, latency_s, 1.0)
 
         theirs = [published_step_s(num_workers, strategy) for strategy in ("bsp", "ds_sync")]
         body.append(

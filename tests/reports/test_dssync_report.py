@@ -11,7 +11,7 @@ from reports.dssync import Wire, gains, published_step_s, table1
 from reports.records import load_artefact, published
 from syncline.config import compose
 from syncline.timing.cluster import ClusterConfig
-from syncline.timing.theory import ring_s
+from syncline.timing.collectives import ring_s
 
 CONFIG = {
     "cluster": {

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syncline.timing.collectives import ring_s
 from syncline.timing.distributions import distribution
-from syncline.timing.theory import ring_s
 
 
 @dataclass(frozen=True, slots=True)
