@@ -1,6 +1,5 @@
-"""A worker's connections against real doors: blocks that come at any time, interrupts, repeats, ends."""
+"""A worker's connections against real doors: interrupts, repeats, ends; what a writer sends."""
 
-import queue
 import socket
 import threading
 import time
@@ -11,6 +10,19 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from door_play import (
+    LONG_S,
+    NONE,
+    SECRET,
+    SIZE,
+    Delays,
+    Shard,
+    at_once,
+    linked,
+    push,
+    soon,
+    staging,
+)
 from leaks import nothing_left, wait_until
 
 from syncline.assembly import build_flat
@@ -18,121 +30,11 @@ from syncline.config import DatasetConfig, LenetConfig, LocalConfig, RunConfig
 from syncline.learning.server import Version
 from syncline.learning.task import GradientFunction
 from syncline.live import worker as worker_module
-from syncline.live.server import Door, Free, GradientPool, Hello, Outbox, Postman, Pushed
-from syncline.live.transport import address_of, listen
+from syncline.live.server import Outbox, Postman
 from syncline.live.wire import Frame, Kind
-from syncline.live.worker import Links, PulledLinks, ShardGone, work
+from syncline.live.worker import Links, ShardGone, work
 from syncline.strategies.k_sync import KSyncOptions
-from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import ClusterConfig, Pace, ScenarioConfig
-
-SECRET = b"the run's own"
-SIZE, BUFFERS = 6, 2
-LONG_S = 10.0  # of a delay
-AT_ONCE_S = 0.5
-
-
-class Shard:
-    """A shard's door; what its owner would say is said by the test."""
-
-    def __init__(self, size: int, num_buffers: int, num_versions: int = 0) -> None:
-        self.inbox = queue.SimpleQueue()
-        self.size, self.num_buffers = size, num_buffers
-        self.listener = listen("unix:")
-        self.address = address_of(self.listener)
-        pool = GradientPool(size, num_buffers, 1, num_versions)
-        Door(self.listener, SECRET, None, pool, self.inbox).open()
-        self.pushes: list[Pushed] = []
-
-    def meet(self) -> Hello:
-        hello = self.inbox.get(timeout=20)
-        self.connection = hello.connection
-        return hello
-
-    def block(self, version: int, iteration: int = 0) -> Version:
-        """A version that holds its own number everywhere."""
-        state = Version(torch.full((self.size,), float(version)), torch.full((self.num_buffers,), float(version)))
-        self.connection.post(Frame(Kind.BLOCK, 0, iteration, version, started_at=0.0), state, is_busy=True)
-        return state
-
-    def say(self, kind: Kind) -> None:
-        self.connection.post(Frame(kind), None, is_busy=True)
-
-    def pushed(self) -> Pushed:
-        """The next push."""
-        while True:
-            message = self.inbox.get(timeout=5)
-            if isinstance(message, Pushed):
-                self.pushes.append(message)
-                return message
-
-    def nothing_came(self) -> bool:
-        return all(isinstance(self.inbox.get(), Free) for _ in range(self.inbox.qsize()))
-
-    def close(self) -> None:
-        self.connection.close()
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-
-
-class Delays:
-    """What `Pace` injects, as the test says."""
-
-    def __init__(self, pulls: dict[int, list[float]] | None = None, push: float = 0.0) -> None:
-        self._pulls, self._push = pulls or {}, push
-
-    def pull(self, shard: int) -> float:
-        given = self._pulls.get(shard, [])
-        return given.pop(0) if given else 0.0
-
-    def push(self, shard: int) -> float:
-        return self._push
-
-
-NONE = Delays()
-
-
-def staging(num_shards: int = 1) -> SimpleNamespace:
-    weights = torch.zeros(SIZE * num_shards)
-    return SimpleNamespace(weights=weights, gradient=torch.zeros_like(weights), buffers=torch.zeros(BUFFERS))
-
-
-@contextmanager
-def linked(links: Links, num_shards: int = 1) -> Iterator[list[Shard]]:
-    """The shards, each of which has sent its version 0; afterwards no thread and no socket is left."""
-    with nothing_left():
-        num_versions = num_shards if isinstance(links, PulledLinks) else 0
-        shards = [Shard(SIZE, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
-        links.connect([shard.address for shard in shards], SECRET, None, {})
-        for shard in shards:
-            shard.meet()
-            shard.block(0, iteration=3)
-        assert links.first_iteration() == 3
-        try:
-            yield shards
-        finally:
-            for link in links._links:
-                link.sock.close()
-            for shard in shards:
-                shard.close()
-
-
-def soon(action, after: float = 0.1) -> None:
-    """Do it from another thread, a moment later."""
-    threading.Timer(after, action).start()
-
-
-@contextmanager
-def at_once() -> Iterator[None]:
-    begun = time.monotonic()
-    yield
-    assert time.monotonic() - begun < AT_ONCE_S
-
-
-def push(links: Links, pace: Delays = NONE, iteration: int = 3) -> bool:
-    frame = Frame(Kind.PUSH, 0, iteration, loss=0.5)
-    return links.push(pace, frame, time.monotonic())  # type: ignore[arg-type]
-
 
 # What a writer is to send.
 
@@ -360,174 +262,6 @@ def test_a_worker_goes_on_with_the_shards_that_are_not_at_their_end():
         push(links)
         assert second.pushed().frame.version == 1
         assert first.nothing_came()
-
-
-# A worker whose rule says when it goes on.
-
-
-def pulled(num_shards: int = 2, **options) -> tuple[PulledLinks, SimpleNamespace]:
-    place = staging(num_shards)
-    rule = PspOptions(**options).pull_rule(num_shards)
-    return PulledLinks(0, place, num_shards, rule), place
-
-
-def halves(place: SimpleNamespace) -> tuple[float, float]:
-    first, second = place.weights[:SIZE], place.weights[SIZE:]
-    assert len(set(first.tolist())) == len(set(second.tolist())) == 1, "a block is whole"
-    assert set(place.buffers.tolist()) == {first[0].item()}
-    return first[0].item(), second[0].item()
-
-
-def test_half_of_the_blocks_are_enough_and_every_push_tells_all_versions():
-    links, place = pulled(b=50)
-    with linked(links, 2) as (first, second):
-        assert links.await_blocks(NONE)
-        place.gradient[:SIZE], place.gradient[SIZE:] = 1.5, 2.5
-        place.buffers[:] = 9.0
-        push(links)
-        for shard, value in ((first, 1.5), (second, 2.5)):
-            pushed = shard.pushed()
-            assert (pushed.frame.version, pushed.frame.tag) == (0, 0)
-            assert pushed.gradient.versions.tolist() == [0, 0]
-            assert set(pushed.gradient.flat.tolist()) == {value}
-        second.block(1)
-        with at_once():
-            assert links.await_blocks(NONE)
-        assert halves(place) == (0.0, 1.0), "the other stays as it was"
-        push(links)
-        frames = [shard.pushed().frame for shard in (first, second)]
-        assert [(frame.version, frame.tag) for frame in frames] == [(0, 1), (1, 1)]
-        assert first.pushes[-1].gradient.versions.tolist() == [0, 1]
-
-
-def test_it_waits_while_less_than_its_share_has_come():
-    links, _ = pulled(b=100)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
-        push(links)
-        first.block(1)
-        begun = time.monotonic()
-        soon(lambda: second.block(1), 0.3)
-        assert links.await_blocks(NONE)
-        assert 0.25 < time.monotonic() - begun < LONG_S
-
-
-def test_blocks_that_come_while_it_computes_land_elsewhere_and_the_newest_is_used():
-    links, place = pulled(b=100)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
-        for version in (1, 2, 3):
-            for shard in (first, second):
-                shard.block(version)
-                links.wait(0.02)
-        assert not links.is_interrupted()
-        assert halves(place) == (0.0, 0.0)
-        push(links)
-        assert first.pushed().frame.version == 0
-        assert links.await_blocks(NONE)
-        assert halves(place) == (3.0, 3.0)
-
-
-def test_the_memory_in_which_blocks_land_is_used_again():
-    links, place = pulled(b=100)
-    with linked(links, 2) as (first, second):
-        for version in range(1, 50):
-            links.await_blocks(NONE)
-            push(links)
-            for shard in (first, second):
-                shard.block(version)
-        links.await_blocks(NONE)
-        assert halves(place) == (49.0, 49.0)
-        for link in links._links:
-            assert len(link.spare) + len(link.landed) <= 2
-
-
-def test_a_late_block_is_not_waited_for_and_its_delay_is_told_once():
-    """Shard 0's first two blocks come on time and 0.2 s late; its third would come after ten seconds."""
-    links, place = pulled(b=50)
-    pace = Delays({0: [0.0, 0.2, LONG_S]})
-    with linked(links, 2) as (first, second):
-        links.await_blocks(pace)
-        push(links, pace)
-        first.block(1)
-        assert links.await_blocks(pace)  # of shard 0 alone, late as it is
-        assert halves(place) == (1.0, 0.0)
-        push(links, pace)
-        first.block(2)
-        second.block(2)
-        with at_once():
-            assert links.await_blocks(pace)
-        assert halves(place) == (1.0, 2.0)
-        push(links, pace)
-        delays = [first.pushed().frame.pull_delay_s for _ in range(3)]
-        assert delays[0] == 0.0
-        assert 0.2 <= delays[1] < LONG_S / 2
-        assert delays[2] == 0.0, "no block was taken"
-
-
-def test_the_worker_waits_tau2_for_more_than_its_share():
-    links, place = pulled(b=50, tau2=0.3)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
-        push(links)
-        first.block(1)
-        begun = time.monotonic()
-        assert links.await_blocks(NONE)
-        assert 0.3 <= time.monotonic() - begun < LONG_S
-        assert halves(place) == (1.0, 0.0)
-        push(links)
-        first.block(2)
-        second.block(2)
-        assert links.await_blocks(NONE)
-        assert halves(place) == (2.0, 2.0)
-
-
-def test_with_the_newest_tag_a_late_gradient_counts():
-    for tag, expected in (("newest", 4), ("step", 0)):
-        links, _ = pulled(b=50, tag=tag)
-        with linked(links, 2) as (first, second):
-            links.await_blocks(NONE)
-            second.block(4)
-            links.wait(0.1)
-            push(links)
-            assert first.pushed().frame.tag == expected
-            assert (second.pushed().frame.version, second.pushes[-1].frame.tag) == (0, expected)
-
-
-def test_another_shard_is_pushed_to_first_each_time():
-    links, _ = pulled(num_shards=3)
-    with linked(links, 3) as shards:
-        turns = []
-        for version in range(1, 5):
-            links.await_blocks(NONE)
-            turns.append([link.shard for link in links._in_turn()])
-            push(links)
-            for shard in shards:
-                shard.block(version)
-        assert turns == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
-
-
-@pytest.mark.parametrize("when", ["waiting", "computing"])
-def test_a_worker_with_a_rule_goes_on_when_one_of_two_shards_is_at_its_end(when):
-    links, place = pulled(b=100)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
-        if when == "computing":
-            first.say(Kind.STOP)
-            links.wait(0.05)
-        push(links)
-        second.block(1)
-        if when == "waiting":
-            soon(lambda: first.say(Kind.STOP))
-        with at_once():
-            assert links.await_blocks(NONE), "nothing more will come of the first"
-        assert halves(place) == (0.0, 1.0)
-        push(links)
-        tags = [second.pushed().frame.tag for _ in range(2)]
-        assert tags == [0, 1]
-        second.say(Kind.STOP)
-        with at_once():
-            assert not links.await_blocks(NONE)
 
 
 # A worker as a whole.

@@ -1,0 +1,125 @@
+"""Plays the shards that a worker is connected to, behind real doors."""
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import torch
+from leaks import nothing_left
+
+from syncline.learning.server import Version
+from syncline.live.server import Door, Free, GradientPool, Hello, Pushed
+from syncline.live.transport import address_of, listen
+from syncline.live.wire import Frame, Kind
+from syncline.live.worker import Links, PulledLinks
+
+SECRET = b"the run's own"
+SIZE, BUFFERS = 6, 2
+LONG_S = 10.0  # of a delay
+AT_ONCE_S = 0.5
+
+
+class Shard:
+    """A shard's door; what its owner would say is said by the test."""
+
+    def __init__(self, size: int, num_buffers: int, num_versions: int = 0) -> None:
+        self.inbox = queue.SimpleQueue()
+        self.size, self.num_buffers = size, num_buffers
+        self.listener = listen("unix:")
+        self.address = address_of(self.listener)
+        pool = GradientPool(size, num_buffers, 1, num_versions)
+        Door(self.listener, SECRET, None, pool, self.inbox).open()
+        self.pushes: list[Pushed] = []
+
+    def meet(self) -> Hello:
+        hello = self.inbox.get(timeout=20)
+        self.connection = hello.connection
+        return hello
+
+    def block(self, version: int, iteration: int = 0) -> Version:
+        """A version that holds its own number everywhere."""
+        state = Version(torch.full((self.size,), float(version)), torch.full((self.num_buffers,), float(version)))
+        self.connection.post(Frame(Kind.BLOCK, 0, iteration, version, started_at=0.0), state, is_busy=True)
+        return state
+
+    def say(self, kind: Kind) -> None:
+        self.connection.post(Frame(kind), None, is_busy=True)
+
+    def pushed(self) -> Pushed:
+        """The next push."""
+        while True:
+            message = self.inbox.get(timeout=5)
+            if isinstance(message, Pushed):
+                self.pushes.append(message)
+                return message
+
+    def nothing_came(self) -> bool:
+        return all(isinstance(self.inbox.get(), Free) for _ in range(self.inbox.qsize()))
+
+    def close(self) -> None:
+        self.connection.close()
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+class Delays:
+    """What `Pace` injects, as the test says."""
+
+    def __init__(self, pulls: dict[int, list[float]] | None = None, push: float = 0.0) -> None:
+        self._pulls, self._push = pulls or {}, push
+
+    def pull(self, shard: int) -> float:
+        given = self._pulls.get(shard, [])
+        return given.pop(0) if given else 0.0
+
+    def push(self, shard: int) -> float:
+        return self._push
+
+
+NONE = Delays()
+
+
+def staging(num_shards: int = 1) -> SimpleNamespace:
+    weights = torch.zeros(SIZE * num_shards)
+    return SimpleNamespace(weights=weights, gradient=torch.zeros_like(weights), buffers=torch.zeros(BUFFERS))
+
+
+@contextmanager
+def linked(links: Links, num_shards: int = 1) -> Iterator[list[Shard]]:
+    """The shards, each of which has sent its version 0; afterwards no thread and no socket is left."""
+    with nothing_left():
+        num_versions = num_shards if isinstance(links, PulledLinks) else 0
+        shards = [Shard(SIZE, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
+        links.connect([shard.address for shard in shards], SECRET, None, {})
+        for shard in shards:
+            shard.meet()
+            shard.block(0, iteration=3)
+        assert links.first_iteration() == 3
+        try:
+            yield shards
+        finally:
+            for link in links._links:
+                link.sock.close()
+            for shard in shards:
+                shard.close()
+
+
+def soon(action, after: float = 0.1) -> None:
+    """Do it from another thread, a moment later."""
+    threading.Timer(after, action).start()
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < AT_ONCE_S
+
+
+def push(links: Links, pace: Delays = NONE, iteration: int = 3) -> bool:
+    frame = Frame(Kind.PUSH, 0, iteration, loss=0.5)
+    return links.push(pace, frame, time.monotonic())  # type: ignore[arg-type]

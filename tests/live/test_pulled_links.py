@@ -1,0 +1,186 @@
+"""A worker whose rule says when it goes on, against real doors: blocks may come at any time."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from door_play import (
+    LONG_S,
+    NONE,
+    SIZE,
+    Delays,
+    at_once,
+    linked,
+    push,
+    soon,
+    staging,
+)
+
+from syncline.live.wire import Kind
+from syncline.live.worker import PulledLinks
+from syncline.strategies.psp import PspOptions
+
+
+def pulled(num_shards: int = 2, **options) -> tuple[PulledLinks, SimpleNamespace]:
+    place = staging(num_shards)
+    rule = PspOptions(**options).pull_rule(num_shards)
+    return PulledLinks(0, place, num_shards, rule), place
+
+
+def halves(place: SimpleNamespace) -> tuple[float, float]:
+    first, second = place.weights[:SIZE], place.weights[SIZE:]
+    assert len(set(first.tolist())) == len(set(second.tolist())) == 1, "a block is whole"
+    assert set(place.buffers.tolist()) == {first[0].item()}
+    return first[0].item(), second[0].item()
+
+
+def test_half_of_the_blocks_are_enough_and_every_push_tells_all_versions():
+    links, place = pulled(b=50)
+    with linked(links, 2) as (first, second):
+        assert links.await_blocks(NONE)
+        place.gradient[:SIZE], place.gradient[SIZE:] = 1.5, 2.5
+        place.buffers[:] = 9.0
+        push(links)
+        for shard, value in ((first, 1.5), (second, 2.5)):
+            pushed = shard.pushed()
+            assert (pushed.frame.version, pushed.frame.tag) == (0, 0)
+            assert pushed.gradient.versions.tolist() == [0, 0]
+            assert set(pushed.gradient.flat.tolist()) == {value}
+        second.block(1)
+        with at_once():
+            assert links.await_blocks(NONE)
+        assert halves(place) == (0.0, 1.0), "the other stays as it was"
+        push(links)
+        frames = [shard.pushed().frame for shard in (first, second)]
+        assert [(frame.version, frame.tag) for frame in frames] == [(0, 1), (1, 1)]
+        assert first.pushes[-1].gradient.versions.tolist() == [0, 1]
+
+
+def test_it_waits_while_less_than_its_share_has_come():
+    links, _ = pulled(b=100)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        push(links)
+        first.block(1)
+        begun = time.monotonic()
+        soon(lambda: second.block(1), 0.3)
+        assert links.await_blocks(NONE)
+        assert 0.25 < time.monotonic() - begun < LONG_S
+
+
+def test_blocks_that_come_while_it_computes_land_elsewhere_and_the_newest_is_used():
+    links, place = pulled(b=100)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        for version in (1, 2, 3):
+            for shard in (first, second):
+                shard.block(version)
+                links.wait(0.02)
+        assert not links.is_interrupted()
+        assert halves(place) == (0.0, 0.0)
+        push(links)
+        assert first.pushed().frame.version == 0
+        assert links.await_blocks(NONE)
+        assert halves(place) == (3.0, 3.0)
+
+
+def test_the_memory_in_which_blocks_land_is_used_again():
+    links, place = pulled(b=100)
+    with linked(links, 2) as (first, second):
+        for version in range(1, 50):
+            links.await_blocks(NONE)
+            push(links)
+            for shard in (first, second):
+                shard.block(version)
+        links.await_blocks(NONE)
+        assert halves(place) == (49.0, 49.0)
+        for link in links._links:
+            assert len(link.spare) + len(link.landed) <= 2
+
+
+def test_a_late_block_is_not_waited_for_and_its_delay_is_told_once():
+    """Shard 0's first two blocks come on time and 0.2 s late; its third would come after ten seconds."""
+    links, place = pulled(b=50)
+    pace = Delays({0: [0.0, 0.2, LONG_S]})
+    with linked(links, 2) as (first, second):
+        links.await_blocks(pace)
+        push(links, pace)
+        first.block(1)
+        assert links.await_blocks(pace)  # of shard 0 alone, late as it is
+        assert halves(place) == (1.0, 0.0)
+        push(links, pace)
+        first.block(2)
+        second.block(2)
+        with at_once():
+            assert links.await_blocks(pace)
+        assert halves(place) == (1.0, 2.0)
+        push(links, pace)
+        delays = [first.pushed().frame.pull_delay_s for _ in range(3)]
+        assert delays[0] == 0.0
+        assert 0.2 <= delays[1] < LONG_S / 2
+        assert delays[2] == 0.0, "no block was taken"
+
+
+def test_the_worker_waits_tau2_for_more_than_its_share():
+    links, place = pulled(b=50, tau2=0.3)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        push(links)
+        first.block(1)
+        begun = time.monotonic()
+        assert links.await_blocks(NONE)
+        assert 0.3 <= time.monotonic() - begun < LONG_S
+        assert halves(place) == (1.0, 0.0)
+        push(links)
+        first.block(2)
+        second.block(2)
+        assert links.await_blocks(NONE)
+        assert halves(place) == (2.0, 2.0)
+
+
+def test_with_the_newest_tag_a_late_gradient_counts():
+    for tag, expected in (("newest", 4), ("step", 0)):
+        links, _ = pulled(b=50, tag=tag)
+        with linked(links, 2) as (first, second):
+            links.await_blocks(NONE)
+            second.block(4)
+            links.wait(0.1)
+            push(links)
+            assert first.pushed().frame.tag == expected
+            assert (second.pushed().frame.version, second.pushes[-1].frame.tag) == (0, expected)
+
+
+def test_another_shard_is_pushed_to_first_each_time():
+    links, _ = pulled(num_shards=3)
+    with linked(links, 3) as shards:
+        turns = []
+        for version in range(1, 5):
+            links.await_blocks(NONE)
+            turns.append([link.shard for link in links._in_turn()])
+            push(links)
+            for shard in shards:
+                shard.block(version)
+        assert turns == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("when", ["waiting", "computing"])
+def test_a_worker_with_a_rule_goes_on_when_one_of_two_shards_is_at_its_end(when):
+    links, place = pulled(b=100)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        if when == "computing":
+            first.say(Kind.STOP)
+            links.wait(0.05)
+        push(links)
+        second.block(1)
+        if when == "waiting":
+            soon(lambda: first.say(Kind.STOP))
+        with at_once():
+            assert links.await_blocks(NONE), "nothing more will come of the first"
+        assert halves(place) == (0.0, 1.0)
+        push(links)
+        tags = [second.pushed().frame.tag for _ in range(2)]
+        assert tags == [0, 1]
+        second.say(Kind.STOP)
+        with at_once():
+            assert not links.await_blocks(NONE)
