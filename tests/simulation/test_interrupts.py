@@ -1,72 +1,28 @@
-"""Virtual time where work is broken off, repeated, late or timed: closed forms, counts, and equal bits."""
+"""Virtual time where work is broken off, repeated, late or timed: closed forms and counts."""
 
-import math
 from collections import Counter
-from dataclasses import replace
 
 import pytest
-import torch
-from engine_play import Rows, computed_versions
+from engine_play import Rows
+from simulation_play import (
+    DELAYS,
+    LATENCY,
+    NOISE,
+    check_counts,
+    run,
+    simulation_of,
+)
 
-from syncline.config import DatasetConfig, LenetConfig, RunConfig, SgdConfig
-from syncline.course import Limits, Totals
 from syncline.simulation.engine import Simulation
-from syncline.simulation.run import Learning, build_learning
-from syncline.strategies.adasync import VARIANTS, AdasyncOptions
-from syncline.strategies.asp import AspOptions
+from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
-from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import Constant, Exponential, Uniform
+from syncline.timing.distributions import Constant, Uniform
 from syncline.timing.network import NetworkConfig
-
-NOISE = Exponential(1.0)
-DELAYS = ScenarioConfig(push_delay=Exponential(0.4), pull_delay=Exponential(0.4))
-LATENCY = NetworkConfig(latency_s=0.5)
-
-
-class NobodyLooks:
-    def updated(self, simulation: Simulation) -> int:
-        return 1 << 62
-
-
-def simulation_of(
-    options: StrategyOptions,
-    cluster: ClusterConfig,
-    scenario: ScenarioConfig | None = None,
-    *,
-    learning: Learning | None = None,
-    log: Rows | None = None,
-    observer=None,
-    seed: int = 0,
-    batch_size: int = 1,
-    **limits: float,
-) -> Simulation:
-    options.check_cluster(cluster.workers, cluster.shards)
-    simulation = Simulation(
-        strategies=[options.start(cluster.workers) for _ in range(cluster.shards)],
-        cluster=Cluster(cluster, scenario or ScenarioConfig(), seed),
-        block_bytes=[0] * cluster.shards,
-        batch_size=batch_size,
-        limits=Limits(**limits),
-        observer=observer or NobodyLooks(),
-        rules=[rule for _ in range(cluster.workers) if (rule := options.pull_rule(cluster.shards)) is not None],
-        learning=None if learning is None else (learning.shards, learning.workers),
-        log=None if log is None else log.append,
-    )
-    simulation.totals.begin(options.first_count)
-    return simulation
-
-
-def run(options: StrategyOptions, cluster: ClusterConfig, scenario=None, **about) -> Totals:
-    simulation = simulation_of(options, cluster, scenario, **about)
-    simulation.run()
-    return simulation.totals
-
 
 # Closed forms.
 
@@ -193,59 +149,6 @@ LATE = [
     PspOptions(c=3),
     PspOptions(c=2, tau1=0.3, tag="newest"),
 ]
-
-
-def check_counts(rows: Rows, totals: Totals, num_workers: int, num_shards: int = 1) -> None:
-    """Every gradient that was begun was used, discarded, broken off or void, or is still somewhere."""
-    counts = {
-        kind: Counter(row.worker for row in rows.of(kind) if row.shard <= 0)
-        for kind in ("started", "computed", "pushed", "applied", "discarded")
-    }
-    broken_off = Counter(row.worker for row in rows.of("dropped") if row.because == "broken off")
-    void = Counter(row.worker for row in rows.of("dropped") if row.because == "on its way")
-    assert {row.because for row in rows.of("dropped")} <= {"broken off", "on its way"}
-    running = [0] * num_workers
-    pending = Counter[int]()
-    for worker in range(num_workers):
-        running[worker] = counts["started"][worker] - counts["computed"][worker] - broken_off[worker]
-        assert running[worker] in (0, 1)
-        under_way = counts["computed"][worker] - counts["pushed"][worker] - void[worker]
-        assert under_way >= 0
-        pending[worker] = counts["pushed"][worker] - counts["applied"][worker] - counts["discarded"][worker]
-        assert pending[worker] >= 0
-    assert totals.used_by_worker == [counts["applied"][worker] for worker in range(num_workers)]
-    assert totals.discarded_by_worker == [counts["discarded"][worker] for worker in range(num_workers)]
-    interrupted = [broken_off[worker] + void[worker] for worker in range(num_workers)]
-    assert totals.interrupted_by_worker == interrupted
-    assert totals.in_vain_by_worker == [void[worker] for worker in range(num_workers)]
-    pushes = [row.push for row in rows.of("applied", "discarded")]
-    assert len(set(pushes)) == len(pushes), "settled once"
-    # What each worker really computed: its gradients' seconds, without what was broken off and what is still running.
-    spent = [0.0] * num_workers
-    begun: dict[int, float] = {}
-    for row in rows:
-        if row.kind == "started":
-            begun[row.worker] = row.at
-            spent[row.worker] += row.value
-        elif row.kind == "dropped":
-            spent[row.worker] -= row.value
-    for worker in range(num_workers):
-        if running[worker]:
-            duration = [row.value for row in rows.of("started") if row.worker == worker][-1]
-            spent[worker] -= max(0.0, begun[worker] + duration - totals.time_s)
-    assert totals.busy_s_by_worker == pytest.approx(spent, abs=1e-9)
-    numbers = Counter[tuple[int, int]]()
-    for row in rows.of("pushed"):
-        if row.shard == 0:
-            numbers[row.worker, int(row.value)] += 1
-    assert set(numbers.values()) <= {1}, "no gradient is sent twice"
-    staleness = Counter[float]()
-    for shard in range(num_shards):
-        computed_at = computed_versions(rows, shard)
-        staleness += Counter(
-            row.version - 1 - computed_at[row.push] for row in rows.of("applied") if row.shard == shard
-        )
-    assert staleness == totals.staleness
 
 
 @pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])
@@ -399,134 +302,3 @@ def test_a_timer_and_a_push_at_the_same_moment_settle_every_gradient_once(networ
     cluster = ClusterConfig(workers=3, gradient_s=[1.0, 2.0, 64.0], network=network)
     totals = run(PspOptions(c=1, tau1=1.0), cluster, log=rows, updates=12)
     check_counts(rows, totals, 3)
-
-
-# Equal bits.
-
-SGD = SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3)
-FOUR = ClusterConfig(workers=4, gradient_s=[1.0, 1.3, 0.8], jitter=Uniform(0.5, 1.5))
-
-
-def config_of(options: StrategyOptions, cluster: ClusterConfig = FOUR, **changes) -> RunConfig:
-    given = {"model": LenetConfig(), "dataset": DatasetConfig(), "optimizer": SGD, "batch_size": 16, "max_updates": 25}
-    return RunConfig(strategy=options, cluster=cluster, device="cpu", **(given | changes))
-
-
-def learned(config: RunConfig, scenario: ScenarioConfig | None = None) -> tuple[torch.Tensor, Totals, Rows, int]:
-    """Final weights, totals, log, and the gradients that were computed."""
-    torch.set_num_threads(1)
-    learning, rows, calls = build_learning(config), Rows(), []
-    compute = learning.workers.compute
-    learning.workers.compute = lambda worker: (calls.append(worker), compute(worker))[1]  # type: ignore[method-assign]
-    simulation = simulation_of(
-        config.strategy,
-        config.cluster,
-        scenario,
-        learning=learning,
-        log=rows,
-        batch_size=config.batch_size,
-        updates=config.max_updates or math.inf,
-    )
-    assert simulation.run() == "max_updates"
-    return torch.cat([shard.current.weights for shard in learning.shards]), simulation.totals, rows, len(calls)
-
-
-def without_reasons(rows: Rows, *kinds: str) -> list[tuple]:
-    return [row[:-1] for row in rows.of(*kinds)]
-
-
-@pytest.mark.parametrize(
-    ("options", "other"),
-    [
-        (KSyncOptions(k=4), BspOptions()),
-        (BackupOptions(backups=0), BspOptions()),
-        (KBatchAsyncOptions(k=1), AspOptions()),
-        (KAsyncOptions(k=1), AspOptions()),
-        (KAsyncOptions(k=4), BspOptions()),
-        (AdasyncOptions(variant="k_sync", k=4), KSyncOptions(k=4)),
-        (AdasyncOptions(variant="k_async", k=2, interval=1e6), KAsyncOptions(k=2)),
-    ],
-    ids=lambda options: options.name,
-)
-def test_special_cases_are_the_other_strategy_in_every_bit(options, other):
-    ours, theirs = learned(config_of(options)), learned(config_of(other))
-    assert torch.equal(ours[0], theirs[0])
-    assert ours[3] == theirs[3]
-    kinds = ("started", "computed", "pushed", "applied", "granted", "held")
-    assert without_reasons(ours[2], *kinds) == without_reasons(theirs[2], *kinds)
-    assert replace(ours[1], waits_for=[]) == replace(theirs[1], waits_for=[])
-
-
-@pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])
-def test_psp_that_waits_for_all_is_bsp_at_as_many_times_the_rate(scenario):
-    """Four workers: four times a float32 rate is exact."""
-    psp = learned(config_of(PspOptions()), scenario)
-    bsp = learned(config_of(BspOptions(), optimizer=replace(SGD, lr=4 * SGD.lr)), scenario)
-    assert torch.equal(psp[0], bsp[0])
-    assert without_reasons(psp[2], "pushed", "applied") == without_reasons(bsp[2], "pushed", "applied")
-
-
-def test_the_sum_of_the_gradients_is_their_mean_at_n_times_the_rate():
-    """Two of three: the sum of two at half the rate. Momentum and weight decay would see another gradient."""
-    cluster = replace(FOUR, workers=3)
-    plain = SgdConfig(lr=0.02, momentum=0.0)
-    mean = learned(config_of(BackupOptions(backups=1), cluster, optimizer=plain))[0]
-    total = learned(config_of(BackupOptions(backups=1, aggregate="sum"), cluster, optimizer=replace(plain, lr=0.01)))[0]
-    assert torch.equal(mean, total)
-
-
-@pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])
-@pytest.mark.parametrize("options", [KSyncOptions(k=1), KBatchSyncOptions(k=3)], ids=str)
-def test_what_is_broken_off_is_never_computed(options, scenario):
-    _, totals, rows, num_gradients = learned(config_of(options), scenario)
-    broken_off = sum(row.because == "broken off" for row in rows.of("dropped"))
-    assert broken_off > 15
-    assert num_gradients == len(rows.of("computed")) <= len(rows.of("started")) - broken_off
-    check_counts(rows, totals, 4)
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])
-@pytest.mark.parametrize(
-    "options",
-    [PspOptions(c=1, b=60.0), PspOptions(c=1, b=30.0, tag="newest"), BackupOptions(backups=3)],
-    ids=lambda options: f"{options.name} {getattr(options, 'tag', '')}",
-)
-def test_late_workers_learn_whatever_version_they_hold(options, scenario, shards):
-    """One of four is always far behind; versions that nobody needs any more are used again."""
-    cluster = replace(FOUR, shards=shards, gradient_s=[1.0, 2.5, 4.0, 9.0])
-    weights, totals, rows, _ = learned(config_of(options, cluster, max_updates=60), scenario)
-    assert torch.isfinite(weights).all()
-    check_counts(rows, totals, 4, shards)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_adasync_tells_the_k_it_has_chosen(variant):
-    """A rate of nearly nothing: F stays at F_0, and so does K; then losses that halve again and again."""
-    rows = Rows()
-    options = AdasyncOptions(variant=variant, k=2, interval=10.0)
-    simulation = simulation_of(options, FOUR, log=rows, updates=120)
-
-    def losses(worker: int) -> tuple[float, None]:
-        return 4.0 * 0.5 ** int(simulation._now // 10), None
-
-    class Falls:
-        compute = staticmethod(losses)
-
-        def pin(self, shard: int) -> None: ...
-
-        def receive(self, worker: int, shard: int) -> None: ...
-
-    simulation._workers = Falls()  # type: ignore[assignment]
-    simulation._learn = lambda shard, command: None  # type: ignore[method-assign]
-    simulation.run()
-    told = simulation.totals.waits_for
-    assert told[0] == (0.0, 0, 2)
-    assert [count for _, _, count in told] == sorted({count for _, _, count in told}), "K grows and never falls"
-    assert told[-1][2] == 4
-    assert [(row.at, row.version, row.value) for row in rows.of("waits_for")] == told[1:]
-    assert all(at % 10 < 2 for at, _, _ in told[1:]), "soon after an interval ends"
-    sizes = Counter(row.version for row in rows.of("applied"))
-    for number, (_, updates, count) in enumerate(told):
-        after = told[number + 1][1] if number + 1 < len(told) else len(sizes)
-        assert {sizes[version] for version in range(updates + 1, after + 1)} <= {count}
