@@ -1,0 +1,58 @@
+"""What every data set looks like to those who train on it.
+
+A `Dataset` is what was loaded and checked; a `Feed` is what of it a network is given, on the device, for one task.
+
+What a batch holds, by task (B samples; all on the device):
+    classification   images float32 [B, C, S, S], normalised; labels int64 [B]
+    generation       pixels float32 [B, C, S, S], each 0 or 1
+    qa               tokens int64 [B, L]; attention mask int64 [B, L]; token types int64 [B, L];
+                     first and last token of the answer int64 [B] each
+    ctr              counts float32 [B, N]; rows of the joint embedding table int64 [B, F]; clicked float32 [B], 0 or 1
+    language         symbols int64 [B, T]; the symbol that follows each int64 [B, T]
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from syncline.datasets.shapes import Shape
+
+Batch = tuple[Tensor, ...]
+
+
+class Feed(Protocol):
+    """Mini-batches for one task, on one device."""
+
+    is_random: bool  # what `take` gives depends on chance: augmentation, binarisation
+
+    def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
+        """The training samples of these numbers, in this order.
+
+        Args:
+            indices: int64 [B], each in 0 .. num_train - 1.
+            generator: the only source of chance; None gives what no chance touches.
+        """
+
+    def test(self) -> Iterator[Batch]:
+        """The whole test set, in its order, the same every time."""
+
+
+class Dataset(Protocol):
+    """Loaded and checked; on the host."""
+
+    name: str
+
+    @property
+    def shape(self) -> Shape:
+        """What a network must be built for."""
+
+    @property
+    def num_train(self) -> int:
+        """Training samples."""
+
+    def feed(self, device: torch.device, task: str) -> Feed:
+        """For a task that its config allows."""

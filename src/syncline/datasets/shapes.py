@@ -1,0 +1,38 @@
+"""What a network must know of the data to be built for them; known from a config alone wherever that can be."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ImageShape:
+    in_channels: int
+    image_size: int  # pixels a side
+    num_classes: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionShape:
+    """Questions on a text, both in one row of tokens."""
+
+    vocab_size: int  # of the tokeniser
+    max_length: int  # tokens of a row: question, text, three special ones, padding
+
+
+@dataclass(frozen=True, slots=True)
+class ClickShape:
+    """Rows of a click log."""
+
+    num_counts: int  # numeric fields
+    num_categories: int  # categorical fields
+    num_rows: int  # values of all categorical fields together: rows of the joint embedding table
+
+
+@dataclass(frozen=True, slots=True)
+class TextShape:
+    """Running text, symbol by symbol."""
+
+    num_symbols: int  # size of the alphabet; 256 for bytes
+    length: int  # symbols of one training sample
+
+
+Shape = ImageShape | QuestionShape | ClickShape | TextShape
