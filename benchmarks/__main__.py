@@ -14,7 +14,7 @@ from benchmarks import allreduce, transport
 from benchmarks.live_run import LiveRun
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
 from benchmarks.spread import Spread
-from syncline.config import LenetConfig, ResnetConfig
+from syncline.config import ModelConfig, ResnetConfig
 from syncline.records.store import environment
 from syncline.strategies import STRATEGIES
 
@@ -22,7 +22,7 @@ from syncline.strategies import STRATEGIES
 def simulator_report() -> None:
     torch.set_num_threads(1)
     print("Simulator / plain PyTorch loop, CPU seconds for the same gradients (goal <= 1.05): median [min .. max]")
-    print(f"  LeNet, batch 32      {against_a_plain_loop(LenetConfig(), steps=200, pairs=9)}")
+    print(f"  LeNet, batch 32      {against_a_plain_loop(ModelConfig(), steps=200, pairs=9)}")
     print(f"  ResNet-20, batch 32  {against_a_plain_loop(ResnetConfig(depth=20), steps=20, pairs=9)}\n")
     print(
         "Times alone, million worker-steps per CPU second (goals: ASP >= 0.5 and flat within 2x; others >= 0.5 ASP's)"

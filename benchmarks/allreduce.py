@@ -11,21 +11,21 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.spread import Spread
-from syncline.assembly import build_flat, build_optimizer, build_share, load_dataset, pick_device, shape_of
-from syncline.config import GlyphsConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
-from syncline.learning.task import Batches
+from syncline.assembly import build_learner, build_optimizer, pick_device
+from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.learning.gradient import MiniBatch
 from syncline.live.collective import NUM_EXTRA, Group, Replica, start_group
-from syncline.models import build
 from syncline.strategies.bsp import BspOptions
 from syncline.timing.cluster import ClusterConfig
 
@@ -33,7 +33,7 @@ RATE, MOMENTUM, DECAY = 0.01, 0.9, 1e-4
 COMPARED_STEPS = 20
 
 
-MODELS = {"lenet": LenetConfig(), "resnet20": ResnetConfig(depth=20)}
+MODELS = {"lenet": ModelConfig(), "resnet20": ResnetConfig(depth=20)}
 
 
 def config_of(model: str, num_members: int, device: str, image_size: int) -> RunConfig:
@@ -57,21 +57,19 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
     config = config_of(model, num_members, "auto", image_size)
     device = pick_device(config, rank)
     start_group(device, num_members)
-    dataset = load_dataset(config)
-    flat = build_flat(config, shape_of(dataset), device, NUM_EXTRA)
-    replica = Replica(flat, build_optimizer(config))
+    learner = build_learner(config, device, NUM_EXTRA)
+    flat = learner.flat
+    module = deepcopy(flat.module)  # an ordinary one: its tensors are no views
+    replica = Replica(learner.gradient, build_optimizer(config))
     everybody, nothing = Group(num_members, None), [0.0] * (NUM_EXTRA - 1)
-    channels, size, classes = shape_of(dataset)
-    torch.manual_seed(config.seed)
-    module = build(**asdict(config.model), in_channels=channels, image_size=size, num_classes=classes).to(device)
     ddp = DistributedDataParallel(module, device_ids=None)
     sgd = torch.optim.SGD(ddp.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-    share = build_share(config, rank, len(dataset.train_labels))
-    batches = Batches(dataset, device, augment=False)
+    batches = learner.batches(config, rank)
 
-    def batch(iteration: int) -> tuple[Tensor, Tensor]:
-        inputs, labels = batches.take(share.batch(iteration), None)
-        return inputs.to(torch.get_default_dtype()), labels
+    def batch(iteration: int) -> MiniBatch:
+        made = batches.take(iteration)
+        inputs, labels = made.samples
+        return replace(made, samples=(inputs.to(torch.get_default_dtype()), labels))
 
     def ours(iteration: int) -> None:
         loss = replica.compute(batch(iteration))
@@ -79,7 +77,7 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
         replica.step(RATE)
 
     def theirs(iteration: int) -> None:
-        inputs, labels = batch(iteration)
+        inputs, labels = batch(iteration).samples
         sgd.zero_grad()
         loss = nn.functional.cross_entropy(ddp(inputs), labels)
         loss.backward()  # type: ignore[no-untyped-call]

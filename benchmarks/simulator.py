@@ -2,19 +2,17 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from benchmarks.spread import Spread
-from syncline.config import DatasetConfig, GlyphsConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.assembly import build_learner
+from syncline.config import DigitsConfig, GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.course import Limits
-from syncline.datasets import load
-from syncline.datasets.sharding import WorkerShare
-from syncline.learning.task import Batches
-from syncline.models import build
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning, simulate
 from syncline.strategies import STRATEGIES
@@ -35,7 +33,7 @@ class NobodyLooks:
         return 1 << 62
 
 
-def against_a_plain_loop(model: LenetConfig | ResnetConfig, steps: int, pairs: int) -> Spread:
+def against_a_plain_loop(model: ModelConfig | ResnetConfig, steps: int, pairs: int) -> Spread:
     """CPU seconds of the simulator / of a plain loop, for `steps` gradients of batch 32 each, in alternation.
 
     The simulator runs ASP with four unequal workers (stale snapshots, five versions alive); the loop is torch.optim.SGD
@@ -58,15 +56,15 @@ def against_a_plain_loop(model: LenetConfig | ResnetConfig, steps: int, pairs: i
             learning=(learning.shards, learning.workers),
         ).run()
 
-    dataset = load(**{key: value for key, value in asdict(DATASET).items() if key != "augment"})
-    module = build(**asdict(model), in_channels=3, image_size=32, num_classes=10)
+    alone = replace(config, cluster=ClusterConfig(workers=1))
+    learner = build_learner(alone, torch.device("cpu"))
+    module = deepcopy(learner.flat.module)  # an ordinary one: its tensors are no views
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    batches = Batches(dataset, torch.device("cpu"), augment=False)
-    share = WorkerShare(len(dataset.train_labels), 1, 0, BATCH, seed=0)
+    batches = learner.batches(alone, 0)
 
     def plain() -> None:
         for iteration in range(steps):
-            inputs, labels = batches.take(share.batch(iteration), None)
+            inputs, labels = batches.take(iteration).samples
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(module(inputs), labels)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -100,7 +98,7 @@ def steps_per_cpu_second(strategies: Sequence[str], num_workers: int, repeats: i
     for _ in range(repeats):
         for strategy, found in zip(strategies, rates, strict=True):
             config = RunConfig(
-                dataset=DatasetConfig(train_size=1000),
+                dataset=DigitsConfig(train_size=1000),
                 strategy=options_of(strategy, num_workers),
                 cluster=cluster,
                 batch_size=1,

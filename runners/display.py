@@ -31,7 +31,8 @@ class Progress(Protocol):
     epoch: float
     time_s: float
     loss: float
-    accuracy: float
+    metric: str
+    value: float
     fraction: float
     wall_s: float
     count: int | None
@@ -81,7 +82,7 @@ class RunDisplay(_Display):
         left = (1 - progress.fraction) / gained if gained > 0 else math.nan
         epochs = "" if self._epochs is None else f"/{self._epochs:g}"
         learned = "" if math.isnan(progress.loss) else f" | loss {progress.loss:.3f}"
-        learned += "" if math.isnan(progress.accuracy) else f" | accuracy {progress.accuracy:.3f}"
+        learned += "" if math.isnan(progress.value) else f" | {judged(progress.metric, progress.value)}"
         learned += "" if progress.count is None else f" | K {progress.count}"
         return (
             f"update {progress.updates:,} | epoch {progress.epoch:.1f}{epochs} | "
@@ -124,7 +125,8 @@ class PlanDisplay(_Display):
     def finished(self, entry: Entry, summary: dict[str, Any]) -> None:
         name, _ = self._running.pop(entry.config.identity)
         self._done += 1
-        final = "" if summary["final"] is None else f", accuracy {summary['final']['accuracy']:.3f}"
+        metric = summary["metric"]
+        final = "" if summary["final"] is None else f", {judged(metric, summary['final'][metric])}"
         ended = summary["ended_by"] if summary["status"] == "finished" else summary["status"].upper()
         words = f"{name}: {ended} at {summary['time_s']:,.1f} s {summary['time_kind']}{final}"
         console.print(
@@ -145,7 +147,7 @@ class PlanDisplay(_Display):
             if progress is None:
                 table.add_row(name, "starting")
                 continue
-            learned = "" if math.isnan(progress.accuracy) else f"accuracy {progress.accuracy:.3f}"
+            learned = "" if math.isnan(progress.value) else judged(progress.metric, progress.value)
             table.add_row(
                 name, f"{progress.fraction:4.0%}", f"epoch {progress.epoch:.1f}", f"{progress.time_s:,.1f} s", learned
             )
@@ -157,6 +159,11 @@ class PlanDisplay(_Display):
         made += sum(progress.fraction for _, progress in self._running.values() if progress is not None)
         passed = time.monotonic() - self._begun
         return duration(passed / made * (self._total - self._before - made) if made > 0 else math.nan)
+
+
+def judged(metric: str, value: float) -> str:
+    """The metric that a run is judged by, in a few letters."""
+    return f"{metric.replace('_', ' ')} {value:.3f}"
 
 
 def duration(seconds: float) -> str:
@@ -181,7 +188,9 @@ def summary_table(summary: dict[str, Any]) -> Table:
         for metric, final in summary["final"].items():
             best = summary["best"][metric]
             at = f"after {best['time_s']:,.2f} s {kind} (epoch {best['epoch']:.1f})"
-            table.add_row(metric, f"{final:.4f}   best {best['value']:.4f} {at}")
+            possible = (summary["best_possible"] or {}).get(metric)
+            limit = "" if possible is None else f"; best possible {possible:.4f}"
+            table.add_row(metric.replace("_", " "), f"{final:.4f}   best {best['value']:.4f} {at}{limit}")
     target = summary["target"]
     if target["value"] is not None:
         reached = "not reached" if target["time_s"] is None else f"reached after {target['time_s']:,.2f} s {kind}"

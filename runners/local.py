@@ -100,6 +100,7 @@ def run_local(
         course.curve,
         num_train=course.num_train,
         num_parameters=course.num_parameters,
+        best_possible=course.best_possible,
         wall_s=time.perf_counter() - begun,
     )
     return made | {
@@ -354,9 +355,10 @@ class _Course:
         on_progress: Callable[[Progress], None],
         begun: float,
     ) -> None:
-        self.curve = Curve(config.target)
+        self.curve = Curve(config)
         self.start_s = 0.0  # from the launch to the beginning of the run's clock
         self.num_train = self.num_parameters = 0  # known when something was evaluated
+        self.best_possible: Mapping[str, float] = {}  # likewise
         self._config, self._record, self._folder = config, record, record.folder
         self._on_evaluation, self._on_progress, self.begun = on_evaluation, on_progress, begun
         self._parts = range(_num_parts(config))
@@ -385,7 +387,7 @@ class _Course:
             updates = min(state["totals"]["updates"] for state in states)
         kept = [row for row in self.curve.rows if row["updates"] <= updates]
         if kept != self.curve.rows:
-            self.curve = Curve(self._config.target)
+            self.curve = Curve(self._config)
             self._record.restart_evaluations()
             for row in kept:
                 self.curve.add(row)
@@ -429,7 +431,8 @@ class _Course:
                 epoch=totals.samples / num_train,
                 time_s=totals.time_s,
                 loss=float("nan") if loss is None else loss,
-                accuracy=self.curve.accuracy,
+                metric=self.curve.metric,
+                value=self.curve.value,
                 fraction=Limits.of(self._config, num_train).fraction(totals),
                 wall_s=now - self.begun,
                 count=self._progress[0].get("count"),
@@ -487,6 +490,7 @@ class _Course:
 
             self._evaluator = SnapshotEvaluator(self._config)
             self.num_train, self.num_parameters = self._evaluator.num_train, self._evaluator.num_parameters
+            self.best_possible = self._evaluator.best_possible
 
     def _row(self, number: int) -> dict[str, Any]:
         paths = [state_path(self._folder / "snapshots", float(number), part) for part in self._parts]

@@ -1,5 +1,7 @@
 """Shared by all tests."""
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -8,6 +10,9 @@ settings.register_profile(
     "ci", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("ci")
+
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

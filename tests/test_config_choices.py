@@ -8,22 +8,21 @@ from composing import composed, found, leaves, line_of
 
 from syncline.config import (
     CONF,
+    DATASETS,
     GROUPS,
-    METRICS,
     MODELS,
     MOMENTUM_FORMS,
-    OPTIMIZERS,
-    RUNNERS,
-    TRACKERS,
     Invocation,
     RunConfig,
     choices,
     compose,
     compose_yaml,
 )
-from syncline.datasets import DATASETS
+from syncline.datasets import DATASETS as LOADERS
+from syncline.datasets import load
 from syncline.learning import optimizer
-from syncline.learning.evaluate import Metrics
+from syncline.learning.metrics import LOWER_IS_BETTER, METRICS
+from syncline.learning.task import TASKS
 from syncline.models import MODELS as NETWORKS
 from syncline.strategies import STRATEGIES
 from syncline.timing.distributions import Constant, Distribution
@@ -126,14 +125,17 @@ def test_a_slow_worker_can_be_asked_for_on_the_command_line(override: str) -> No
 
 
 def test_the_schemas_tables_agree_with_the_code_they_name() -> None:
-    assert tuple(field.name for field in dataclasses.fields(Metrics)) == METRICS
+    assert set(METRICS) == set(TASKS)
+    assert set().union(*METRICS.values()) >= LOWER_IS_BETTER
+    assert {kind.task for kind in MODELS.values()} == set(TASKS)
+    assert set().union(*(kind.tasks for kind in DATASETS.values())) == set(TASKS)
     assert optimizer.MOMENTUM_FORMS == MOMENTUM_FORMS
     assert set(MODELS) == set(NETWORKS)
     assert set(choices("strategy")) == set(STRATEGIES)
-    assert set(choices("dataset")) == set(DATASETS)
-    assert {composed(f"model={choice}")[0].model.name for choice in choices("model")} == set(MODELS)
-    for group, table in (("optimizer", OPTIMIZERS), ("runner", RUNNERS), ("tracker", TRACKERS)):
-        assert {getattr(composed(f"{group}={choice}")[0], group).name for choice in choices(group)} == set(table)
+    assert set(choices("dataset")) == set(DATASETS) == set(LOADERS)
+    for group in ("model", "optimizer", "runner", "tracker"):
+        files = [yaml.safe_load((CONF / group / f"{choice}.yaml").read_text()) for choice in choices(group)]
+        assert {file["name"] for file in files} == set(GROUPS[group])
 
 
 @pytest.mark.parametrize("choice", choices("strategy"))
@@ -154,12 +156,10 @@ def test_a_timing_only_run_counts_by_the_sizes_that_the_data_set_has(choice: str
     if choice in ("digits", "glyphs10"):  # the others need files, or seconds
         whole, _ = compose([f"dataset={choice}"] + (["dataset.train_size=40"] if choice != "digits" else []))
         options = dataclasses.asdict(whole.dataset)
-        del options["augment"], options["name"]
-        loaded = DATASETS[choice](**options)
-        assert whole.dataset.num_train == len(loaded.train_labels)
-        channels, size, classes = whole.dataset.shape
-        assert loaded.train_images.shape[1:] == (channels, size, size)
-        assert loaded.num_classes == classes
+        del options["augment"]
+        loaded = load(**options)
+        assert whole.dataset.num_train == loaded.num_train
+        assert whole.dataset.shape == loaded.shape
 
 
 def test_a_distribution_arrives_as_one() -> None:

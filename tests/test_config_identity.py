@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from composing import composed, found, leaves
 
-from syncline.config import METRICS, MOMENTUM_FORMS, NOT_IN_IDENTITY, RunConfig, compose
+from syncline.config import MOMENTUM_FORMS, NOT_IN_IDENTITY, PRECISIONS, RunConfig, compose
 from syncline.strategies import adasync, backup, ds_sync, psp
 from syncline.timing.distributions import Constant
 
@@ -70,14 +70,14 @@ def other_values(value: Any) -> list[Any]:
         case dict():
             return [{**value, 1: 2.5}]
         case None:
-            return [7, 3, Constant(0.5)]
+            return [7, 3, Constant(0.5), "loss"]
     raise AssertionError(f"no other value known for {value!r}")
 
 
 _CHOICES = [
     ("samples", "server_updates"),
     MOMENTUM_FORMS,
-    METRICS,
+    PRECISIONS,
     ("mean", "mean_over_workers"),
     ("auto", "cpu", "cuda"),
     ("paper", "hard", "catchup"),

@@ -97,7 +97,7 @@ def test_the_plain_types_are_left_as_they_are() -> None:
         ({"model": {"name": "vgg"}}, "vgg"),
         ({"model": {"name": "lenet", "depth": 3}}, "depth"),
         ({"model": {}}, "name"),
-        ({"model": {"name": 3}}, "rstrip"),
+        ({"model": {"name": 3}}, "3"),
         ({"model": "lenet"}, "indices"),
         ({"model": None}, "None"),
         ({"cluster": None}, "None"),

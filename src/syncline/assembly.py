@@ -1,19 +1,71 @@
 """From a config to the parts that every engine is put together from; the same seed gives the same bits."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
 from syncline.config import ConfigError, RunConfig
 from syncline.datasets import load
+from syncline.datasets.feed import Dataset, Feed
 from syncline.datasets.images import ImageDataset
 from syncline.datasets.sharding import WorkerShare
+from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
+from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.optimizer import Sgd
 from syncline.learning.schedule import EpochClock, StepSchedule
 from syncline.learning.server import Shard, Version, blocks
+from syncline.learning.task import TASKS
 from syncline.models import build
+from syncline.shapes import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """The network and what it is given, on one device."""
+
+    flat: FlatModule
+    feed: Feed
+    num_train: int  # samples
+    gradient: GradientFunction
+    best_possible: dict[str, float]  # metrics that nothing can surpass on them, where known
+
+    def evaluator(self) -> Evaluator:
+        return Evaluator(self.feed, self.gradient.task, self.flat)
+
+    def batches(self, config: RunConfig, worker: int) -> WorkerBatches:
+        """Which samples the worker sees, in which order."""
+        share = WorkerShare(self.num_train, config.cluster.workers, worker, config.batch_size, config.seed)
+        return WorkerBatches(self.feed, share)
+
+
+def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -> Learner:
+    """The network with its initial weights, and the data.
+
+    Wherever the config alone tells what the network must be built for, it is built first, so that a pair that does not
+    go together is refused before anything is loaded.
+
+    Args:
+        num_extra: see FlatModule.
+
+    Raises:
+        ConfigError: the model does not take such data. DataMissingError: they are not there.
+    """
+    shape = config.dataset.shape
+    flat = None if shape is None else build_flat(config, shape, device, num_extra)
+    dataset = load_dataset(config)
+    if flat is None:
+        flat = build_flat(config, dataset.shape, device, num_extra)
+    assert shape in (None, dataset.shape), f"{config.dataset.name} is {dataset.shape}, its config says {shape}"
+    task = config.model.task
+    return Learner(
+        flat=flat,
+        feed=dataset.feed(device, task),
+        num_train=dataset.num_train,
+        gradient=GradientFunction(flat, TASKS[task], config.optimizer.clip_norm, getattr(torch, config.precision)),
+        best_possible=getattr(dataset, "best", {}),
+    )
 
 
 def pick_device(config: RunConfig, index: int = 0) -> torch.device:
@@ -28,29 +80,39 @@ def pick_device(config: RunConfig, index: int = 0) -> torch.device:
     return torch.device("cuda", index % torch.cuda.device_count()) if device.type == "cuda" else device
 
 
-def load_dataset(config: RunConfig) -> ImageDataset:
+def load_dataset(config: RunConfig) -> Dataset:
     """The data set.
 
     Raises:
         DataMissingError: it is not there.
     """
-    return load(**{key: value for key, value in asdict(config.dataset).items() if key != "augment"})
+    options = asdict(config.dataset)
+    augment = options.pop("augment", False)
+    dataset = load(**options)
+    return replace(dataset, augment=augment) if isinstance(dataset, ImageDataset) else dataset
 
 
-def build_flat(config: RunConfig, shape: tuple[int, int, int], device: torch.device, num_extra: int = 0) -> FlatModule:
+def shape_of(config: RunConfig) -> Shape:
+    """What the network must be built for, from the config alone where that can be.
+
+    Raises:
+        DataMissingError: the data alone could tell, and are not there.
+    """
+    return config.dataset.shape or load_dataset(config).shape
+
+
+def build_flat(config: RunConfig, shape: Shape, device: torch.device, num_extra: int = 0) -> FlatModule:
     """The model with its initial weights.
 
     Args:
-        shape: (channels, pixels a side, classes) of the data set.
         num_extra: see FlatModule.
 
     Raises:
         ConfigError: the model does not take such data.
     """
-    channels, size, classes = shape
     torch.manual_seed(config.seed)
     try:
-        module = build(**asdict(config.model), in_channels=channels, image_size=size, num_classes=classes)
+        module = build(**asdict(config.model), **asdict(shape))
     except ValueError as error:
         raise ConfigError(f"model={config.model.name} with dataset={config.dataset.name}: {error}") from None
     return FlatModule(module.to(device), num_extra)
@@ -86,14 +148,3 @@ def build_shard(config: RunConfig, number: int, flat: FlatModule, num_train: int
         num_workers=config.cluster.workers,
         divide_by_workers=config.async_gradient == "mean_over_workers",
     )
-
-
-def build_share(config: RunConfig, worker: int, num_train: int) -> WorkerShare:
-    """Which samples the worker sees, in which order."""
-    return WorkerShare(num_train, config.cluster.workers, worker, config.batch_size, config.seed)
-
-
-def shape_of(dataset: ImageDataset) -> tuple[int, int, int]:
-    """(channels, pixels a side, classes)."""
-    _, channels, size, _ = dataset.train_images.shape
-    return channels, size, dataset.num_classes

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from syncline.config import LOWER_IS_BETTER, METRICS, RunConfig, TargetConfig
+from syncline.config import RunConfig
+from syncline.learning.metrics import LOWER_IS_BETTER
 
 REPORT_EVERY_S = 0.2  # wall seconds between two looks at the progress
 
@@ -115,7 +116,8 @@ class Progress:
     epoch: float
     time_s: float  # of the driving clock
     loss: float  # mean over the pushes since the last evaluation; nan before the first
-    accuracy: float  # of the last evaluation; nan before the first
+    metric: str  # that the run is judged by
+    value: float  # of the metric at the last evaluation; nan before the first
     fraction: float  # of the run that is done, 0 .. 1
     wall_s: float
     count: int | None = None  # gradients that an update waits for, where the strategy tells
@@ -124,27 +126,29 @@ class Progress:
 class Curve:
     """The evaluations of a run so far, and when its target was reached."""
 
-    def __init__(self, target: TargetConfig) -> None:
+    def __init__(self, config: RunConfig) -> None:
         self.rows: list[dict[str, Any]] = []  # of metrics.jsonl
         self.reached_s: float | None = None  # time at which the target was reached
-        self._target = target
+        self.metric = config.target.metric or config.metrics[0]  # that the run is judged by
+        self._target = config.target.value
+        self._metrics = config.metrics
 
     def add(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        value, wanted = row[self._target.metric], self._target.value
+        value, wanted = row[self.metric], self._target
         if wanted is not None and self.reached_s is None:
-            reached = value <= wanted if self._target.metric in LOWER_IS_BETTER else value >= wanted
+            reached = value <= wanted if self.metric in LOWER_IS_BETTER else value >= wanted
             self.reached_s = row["time_s"] if reached else None
 
     @property
-    def accuracy(self) -> float:
-        """Of the last evaluation; nan before the first."""
-        return self.rows[-1]["accuracy"] if self.rows else math.nan
+    def value(self) -> float:
+        """Of the metric that the run is judged by, at the last evaluation; nan before the first."""
+        return self.rows[-1][self.metric] if self.rows else math.nan
 
     def best(self) -> dict[str, dict[str, Any]]:
         """For each metric its best value, and where on the curve it first was."""
         best = {}
-        for metric in METRICS if self.rows else ():
+        for metric in self._metrics if self.rows else ():
             pick = min if metric in LOWER_IS_BETTER else max
             row = pick(self.rows, key=lambda row: row[metric])
             best[metric] = {"value": row[metric], **{key: row[key] for key in ("time_s", "epoch", "updates")}}
@@ -173,9 +177,14 @@ def summary(
     *,
     num_train: int,
     num_parameters: int,
+    best_possible: Mapping[str, float],
     wall_s: float,
 ) -> dict[str, Any]:
-    """What summary.json holds."""
+    """What summary.json holds.
+
+    Args:
+        best_possible: metrics that nothing can surpass on these data, where they are known.
+    """
     rows: Sequence[Mapping[str, Any]] = curve.rows
     return {
         "identity": config.identity,
@@ -200,9 +209,11 @@ def summary(
         "interrupted_by_worker": totals.interrupted_by_worker,
         "waits_for": totals.waits_for,
         "busy_by_worker": [busy / totals.time_s if totals.time_s else 0.0 for busy in totals.busy_s_by_worker],
-        "final": {metric: rows[-1][metric] for metric in METRICS} if rows else None,
+        "metric": curve.metric,
+        "final": {metric: rows[-1][metric] for metric in config.metrics} if rows else None,
         "best": curve.best() or None,
-        "target": {**asdict(config.target), "time_s": curve.reached_s},
+        "best_possible": dict(best_possible) or None,
+        "target": {"metric": curve.metric, "value": config.target.value, "time_s": curve.reached_s},
         **({"divergence": rows[-1]["divergence"]} if rows and "divergence" in rows[-1] else {}),
         "seed": config.seed,
         "num_parameters": num_parameters,

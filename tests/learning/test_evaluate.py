@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from syncline.datasets.image_feeds import TEST_BATCH
 from syncline.datasets.images import ImageDataset
-from syncline.learning.evaluate import BATCH, Evaluator
+from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
+from syncline.learning.task import TASKS
 from syncline.models import build
 
 CPU = torch.device("cpu")
@@ -30,25 +32,30 @@ def noise(num_test: int, num_classes: int) -> ImageDataset:
     )
 
 
+def evaluator(dataset: ImageDataset, flat: FlatModule) -> Evaluator:
+    return Evaluator(dataset.feed(CPU, "classification"), TASKS["classification"], flat)
+
+
 @pytest.mark.parametrize("num_classes", [3, 10])
 def test_the_metrics_are_those_of_a_plain_loop(num_classes):
-    dataset = noise(BATCH + 77, num_classes)
+    dataset = noise(TEST_BATCH + 77, num_classes)
     torch.manual_seed(0)
     flat = FlatModule(build("resnet", depth=8, in_channels=3, image_size=8, num_classes=num_classes))
-    found = Evaluator(dataset, flat, CPU)([flat.weights.clone()], flat.buffers.clone())
+    found = evaluator(dataset, flat)([flat.weights.clone()], flat.buffers.clone())
     module = flat.module.eval()
     with torch.no_grad():
         logits = module((dataset.test_images.float() - 127.0) / 70.0)
     order = logits.argsort(dim=1, descending=True)
     hits = order == dataset.test_labels[:, None]
-    assert found.accuracy == pytest.approx(hits[:, 0].float().mean().item())
-    assert found.top5 == pytest.approx(hits[:, :5].any(dim=1).float().mean().item())
-    assert found.loss == pytest.approx(torch.nn.functional.cross_entropy(logits, dataset.test_labels).item(), rel=1e-5)
+    assert found["accuracy"] == pytest.approx(hits[:, 0].float().mean().item())
+    assert found["top5"] == pytest.approx(hits[:, :5].any(dim=1).float().mean().item())
+    loss = torch.nn.functional.cross_entropy(logits, dataset.test_labels).item()
+    assert found["loss"] == pytest.approx(loss, rel=1e-5)
 
 
 def test_evaluation_leaves_the_statistics_and_the_mode_alone():
     flat = FlatModule(build("resnet", depth=8, in_channels=3, image_size=8, num_classes=10))
     buffers = flat.buffers.clone()
-    Evaluator(noise(50, 10), flat, CPU)([flat.weights.clone()], buffers)
+    evaluator(noise(50, 10), flat)([flat.weights.clone()], buffers)
     assert flat.module.training
     assert torch.equal(flat.buffers, buffers)

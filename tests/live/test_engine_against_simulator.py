@@ -7,7 +7,7 @@ import pytest
 import torch
 from engine_play import Rows
 
-from syncline.config import DatasetConfig, LenetConfig, RunConfig, SgdConfig
+from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.course import Limits
 from syncline.learning.server import Gradient, Version
 from syncline.live.engine import Engine
@@ -186,8 +186,8 @@ def test_fed_with_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_
     adapts = isinstance(options, AdasyncOptions)  # which wants a loss that falls
     delays = ScenarioConfig(push_delay=Exponential(0.3), pull_delay=Exponential(0.3))
     config = RunConfig(
-        model=LenetConfig(),
-        dataset=DatasetConfig(),
+        model=ModelConfig(),
+        dataset=DigitsConfig(),
         optimizer=SgdConfig(lr=0.1 if adapts else 0.02, momentum=0.9, weight_decay=1e-3),
         strategy=options,
         cluster=ClusterConfig(workers=3, shards=num_shards, gradient_s=[1.0, 1.7, 2.9], jitter=Normal(1.0, 0.2)),

@@ -25,10 +25,9 @@ from door_play import (
 )
 from leaks import nothing_left, wait_until
 
-from syncline.assembly import build_flat
-from syncline.config import DatasetConfig, LenetConfig, LocalConfig, RunConfig
+from syncline.assembly import build_flat, build_learner
+from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.server import Version
-from syncline.learning.task import GradientFunction
 from syncline.live import worker as worker_module
 from syncline.live.server import Outbox, Postman
 from syncline.live.wire import Frame, Kind
@@ -299,8 +298,8 @@ def config_with_a_long_first_delay() -> RunConfig:
     """Of the first two gradients only the first one is delayed."""
     for seed in range(100):
         config = RunConfig(
-            model=LenetConfig(),
-            dataset=DatasetConfig(),
+            model=ModelConfig(),
+            dataset=DigitsConfig(),
             strategy=KSyncOptions(k=1),
             cluster=ClusterConfig(workers=2),
             scenario=ScenarioConfig(compute_delay={"name": "constant", "value": LONG_S, "probability": 0.5}),
@@ -332,19 +331,19 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
     """The block comes while the gradient is computed; the delay that would have followed is not drawn."""
     begun, may_end = threading.Event(), threading.Event()
 
-    def slow(flat):
-        gradient_of, calls = GradientFunction(flat), []
+    def slow(*args):
+        learner, calls = build_learner(*args), []
 
         def compute(*args):
             calls.append(args)
             if len(calls) == 2:  # the first one is before the run
                 begun.set()
                 may_end.wait(20)
-            return gradient_of(*args)
+            return learner.gradient(*args)
 
-        return compute
+        return replace(learner, gradient=compute)
 
-    monkeypatch.setattr(worker_module, "GradientFunction", slow)
+    monkeypatch.setattr(worker_module, "build_learner", slow)
     with at_work(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig()), monkeypatch) as shard:
         shard.block(0)
         assert begun.wait(20)

@@ -47,7 +47,17 @@ def test_the_line_is_silent_of_k_where_it_is_not_told(monkeypatch: pytest.Monkey
     monkeypatch.setattr(display, "console", Console(file=output, width=200))
     shown = RunDisplay(compose([])[0])
     shown.progressed(
-        Progress(updates=7, samples=224, epoch=0.5, time_s=1.5, loss=0.5, accuracy=0.25, fraction=0.25, wall_s=99.0)
+        Progress(
+            updates=7,
+            samples=224,
+            epoch=0.5,
+            time_s=1.5,
+            loss=0.5,
+            metric="accuracy",
+            value=0.25,
+            fraction=0.25,
+            wall_s=99.0,
+        )
     )
     (line,) = output.getvalue().splitlines()
     assert line.startswith("update 7 | epoch 0.5/")

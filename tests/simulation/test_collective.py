@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from syncline.config import DatasetConfig, LenetConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.records.events import EventLog, read_events
 from syncline.simulation.run import build_learning, build_replicas, simulate
 from syncline.strategies.bsp import BspOptions
@@ -29,8 +29,8 @@ def one_thread():
 
 def config_of(**changes) -> RunConfig:
     given = {
-        "model": LenetConfig(),
-        "dataset": DatasetConfig(),
+        "model": ModelConfig(),
+        "dataset": DigitsConfig(),
         "optimizer": SGD,
         "strategy": DsSyncOptions(),
         "cluster": ClusterConfig(workers=4, gradient_s=[1.0]),
@@ -73,7 +73,7 @@ def scatter(replicas, seed: int = 0) -> np.ndarray:
 # What is learned.
 
 
-@pytest.mark.parametrize("model", [LenetConfig(), ResnetConfig(depth=8)], ids=["lenet", "resnet8"])
+@pytest.mark.parametrize("model", [ModelConfig(), ResnetConfig(depth=8)], ids=["lenet", "resnet8"])
 def test_bsp_by_all_reduce_learns_what_bsp_learns_by_a_server(model):
     """To rounding: the server adds gradients in the order of arrival. Every row of metrics and all times agree, too."""
     cluster = ClusterConfig(workers=4, gradient_s=[1.0, 2.0, 1.5])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from syncline.config import DatasetConfig, LenetConfig, RunConfig, SgdConfig
+from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.simulation.run import simulate
 from syncline.strategies.ssp import SspOptions
 from syncline.timing.cluster import ClusterConfig
@@ -13,8 +13,8 @@ from syncline.timing.cluster import ClusterConfig
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
 CONFIG = RunConfig(
-    model=LenetConfig(),
-    dataset=DatasetConfig(augment=True),
+    model=ModelConfig(),
+    dataset=DigitsConfig(augment=True),
     optimizer=SgdConfig(lr=0.01),
     strategy=SspOptions(staleness=2),
     cluster=ClusterConfig(workers=3, gradient_s=[1.0, 1.7]),

@@ -3,15 +3,15 @@
 import math
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from syncline.config import CifarConfig, DatasetConfig, LenetConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
+from syncline.config import CifarConfig, DigitsConfig, ModelConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
 from syncline.course import Limits
 from syncline.datasets import load
 from syncline.datasets.sharding import WorkerShare
-from syncline.learning.task import Normalise
 from syncline.models import build
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning, simulate
@@ -31,8 +31,8 @@ def one_thread():
 
 def config_of(**changes) -> RunConfig:
     given = {
-        "model": LenetConfig(),
-        "dataset": DatasetConfig(),
+        "model": ModelConfig(),
+        "dataset": DigitsConfig(),
         "optimizer": SGD,
         "strategy": AspOptions(),
         "cluster": ClusterConfig(workers=1, gradient_s=[1.0]),
@@ -77,16 +77,16 @@ class PlainLoop:
         torch.manual_seed(config.seed)
         shape = {"in_channels": channels, "image_size": size, "num_classes": self.dataset.num_classes}
         self.module = build(**asdict(config.model), **shape)
-        self.normalise = Normalise(self.dataset, CPU)
+        self.feed = self.dataset.feed(CPU, "classification")
         optimizer = config.optimizer
         self.optimizer = torch.optim.SGD(
             self.module.parameters(), lr=optimizer.lr, momentum=optimizer.momentum, weight_decay=optimizer.weight_decay
         )
 
     def step(self, indices) -> None:
-        images, labels = self.dataset.train_images[indices], self.dataset.train_labels[indices]
+        images, labels = self.feed.take(np.asarray(indices), None)
         self.optimizer.zero_grad()
-        nn.functional.cross_entropy(self.module(self.normalise(images)), labels).backward()
+        nn.functional.cross_entropy(self.module(images), labels).backward()
         self.optimizer.step()
 
     def state(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -96,7 +96,7 @@ class PlainLoop:
 
 
 @pytest.mark.parametrize("strategy", [AspOptions(), BspOptions(), SspOptions()], ids=lambda options: options.name)
-@pytest.mark.parametrize("model", [LenetConfig(), ResnetConfig(depth=20)], ids=["lenet", "resnet20"])
+@pytest.mark.parametrize("model", [ModelConfig(), ResnetConfig(depth=20)], ids=["lenet", "resnet20"])
 def test_with_one_worker_it_is_a_plain_loop_in_every_bit(model, strategy):
     """50 steps with momentum and weight decay; ResNet-20 with batch norm, whose statistics must agree as well."""
     config = config_of(model=model, strategy=strategy)
@@ -133,9 +133,9 @@ def test_asp_computes_each_gradient_at_the_weights_the_worker_was_granted():
         for parameter, value in zip(parameters, copies[worker], strict=True):
             parameter.data = value.clone()
         indices = shares[worker].batch(iterations[worker])
-        images, labels = plain.dataset.train_images[indices], plain.dataset.train_labels[indices]
+        images, labels = plain.feed.take(indices, None)
         plain.optimizer.zero_grad()
-        nn.functional.cross_entropy(plain.module(plain.normalise(images)), labels).backward()
+        nn.functional.cross_entropy(plain.module(images), labels).backward()
         for parameter, value in zip(parameters, server, strict=True):
             parameter.data = value.clone()  # the stale gradient meets the server's weights
         plain.optimizer.step()

@@ -13,7 +13,7 @@ from simulation_play import (
     simulation_of,
 )
 
-from syncline.config import DatasetConfig, LenetConfig, RunConfig, SgdConfig
+from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.course import Totals
 from syncline.simulation.run import build_learning
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
@@ -32,7 +32,7 @@ FOUR = ClusterConfig(workers=4, gradient_s=[1.0, 1.3, 0.8], jitter=Uniform(0.5, 
 
 
 def config_of(options: StrategyOptions, cluster: ClusterConfig = FOUR, **changes) -> RunConfig:
-    given = {"model": LenetConfig(), "dataset": DatasetConfig(), "optimizer": SGD, "batch_size": 16, "max_updates": 25}
+    given = {"model": ModelConfig(), "dataset": DigitsConfig(), "optimizer": SGD, "batch_size": 16, "max_updates": 25}
     return RunConfig(strategy=options, cluster=cluster, device="cpu", **(given | changes))
 
 

@@ -12,14 +12,14 @@ What a batch holds, by task (B samples; all on the device):
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from syncline.datasets.shapes import Shape
+from syncline.shapes import Shape
 
 Batch = tuple[Tensor, ...]
 
@@ -27,7 +27,9 @@ Batch = tuple[Tensor, ...]
 class Feed(Protocol):
     """Mini-batches for one task, on one device."""
 
-    is_random: bool  # what `take` gives depends on chance: augmentation, binarisation
+    @property
+    def is_random(self) -> bool:
+        """What `take` gives depends on chance: augmentation, binarisation."""
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
         """The training samples of these numbers, in this order.
@@ -41,10 +43,37 @@ class Feed(Protocol):
         """The whole test set, in its order, the same every time."""
 
 
+@runtime_checkable
+class AnswerFeed(Feed, Protocol):
+    """A feed of questions, which knows the official score."""
+
+    def score(self, firsts: Tensor, lasts: Tensor) -> tuple[float, float]:
+        """Exact match and F1, fractions of the questions.
+
+        Args:
+            firsts, lasts: logits float [W, L] that a token is the answer's first or last, of all test rows in order.
+        """
+
+
+@runtime_checkable
+class TextFeed(Feed, Protocol):
+    """A feed of running text; the batches of `test` are consecutive pieces of parallel streams."""
+
+    @property
+    def characters(self) -> int:
+        """That the test targets hold."""
+
+    @property
+    def words(self) -> int:
+        """That the test targets hold."""
+
+
 class Dataset(Protocol):
     """Loaded and checked; on the host."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As its config says it."""
 
     @property
     def shape(self) -> Shape:

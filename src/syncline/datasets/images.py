@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from syncline.shapes import ImageShape
+
 
 @dataclass(frozen=True)
 class ImageDataset:
@@ -22,6 +24,21 @@ class ImageDataset:
     num_classes: int
     mean: tuple[float, ...]  # of each channel over the training images, 0..255
     std: tuple[float, ...]  # the same, > 0
+    augment: bool = False
+
+    @property
+    def shape(self):
+        _, channels, size, _ = self.train_images.shape
+        return ImageShape(channels, size, self.num_classes)
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train_labels)
+
+    def feed(self, device, task):
+        from syncline.datasets.image_feeds import LabelledFeed
+
+        return LabelledFeed(self, device)
 
     def __post_init__(self) -> None:
         for part, images, labels in (

@@ -13,6 +13,7 @@ class Purpose(IntEnum):
     TRAIN_GLYPHS = 3
     TEST_GLYPHS = 4
     AUGMENT = 5  # one worker's crops and flips in one iteration
+    NOISE = 6  # what a network itself leaves to chance in one worker's iteration
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:

@@ -1,53 +1,36 @@
 """Metrics on the test set, and what of several replicas is evaluated."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from syncline.datasets.images import ImageDataset
+from syncline.datasets.feed import Feed
 from syncline.learning.flat import FlatModule
-from syncline.learning.task import Normalise
+from syncline.learning.task import Task
 
-BATCH = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """Of one evaluation: accuracy and top5 are fractions of the test set, loss is the mean log loss (nats)."""
-
-    accuracy: float
-    top5: float
-    loss: float
+SEED = 0  # of what a network leaves to chance while it is evaluated: always the same
 
 
 class Evaluator:
-    """The test set on the device, ready to be run through the module; leaves the module's training mode as it was."""
+    """The test set, ready to be run through the module; leaves the module's training mode as it was."""
 
-    def __init__(self, dataset: ImageDataset, flat: FlatModule, device: torch.device) -> None:
+    def __init__(self, feed: Feed, task: Task, flat: FlatModule) -> None:
+        self._feed = feed
+        self._task = task
         self._flat = flat
-        self._images = dataset.test_images.to(device)  # uint8 [N, C, H, W]
-        self._labels = dataset.test_labels.to(device)  # int64 [N]
-        self._normalise = Normalise(dataset, device)
 
     @torch.no_grad()
-    def __call__(self, weights: list[Tensor], buffers: Tensor) -> Metrics:
-        """Metrics of these weights (blocks, [n] in all) and buffers [m]."""
+    def __call__(self, weights: list[Tensor], buffers: Tensor) -> dict[str, float]:
+        """The task's METRICS for these weights (blocks, [n] in all) and buffers [m]."""
         self._flat.load(weights, buffers)
         module = self._flat.module
+        if self._flat.is_random:
+            torch.manual_seed(SEED)
         module.eval()
-        correct = within_5 = 0
-        loss = 0.0
-        for images, labels in zip(torch.split(self._images, BATCH), torch.split(self._labels, BATCH), strict=True):
-            logits = module(self._normalise(images))
-            loss += nn.functional.cross_entropy(logits, labels, reduction="sum").item()
-            best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]  # [B, 5]
-            correct += int(best[:, 0].sum())
-            within_5 += int(best.sum())
+        metrics = self._task.evaluate(module, self._feed)
         module.train()
-        size = len(self._labels)
-        return Metrics(correct / size, within_5 / size, loss / size)
+        return metrics
 
 
 def consensus(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:
@@ -64,6 +47,3 @@ def consensus(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Ten
     mean_buffers.div_(len(weights))
     distances = [torch.linalg.vector_norm(replica - mean, dtype=torch.float64) for replica in weights]
     return mean, mean_buffers, max(distance.item() for distance in distances)
-
-
-METRICS = tuple(Metrics.__dataclass_fields__)

@@ -24,6 +24,7 @@ class FlatModule:
 
     def __init__(self, module: nn.Module, num_extra: int = 0) -> None:
         self.module = module
+        self.is_random = _draws_numbers(module)  # while it learns, from torch's global generator
         parameters = list(module.parameters())
         buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
         initial = _flatten([parameter.detach() for parameter in parameters])
@@ -57,6 +58,16 @@ class FlatModule:
         else:
             torch.cat(weights, out=self.weights)
         self.buffers.copy_(buffers)
+
+
+def _draws_numbers(module: nn.Module) -> bool:
+    """Units are dropped out, or the module says that it `samples`."""
+    return any(
+        getattr(part, "samples", False)
+        or (isinstance(part, nn.Dropout | nn.Dropout2d) and part.p > 0)
+        or (isinstance(part, nn.RNNBase) and part.dropout > 0)
+        for part in module.modules()
+    )
 
 
 def _flatten(tensors: list[Tensor]) -> Tensor:

@@ -4,11 +4,19 @@ Shape legend: n elements of the block.
 """
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 MOMENTUM_FORMS = ("torch", "lr_inside")
+
+
+class Optimizer(Protocol):
+    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None: ...
+    def evaluated(self, weights: Tensor) -> Tensor: ...
+    def state_dict(self) -> dict[str, Tensor]: ...
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
 
 
 class Sgd:
@@ -48,6 +56,9 @@ class Sgd:
                 self._buffer = torch.zeros_like(gradient)
             self._buffer.mul_(self.momentum).add_(gradient, alpha=-rate)
             torch.add(weights, self._buffer, out=out)
+
+    def evaluated(self, weights: Tensor) -> Tensor:
+        return weights
 
     def state_dict(self) -> dict[str, Tensor]:
         return {} if self._buffer is None else {"momentum": self._buffer}

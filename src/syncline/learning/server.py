@@ -10,7 +10,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from syncline.learning.optimizer import Sgd
+from syncline.learning.optimizer import Optimizer
 
 
 @dataclass(eq=False, slots=True)
@@ -38,13 +38,18 @@ class Shard:
 
     block: slice  # of the flat vector
     current: Version
-    optimizer: Sgd
+    optimizer: Optimizer
     rate: Callable[[int, int], float]  # (samples, updates) -> learning rate
     num_workers: int  # P
     divide_by_workers: bool = False  # an update of d gradients divides their sum by P in place of d
     spare: float = 0  # at most P + spare + 1 versions are alive
     _free: list[Version] = field(default_factory=list)
     allocated: int = 1
+
+    @property
+    def evaluated(self) -> Tensor:
+        """What of the block is evaluated [n]: the current weights, or the optimizer's average of them."""
+        return self.optimizer.evaluated(self.current.weights)
 
     def pin(self) -> Version:
         """The current version, kept as it is until `unpin`."""

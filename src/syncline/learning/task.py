@@ -1,65 +1,137 @@
-"""What is learned: the loss of a mini-batch, and the one gradient function that every engine calls.
+"""What is learned: for each task the loss of a mini-batch, and the metrics of the test set.
 
-Shape legend: B batch, C channels, H height, W width, n parameters, m float buffer elements.
+Shape legend: B samples, T symbols, L tokens. What a batch holds is said in datasets/feed.py, what a metric is in
+learning/metrics.py.
 """
 
-from dataclasses import dataclass
+import math
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from syncline.datasets.augment import pad_crop_flip
-from syncline.datasets.images import ImageDataset
-from syncline.learning.flat import FlatModule
+from syncline.datasets.feed import AnswerFeed, Batch, Feed, TextFeed
+from syncline.learning.scoring import auc
 
-
-class Batches:
-    """Mini-batches of an image data set as the network wants them: float32, normalised, on the device."""
-
-    def __init__(self, dataset: ImageDataset, device: torch.device, augment: bool) -> None:
-        self._images = dataset.train_images.to(device)  # uint8 [N, C, H, W]
-        self._labels = dataset.train_labels.to(device)  # int64 [N]
-        self._normalise = Normalise(dataset, device)
-        self.augment = augment
-
-    def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> tuple[Tensor, Tensor]:
-        """Inputs [B, C, H, W] and labels [B] of these samples; with a generator they are augmented."""
-        index = torch.from_numpy(indices).to(self._images.device)
-        images = self._images.index_select(0, index)
-        if generator is not None:
-            images = pad_crop_flip(images, generator)
-        return self._normalise(images), self._labels.index_select(0, index)
+AUXILIARY_WEIGHT = 0.4  # of Inception's second head (torchvision's and TF-Slim's training scripts)
 
 
-class Normalise:
-    """(image - mean) / std by channel, both in units of 0..255."""
+class Task(Protocol):
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        """Mean over the samples of the batch, in nats; the module is in training mode."""
 
-    def __init__(self, dataset: ImageDataset, device: torch.device) -> None:
-        self._mean = torch.tensor(dataset.mean, device=device).view(1, -1, 1, 1)
-        self._std = torch.tensor(dataset.std, device=device).view(1, -1, 1, 1)
-
-    def __call__(self, images: Tensor) -> Tensor:
-        return images.float().sub_(self._mean).div_(self._std)
+    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+        """The task's METRICS on the test set; the module is in evaluation mode, and no gradient is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class GradientFunction:
-    """(weights, buffers, batch) -> (loss, gradient, buffers) of the mean cross-entropy, on flat vectors.
+class Classification:
+    """Cross-entropy; of two heads, the second counts AUXILIARY_WEIGHT."""
 
-    The gradient [n] and the buffers [m] returned are the module's own and are overwritten by the next call.
-    """
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        images, labels = batch
+        outputs = module(images)
+        if isinstance(outputs, Tensor):
+            return F.cross_entropy(outputs, labels)
+        logits, auxiliary = outputs
+        return F.cross_entropy(logits, labels) + AUXILIARY_WEIGHT * F.cross_entropy(auxiliary, labels)
 
-    flat: FlatModule
+    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+        correct = within_5 = size = 0
+        loss = 0.0
+        for images, labels in feed.test():
+            logits = module(images)
+            loss += F.cross_entropy(logits, labels, reduction="sum").item()
+            best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]  # [B, 5]
+            correct += int(best[:, 0].sum())
+            within_5 += int(best.sum())
+            size += len(labels)
+        return {"accuracy": correct / size, "top5": within_5 / size, "loss": loss / size}
 
-    def __call__(
-        self, weights: list[Tensor], buffers: Tensor, batch: tuple[Tensor, Tensor]
-    ) -> tuple[float, Tensor, Tensor]:
-        flat = self.flat
-        flat.load(weights, buffers)
-        flat.gradient.zero_()
-        inputs, labels = batch
-        loss = nn.functional.cross_entropy(flat.module(inputs), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.item(), flat.gradient, flat.buffers
+
+class Generation:
+    """The module itself gives a bound on each image's negative log-likelihood."""
+
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        (pixels,) = batch
+        bounds: Tensor = module(pixels)  # [B]
+        return bounds.mean()
+
+    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+        bounds = torch.cat([module(pixels) for (pixels,) in feed.test()])
+        return {"bound": bounds.double().mean().item()}
+
+
+class QuestionAnswering:
+    """Cross-entropy of the first and of the last token, their mean (Devlin et al. 2019, section 4.2)."""
+
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        tokens, mask, types, first, last = batch
+        firsts, lasts = module(tokens, mask, types)  # [B, L] each
+        return (F.cross_entropy(firsts, first) + F.cross_entropy(lasts, last)) / 2
+
+    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+        assert isinstance(feed, AnswerFeed)
+        loss, size = 0.0, 0
+        firsts, lasts = [], []
+        for tokens, mask, types, first, last in feed.test():
+            begins, ends = module(tokens, mask, types)
+            total = F.cross_entropy(begins, first, reduction="sum") + F.cross_entropy(ends, last, reduction="sum")
+            loss += total.item() / 2
+            size += len(tokens)
+            firsts.append(begins.float().cpu())
+            lasts.append(ends.float().cpu())
+        exact_match, f1 = feed.score(_stack(firsts), _stack(lasts))
+        return {"f1": f1, "exact_match": exact_match, "loss": loss / size}
+
+
+def _stack(rows: list[Tensor]) -> Tensor:
+    """Batches [B, L], each as wide as its longest row -> [W, L]; where a row has no token there is -inf."""
+    width = max(part.shape[1] for part in rows)
+    return torch.cat([F.pad(part, (0, width - part.shape[1]), value=-math.inf) for part in rows])
+
+
+class ClickThrough:
+    """Log loss of whether it was clicked."""
+
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        counts, rows, clicked = batch
+        return F.binary_cross_entropy_with_logits(module(counts, rows), clicked)
+
+    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+        parts = [(module(counts, rows), clicked) for counts, rows, clicked in feed.test()]
+        logits, clicked = (torch.cat(column) for column in zip(*parts, strict=True))
+        loss = F.binary_cross_entropy_with_logits(logits.double(), clicked.double())
+        return {"auc": auc(logits, clicked), "loss": loss.item()}
+
+
+class Language:
+    """Cross-entropy of the next symbol. A target of -1 is none."""
+
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        symbols, following = batch
+        logits, _ = module(symbols)  # [B, T, V]
+        return F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1)
+
+    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+        assert isinstance(feed, TextFeed)
+        nats, size, state = 0.0, 0, None
+        for symbols, following in feed.test():
+            logits, state = module(symbols, state)
+            predicted = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1, reduction="sum")
+            nats += predicted.item()
+            size += int((following >= 0).sum())
+        return {
+            "bits_per_character": nats / math.log(2) / feed.characters,
+            "word_perplexity": math.exp(min(nats / feed.words, 700.0)),
+            "loss": nats / size,
+        }
+
+
+TASKS: dict[str, Task] = {
+    "classification": Classification(),
+    "generation": Generation(),
+    "qa": QuestionAnswering(),
+    "ctr": ClickThrough(),
+    "language": Language(),
+}

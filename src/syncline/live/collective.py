@@ -18,13 +18,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from syncline.assembly import build_flat, build_optimizer, build_rate, build_share, load_dataset, pick_device, shape_of
+from syncline.assembly import build_learner, build_optimizer, build_rate, pick_device
 from syncline.config import RunConfig
 from syncline.course import REPORT_EVERY_S, Limits, Totals
-from syncline.datasets.streams import Purpose, stream
-from syncline.learning.flat import FlatModule
-from syncline.learning.optimizer import Sgd
-from syncline.learning.task import Batches, GradientFunction
+from syncline.learning.gradient import GradientFunction, MiniBatch
+from syncline.learning.optimizer import Optimizer
 from syncline.live.control import Line, Message
 from syncline.live.saver import Saver, drop_old_checkpoints
 from syncline.live.transport import Tls
@@ -116,27 +114,34 @@ class Replica:
     """What every member holds: weights, optimizer, and the vector that is exchanged.
 
     Args:
-        flat: with `NUM_EXTRA` extra elements.
+        gradient: the gradient function, on a vector with `NUM_EXTRA` extra elements.
         optimizer: of all weights.
         joins_weights: the weights are exchanged; else the gradient.
         one_by_one: an all-reduce for each tensor of them, and one for the rest.
     """
 
-    def __init__(self, flat: FlatModule, optimizer: Sgd, joins_weights: bool = False, one_by_one: bool = False) -> None:
-        self.flat, self.optimizer = flat, optimizer
-        self._gradient = GradientFunction(flat)
+    def __init__(
+        self,
+        gradient: GradientFunction,
+        optimizer: Optimizer,
+        joins_weights: bool = False,
+        one_by_one: bool = False,
+    ) -> None:
+        self.flat = flat = gradient.flat
+        self.optimizer = optimizer
+        self._gradient = gradient
         if one_by_one:
             self._exchanged = [*(flat.weight_tensors if joins_weights else flat.gradient_tensors), flat.beside]
         else:
             self._exchanged = [flat.with_weights if joins_weights else flat.with_gradient]
 
-    def warm_up(self, batch: tuple[Tensor, Tensor]) -> None:
+    def warm_up(self, batch: MiniBatch) -> None:
         """One gradient that counts for nothing, so that no first one pays for what a library sets up."""
         buffers = self.flat.buffers.clone()
         self.compute(batch)
         self.flat.buffers.copy_(buffers)
 
-    def compute(self, batch: tuple[Tensor, Tensor]) -> float:
+    def compute(self, batch: MiniBatch) -> float:
         """The gradient of this member's mini-batch, and the buffers after it, are in the vector. Returns the loss."""
         loss, _, _ = self._gradient([self.flat.weights], self.flat.buffers, batch)
         return loss
@@ -194,12 +199,12 @@ class Member:
         partitions = [strategy.groups(step, num_members) for step in (0, 1)]
         self._groups = make_groups(rank, partitions)  # of even and of odd steps
         self._order = Order(1 if len(partitions[0]) == 1 else 2)
-        dataset = load_dataset(config)
-        self._flat = build_flat(config, shape_of(dataset), device, NUM_EXTRA)
-        self._replica = Replica(self._flat, build_optimizer(config), strategy.replicas, strategy.impl == "naive")
-        self._num_train = num_train = len(dataset.train_labels)
-        self._share = build_share(config, rank, num_train)
-        self._batches = Batches(dataset, device, config.dataset.augment)
+        learner = build_learner(config, device, NUM_EXTRA)
+        self._flat = learner.flat
+        optimizer = build_optimizer(config)
+        self._replica = Replica(learner.gradient, optimizer, strategy.replicas, strategy.impl == "naive")
+        self._num_train = num_train = learner.num_train
+        self._batches = learner.batches(config, rank)
         self._rate = build_rate(config, num_train)
         self._limits = Limits.of(config, num_train)
         self._totals = Totals(num_members)
@@ -208,7 +213,7 @@ class Member:
         self._eval_every = config.eval_every_epochs * num_train
         self._checkpoint_every = config.runner.checkpoint_every_epochs * num_train
         self._snapshots = self._checkpoints = 0
-        self._replica.warm_up(self._batches.take(self._share.batch(0), None))
+        self._replica.warm_up(self._batches.take(0))
         self._path_of_log = folder / f"events-{rank}.arrow"
         rows = self._load(resume)
         self._log = EventLog(self._path_of_log, rows) if config.runner.events else None
@@ -273,9 +278,7 @@ class Member:
                     self._log.append(self._now(), "granted", rank, 0, -1, step, 0.0, "all-reduce")
             begun = self._now()
             self._doing = f"computing step {step} since {begun:.1f} s"
-            generator = stream(Purpose.AUGMENT, rank, step, config.seed) if self._batches.augment else None
-            batch = self._batches.take(self._share.batch(step), generator)
-            loss = mean_loss = self._replica.compute(batch)
+            loss = mean_loss = self._replica.compute(self._batches.take(step))
             rate = self._rate(totals.samples, totals.updates)
             if strategy.replicas:
                 self._replica.step(rate)
@@ -423,9 +426,11 @@ class Member:
     def _save(self, path: Path, then: Callable[[], None] = lambda: None) -> None:
         totals, flat = self._totals, self._flat
         about = totals.snapshot(self._rate(totals.samples, totals.updates))
-        self._saver.save(
-            path, {"weights": flat.weights.cpu().clone(), "buffers": flat.buffers.cpu().clone()}, about, then
-        )
+        tensors = {"weights": flat.weights.cpu().clone(), "buffers": flat.buffers.cpu().clone()}
+        evaluated = self._replica.optimizer.evaluated(flat.weights)
+        if evaluated is not flat.weights:
+            tensors["evaluated"] = evaluated.cpu().clone()
+        self._saver.save(path, tensors, about, then)
 
     def _checkpoint(self, number: float) -> None:
         """This member's state; where all are alike, everybody's."""

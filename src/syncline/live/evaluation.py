@@ -1,16 +1,15 @@
 """Evaluation of what shards or replicas have left on disk, apart from the timed run."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from syncline.assembly import build_flat, load_dataset, pick_device, shape_of
+from syncline.assembly import build_learner, pick_device
 from syncline.config import RunConfig
 from syncline.course import evaluation_row
-from syncline.learning.evaluate import Evaluator, consensus
+from syncline.learning.evaluate import consensus
 from syncline.records.snapshots import read_state
 
 
@@ -20,13 +19,13 @@ class SnapshotEvaluator:
     def __init__(self, config: RunConfig) -> None:
         torch.set_num_threads(config.threads)
         device = pick_device(config)
-        dataset = load_dataset(config)
-        flat = build_flat(config, shape_of(dataset), device)
+        learner = build_learner(config, device)
         self._device = device
         self._has_replicas = config.strategy.replicas
-        self._evaluator = Evaluator(dataset, flat, device)
-        self.num_train = len(dataset.train_labels)
-        self.num_parameters = flat.weights.numel()
+        self._evaluator = learner.evaluator()
+        self.num_train = learner.num_train
+        self.num_parameters = learner.flat.weights.numel()
+        self.best_possible = learner.best_possible
 
     def row(self, paths: list[Path], wall_s: float) -> dict[str, Any]:
         """The line of metrics.jsonl for a state, given each shard's part of it, or each replica.
@@ -36,7 +35,8 @@ class SnapshotEvaluator:
         """
         parts = [read_state(path) for path in paths]
         about: list[Mapping[str, Any]] = [state for _, state in parts]
-        weights, buffers = ([tensors[name].to(self._device) for tensors, _ in parts] for name in ("weights", "buffers"))
+        weights = [tensors.get("evaluated", tensors["weights"]).to(self._device) for tensors, _ in parts]
+        buffers = [tensors["buffers"].to(self._device) for tensors, _ in parts]
         train_loss, more = about[0]["train_loss"], {}
         if self._has_replicas:
             mean, mean_buffers, divergence = consensus(weights, buffers)
@@ -49,7 +49,7 @@ class SnapshotEvaluator:
             min(state["updates"] for state in about),
             min(state["samples"] for state in about),
             self.num_train,
-            asdict(metrics),
+            metrics,
             train_loss=train_loss,
             learning_rate=about[0]["learning_rate"],
             waits_for=about[0]["waits_for"],

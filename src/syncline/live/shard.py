@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from syncline.assembly import build_flat, build_shard
+from syncline.assembly import build_flat, build_shard, shape_of
 from syncline.config import RunConfig
 from syncline.course import REPORT_EVERY_S, Limits
 from syncline.live.control import Line, Message
@@ -48,7 +48,7 @@ class ShardProcess:
         torch.set_num_threads(config.threads)
         self._config, self._folder, self._number, self._resume = config, folder, number, resume
         self._inbox: Inbox = queue.SimpleQueue()
-        self._flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
+        self._flat = build_flat(config, shape_of(config), torch.device("cpu"))
         block = build_shard(config, number, self._flat, 1, is_whole=False).block
         self._num_buffers = self._flat.buffers.numel() if number == 0 else 0
         self._pulls = config.strategy.pull_rule(config.cluster.shards) is not None
@@ -313,7 +313,9 @@ class ShardProcess:
     def _save(self, path: Path, then: Callable[[], None]) -> None:
         totals = self._engine.totals
         about = totals.snapshot(self._engine.shard.rate(totals.samples, totals.updates))
-        self._write(path, {}, about, then)
+        shard = self._engine.shard
+        own = {} if shard.evaluated is shard.current.weights else {"evaluated": shard.evaluated.clone()}
+        self._write(path, own, about, then)
 
     def _checkpoint(self, number: float) -> None:
         engine = self._engine

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from syncline.assembly import build_flat, build_share, load_dataset, pick_device, shape_of
+from syncline.assembly import build_learner, pick_device
 from syncline.config import RunConfig
-from syncline.datasets.streams import Purpose, stream
 from syncline.learning.flat import FlatModule
 from syncline.learning.server import blocks
-from syncline.learning.task import Batches, GradientFunction
 from syncline.live.server import CLOCK_QUESTIONS, view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.live.wire import Frame, Kind, Reader, connect, receive_json, send, send_json
@@ -359,21 +357,18 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
     """
     torch.set_num_threads(config.threads)
     device = pick_device(config, worker)
-    dataset = load_dataset(config)
-    flat = build_flat(config, shape_of(dataset), device)
-    num_train = len(dataset.train_labels)
-    share = build_share(config, worker, num_train)
-    batches = Batches(dataset, device, config.dataset.augment)
-    gradient_of = GradientFunction(flat)
+    learner = build_learner(config, device)
+    flat, gradient_of = learner.flat, learner.gradient
+    batches = learner.batches(config, worker)
     staging = Staging(flat)
     # One gradient before the run begins, so that no first one pays for what a library sets up. Nothing of it stays.
-    gradient_of([flat.weights], flat.buffers.clone(), batches.take(share.batch(0), None))
+    gradient_of([flat.weights], flat.buffers.clone(), batches.take(0))
     rule = config.strategy.pull_rule(config.cluster.shards)
     if rule is None:
         links = Links(worker, staging, config.cluster.shards, config.strategy.interrupts)
     else:
         links = PulledLinks(worker, staging, config.cluster.shards, rule)
-    about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": num_train}
+    about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": learner.num_train}
     links.connect(addresses, secret, tls, about)
     iteration = links.first_iteration()
     if iteration is None:
@@ -383,9 +378,7 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
     while links.await_blocks(pace):
         staging.to_device()
         started = time.monotonic()
-        generator = stream(Purpose.AUGMENT, worker, iteration, config.seed) if batches.augment else None
-        batch = batches.take(share.batch(iteration), generator)
-        loss, _, _ = gradient_of([flat.weights], flat.buffers, batch)
+        loss, _, _ = gradient_of([flat.weights], flat.buffers, batches.take(iteration))
         staging.from_device()
         if links.is_interrupted():
             in_vain += 1

@@ -14,7 +14,7 @@ Shape legend: P workers, K steps of a block, n parameters, m float buffer elemen
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,11 +22,9 @@ import numpy as np
 from torch import Tensor
 
 from syncline.course import Limits, Totals
-from syncline.datasets.sharding import WorkerShare
-from syncline.datasets.streams import Purpose, stream
 from syncline.learning.evaluate import Evaluator, consensus
-from syncline.learning.optimizer import Sgd
-from syncline.learning.task import Batches, GradientFunction
+from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.optimizer import Optimizer
 from syncline.simulation.engine import Log
 from syncline.timing.cluster import Cluster
 from syncline.timing.distributions import Array
@@ -46,39 +44,37 @@ class Replicas:
 
     Args:
         gradient: the gradient function, on the module that all share; its weights and buffers are the initial ones.
-        batches: the training data on the device.
-        shares: which samples each worker sees, in which order.
+        batches: of each worker.
         optimizers: one a replica; with a single one all workers make one step on their mean gradient.
         rate: (samples, updates) made so far -> learning rate of the next update.
         averages_first: a step begins with the averaging.
-        evaluator, seed: of the run; num_train: training images.
+        evaluator: of the run; num_train: training samples; best_possible: metrics that nothing can surpass on them.
     """
 
     def __init__(
         self,
         *,
         gradient: GradientFunction,
-        batches: Batches,
-        shares: Sequence[WorkerShare],
-        optimizers: Sequence[Sgd],
+        batches: Sequence[WorkerBatches],
+        optimizers: Sequence[Optimizer],
         rate: Callable[[int, int], float],
         averages_first: bool,
         evaluator: Evaluator,
-        seed: int,
         num_train: int,
+        best_possible: Mapping[str, float],
     ) -> None:
-        self.evaluator, self.rate, self.num_train = evaluator, rate, num_train
+        self.evaluator, self.rate, self.num_train, self.best_possible = evaluator, rate, num_train, best_possible
         self.num_parameters = gradient.flat.weights.numel()
         self.num_tensors = len(gradient.flat.weight_tensors)
         self.weights = [gradient.flat.weights.clone() for _ in optimizers]  # [n] of each replica
         self.buffers = [gradient.flat.buffers.clone() for _ in optimizers]  # [m]
-        self._gradient, self._batches, self._shares, self._seed = gradient, batches, shares, seed
+        self._gradient, self._batches = gradient, batches
         self._optimizers = optimizers
         self._averages_first = averages_first
 
     def step(self, iteration: int, groups: Sequence[Sequence[int]], rate: float) -> list[float]:
         """One step of all workers. Returns their losses; if one is no number, the weights may be worthless."""
-        workers = range(len(self._shares))
+        workers = range(len(self._batches))
         if len(self._optimizers) < len(workers):
             return self._step_together(iteration, rate)
         if self._averages_first:
@@ -90,15 +86,17 @@ class Replicas:
 
     def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
         """What is to be evaluated, weights and buffers, and what else is told of it: the consensus of the replicas."""
-        if len(self.weights) == 1:
-            return self.weights, self.buffers[0], {}
-        weights, buffers, divergence = consensus(self.weights, self.buffers)
+        pairs = zip(self._optimizers, self.weights, strict=True)
+        evaluated = [optimizer.evaluated(weights) for optimizer, weights in pairs]
+        if len(evaluated) == 1:
+            return evaluated, self.buffers[0], {}
+        weights, buffers, divergence = consensus(evaluated, self.buffers)
         return [weights], buffers, {"divergence": divergence}
 
     def _step_together(self, iteration: int, rate: float) -> list[float]:
         (weights,), (buffers,) = self.weights, self.buffers
         losses, gradients, left = [], [], []
-        for worker in range(len(self._shares)):
+        for worker in range(len(self._batches)):
             loss, gradient, after = self._compute(worker, iteration, weights, buffers)
             losses.append(loss)
             gradients.append(gradient.clone())
@@ -117,8 +115,7 @@ class Replicas:
         return loss
 
     def _compute(self, worker: int, iteration: int, weights: Tensor, buffers: Tensor) -> tuple[float, Tensor, Tensor]:
-        generator = stream(Purpose.AUGMENT, worker, iteration, self._seed) if self._batches.augment else None
-        return self._gradient([weights], buffers, self._batches.take(self._shares[worker].batch(iteration), generator))
+        return self._gradient([weights], buffers, self._batches[worker].take(iteration))
 
     def _average(self, groups: Sequence[Sequence[int]]) -> None:
         for group in groups:

@@ -9,7 +9,6 @@ import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def replay(
     learning = build_learning(source)
     again = _Replay(source, learning, read_events(folder / "events.arrow"))
     next_report = 0.0
-    curve = Curve(source.target)
+    curve = Curve(source)
     for done in again.steps():
         if time.perf_counter() >= next_report:
             next_report = time.perf_counter() + REPORT_EVERY_S
@@ -83,7 +82,8 @@ def replay(
                     totals.samples / learning.num_train,
                     totals.time_s,
                     totals.loss,
-                    curve.accuracy,
+                    curve.metric,
+                    curve.value,
                     done,
                     time.perf_counter() - begun,
                 )
@@ -98,7 +98,7 @@ def replay(
         totals.updates,
         totals.samples,
         learning.num_train,
-        asdict(learning.evaluator([version.weights for version in current], current[0].buffers)),
+        learning.evaluator(*learning.current()[:2]),
         train_loss=totals.loss,
         learning_rate=learning.shards[0].rate(totals.samples, totals.updates),
         wall_s=time.perf_counter() - begun,
@@ -113,6 +113,7 @@ def replay(
         curve,
         num_train=learning.num_train,
         num_parameters=learning.num_parameters,
+        best_possible=learning.best_possible,
         wall_s=time.perf_counter() - begun,
     )
     return made | {

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,11 +10,10 @@ from torch import Tensor
 
 from syncline.assembly import (
     build_flat,
+    build_learner,
     build_optimizer,
     build_rate,
     build_shard,
-    build_share,
-    load_dataset,
     pick_device,
     shape_of,
 )
@@ -22,7 +21,6 @@ from syncline.config import RunConfig
 from syncline.course import REPORT_EVERY_S, Curve, Limits, Progress, Totals, evaluation_row, summary
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.server import Shard, blocks
-from syncline.learning.task import Batches, GradientFunction
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective, Exchange, Replicas
 from syncline.simulation.engine import Simulation
@@ -38,11 +36,12 @@ class Learning:
     workers: Workers
     evaluator: Evaluator
     num_parameters: int
-    num_train: int  # images
+    num_train: int  # samples
+    best_possible: Mapping[str, float]  # metrics that nothing can surpass on them
 
     def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
         """What is to be evaluated, weights in blocks and buffers, and what else is told of it."""
-        return [shard.current.weights for shard in self.shards], self.shards[0].current.buffers, {}
+        return [shard.evaluated for shard in self.shards], self.shards[0].current.buffers, {}
 
     def rate(self, samples: int, updates: int) -> float:
         """The learning rate of the next update."""
@@ -113,6 +112,7 @@ def _finished(
         course.curve,
         num_train=course.num_train,
         num_parameters=num_parameters,
+        best_possible={} if course.learning is None else course.learning.best_possible,
         wall_s=time.perf_counter() - begun,
     )
 
@@ -154,21 +154,17 @@ def build_replicas(config: RunConfig) -> Replicas:
     Raises:
         ConfigError, DataMissingError: as `simulate`.
     """
-    device = pick_device(config)
-    dataset = load_dataset(config)
-    num_train = len(dataset.train_labels)
-    flat = build_flat(config, shape_of(dataset), device)
+    learner = build_learner(config, pick_device(config))
     workers = range(config.cluster.workers)
     return Replicas(
-        gradient=GradientFunction(flat),
-        batches=Batches(dataset, device, config.dataset.augment),
-        shares=[build_share(config, worker, num_train) for worker in workers],
+        gradient=learner.gradient,
+        batches=[learner.batches(config, worker) for worker in workers],
         optimizers=[build_optimizer(config) for _ in (workers if config.strategy.replicas else range(1))],
-        rate=build_rate(config, num_train),
+        rate=build_rate(config, learner.num_train),
         averages_first=config.strategy.averages_first,
-        evaluator=Evaluator(dataset, flat, device),
-        seed=config.seed,
-        num_train=num_train,
+        evaluator=learner.evaluator(),
+        num_train=learner.num_train,
+        best_possible=learner.best_possible,
     )
 
 
@@ -178,15 +174,12 @@ def build_learning(config: RunConfig) -> Learning:
     Raises:
         ConfigError, DataMissingError: as `simulate`.
     """
-    device = pick_device(config)
-    dataset = load_dataset(config)
-    num_train = len(dataset.train_labels)
-    flat = build_flat(config, shape_of(dataset), device)
+    learner = build_learner(config, pick_device(config))
+    flat, num_train = learner.flat, learner.num_train
     shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
-    shares = [build_share(config, worker, num_train) for worker in range(config.cluster.workers)]
-    batches = Batches(dataset, device, config.dataset.augment)
-    workers = Workers(shards, GradientFunction(flat), batches, shares, config.seed)
-    return Learning(shards, workers, Evaluator(dataset, flat, device), flat.weights.numel(), num_train)
+    batches = [learner.batches(config, worker) for worker in range(config.cluster.workers)]
+    workers = Workers(shards, learner.gradient, batches)
+    return Learning(shards, workers, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
 
 
 def _sizes(config: RunConfig) -> tuple[int, int]:
@@ -196,7 +189,7 @@ def _sizes(config: RunConfig) -> tuple[int, int]:
     one_by_one = not strategy.has_server and strategy.impl == "naive" and cluster.message_tensors is None
     if not counts_bytes and not (one_by_one and cluster.network.latency_s):
         return 0, 1
-    flat = build_flat(config, config.dataset.shape, torch.device("meta"))
+    flat = build_flat(config, shape_of(config), torch.device("meta"))
     return flat.weights.numel(), len(flat.weight_tensors)
 
 
@@ -213,8 +206,8 @@ class _Course:
         begun: float,
     ) -> None:
         self.limits = Limits.of(config, num_train)
-        self.curve = Curve(config.target)
-        self._learning = learning
+        self.curve = Curve(config)
+        self.learning = learning
         self.num_train = num_train
         self._on_evaluation = on_evaluation
         self._on_progress = on_progress
@@ -225,14 +218,14 @@ class _Course:
 
     def begin(self, totals: Totals) -> None:
         """The untrained network is the first point of every curve."""
-        if self._learning is not None:
+        if self.learning is not None:
             self._evaluate(totals)
 
     def updated(self, simulation: Simulation | Collective) -> int:
         totals = simulation.totals
         if time.perf_counter() >= self._next_report:
             self._report(totals)
-        if self._learning is None:
+        if self.learning is None:
             return totals.updates + 1000
         if totals.samples >= self._evaluations * self._eval_every:
             self._evaluate(totals)
@@ -243,21 +236,21 @@ class _Course:
     def end(self, totals: Totals, ended_by: str) -> None:
         """The last state is evaluated, unless it was just now, or is worthless."""
         self._report(totals)
-        if self._learning is not None and ended_by != "diverged" and self.curve.rows[-1]["updates"] < totals.updates:
+        if self.learning is not None and ended_by != "diverged" and self.curve.rows[-1]["updates"] < totals.updates:
             self._evaluate(totals)
 
     def _evaluate(self, totals: Totals) -> None:
-        assert self._learning is not None
-        weights, buffers, about = self._learning.current()
-        metrics = self._learning.evaluator(weights, buffers)
+        assert self.learning is not None
+        weights, buffers, about = self.learning.current()
+        metrics = self.learning.evaluator(weights, buffers)
         row = evaluation_row(
             totals.time_s,
             totals.updates,
             totals.samples,
             self.num_train,
-            asdict(metrics),
+            metrics,
             train_loss=totals.loss if totals.loss_count else None,
-            learning_rate=self._learning.rate(totals.samples, totals.updates),
+            learning_rate=self.learning.rate(totals.samples, totals.updates),
             **about,
             waits_for=totals.count,
             wall_s=time.perf_counter() - self._begun,
@@ -277,7 +270,8 @@ class _Course:
                 epoch=totals.samples / self.num_train,
                 time_s=totals.time_s,
                 loss=totals.loss,
-                accuracy=self.curve.accuracy,
+                metric=self.curve.metric,
+                value=self.curve.value,
                 fraction=self.limits.fraction(totals),
                 wall_s=now - self._begun,
                 count=totals.count,

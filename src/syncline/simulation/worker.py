@@ -5,10 +5,8 @@ All workers share one module, since only one computes at a time; each has its ow
 
 from collections.abc import Sequence
 
-from syncline.datasets.sharding import WorkerShare
-from syncline.datasets.streams import Purpose, stream
+from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.server import Gradient, Shard, Version
-from syncline.learning.task import Batches, GradientFunction
 
 
 class Workers:
@@ -17,26 +15,15 @@ class Workers:
     Args:
         shards: of the parameter server; the workers pin and release their versions.
         gradient: the gradient function, on the module that all share.
-        batches: the training data on the device.
-        shares: which samples each worker sees, in which order.
-        seed: of the run, for the augmentation's stream.
+        batches: of each worker.
     """
 
-    def __init__(
-        self,
-        shards: Sequence[Shard],
-        gradient: GradientFunction,
-        batches: Batches,
-        shares: Sequence[WorkerShare],
-        seed: int,
-    ) -> None:
+    def __init__(self, shards: Sequence[Shard], gradient: GradientFunction, batches: Sequence[WorkerBatches]) -> None:
         self._shards = shards
         self._gradient = gradient
         self._batches = batches
-        self._shares = shares
-        self._seed = seed
-        self._iterations = [0] * len(shares)
-        self._snapshots: list[list[Version | None]] = [[None] * len(shards) for _ in shares]
+        self._iterations = [0] * len(batches)
+        self._snapshots: list[list[Version | None]] = [[None] * len(shards) for _ in batches]
         self._free: list[Gradient] = []
 
     def receive(self, worker: int, shard: int) -> None:
@@ -69,8 +56,7 @@ class Workers:
         """Loss and gradient of the worker's next mini-batch at its snapshot; `release` it once for each shard."""
         iteration = self._iterations[worker]
         self._iterations[worker] = iteration + 1
-        generator = stream(Purpose.AUGMENT, worker, iteration, self._seed) if self._batches.augment else None
-        batch = self._batches.take(self._shares[worker].batch(iteration), generator)
+        batch = self._batches[worker].take(iteration)
         snapshot = [version for version in self._snapshots[worker] if version is not None]
         loss, flat, buffers = self._gradient([version.weights for version in snapshot], snapshot[0].buffers, batch)
         gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone())

@@ -1,0 +1,52 @@
+"""The schema of a run: frozen dataclasses that check their own ranges, name -> class tables, the door from Hydra."""
+
+from syncline.config.checks import ConfigError
+from syncline.config.datasets import DATASETS, CifarConfig, DatasetConfig, DigitsConfig, GlyphsConfig
+from syncline.config.door import CONF, GROUPS, Invocation, ScaleConfig, choices, compose, compose_yaml, sweep
+from syncline.config.models import MODELS, ModelConfig, ResnetConfig
+from syncline.config.optimizers import OPTIMIZERS, ScheduleConfig, SgdConfig
+from syncline.config.run import (
+    ASYNC_GRADIENTS,
+    MOMENTUM_FORMS,
+    NOT_IN_IDENTITY,
+    PRECISIONS,
+    RunConfig,
+    TargetConfig,
+    from_plain,
+)
+from syncline.config.runners import LocalConfig, NoTrackerConfig, ReplayConfig, SimulateConfig, WandbConfig
+
+__all__ = [
+    "ASYNC_GRADIENTS",
+    "CONF",
+    "DATASETS",
+    "GROUPS",
+    "MODELS",
+    "MOMENTUM_FORMS",
+    "NOT_IN_IDENTITY",
+    "OPTIMIZERS",
+    "PRECISIONS",
+    "CifarConfig",
+    "ConfigError",
+    "DatasetConfig",
+    "DigitsConfig",
+    "GlyphsConfig",
+    "Invocation",
+    "LocalConfig",
+    "ModelConfig",
+    "NoTrackerConfig",
+    "ReplayConfig",
+    "ResnetConfig",
+    "RunConfig",
+    "ScaleConfig",
+    "ScheduleConfig",
+    "SgdConfig",
+    "SimulateConfig",
+    "TargetConfig",
+    "WandbConfig",
+    "choices",
+    "compose",
+    "compose_yaml",
+    "from_plain",
+    "sweep",
+]

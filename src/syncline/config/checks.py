@@ -1,0 +1,14 @@
+"""How a config says no."""
+
+
+class ConfigError(ValueError):
+    """What the user asked for cannot be run; the message is one line: what was given, what is allowed."""
+
+
+def check(condition: bool, rule: str, given: object) -> None:
+    if not condition:
+        raise ConfigError(f"{rule}, got {given}")
+
+
+def check_choice(key: str, given: object, allowed: tuple[str, ...]) -> None:
+    check(given in allowed, f"{key} must be one of {', '.join(allowed)}", given)

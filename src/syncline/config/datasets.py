@@ -1,0 +1,98 @@
+"""Options of the data sets. `tasks` is what each can be used for; sizes are training samples and test samples.
+
+A run of times alone counts epochs and bytes by `num_train` and `shape`, without loading anything.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from syncline.config.checks import check
+from syncline.shapes import ImageShape, Shape
+
+
+@dataclass(frozen=True)
+class DatasetConfig:
+    """What all have. A size of None takes all there are."""
+
+    name: str = ""
+    train_size: int | None = None
+    test_size: int | None = None
+
+    tasks: ClassVar[tuple[str, ...]] = ()
+    full_train_size: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        for key in ("train_size", "test_size"):
+            size = getattr(self, key)
+            check(size is None or size >= 1, f"dataset.{key} must be >= 1 or null", size)
+
+    @property
+    def num_train(self) -> int:
+        """Training samples."""
+        return self.train_size or self.full_train_size
+
+    @property
+    def shape(self) -> Shape | None:
+        """What a network must be built for; None if only the data can tell."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ImagesConfig(DatasetConfig):
+    augment: bool = False  # pad-crop and flip
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+
+
+@dataclass(frozen=True)
+class DigitsConfig(ImagesConfig):
+    name: str = "digits"
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "generation")
+    full_train_size: ClassVar[int] = 1437
+
+    @property
+    def shape(self) -> Shape:
+        return ImageShape(1, 8, 10)
+
+
+@dataclass(frozen=True)
+class GlyphsConfig(ImagesConfig):
+    name: str = "glyphs10"
+    train_size: int | None = 10_000
+    test_size: int | None = 2_000
+    image_size: int = 32  # pixels a side, >= 8
+    seed: int = 0  # of the drawing, >= 0
+
+    full_train_size: ClassVar[int] = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.image_size >= 8, "dataset.image_size must be >= 8", self.image_size)
+        check(self.seed >= 0, "dataset.seed must be >= 0", self.seed)
+
+    @property
+    def shape(self) -> Shape:
+        return ImageShape(3, self.image_size, 100 if self.name == "glyphs100" else 10)
+
+
+@dataclass(frozen=True)
+class CifarConfig(ImagesConfig):
+    name: str = "cifar10"
+    root: str = "data"  # holds cifar10.npz / cifar100.npz, or torchvision's own folders
+    download: bool = False
+
+    full_train_size: ClassVar[int] = 50_000
+
+    @property
+    def shape(self) -> Shape:
+        return ImageShape(3, 32, 100 if self.name == "cifar100" else 10)
+
+
+DATASETS: dict[str, type[DatasetConfig]] = {
+    "cifar10": CifarConfig,
+    "cifar100": CifarConfig,
+    "digits": DigitsConfig,
+    "glyphs10": GlyphsConfig,
+    "glyphs100": GlyphsConfig,
+}

@@ -1,0 +1,185 @@
+"""One run, complete: a frozen config, its identity, and the way back from YAML."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast, get_type_hints
+
+from syncline.config.checks import ConfigError, check, check_choice
+from syncline.config.datasets import DATASETS, DigitsConfig
+from syncline.config.models import MODELS, ModelConfig
+from syncline.config.optimizers import OPTIMIZERS, SgdConfig
+from syncline.config.runners import RUNNERS, TRACKERS, LocalConfig, NoTrackerConfig, SimulateConfig
+from syncline.learning.metrics import METRICS
+from syncline.learning.schedule import LR_CLOCKS
+from syncline.strategies import STRATEGIES
+from syncline.strategies.dssp import DsspOptions
+from syncline.timing.cluster import ClusterConfig, ScenarioConfig
+
+# Groups whose choices have different fields: name -> class.
+TABLES: dict[str, Mapping[str, type[Any]]] = {
+    "model": MODELS,
+    "dataset": DATASETS,
+    "optimizer": OPTIMIZERS,
+    "strategy": STRATEGIES,
+    "runner": RUNNERS,
+    "tracker": TRACKERS,
+}
+ASYNC_GRADIENTS = ("mean", "mean_over_workers")
+MOMENTUM_FORMS = ("torch", "lr_inside")
+PRECISIONS = ("float32", "bfloat16")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class TargetConfig:
+    """Ends a run early, at the first evaluation that reaches `value`."""
+
+    metric: str | None = None  # of the model's task; None: its first
+    value: float | None = None  # None: never
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run, complete."""
+
+    model: Any = field(default_factory=ModelConfig)
+    dataset: Any = field(default_factory=DigitsConfig)
+    optimizer: Any = field(default_factory=SgdConfig)
+    strategy: Any = field(default_factory=DsspOptions)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
+    runner: Any = field(default_factory=SimulateConfig)
+    tracker: Any = field(default_factory=NoTrackerConfig)
+    seed: int = 0  # 0 .. 2^32 - 1; of weights, data order, compute times and delays, each its own stream
+    batch_size: int = 32  # of one worker, >= 1
+    epochs: float | None = None  # of the whole training set; a run ends at the first limit it reaches
+    max_updates: int | None = None  # of the (first) shard
+    max_time_s: float | None = None  # virtual or wall seconds
+    target: TargetConfig = field(default_factory=TargetConfig)
+    eval_every_epochs: float = 1.0  # > 0
+    gradients: bool = True  # False: times alone, nothing is learned
+    lr_clock: str = "samples"  # one of LR_CLOCKS: what the schedule counts as an epoch
+    async_gradient: str = "mean"  # one of ASYNC_GRADIENTS: an update of d pushes from P workers divides by d, or by P
+    momentum: str = "torch"  # one of MOMENTUM_FORMS: whether the rate is kept inside the momentum buffer
+    precision: str = "float32"  # one of PRECISIONS: of the forward and backward pass; weights are always float32
+    device: str = "auto"  # one of DEVICES
+    threads: int = 1  # of one process, >= 1
+
+    def __post_init__(self) -> None:
+        check(0 <= self.seed < 2**32, "seed must be in 0 .. 2^32 - 1", self.seed)
+        check(self.batch_size >= 1, "batch_size must be >= 1", self.batch_size)
+        for key in ("epochs", "max_updates", "max_time_s"):
+            limit = getattr(self, key)
+            check(limit is None or 0 < limit < float("inf"), f"{key} must be > 0 or null", limit)
+        limits = (self.epochs, self.max_updates, self.max_time_s)
+        check(any(limits), "one of epochs, max_updates, max_time_s must be set", "none")
+        check(self.eval_every_epochs > 0, "eval_every_epochs must be > 0", self.eval_every_epochs)
+        check(self.threads >= 1, "threads must be >= 1", self.threads)
+        for key, allowed in _CHOICES.items():
+            check_choice(key, getattr(self, key), allowed)
+        self._check_task()
+        try:
+            self.strategy.check_cluster(self.cluster.workers, self.cluster.shards)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        for key, delay in {
+            "scenario.push_delay": self.scenario.push_delay,
+            "scenario.pull_delay": self.scenario.pull_delay,
+            "scenario.slow_shards": self.scenario.slow_shards,
+            "cluster.network.jitter": self.cluster.network.jitter,
+        }.items():
+            check(
+                not delay or self.strategy.has_server,
+                f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from",
+                delay,
+            )
+        if isinstance(self.runner, LocalConfig):
+            check(self.gradients, "runner=local learns: gradients must be true", self.gradients)
+            check(
+                self.target.value is None or self.runner.evaluate == "during",
+                "a target needs runner.evaluate=during",
+                self.runner.evaluate,
+            )
+
+    def _check_task(self) -> None:
+        """The data suit the model, and the metrics are of its task."""
+        task = self.model.task
+        suitable = ", ".join(sorted(name for name, kind in DATASETS.items() if task in kind.tasks))
+        rule = f"model={self.model.name} learns {task}: dataset must be one of {suitable}"
+        check(task in self.dataset.tasks, rule, self.dataset.name)
+        if self.target.metric is not None:
+            check_choice("target.metric", self.target.metric, METRICS[task])
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Of the model's task."""
+        return METRICS[self.model.task]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain nested types, as config.yaml holds them."""
+        return dataclasses.asdict(self)
+
+    @property
+    def identity(self) -> str:
+        """Names what the run computes: the same for two configs that must give the same result."""
+        plain = self.as_dict()
+        for key in NOT_IN_IDENTITY:
+            group, _, name = key.rpartition(".")
+            (plain[group] if group else plain).pop(name, None)
+        digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
+        model = f"{self.model.name}{getattr(self.model, 'depth', '')}" if self.gradients else "timing"
+        return f"{self.strategy.name}-{model}-{self.dataset.name}-s{self.seed}-{digest}"
+
+
+_CHOICES = {
+    "lr_clock": LR_CLOCKS,
+    "async_gradient": ASYNC_GRADIENTS,
+    "momentum": MOMENTUM_FORMS,
+    "precision": PRECISIONS,
+    "device": DEVICES,
+}
+
+NOT_IN_IDENTITY = (
+    "dataset.download",
+    "dataset.root",  # where the data lies, not what it is
+    "device",  # where it is computed; environment.json names the machine
+    "runner.checkpoint_every_epochs",
+    "runner.evaluate",  # when, not what
+    "runner.events",  # what is written down
+    "runner.hang_s",
+    "runner.leave_s",
+    "runner.max_restarts",
+    "runner.start_timeout_s",
+    "runner.tls_cert",
+    "runner.tls_key",
+    "threads",
+    "tracker",  # only mirrors the record
+)
+
+
+def from_plain(plain: Mapping[str, Any]) -> RunConfig:
+    """The config that `as_dict` gave, also after it was written as YAML.
+
+    Raises:
+        ConfigError: it is of another version.
+    """
+    try:
+        return cast(RunConfig, _from_plain(RunConfig, plain))
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ConfigError(f"a config of another version: {error}") from None
+
+
+def _from_plain(kind: type[Any], plain: Mapping[str, Any]) -> Any:
+    hints = get_type_hints(kind)
+    values = dict(plain)
+    for key, value in plain.items():
+        if dataclasses.is_dataclass(hints[key]):
+            values[key] = _from_plain(cast(type[Any], hints[key]), value)
+        elif kind is RunConfig and key in TABLES:
+            values[key] = _from_plain(TABLES[key][value["name"]], value)
+        elif isinstance(value, Mapping) and "source" in value:  # an occasional delay
+            values[key] = {**value["source"], "probability": value["probability"]}
+    return kind(**values)

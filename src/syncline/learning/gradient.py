@@ -1,0 +1,71 @@
+"""The one gradient function that every engine calls, and what it is called with.
+
+Shape legend: n parameters, m float buffer elements.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from syncline.datasets.feed import Batch, Feed
+from syncline.datasets.sharding import WorkerShare
+from syncline.datasets.streams import Purpose, stream
+from syncline.learning.flat import FlatModule
+from syncline.learning.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatch:
+    """What one gradient is computed from."""
+
+    samples: Batch
+    key: tuple[int, int, int]  # worker, iteration, seed of the run
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBatches:
+    """One worker's mini-batches: the same for an iteration whenever it is asked for."""
+
+    feed: Feed
+    share: WorkerShare
+
+    def take(self, iteration: int) -> MiniBatch:
+        key = (self.share.worker, iteration, self.share.seed)
+        generator = stream(Purpose.AUGMENT, *key) if self.feed.is_random else None
+        return MiniBatch(self.feed.take(self.share.batch(iteration), generator), key)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientFunction:
+    """(weights, buffers, batch) -> (loss, gradient, buffers) of the task's mean loss, on flat vectors.
+
+    The gradient [n] and the buffers [m] returned are the module's own and are overwritten by the next call.
+    """
+
+    flat: FlatModule
+    task: Task
+    clip_norm: float | None = None  # a gradient whose L2 norm is larger is scaled down to it
+    precision: torch.dtype = torch.float32  # of the forward and backward pass; of images, the layout follows it
+
+    def __call__(self, weights: list[Tensor], buffers: Tensor, batch: MiniBatch) -> tuple[float, Tensor, Tensor]:
+        flat = self.flat
+        flat.load(weights, buffers)
+        flat.gradient.zero_()
+        if flat.is_random:
+            torch.manual_seed(int(stream(Purpose.NOISE, *batch.key).integers(2**63)))
+        if self.precision == torch.float32:
+            loss = self.task.loss(flat.module, batch.samples)
+        else:
+            samples = tuple(_channels_last(tensor) for tensor in batch.samples)
+            with torch.autocast(flat.gradient.device.type, self.precision):
+                loss = self.task.loss(flat.module, samples)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(flat.module.parameters(), self.clip_norm)
+        return loss.item(), flat.gradient, flat.buffers
+
+
+def _channels_last(tensor: Tensor) -> Tensor:
+    """Images [B, C, H, W] with a pixel's channels side by side: the quick layout for 16-bit convolutions."""
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor

@@ -1,0 +1,15 @@
+"""What is measured on the test set, by task. The first metric of a task is the one that a run is judged by."""
+
+METRICS: dict[str, tuple[str, ...]] = {
+    # fractions of the test set; loss is the mean log loss in nats
+    "classification": ("accuracy", "top5", "loss"),
+    # bound on the negative log-likelihood, nats an image
+    "generation": ("bound",),
+    # fractions of the questions, as SQuAD's own script gives them; loss in nats, mean over first and last token
+    "qa": ("f1", "exact_match", "loss"),
+    # area under the ROC curve; mean log loss in nats
+    "ctr": ("auc", "loss"),
+    # bits a character; perplexity a word; loss in nats a symbol
+    "language": ("bits_per_character", "word_perplexity", "loss"),
+}
+LOWER_IS_BETTER = frozenset({"loss", "bound", "bits_per_character", "word_perplexity"})

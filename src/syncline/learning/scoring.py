@@ -1,0 +1,5 @@
+"""Temporary."""
+
+
+def auc(scores, labels) -> float:
+    raise NotImplementedError
