@@ -107,10 +107,12 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
     many, one = build_replicas(config), build_replicas(joined)
 
     class Joined:  # the four workers' batches, as one
-        def batch(self, iteration: int):
-            return np.concatenate([share.batch(iteration) for share in many._shares])
+        worker, seed = 0, config.seed
 
-    one._shares = [Joined()]
+        def batch(self, iteration: int):
+            return np.concatenate([batches.share.batch(iteration) for batches in many._batches])
+
+    one._batches = [replace(one._batches[0], share=Joined())]
     for step in range(20):
         many.step(step, [[0, 1, 2, 3]], 0.02)
         one.step(step, [[0]], 0.02)
@@ -193,7 +195,7 @@ def test_a_worker_steps_by_itself_and_then_its_group_averages_weights_and_statis
     weights, buffers = [list(tensors) for tensors in (plain.weights, plain.buffers)]
     for step in range(3):
         for worker in range(4):
-            batch = plain._batches.take(plain._shares[worker].batch(step), None)
+            batch = plain._batches[worker].take(step).samples
             flat.load([weights[worker]], buffers[worker])
             optimizer = torch.optim.SGD([torch.nn.Parameter(weights[worker].clone())], lr=0.05, momentum=0.9)
             if states[worker] is not None:
@@ -236,7 +238,7 @@ def test_the_consensus_is_evaluated_and_the_divergence_told():
     mean = weights.mean(axis=0)
     assert np.linalg.norm(weights - mean, axis=1).max() == pytest.approx(rows[-1]["divergence"], rel=1e-4)
     metrics = replicas.evaluator([torch.from_numpy(mean).float()], replicas.buffers[0])
-    assert metrics.loss == pytest.approx(rows[-1]["loss"], rel=1e-5)
+    assert metrics["loss"] == pytest.approx(rows[-1]["loss"], rel=1e-5)
 
 
 def test_bsp_keeps_one_replica_and_tells_of_no_divergence():

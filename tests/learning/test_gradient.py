@@ -1,0 +1,101 @@
+"""The one gradient function: clipping, precision, and what a network leaves to chance."""
+
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from torch import nn
+
+from syncline.config import ModelConfig, ResnetConfig
+from syncline.datasets import load
+from syncline.datasets.sharding import WorkerShare
+from syncline.learning.flat import FlatModule
+from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.task import TASKS
+from syncline.models import build
+
+CPU = torch.device("cpu")
+TASK = TASKS["classification"]
+
+
+class Dropping(nn.Module):
+    """A network that leaves half of its inputs to chance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+        self.linear = nn.Linear(64, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.linear(self.drop(images.flatten(1)))
+        return logits
+
+
+@pytest.fixture(scope="module")
+def batches() -> WorkerBatches:
+    dataset = load("digits", train_size=200, test_size=20)
+    return WorkerBatches(dataset.feed(CPU, "classification"), WorkerShare(200, 2, 0, 16, seed=3))
+
+
+def gradient_at(function: GradientFunction, batch) -> torch.Tensor:
+    flat = function.flat
+    _, gradient, _ = function([flat.weights.clone()], flat.buffers.clone(), batch)
+    return gradient.clone()
+
+
+def test_a_network_that_draws_numbers_draws_the_same_for_the_same_worker_and_iteration(batches):
+    torch.manual_seed(0)
+    function = GradientFunction(FlatModule(Dropping()), TASK)
+    assert function.flat.is_random
+    batch = batches.take(5)
+    first = gradient_at(function, batch)
+    torch.manual_seed(99)  # whatever was drawn before
+    assert torch.equal(first, gradient_at(function, batches.take(5)))
+    for key in ((1, 5, 3), (0, 6, 3), (0, 5, 4)):  # worker, iteration, seed of the run
+        assert not torch.equal(first, gradient_at(function, replace(batch, key=key))), key
+
+
+def test_a_network_without_chance_leaves_the_global_generator_alone(batches):
+    function = GradientFunction(FlatModule(build("lenet", in_channels=1, image_size=8, num_classes=10)), TASK)
+    assert not function.flat.is_random
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    gradient_at(function, batches.take(0))
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("limit", [1e-3, 0.5, 1e3])
+def test_a_gradient_is_clipped_as_torch_clips_that_of_an_ordinary_module(batches, limit):
+    torch.manual_seed(0)
+    module = build("lenet", in_channels=1, image_size=8, num_classes=10)
+    torch.manual_seed(0)
+    flat = FlatModule(build("lenet", in_channels=1, image_size=8, num_classes=10))
+    batch = batches.take(0)
+    TASK.loss(module, batch.samples).backward()
+    norm = nn.utils.clip_grad_norm_(module.parameters(), limit)
+    expected = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
+    found = gradient_at(GradientFunction(flat, TASK, clip_norm=limit), batch)
+    assert torch.equal(found, expected)
+    assert found.norm() == pytest.approx(min(limit, norm.item()), rel=1e-4)
+
+
+@pytest.mark.parametrize("model", [ModelConfig(), ResnetConfig(depth=8)], ids=["lenet", "resnet8"])
+def test_in_bfloat16_it_is_what_autocast_gives_an_ordinary_module_and_the_weights_stay_float32(model):
+    feed = load("glyphs10", train_size=64, test_size=10).feed(CPU, "classification")
+    batch = WorkerBatches(feed, WorkerShare(64, 1, 0, 64, seed=0)).take(0)
+
+    def network() -> nn.Module:
+        torch.manual_seed(0)
+        return build(**asdict(model), in_channels=3, image_size=32, num_classes=10)
+
+    found = gradient_at(GradientFunction(FlatModule(network()), TASK, precision=torch.bfloat16), batch)
+    ordinary, (images, labels) = network(), batch.samples
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = ordinary(images.contiguous(memory_format=torch.channels_last))
+        loss = nn.functional.cross_entropy(logits, labels)
+    loss.backward()
+    expected = torch.cat([parameter.grad.flatten() for parameter in ordinary.parameters()])
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
+    assert not torch.equal(found, gradient_at(GradientFunction(FlatModule(network()), TASK), batch))
