@@ -22,6 +22,10 @@ class MiniBatch:
     samples: Batch
     key: tuple[int, int, int]  # worker, iteration, seed of the run
 
+    def noise_seed(self) -> int:
+        """For torch's global generator, from which a network draws what it leaves to chance."""
+        return int(stream(Purpose.NOISE, *self.key).integers(2**63))
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerBatches:
@@ -53,7 +57,7 @@ class GradientFunction:
         flat.load(weights, buffers)
         flat.gradient.zero_()
         if flat.is_random:
-            torch.manual_seed(int(stream(Purpose.NOISE, *batch.key).integers(2**63)))
+            torch.manual_seed(batch.noise_seed())
         if self.precision == torch.float32:
             loss = self.task.loss(flat.module, batch.samples)
         else:

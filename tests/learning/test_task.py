@@ -1,0 +1,166 @@
+"""Losses and metrics of every task on networks and data whose answers are known."""
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from syncline.learning.metrics import METRICS
+from syncline.learning.task import AUXILIARY_WEIGHT, TASKS
+
+
+class Says(nn.Module):
+    """Answers every batch with the next of the answers it was given; remembers what it was asked."""
+
+    def __init__(self, *answers) -> None:
+        super().__init__()
+        self.answers = list(answers)
+        self.asked: list[tuple] = []
+
+    def forward(self, *asked):
+        self.asked.append(asked)
+        return self.answers[len(self.asked) - 1]
+
+
+@dataclass
+class Held:
+    """A feed whose test set is these batches."""
+
+    batches: list[tuple[Tensor, ...]]
+    is_random: bool = False
+
+    def take(self, indices, generator):
+        raise AssertionError
+
+    def test(self):
+        yield from self.batches
+
+
+@dataclass
+class Questions(Held):
+    scored: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    def score(self, firsts, lasts):
+        self.scored.append((firsts, lasts))
+        return 0.25, 0.5
+
+
+@dataclass
+class Text(Held):
+    characters: int = 1
+    words: int = 1
+
+
+def test_a_second_head_counts_two_fifths_while_learning():
+    labels = torch.tensor([0, 2])
+    logits, auxiliary = torch.randn(2, 3), torch.randn(2, 3)
+    entropy = nn.functional.cross_entropy
+    task = TASKS["classification"]
+    assert task.loss(Says(logits), (torch.zeros(2), labels)) == entropy(logits, labels)
+    both = task.loss(Says((logits, auxiliary)), (torch.zeros(2), labels))
+    assert both == entropy(logits, labels) + AUXILIARY_WEIGHT * entropy(auxiliary, labels)
+    assert AUXILIARY_WEIGHT == 0.4
+
+
+def test_top_1_top_5_and_log_loss_over_batches_of_unequal_size():
+    ranks = [0, 4, 5, 0, 1]  # of the right class among eight
+    logits = torch.stack([torch.arange(8, 0, -1).float().roll(3 - rank) for rank in ranks])  # the right class is 3
+    labels = torch.full((5,), 3)
+    feed = Held([(logits[:3], labels[:3]), (logits[3:], labels[3:])])
+    found = TASKS["classification"].evaluate(nn.Identity(), feed)
+    assert (found["accuracy"], found["top5"]) == (2 / 5, 4 / 5)
+    assert found["loss"] == pytest.approx(nn.functional.cross_entropy(logits, labels).item())
+
+
+def test_a_bound_is_the_mean_over_images_not_over_batches():
+    feed = Held([(torch.zeros(3, 1, 2, 2),), (torch.zeros(1, 1, 2, 2),)])
+    module = Says(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0]))
+    assert TASKS["generation"].evaluate(module, feed) == {"bound": 4.0}
+    loss = TASKS["generation"].loss(Says(torch.tensor([1.0, 2.0, 6.0])), (torch.zeros(3, 1, 2, 2),))
+    assert loss == 3.0
+
+
+def question_batch(first: list[int], last: list[int], length: int) -> tuple[Tensor, ...]:
+    shape = (len(first), length)
+    rows = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
+    return (*rows, torch.tensor(first), torch.tensor(last))
+
+
+def test_the_loss_of_an_answer_is_the_mean_of_its_first_and_its_last_token():
+    begins, ends = torch.randn(2, 6), torch.randn(2, 6)
+    batch = question_batch([1, 0], [3, 0], 6)
+    loss = TASKS["qa"].loss(Says((begins, ends)), batch)
+    entropy = nn.functional.cross_entropy
+    assert loss == (entropy(begins, batch[3]) + entropy(ends, batch[4])) / 2
+
+
+def test_all_rows_are_scored_at_once_and_no_padding_can_be_an_answer():
+    parts = [(torch.randn(2, 6), torch.randn(2, 6)), (torch.randn(1, 4), torch.randn(1, 4))]
+    feed = Questions([question_batch([1, 0], [3, 0], 6), question_batch([2], [2], 4)])
+    found = TASKS["qa"].evaluate(Says(*parts), feed)
+    assert (found["exact_match"], found["f1"]) == (0.25, 0.5)
+    ((firsts, lasts),) = feed.scored
+    for logits, (wide, narrow) in ((firsts, (parts[0][0], parts[1][0])), (lasts, (parts[0][1], parts[1][1]))):
+        assert torch.equal(logits[:2], wide)
+        assert torch.equal(logits[2:, :4], narrow)
+        assert (logits[2:, 4:] == -math.inf).all()
+    losses = [TASKS["qa"].loss(Says(part), batch).item() for part, batch in zip(parts, feed.batches, strict=True)]
+    assert found["loss"] == pytest.approx((2 * losses[0] + losses[1]) / 3)
+
+
+def test_clicks_are_ranked_over_the_whole_test_set():
+    logits = [torch.tensor([2.0, -1.0, 0.0]), torch.tensor([3.0, 1.0])]
+    clicked = [torch.tensor([1.0, 0.0, 1.0]), torch.tensor([1.0, 0.0])]
+    feed = Held([(torch.zeros(1), torch.zeros(1), part) for part in clicked])
+    found = TASKS["ctr"].evaluate(Says(*logits), feed)
+    assert found["auc"] == pytest.approx(5 / 6)  # of six pairs one is the wrong way round: 0.0 clicked, 1.0 not
+    p = torch.cat(logits).double().sigmoid()
+    y = torch.cat(clicked)
+    assert found["loss"] == pytest.approx(-(y * p.log() + (1 - y) * (1 - p).log()).mean().item())
+
+
+def test_text_that_is_guessed_at_random_costs_the_bits_of_its_alphabet():
+    """Uniform over 8 symbols: 3 bits each; with 2 words of 5 symbols, a word costs 8^5."""
+    targets = torch.randint(0, 8, (2, 5))
+    feed = Text([(targets, targets)], characters=10, words=2)
+    found = TASKS["language"].evaluate(Says((torch.zeros(2, 5, 8), None)), feed)
+    assert found["bits_per_character"] == pytest.approx(3.0)
+    assert found["word_perplexity"] == pytest.approx(8.0**5, rel=1e-5)  # logits are float32
+    assert found["loss"] == pytest.approx(math.log(8))
+
+
+def test_the_state_goes_on_from_piece_to_piece_and_what_is_no_target_counts_for_nothing():
+    logits = torch.randn(1, 3, 4)
+    pieces = [torch.tensor([[0, 1, 2]]), torch.tensor([[3, -1, -1]])]
+    feed = Text([(piece.clamp(min=0), piece) for piece in pieces], characters=4, words=1)
+    module = Says((logits, "first state"), (logits, "second state"))
+    found = TASKS["language"].evaluate(module, feed)
+    assert [asked[1] for asked in module.asked] == [None, "first state"]
+    nats = -logits.log_softmax(2)
+    expected = nats[0, 0, 0] + nats[0, 1, 1] + nats[0, 2, 2] + nats[0, 0, 3]
+    assert found["loss"] == pytest.approx(expected.item() / 4)
+    assert found["word_perplexity"] == pytest.approx(math.exp(expected.item()))
+    only = TASKS["language"].loss(Says((logits, None)), (pieces[1].clamp(min=0), pieces[1]))
+    assert only.item() == pytest.approx(nats[0, 0, 3].item())
+
+
+def test_every_task_gives_its_metrics_in_their_order():
+    """As the table says them: a run is judged by the first."""
+    known = {
+        "classification": Held([(torch.randn(2, 3), torch.tensor([0, 1]))]),
+        "generation": Held([(torch.zeros(1, 1, 2, 2),)]),
+        "qa": Questions([question_batch([1], [2], 3)]),
+        "ctr": Held([(torch.zeros(1), torch.zeros(1), torch.tensor([0.0, 1.0]))]),
+        "language": Text([(torch.zeros(1, 2, dtype=torch.int64),) * 2]),
+    }
+    modules = {
+        "classification": nn.Identity(),
+        "generation": Says(torch.tensor([1.0])),
+        "qa": Says((torch.randn(1, 3), torch.randn(1, 3))),
+        "ctr": Says(torch.randn(2)),
+        "language": Says((torch.randn(1, 2, 4), None)),
+    }
+    for name, task in TASKS.items():
+        assert tuple(task.evaluate(modules[name], known[name])) == METRICS[name]
