@@ -1,7 +1,10 @@
 """Wide residual networks against Zagoruyko and Komodakis 2016."""
 
+from pathlib import Path
+
 import pytest
 import torch
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -9,6 +12,9 @@ from torch.nn import functional as F
 
 from syncline.models.resnet import CifarResNet
 from syncline.models.wide_resnet import WideBlock, WideResNet
+
+
+CONF = Path(__file__).parents[2] / "conf" / "model"
 
 
 def wrn(depth: int, width: int, dropout: float = 0.0) -> WideResNet:
@@ -61,6 +67,13 @@ def test_a_depth_of_6n_plus_2_has_the_same_n(he: int, theirs: int) -> None:
     with torch.device("meta"):
         shapes = [{key: value.shape for key, value in wrn(depth, 10).state_dict().items()} for depth in (he, theirs)]
     assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("choice", ["wrn10_1", "wrn16_4", "wrn26_10", "wrn28_10"])
+def test_each_file_sets_what_its_name_says(choice: str) -> None:
+    values = yaml.safe_load((CONF / f"{choice}.yaml").read_text())
+    assert (values["name"], values["dropout"]) == ("wide_resnet", 0.0)
+    assert f"wrn{values['depth']}_{values['width']}" == choice
 
 
 def test_maps_halve_where_the_width_doubles() -> None:
