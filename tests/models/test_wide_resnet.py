@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from syncline.models.resnet import CifarResNet
 from syncline.models.wide_resnet import WideBlock, WideResNet
 
-
 CONF = Path(__file__).parents[2] / "conf" / "model"
 
 

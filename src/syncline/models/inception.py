@@ -1,8 +1,8 @@
 """Inception networks: v3 for ImageNet (Szegedy et al. 2015), and the small one of Zhang et al. 2017."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from syncline.torchvision_door import import_torchvision
 

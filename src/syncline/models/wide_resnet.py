@@ -1,7 +1,7 @@
 """Wide residual networks for small images (Zagoruyko and Komodakis 2016)."""
 
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 STEM = 16  # channels of the first convolution, whatever the width
 
