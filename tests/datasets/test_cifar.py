@@ -12,7 +12,7 @@ import torch
 
 from syncline.datasets import DataMissingError, load
 from syncline.datasets.cifar import cifar
-from syncline.datasets.torchvision_door import import_torchvision
+from syncline.torchvision_door import import_torchvision
 
 REAL = Path(os.environ.get("SYNCLINE_DATA", "data")) / "cifar10.npz"
 

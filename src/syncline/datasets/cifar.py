@@ -12,7 +12,7 @@ from torch import Tensor
 
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.images import ImageDataset, take
-from syncline.datasets.torchvision_door import import_torchvision
+from syncline.torchvision_door import import_torchvision
 
 Array = npt.NDArray[Any]
 

@@ -2,6 +2,7 @@
 
 torchvision's published wheel is built for CUDA. Beside a CPU-only torch its operators cannot be loaded, and its import
 ends with "operator torchvision::nms does not exist", although datasets, models and transforms need none of them.
+transformers imports torchvision too, and fails with it: whoever imports a model of its calls import_torchvision first.
 """
 
 import functools

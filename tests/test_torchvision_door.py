@@ -5,9 +5,10 @@ import sys
 from types import ModuleType
 
 import pytest
+from torch import nn
 
-from syncline.datasets import torchvision_door
-from syncline.datasets.torchvision_door import import_torchvision
+from syncline import torchvision_door
+from syncline.torchvision_door import import_torchvision
 
 
 def test_datasets_models_and_transforms_are_there() -> None:
@@ -16,6 +17,12 @@ def test_datasets_models_and_transforms_are_there() -> None:
     assert callable(torchvision.models.resnet18)
     assert callable(importlib.import_module("torchvision.transforms.v2").Normalize)
     assert import_torchvision() is torchvision is sys.modules["torchvision"]
+
+
+def test_transformers_imports_its_models_behind_it() -> None:
+    transformers = pytest.importorskip("transformers")
+    import_torchvision()
+    assert issubclass(transformers.BertModel, nn.Module)
 
 
 def test_a_proper_install_is_only_imported(monkeypatch: pytest.MonkeyPatch) -> None:

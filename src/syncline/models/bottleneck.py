@@ -1,0 +1,81 @@
+"""Bottleneck residual networks (He et al. 2015, section 4.1) as torchvision builds them, from random weights.
+
+torchvision's blocks halve the map in their 3x3 convolution, where the paper's do it in the first 1x1 convolution; the
+parameters are as many. Convolutions start with He's normal in its fan-out form, batch norms with scale 1, the last of
+a block too. torchvision is imported where a network is built: it takes seconds, which other models need not wait for.
+
+In training a batch of one image is refused by batch norm where the last map is a single pixel, at the smallest size.
+"""
+
+from torch import nn
+
+from syncline.torchvision_door import import_torchvision
+
+
+def resnet50(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
+    """ResNet-50 for ImageNet: 25,557,032 parameters with 1000 classes.
+
+    Args:
+        in_channels: 3.
+        image_size: height and width in pixels, >= 32: five halvings leave one pixel of it. 224 in the paper.
+        num_classes: >= 1.
+
+    Returns:
+        Float images [B, 3, S, S] -> logits [B, num_classes].
+
+    Raises:
+        ValueError: images of another kind.
+
+    Source: He et al. 2015, "Deep residual learning", table 1.
+    """
+    _check("resnet50", in_channels, image_size)
+    network: nn.Module = import_torchvision().models.resnet50(weights=None, num_classes=num_classes)
+    return network
+
+
+def wide_resnet50_2(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
+    """ResNet-50 with the inner convolutions twice as wide (WRN-50-2): 68,883,240 parameters with 1000 classes.
+
+    Args, Returns, Raises: as resnet50.
+
+    Source: Zagoruyko and Komodakis 2016, "Wide residual networks", WRN-50-2-bottleneck (68.9 M).
+    """
+    _check("wide_resnet50_2", in_channels, image_size)
+    network: nn.Module = import_torchvision().models.wide_resnet50_2(weights=None, num_classes=num_classes)
+    return network
+
+
+def resnet50_bottleneck_cifar(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
+    """ResNet-50 for small images: 23,520,842 parameters with 3 channels and 10 classes.
+
+    A 3x3 convolution of stride 1 takes the place of the 7x7 one of stride 2 and of the max pooling, so that the four
+    stages turn 32x32 images into maps of 32, 16, 8 and 4 pixels.
+
+    Args:
+        in_channels: image channels C, >= 1.
+        image_size: height and width in pixels, >= 8: three halvings leave one pixel of it.
+        num_classes: >= 1.
+
+    Returns:
+        Float images [B, C, S, S] -> logits [B, num_classes].
+
+    Raises:
+        ValueError: an image too small.
+
+    Source: ours, in the way usual for CIFAR: He et al. 2015 have no bottleneck network for images of this size.
+    """
+    if image_size < 8:
+        raise ValueError(f"resnet50_bottleneck_cifar needs images of at least 8x8 pixels, got image_size={image_size}")
+    network: nn.Module = import_torchvision().models.resnet50(weights=None, num_classes=num_classes)
+    network.conv1 = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+    network.maxpool = nn.Identity()
+    return network
+
+
+def _check(name: str, in_channels: int, image_size: int) -> None:
+    if in_channels != 3 or image_size < 32:
+        raise ValueError(
+            f"{name} needs images of 3 channels and at least 32x32 pixels, "
+            f"got in_channels={in_channels}, image_size={image_size}"
+        )

@@ -1,0 +1,74 @@
+"""Bottleneck residual networks against He et al. 2015 and Zagoruyko and Komodakis 2016."""
+
+import pytest
+import torch
+from torch import nn
+
+from syncline.models.bottleneck import resnet50, resnet50_bottleneck_cifar, wide_resnet50_2
+
+
+def size(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def maps(network: nn.Module, image_size: int) -> list[tuple[int, ...]]:
+    """Channels and pixels of what the four stages put out."""
+    shapes: list[tuple[int, ...]] = []
+    for stage in ("layer1", "layer2", "layer3", "layer4"):
+        network.get_submodule(stage).register_forward_hook(
+            lambda _module, _args, out: shapes.append(tuple(out.shape[1:]))
+        )
+    network(torch.empty(1, 3, image_size, image_size))
+    return shapes
+
+
+def test_resnet50_for_imagenet() -> None:
+    """He et al., table 1."""
+    with torch.device("meta"):
+        network = resnet50(in_channels=3, image_size=224, num_classes=1000)
+        assert maps(network, 224) == [(256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7)]
+    assert size(network) == 25_557_032
+
+
+def test_wide_resnet50_2_widens_the_inner_convolutions_alone() -> None:
+    with torch.device("meta"):
+        narrow = resnet50(in_channels=3, image_size=224, num_classes=1000)
+        wide = wide_resnet50_2(in_channels=3, image_size=224, num_classes=1000)
+        assert maps(wide, 224) == maps(narrow, 224)
+    assert size(wide) == 68_883_240
+    inner = {"conv1": (2, 1), "conv2": (2, 2), "conv3": (1, 2)}  # factors of output and input channels
+    for name, module in wide.named_modules():
+        stage, _, rest = name.partition(".")
+        if stage.startswith("layer") and isinstance(module, nn.Conv2d):
+            out_factor, in_factor = inner.get(rest.rpartition(".")[2], (1, 1))  # else a shortcut
+            before = narrow.get_submodule(name)
+            assert (module.out_channels, module.in_channels) == (
+                before.out_channels * out_factor,
+                before.in_channels * in_factor,
+            )
+
+
+def test_resnet50_for_cifar() -> None:
+    with torch.device("meta"):
+        network = resnet50_bottleneck_cifar(in_channels=3, image_size=32, num_classes=10)
+        assert maps(network, 32) == [(256, 32, 32), (512, 16, 16), (1024, 8, 8), (2048, 4, 4)]
+        imagenet = resnet50(in_channels=3, image_size=32, num_classes=10)
+    assert size(network) == 23_520_842 == size(imagenet) - 64 * 3 * (7 * 7 - 3 * 3)
+
+
+def test_fifty_weighted_layers_beside_four_shortcuts() -> None:
+    with torch.device("meta"):
+        network = resnet50_bottleneck_cifar(in_channels=1, image_size=32, num_classes=10)
+    assert sum(isinstance(module, nn.Conv2d | nn.Linear) for module in network.modules()) == 50 + 4
+
+
+def test_weights_start_as_published() -> None:
+    """He's normal in its fan-out form; every batch norm starts at scale 1, the last of a block too."""
+    torch.manual_seed(0)
+    for module in resnet50_bottleneck_cifar(in_channels=3, image_size=32, num_classes=10).modules():
+        if isinstance(module, nn.Conv2d):
+            area = module.kernel_size[0] * module.kernel_size[1]
+            assert module.weight.std().item() == pytest.approx((2 / (area * module.out_channels)) ** 0.5, rel=0.1)
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.weight.eq(1).all()
+            assert module.bias.eq(0).all()

@@ -1,0 +1,143 @@
+"""Wide residual networks against Zagoruyko and Komodakis 2016."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from syncline.models.resnet import CifarResNet
+from syncline.models.wide_resnet import WideBlock, WideResNet
+
+CONF = Path(__file__).parents[2] / "conf" / "model"
+
+
+def wrn(depth: int, width: int, dropout: float = 0.0) -> WideResNet:
+    return WideResNet(in_channels=3, image_size=32, num_classes=10, depth=depth, width=width, dropout=dropout)
+
+
+def size(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("depth", "width", "published_millions", "exact"),
+    [
+        (16, 4, 2.7, 2_748_890),
+        (16, 8, 11.0, None),
+        (22, 8, 17.2, None),
+        (28, 10, 36.5, 36_479_194),
+        (40, 1, 0.6, None),
+        (40, 2, 2.2, None),
+        (40, 4, 8.9, 8_949_210),
+        (40, 8, 35.7, None),
+    ],
+)
+def test_published_parameter_counts(depth: int, width: int, published_millions: float, exact: int | None) -> None:
+    with torch.device("meta"):
+        counted = size(wrn(depth, width))
+    assert counted / 1e6 == pytest.approx(published_millions, abs=0.06)
+    assert exact in (None, counted)
+
+
+@given(blocks=st.integers(1, 8))
+@settings(max_examples=8, deadline=None)
+def test_width_one_is_the_cifar_resnet_and_two_shortcuts(blocks: int) -> None:
+    """Of 16 x 32 and 32 x 64 weights; the batch norms, though moved, are as large together."""
+    with torch.device("meta"):
+        plain = CifarResNet(in_channels=3, image_size=32, num_classes=10, depth=6 * blocks + 2)
+        wide = wrn(6 * blocks + 4, 1)
+    assert size(wide) == size(plain) + 16 * 32 + 32 * 64
+
+
+@pytest.mark.parametrize("depth", [10, 16, 28])
+def test_depth_counts_the_convolutions(depth: int) -> None:
+    with torch.device("meta"):
+        assert sum(isinstance(module, nn.Conv2d) for module in wrn(depth, 2).modules()) == depth
+
+
+@pytest.mark.parametrize(("he", "theirs"), [(8, 10), (26, 28), (38, 40)])
+def test_a_depth_of_6n_plus_2_has_the_same_n(he: int, theirs: int) -> None:
+    """WRN-26-10 of the DS-Sync paper is WRN-28-10."""
+    with torch.device("meta"):
+        shapes = [{key: value.shape for key, value in wrn(depth, 10).state_dict().items()} for depth in (he, theirs)]
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("choice", ["wrn10_1", "wrn16_4", "wrn26_10", "wrn28_10"])
+def test_each_file_sets_what_its_name_says(choice: str) -> None:
+    values = yaml.safe_load((CONF / f"{choice}.yaml").read_text())
+    assert (values["name"], values["dropout"]) == ("wide_resnet", 0.0)
+    assert f"wrn{values['depth']}_{values['width']}" == choice
+
+
+def test_maps_halve_where_the_width_doubles() -> None:
+    shapes: list[tuple[int, ...]] = []
+    with torch.device("meta"):
+        network = wrn(16, 4)
+        for block in network.modules():
+            if isinstance(block, WideBlock):
+                block.register_forward_hook(lambda _module, _args, out: shapes.append(tuple(out.shape[1:])))
+        network(torch.zeros(1, 3, 32, 32))
+    assert shapes == [(64, 32, 32)] * 2 + [(128, 16, 16)] * 2 + [(256, 8, 8)] * 2
+
+
+def test_the_shortcut_is_untouched_where_the_channels_stay() -> None:
+    """Pre-activation: nothing, not even a ReLU, lies on the way past the block."""
+    block = WideBlock(in_channels=4, channels=4, stride=1, dropout=0.0)
+    nn.init.zeros_(block.conv2.weight)
+    maps = torch.randn(3, 4, 6, 6)
+    assert torch.equal(block(maps), maps)
+
+
+def test_the_shortcut_convolves_the_activation_where_they_change() -> None:
+    block = WideBlock(in_channels=4, channels=8, stride=2, dropout=0.0).eval()
+    nn.init.zeros_(block.conv2.weight)
+    maps = torch.randn(3, 4, 6, 6)
+    assert block.shortcut is not None
+    expected = F.conv2d(F.relu(block.norm1(maps)), block.shortcut.weight, stride=2)
+    assert torch.equal(block(maps), expected)
+    assert expected.shape == (3, 8, 3, 3)
+
+
+def test_dropout_lies_between_the_convolutions() -> None:
+    """2.4: so much of what enters the second convolution is zero, beyond the half that the ReLU makes so."""
+    torch.manual_seed(0)
+    zeros = []
+    for dropout in (0.0, 0.4):
+        block = WideBlock(in_channels=16, channels=16, stride=1, dropout=dropout)
+        block.conv2.register_forward_hook(
+            lambda _module, args, _out: zeros.append((args[0] == 0).double().mean().item())
+        )
+        block(torch.randn(8, 16, 16, 16))
+    assert zeros == pytest.approx([0.5, 0.5 + 0.4 * 0.5], abs=0.02)
+
+
+def test_weights_start_as_in_the_authors_code() -> None:
+    torch.manual_seed(0)
+    network = wrn(16, 2)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            area = module.kernel_size[0] * module.kernel_size[1]
+            assert module.weight.std().item() == pytest.approx((2 / (area * module.out_channels)) ** 0.5, rel=0.15)
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.weight.eq(1).all()
+            assert module.bias.eq(0).all()
+    assert network.linear.bias.eq(0).all()
+
+
+@pytest.mark.parametrize("depth", [-2, 2, 4, 7, 9, 18, 27, 29, 30])
+def test_other_depths_are_refused_in_one_line(depth: int) -> None:
+    rule = rf"^wide_resnet depth must be 6n\+4 or 6n\+2 \(8, 10, 14, 16, 20, 22, ...\), got {depth}$"
+    with pytest.raises(ValueError, match=rule):
+        wrn(depth, 1)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
+def test_a_dropout_out_of_range_is_refused_in_one_line(dropout: float) -> None:
+    with pytest.raises(ValueError, match=rf"^wide_resnet dropout must be in \[0, 1\), got {dropout}$"):
+        wrn(10, 1, dropout)
