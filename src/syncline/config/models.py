@@ -26,8 +26,28 @@ class ResnetConfig(ModelConfig):
         check(self.width >= 1, "model.width must be >= 1", self.width)
 
 
+@dataclass(frozen=True)
+class WideResnetConfig(ModelConfig):
+    name: str = "wide_resnet"
+    depth: int = 28  # 6 n + 4 or 6 n + 2
+    width: int = 10  # >= 1
+    dropout: float = 0.0  # within each block, in [0, 1)
+
+    def __post_init__(self) -> None:
+        fits = self.depth >= 8 and self.depth % 6 in (2, 4)
+        check(fits, "model.depth must be 6 n + 4 or 6 n + 2 (8, 10, 14, 16, ...)", self.depth)
+        check(self.width >= 1, "model.width must be >= 1", self.width)
+        check(0 <= self.dropout < 1, "model.dropout must be in [0, 1)", self.dropout)
+
+
 MODELS: dict[str, type[Any]] = {
     "alexnet_small": ModelConfig,
+    "inception_small": ModelConfig,
+    "inception_v3": ModelConfig,
     "lenet": ModelConfig,
     "resnet": ResnetConfig,
+    "resnet50": ModelConfig,
+    "resnet50_bottleneck_cifar": ModelConfig,
+    "wide_resnet": WideResnetConfig,
+    "wide_resnet50_2": ModelConfig,
 }

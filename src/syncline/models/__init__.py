@@ -1,4 +1,4 @@
-"""Networks: plain nn.Module, chosen by name. Nothing of ours is imported here."""
+"""Networks: plain nn.Module, chosen by name. Nothing of ours is imported here but the door to torchvision."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,13 +6,22 @@ from typing import Any
 from torch import nn
 
 from .alexnet import AlexNetSmall
+from .bottleneck import resnet50, resnet50_bottleneck_cifar, wide_resnet50_2
+from .inception import InceptionSmall, inception_v3
 from .lenet import LeNet
 from .resnet import CifarResNet
+from .wide_resnet import WideResNet
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    "lenet": LeNet,
     "alexnet_small": AlexNetSmall,
+    "inception_small": InceptionSmall,
+    "inception_v3": inception_v3,
+    "lenet": LeNet,
     "resnet": CifarResNet,
+    "resnet50": resnet50,
+    "resnet50_bottleneck_cifar": resnet50_bottleneck_cifar,
+    "wide_resnet": WideResNet,
+    "wide_resnet50_2": wide_resnet50_2,
 }
 
 
