@@ -9,6 +9,7 @@ import pytest
 from composing import composed, found, leaves
 
 from syncline.config import MOMENTUM_FORMS, NOT_IN_IDENTITY, PRECISIONS, RunConfig, compose
+from syncline.learning.schedule import SCHEDULES
 from syncline.strategies import adasync, backup, ds_sync, psp
 from syncline.timing.distributions import Constant
 
@@ -70,7 +71,7 @@ def other_values(value: Any) -> list[Any]:
         case dict():
             return [{**value, 1: 2.5}]
         case None:
-            return [7, 3, Constant(0.5), "loss"]
+            return [7, 3, 0.5, Constant(0.5), "loss"]
     raise AssertionError(f"no other value known for {value!r}")
 
 
@@ -78,6 +79,7 @@ _CHOICES = [
     ("samples", "server_updates"),
     MOMENTUM_FORMS,
     PRECISIONS,
+    SCHEDULES,
     ("mean", "mean_over_workers"),
     ("auto", "cpu", "cuda"),
     ("paper", "hard", "catchup"),
@@ -131,6 +133,9 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
     if not config.strategy.has_server:  # nothing is pulled or pushed
         bound |= {"cluster.shards", "cluster.network.jitter"}
         bound |= {f"scenario.{key}" for key in ("pull_delay", "push_delay", "slow_shards")}
+    bound.add("optimizer.schedule.end_epoch")  # goes with kind=linear, which needs it
+    if config.optimizer.schedule.at_epochs:
+        bound.add("optimizer.schedule.kind")
     if config.runner.name == "local":  # keys that allow nothing else unless another one is changed, too
         bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key"}
     assert fixed <= bound

@@ -13,8 +13,9 @@ from syncline.datasets.sharding import WorkerShare
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import GradientFunction, WorkerBatches
-from syncline.learning.optimizer import Sgd
-from syncline.learning.schedule import EpochClock, StepSchedule
+from syncline.learning.optimizer import Optimizer
+from syncline.learning.optimizer import build as build_one
+from syncline.learning.schedule import EpochClock, build_schedule
 from syncline.learning.server import Shard, Version, blocks
 from syncline.learning.task import TASKS
 from syncline.models import build
@@ -118,15 +119,19 @@ def build_flat(config: RunConfig, shape: Shape, device: torch.device, num_extra:
     return FlatModule(module.to(device), num_extra)
 
 
-def build_optimizer(config: RunConfig) -> Sgd:
-    return Sgd(config.optimizer.momentum, config.optimizer.weight_decay, config.momentum)
+def build_optimizer(config: RunConfig) -> Optimizer:
+    """Of one block, or of all weights."""
+    options = asdict(config.optimizer)
+    for key in ("lr", "schedule", "clip_norm"):
+        del options[key]
+    if config.optimizer.name == "sgd":
+        options["form"] = config.momentum
+    return build_one(**options)
 
 
 def build_rate(config: RunConfig, num_train: int) -> Callable[[int, int], float]:
     """(samples, updates) made so far -> learning rate of the next update."""
-    schedule = StepSchedule(
-        config.optimizer.lr, config.optimizer.schedule.factor, tuple(config.optimizer.schedule.at_epochs)
-    )
+    schedule = build_schedule(config.optimizer.lr, **asdict(config.optimizer.schedule))
     clock = EpochClock(config.lr_clock, num_train, config.cluster.workers, config.batch_size)
     return lambda samples, updates: schedule.rate(clock.epoch(samples, updates))
 

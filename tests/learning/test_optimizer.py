@@ -1,47 +1,203 @@
-"""The flat optimizer against torch.optim on the same gradients."""
+"""The flat optimizers against torch.optim on the same gradients, in every bit."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
-from syncline.learning.optimizer import Sgd
-
-
-def gradients(sizes: list[tuple[int, ...]], steps: int) -> list[list[Tensor]]:
-    generator = torch.Generator().manual_seed(0)
-    return [[torch.randn(size, generator=generator) for size in sizes] for _ in range(steps)]
-
+from syncline.learning.optimizer import OPTIMIZERS, Optimizer, Sgd, build
 
 SIZES: list[tuple[int, ...]] = [(7, 3, 3), (5,), (1,), (33, 17)]  # odd ones: vector code has tails
+N = 630
+
+Options = dict[str, Any]
+Torch = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
+
+unit = st.one_of(st.just(0.0), st.floats(0.01, 0.9999))  # in [0, 1)
+decays = st.one_of(st.just(0.0), st.floats(1e-6, 0.1))
+epsilons = st.floats(-10, 0).map(lambda exponent: 10**exponent)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("weight_decay", [0.0, 1e-4])
-def test_it_equals_torch_in_every_bit(momentum, weight_decay):
-    start = gradients(SIZES, 1)[0]
-    parameters = [nn.Parameter(tensor.clone()) for tensor in start]
-    theirs = torch.optim.SGD(parameters, lr=0.1, momentum=momentum, weight_decay=weight_decay)
-    ours, weights = Sgd(momentum, weight_decay), torch.cat([tensor.reshape(-1) for tensor in start])
-    for step, given in enumerate(gradients(SIZES, 20)):
-        theirs.param_groups[0]["lr"] = rate = 0.1 if step < 10 else 0.01
-        for parameter, gradient in zip(parameters, given, strict=True):
-            parameter.grad = gradient.clone()
+@st.composite
+def sgds(draw: st.DrawFn) -> tuple[Options, Torch]:
+    momentum, weight_decay = draw(unit), draw(decays)
+    nesterov = momentum > 0 and draw(st.booleans())
+    ours = {"name": "sgd", "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
+    return ours, lambda parameters, rate: torch.optim.SGD(
+        parameters, rate, momentum, weight_decay=weight_decay, nesterov=nesterov, foreach=False
+    )
+
+
+@st.composite
+def rmsprops(draw: st.DrawFn) -> tuple[Options, Torch]:
+    alpha, eps, momentum, weight_decay = draw(unit), draw(epsilons), draw(unit), draw(decays)
+    ours = {"name": "rmsprop", "alpha": alpha, "eps": eps, "momentum": momentum, "weight_decay": weight_decay}
+    return ours, lambda parameters, rate: torch.optim.RMSprop(
+        parameters, rate, alpha, eps, weight_decay, momentum, foreach=False
+    )
+
+
+@st.composite
+def adams(draw: st.DrawFn) -> tuple[Options, Torch]:
+    beta1, beta2, eps, weight_decay = draw(unit), draw(unit), draw(epsilons), draw(decays)
+    name, theirs = draw(st.sampled_from([("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)]))
+    ours = {"name": name, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+    return ours, lambda parameters, rate: theirs(
+        parameters, rate, (beta1, beta2), eps=eps, weight_decay=weight_decay, foreach=False
+    )
+
+
+PLAIN: list[Options] = [
+    {"name": "sgd", "momentum": 0.0, "weight_decay": 0.01},
+    {"name": "sgd", "momentum": 0.9, "weight_decay": 0.01},
+    {"name": "sgd", "momentum": 0.9, "weight_decay": 0.01, "nesterov": True},
+    {"name": "sgd", "momentum": 0.9, "weight_decay": 0.01, "form": "lr_inside"},
+    {"name": "rmsprop", "alpha": 0.9, "eps": 1e-8, "momentum": 0.0, "weight_decay": 0.0},
+    {"name": "rmsprop", "alpha": 0.9, "eps": 1e-8, "momentum": 0.9, "weight_decay": 0.01},
+    {"name": "rmsprop", "alpha": 0.9, "eps": 1.0, "momentum": 0.0, "weight_decay": 0.0, "form": "tensorflow"},
+    {"name": "rmsprop", "alpha": 0.9, "eps": 1.0, "momentum": 0.9, "weight_decay": 0.01, "form": "tensorflow"},
+    {"name": "adam", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
+    {"name": "adamw", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
+]
+PLAIN += [options | {"average_decay": 0.9} for options in PLAIN if options["name"] in ("sgd", "adam")]
+every_optimizer = pytest.mark.parametrize("options", PLAIN, ids=lambda options: "-".join(map(str, options.values())))
+
+
+def gradients(steps: int, seed: int = 0) -> Sequence[Tensor]:
+    """[n] each, of several sizes; some elements are exactly 0."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(steps, N, generator=generator) * torch.logspace(-4, 2, N)
+    return drawn.mul_(torch.rand(N, generator=generator) > 0.05).unbind()
+
+
+def start() -> Tensor:
+    return torch.randn(N, generator=torch.Generator().manual_seed(99))
+
+
+def bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().view(torch.int32)
+
+
+@given(st.one_of(sgds(), rmsprops(), adams()), st.integers(5, 20), st.booleans(), st.floats(0, 0.5))
+@settings(max_examples=150)
+def test_it_equals_torch_in_every_bit(
+    pair: tuple[Options, Torch], steps: int, in_place: bool, second_rate: float
+) -> None:
+    options, make = pair
+    weights = start()
+    parameters = [
+        nn.Parameter(part.clone().view(size))
+        for part, size in zip(weights.split([torch.Size(size).numel() for size in SIZES]), SIZES, strict=True)
+    ]
+    theirs, ours = make(parameters, 0.1), build(**options)
+    for step, gradient in enumerate(gradients(steps)):
+        theirs.param_groups[0]["lr"] = rate = 0.1 if step < steps // 2 else second_rate
+        for parameter, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = part.view(parameter.shape).clone()
         theirs.step()
-        following = torch.empty_like(weights)
-        ours.step(weights, torch.cat([gradient.reshape(-1) for gradient in given]), rate, out=following)
+        following = weights if in_place else torch.empty_like(weights)
+        ours.step(weights, gradient, rate, out=following)
         weights = following
-        assert torch.equal(weights, torch.cat([parameter.detach().reshape(-1) for parameter in parameters]))
+        expected = torch.cat([parameter.detach().view(-1) for parameter in parameters])
+        assert torch.equal(bits(weights), bits(expected))
 
 
-def test_blocks_are_independent_of_each_other():
-    given = torch.randn(20, 11, generator=torch.Generator().manual_seed(1))
-    whole, parts = torch.zeros(11), [torch.zeros(4), torch.zeros(7)]
-    one, two = Sgd(0.9, 0.01), [Sgd(0.9, 0.01), Sgd(0.9, 0.01)]
-    for gradient in given:
-        one.step(whole, gradient.clone(), 0.1, out=whole)
-        for optimizer, part, piece in zip(two, parts, gradient.split([4, 7]), strict=True):
-            optimizer.step(part, piece.clone(), 0.1, out=part)
-    assert torch.equal(whole, torch.cat(parts))
+def run(optimizer: Optimizer, weights: Tensor, steps: Sequence[Tensor]) -> Tensor:
+    for gradient in steps:
+        optimizer.step(weights, gradient.clone(), 0.1, out=weights)
+    return weights
+
+
+@every_optimizer
+def test_what_it_writes_does_not_depend_on_where(options: Options) -> None:
+    """In place, and from version to version, where the last version stays as it was."""
+    in_place, by_version = build(**options), build(**options)
+    weights, version = start(), start()
+    for gradient in gradients(6):
+        before = version.clone()
+        following = torch.full_like(version, torch.nan)
+        by_version.step(version, gradient.clone(), 0.1, out=following)
+        assert torch.equal(bits(version), bits(before))
+        run(in_place, weights, [gradient])
+        assert torch.equal(bits(weights), bits(following))
+        assert torch.equal(bits(in_place.evaluated(weights)), bits(by_version.evaluated(following)))
+        version = following
+
+
+@every_optimizer
+@given(cut=st.integers(1, N - 1))
+@settings(max_examples=15)
+def test_blocks_are_independent_of_each_other(options: Options, cut: int) -> None:
+    whole, first, second = build(**options), build(**options), build(**options)
+    given = gradients(6)
+    weights = run(whole, start(), given)
+    parts = [
+        run(first, start()[:cut], [gradient[:cut] for gradient in given]),
+        run(second, start()[cut:], [gradient[cut:] for gradient in given]),
+    ]
+    assert torch.equal(bits(weights), bits(torch.cat(parts)))
+    evaluated = [optimizer.evaluated(part) for optimizer, part in zip((first, second), parts, strict=True)]
+    assert torch.equal(bits(whole.evaluated(weights)), bits(torch.cat(evaluated)))
+
+
+@every_optimizer
+@pytest.mark.parametrize("at", [0, 1, 4])
+def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(options: Options, at: int) -> None:
+    given = gradients(8)
+    straight, broken_off, restored = build(**options), build(**options), build(**options)
+    expected, weights = run(straight, start(), given), run(broken_off, start(), given[:at])
+    state = {name: tensor.clone() for name, tensor in broken_off.state_dict().items()}
+    restored.load_state_dict(state)
+    evaluated = broken_off.evaluated(weights).clone()
+    run(broken_off, weights.clone(), given[at:])  # what was loaded is a copy: going on with the first changes nothing
+    assert torch.equal(bits(restored.evaluated(weights)), bits(evaluated))
+    run(restored, weights, given[at:])
+    assert torch.equal(bits(weights), bits(expected))
+    assert torch.equal(bits(restored.evaluated(weights)), bits(straight.evaluated(expected)))
+    for name, tensor in state.items():  # safetensors wants contiguous ones that share nothing
+        assert tensor.is_contiguous()
+        assert tensor.dtype in (torch.float32, torch.int64), name
+    pointers = [tensor.data_ptr() for tensor in broken_off.state_dict().values()]
+    assert len(set(pointers)) == len(pointers)
+
+
+@every_optimizer
+def test_loading_a_state_without_steps_begins_anew(options: Options) -> None:
+    given = gradients(4)
+    used = build(**options)
+    run(used, start(), given)
+    used.load_state_dict(build(**options).state_dict())
+    assert torch.equal(bits(run(used, start(), given)), bits(run(build(**options), start(), given)))
+
+
+@every_optimizer
+def test_past_the_first_step_it_allocates_nothing(options: Options) -> None:
+    optimizer, weights, size = build(**options), torch.zeros(10_000), 4 * 10_000
+    gradient = torch.ones_like(weights)
+    optimizer.step(weights, gradient, 0.1, out=weights)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        optimizer.step(weights, gradient, 0.1, out=weights)
+        torch.empty(10_000)  # that the profiler would see it
+    allocated = [event.self_cpu_memory_usage for event in profiled.key_averages() if event.self_cpu_memory_usage > 0]
+    assert sum(allocated) < 1.1 * size
+    assert sum(allocated) >= size
+
+
+@every_optimizer
+def test_at_rate_zero_nothing_moves(options: Options) -> None:
+    """The first update of a warm-up."""
+    weights = start()
+    build(**options).step(weights, gradients(1)[0].clone(), 0.0, out=weights)
+    assert torch.equal(weights, start())
+
+
+def test_every_name_is_tested() -> None:
+    assert {options["name"] for options in PLAIN} == set(OPTIMIZERS)
 
 
 def test_the_two_forms_of_momentum_differ_only_after_the_rate_changes():
@@ -61,17 +217,3 @@ def test_the_two_forms_of_momentum_differ_only_after_the_rate_changes():
     inside = 0.09 * b + 0.01
     assert weights["torch"][0].item() == pytest.approx(-torch_form, abs=1e-12)
     assert weights["lr_inside"][0].item() == pytest.approx(-(moved + inside + 0.9 * inside + 0.01), abs=1e-12)
-
-
-def test_the_state_survives_saving():
-    given = torch.randn(10, 5, generator=torch.Generator().manual_seed(2))
-    straight, broken_off = Sgd(0.9, 0.1), Sgd(0.9, 0.1)
-    weights, others = torch.zeros(5), torch.zeros(5)
-    for step, gradient in enumerate(given):
-        straight.step(weights, gradient.clone(), 0.1, out=weights)
-        if step == 4:
-            restored = Sgd(0.9, 0.1)
-            restored.load_state_dict(broken_off.state_dict())
-            broken_off = restored
-        broken_off.step(others, gradient.clone(), 0.1, out=others)
-    assert torch.equal(weights, others)

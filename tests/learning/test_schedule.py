@@ -1,12 +1,164 @@
-import pytest
+"""Learning rates by the epoch: against torch's and transformers' schedulers, and what must hold of all."""
 
-from syncline.learning.schedule import EpochClock, StepSchedule
+import math
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.optim import lr_scheduler
+
+from syncline.learning.schedule import (
+    EpochClock,
+    ExponentialSchedule,
+    LinearSchedule,
+    Schedule,
+    StepSchedule,
+    WarmUp,
+    build_schedule,
+)
+
+BASE = 0.05
 
 
 @pytest.mark.parametrize(("epoch", "rate"), [(0, 0.05), (199.99, 0.05), (200, 0.005), (249, 0.005), (250, 0.0005)])
 def test_the_rate_drops_when_an_epoch_is_over(epoch, rate):
     """dssp.txt, V-B: rate 0.05, decay 0.1 twice, at epoch 200 and 250."""
     assert StepSchedule(0.05, 0.1, (200, 250)).rate(epoch) == pytest.approx(rate)
+
+
+def theirs(make: Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler], epochs: int) -> list[float]:
+    """What a scheduler of torch gives at the begin of every epoch."""
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=BASE)
+    with warnings.catch_warnings():  # torch asks for an optimizer's step before the scheduler's
+        warnings.simplefilter("ignore", UserWarning)
+        scheduler = make(optimizer)
+        rates = []
+        for _ in range(epochs):
+            rates.append(optimizer.param_groups[0]["lr"])
+            scheduler.step()
+    return rates
+
+
+def ours(schedule: Schedule, epochs: int) -> list[float]:
+    return [schedule.rate(float(epoch)) for epoch in range(epochs)]
+
+
+factors = st.floats(0.01, 1.5)
+
+
+@given(factors, st.lists(st.integers(1, 30), max_size=4).map(sorted))
+def test_steps_are_torchs(factor, at_epochs):
+    expected = theirs(lambda optimizer: lr_scheduler.MultiStepLR(optimizer, at_epochs, factor), 32)
+    assert ours(StepSchedule(BASE, factor, tuple(at_epochs)), 32) == pytest.approx(expected, rel=1e-12)
+
+
+@given(factors, st.integers(1, 10))
+def test_a_staircase_is_torchs_step(factor, every):
+    expected = theirs(lambda optimizer: lr_scheduler.StepLR(optimizer, every, factor), 32)
+    assert ours(ExponentialSchedule(BASE, factor, every), 32) == pytest.approx(expected, rel=1e-12)
+
+
+@given(factors)
+def test_an_exponential_decay_is_torchs(factor):
+    expected = theirs(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, factor), 32)
+    assert ours(ExponentialSchedule(BASE, factor, 1, staircase=False), 32) == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.floats(0.01, 1), st.integers(1, 20))
+def test_a_linear_decay_is_torchs(final_factor, end):
+    expected = theirs(lambda optimizer: lr_scheduler.LinearLR(optimizer, 1, final_factor, end), 32)
+    assert ours(LinearSchedule(BASE, end, final_factor), 32) == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.floats(0.01, 1), st.integers(1, 20))
+def test_a_warm_up_is_torchs(start, epochs):
+    expected = theirs(lambda optimizer: lr_scheduler.LinearLR(optimizer, start, 1, epochs), 32)
+    assert ours(WarmUp(StepSchedule(BASE), epochs, start), 32) == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.integers(1, 20), st.integers(1, 20))
+def test_warm_up_and_linear_decay_are_those_of_transformers(warmup, decay):
+    """get_linear_schedule_with_warmup, whose steps are epochs here; its first rate is 0, too."""
+    optimization = pytest.importorskip("transformers.optimization", reason="transformers is not installed")
+    expected = theirs(
+        lambda optimizer: optimization.get_linear_schedule_with_warmup(optimizer, warmup, warmup + decay), 45
+    )
+    schedule = build_schedule(BASE, "linear", warmup_epochs=warmup, end_epoch=warmup + decay)
+    assert ours(schedule, 45) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_warm_up_of_goyal_et_al():
+    """Section 2.2 and 5.1: from 0.1 to 0.1 k in five epochs, then a tenth at 30, 60 and 80; here k = 32."""
+    schedule = build_schedule(3.2, factor=0.1, at_epochs=[30, 60, 80], warmup_epochs=5, warmup_from=1 / 32)
+    rates = [schedule.rate(epoch) for epoch in (0, 2.5, 5, 29.9, 30, 60, 80)]
+    assert rates == pytest.approx([0.1, 1.65, 3.2, 3.2, 0.32, 0.032, 0.0032])
+
+
+@st.composite
+def falling(draw: st.DrawFn) -> tuple[Schedule, float]:
+    """A schedule whose decay never rises, and the epochs of its warm-up."""
+    warmup = draw(st.one_of(st.just(0.0), st.floats(0.1, 10)))
+    options = {
+        "kind": draw(st.sampled_from(["step", "linear", "exponential"])),
+        "factor": draw(st.floats(0.01, 1)),
+        "at_epochs": sorted(draw(st.lists(st.floats(warmup, 40), max_size=3))),
+        "every_epochs": draw(st.floats(0.1, 10)),
+        "staircase": draw(st.booleans()),
+        "end_epoch": warmup + draw(st.floats(0.1, 30)),
+        "final_factor": draw(st.floats(0, 1)),
+        "warmup_from": draw(st.floats(0, 1)),
+    }
+    return build_schedule(BASE, warmup_epochs=warmup, **options), warmup
+
+
+@given(falling(), st.lists(st.floats(0, 50), min_size=2).map(sorted))
+def test_it_rises_to_the_base_and_then_falls(schedule_and_warmup, epochs):
+    schedule, warmup = schedule_and_warmup
+    rates = [schedule.rate(epoch) for epoch in epochs]
+    assert all(0 <= rate <= BASE * (1 + 1e-12) for rate in rates)
+    slack = 1e-12 * BASE
+    for (early, before), (late, after) in pairwise(zip(epochs, rates, strict=True)):
+        if late < warmup:
+            assert after >= before - slack
+        elif early >= warmup:
+            assert after <= before + slack
+
+
+@given(falling())
+def test_nothing_jumps_where_the_warm_up_ends(schedule_and_warmup):
+    schedule, warmup = schedule_and_warmup
+    if warmup:
+        assert schedule.rate(math.nextafter(warmup, 0)) == pytest.approx(BASE, rel=1e-12)
+    if not steps_at(schedule, warmup):
+        assert schedule.rate(warmup) == pytest.approx(BASE, rel=1e-12)
+
+
+def steps_at(schedule: Schedule, epoch: float) -> bool:
+    plain = schedule.then if isinstance(schedule, WarmUp) else schedule
+    return isinstance(plain, StepSchedule) and epoch in plain.at_epochs
+
+
+@given(st.floats(0.1, 20), st.floats(0, 1), st.floats(0, 2))
+def test_the_ends_of_a_linear_decay_are_met_and_kept(end, final_factor, beyond):
+    schedule = LinearSchedule(BASE, end, final_factor)
+    assert schedule.rate(0) == pytest.approx(BASE, rel=1e-15)
+    assert schedule.rate(end) == schedule.rate(end + beyond) == BASE * final_factor
+
+
+@given(falling(), st.floats(0, 50))
+def test_it_depends_on_the_epoch_alone(schedule_and_warmup, epoch):
+    schedule, _ = schedule_and_warmup
+    first = schedule.rate(epoch)
+    schedule.rate(50 - epoch)
+    assert schedule.rate(epoch) == first
+
+
+def test_without_a_warm_up_it_is_the_plain_schedule():
+    assert build_schedule(0.05, factor=0.2, at_epochs=[1, 2]) == StepSchedule(0.05, 0.2, (1, 2))
 
 
 def test_by_samples_the_epoch_does_not_depend_on_the_strategy():

@@ -4,7 +4,7 @@ from syncline.config.checks import ConfigError
 from syncline.config.datasets import DATASETS, CifarConfig, DatasetConfig, DigitsConfig, GlyphsConfig
 from syncline.config.door import CONF, GROUPS, Invocation, ScaleConfig, choices, compose, compose_yaml, sweep
 from syncline.config.models import MODELS, ModelConfig, ResnetConfig
-from syncline.config.optimizers import OPTIMIZERS, ScheduleConfig, SgdConfig
+from syncline.config.optimizers import OPTIMIZERS, AdamConfig, AdamWConfig, RmsPropConfig, ScheduleConfig, SgdConfig
 from syncline.config.run import (
     ASYNC_GRADIENTS,
     MOMENTUM_FORMS,
@@ -26,6 +26,8 @@ __all__ = [
     "NOT_IN_IDENTITY",
     "OPTIMIZERS",
     "PRECISIONS",
+    "AdamConfig",
+    "AdamWConfig",
     "CifarConfig",
     "ConfigError",
     "DatasetConfig",
@@ -37,6 +39,7 @@ __all__ = [
     "NoTrackerConfig",
     "ReplayConfig",
     "ResnetConfig",
+    "RmsPropConfig",
     "RunConfig",
     "ScaleConfig",
     "ScheduleConfig",

@@ -81,6 +81,7 @@ class RunConfig:
         for key, allowed in _CHOICES.items():
             check_choice(key, getattr(self, key), allowed)
         self._check_task()
+        self._check_momentum()
         try:
             self.strategy.check_cluster(self.cluster.workers, self.cluster.shards)
         except ValueError as error:
@@ -103,6 +104,12 @@ class RunConfig:
                 "a target needs runner.evaluate=during",
                 self.runner.evaluate,
             )
+
+    def _check_momentum(self) -> None:
+        """The rate goes inside the buffer of plain SGD alone; RMSProp has its own forms."""
+        plain = self.optimizer.name == "sgd" and not self.optimizer.nesterov
+        rule = "momentum=lr_inside needs optimizer=sgd without nesterov"
+        check(plain or self.momentum == "torch", rule, self.optimizer.name)
 
     def _check_task(self) -> None:
         """The data suit the model, and the metrics are of its task."""

@@ -3,65 +3,100 @@
 Shape legend: n elements of the block.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-MOMENTUM_FORMS = ("torch", "lr_inside")
+from syncline.learning.adam import Adam
+from syncline.learning.rmsprop import RMSPROP_FORMS, RmsProp
+from syncline.learning.sgd import MOMENTUM_FORMS, Sgd
+
+__all__ = ["MOMENTUM_FORMS", "OPTIMIZERS", "RMSPROP_FORMS", "Adam", "Averaged", "Optimizer", "RmsProp", "Sgd", "build"]
 
 
 class Optimizer(Protocol):
-    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None: ...
-    def evaluated(self, weights: Tensor) -> Tensor: ...
-    def state_dict(self) -> dict[str, Tensor]: ...
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
-
-
-class Sgd:
-    """SGD with momentum and weight decay.
-
-    With d = g + weight_decay w, the two forms of momentum (equal while the rate stays the same) are
-        torch:      b <- momentum b + d          w <- w - rate b        (torch.optim.SGD, nesterov=False, dampening=0)
-        lr_inside:  b <- momentum b - rate d     w <- w + b             (MXNet's sgd_mom_update)
-
-    Args:
-        momentum: in [0, 1).
-        weight_decay: >= 0.
-        form: one of MOMENTUM_FORMS.
-    """
-
-    def __init__(self, momentum: float, weight_decay: float, form: str = "torch") -> None:
-        assert form in MOMENTUM_FORMS
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.form = form
-        self._buffer: Tensor | None = None  # b [n]
+    """Makes the next weights of one block, always the same one. Past the first step it allocates nothing."""
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
-        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up."""
-        if self.weight_decay:
-            gradient.add_(weights, alpha=self.weight_decay)
-        if not self.momentum:
-            torch.add(weights, gradient, alpha=-rate, out=out)
-        elif self.form == "torch":
-            if self._buffer is None:
-                self._buffer = gradient.clone()
-            else:
-                self._buffer.mul_(self.momentum).add_(gradient)
-            torch.add(weights, self._buffer, alpha=-rate, out=out)
-        else:
-            if self._buffer is None:
-                self._buffer = torch.zeros_like(gradient)
-            self._buffer.mul_(self.momentum).add_(gradient, alpha=-rate)
-            torch.add(weights, self._buffer, out=out)
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up.
+
+        Args:
+            rate: learning rate of this step, >= 0.
+        """
 
     def evaluated(self, weights: Tensor) -> Tensor:
-        return weights
+        """What is to be evaluated in place of the weights [n] of the last step; the next step may change it."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {} if self._buffer is None else {"momentum": self._buffer}
+        """What the coming steps depend on; the optimizer's own tensors, which the next step changes."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._buffer = state["momentum"].clone() if "momentum" in state else None
+        """Go on from what `state_dict` gave, which is copied."""
+
+
+class Averaged:
+    """An optimizer whose weights are evaluated as their exponential moving average.
+
+        a <- decay_t a + (1 - decay_t) w        decay_t = min(decay, (1 + t) / (10 + t))
+
+    after update t = 1, 2, ..., beginning with the initial weights, so that it forgets them soon. The average is linear
+    in the weights: of replicas that make as many updates, the mean of their averages is the average of their mean, also
+    if in between groups of them replace their weights by the group's mean.
+
+    Source: TensorFlow's ExponentialMovingAverage with num_updates, as Inception was evaluated; there the running
+    statistics of batch norm are averaged with the weights, here they stay the last ones.
+
+    Args:
+        decay: in (0, 1).
+    """
+
+    def __init__(self, optimizer: Optimizer, decay: float) -> None:
+        self.optimizer = optimizer
+        self.decay = decay
+        self._updates = 0  # t
+        self._average: Tensor | None = None  # a [n]
+
+    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
+        if self._average is None:
+            self._average = weights.clone()
+        self.optimizer.step(weights, gradient, rate, out)
+        self._updates += 1
+        decay = min(self.decay, (1 + self._updates) / (10 + self._updates))
+        self._average.lerp_(out, 1 - decay)
+
+    def evaluated(self, weights: Tensor) -> Tensor:
+        return weights if self._average is None else self._average
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = self.optimizer.state_dict()
+        if self._average is not None:
+            state |= {"average": self._average, "averaged_updates": torch.tensor(self._updates)}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.optimizer.load_state_dict(state)
+        self._average = state["average"].clone() if "average" in state else None
+        self._updates = int(state["averaged_updates"]) if "averaged_updates" in state else 0
+
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": Adam,
+    "adamw": partial(Adam, decoupled=True),
+    "rmsprop": RmsProp,
+    "sgd": Sgd,
+}
+
+
+def build(name: str, average_decay: float | None = None, **options: float | str | bool) -> Optimizer:
+    """The optimizer of one block.
+
+    Args:
+        name: one of OPTIMIZERS.
+        average_decay: of the weights' moving average; None evaluates the weights themselves.
+        options: its own.
+    """
+    optimizer = OPTIMIZERS[name](**options)
+    return optimizer if average_decay is None else Averaged(optimizer, average_decay)

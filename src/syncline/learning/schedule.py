@@ -1,8 +1,25 @@
-"""Learning-rate schedules over epochs, and the two clocks that may count the epochs."""
+"""Learning-rate schedules over epochs, and the two clocks that may count the epochs.
 
+The rate is a pure function of the epochs that are over when an update is made, so a run that goes on from a checkpoint
+needs no state of it.
+"""
+
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 LR_CLOCKS = ("samples", "server_updates")
+SCHEDULES = ("step", "linear", "exponential")
+
+
+class Schedule(Protocol):
+    @property
+    def base(self) -> float:
+        """The rate that factors apply to, > 0."""
+
+    def rate(self, epoch: float) -> float:
+        """The rate for an update made when `epoch` epochs (>= 0) are over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +31,103 @@ class StepSchedule:
     at_epochs: tuple[float, ...] = ()
 
     def rate(self, epoch: float) -> float:
-        """The rate for an update made when `epoch` epochs (>= 0) are over."""
         return self.base * self.factor ** sum(epoch >= at for at in self.at_epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearSchedule:
+    """From base at `begin_epoch` straight to base * final_factor at `end_epoch`; constant before and after.
+
+    Source: as BERT is fine-tuned, final_factor = 0 (transformers' get_linear_schedule_with_warmup).
+    """
+
+    base: float  # > 0
+    end_epoch: float  # > begin_epoch
+    final_factor: float = 0.0  # >= 0
+    begin_epoch: float = 0.0  # >= 0
+
+    def rate(self, epoch: float) -> float:
+        left = min(max((self.end_epoch - epoch) / (self.end_epoch - self.begin_epoch), 0.0), 1.0)
+        return self.base * (self.final_factor + (1 - self.final_factor) * left)
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialSchedule:
+    """rate = base * factor^((epoch - begin_epoch) / every_epochs), with a staircase the exponent rounded down.
+
+    Source: TensorFlow's exponential_decay, as Inception was trained.
+    """
+
+    base: float  # > 0
+    factor: float  # > 0
+    every_epochs: float  # > 0
+    staircase: bool = True
+    begin_epoch: float = 0.0  # >= 0; constant before
+
+    def rate(self, epoch: float) -> float:
+        exponent = max(epoch - self.begin_epoch, 0.0) / self.every_epochs
+        return self.base * self.factor ** (math.floor(exponent) if self.staircase else exponent)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """A straight rise from base * start to base during the first `epochs`, then another schedule.
+
+    An update's rate is that of the moment before it, so with start = 0 the very first update moves nothing but the
+    optimizer's own state, as in transformers' get_linear_schedule_with_warmup.
+
+    Source: Goyal et al. (2017), section 2.2, whose k workers begin at the rate of one: start = 1 / k.
+    """
+
+    then: Schedule
+    epochs: float  # > 0
+    start: float = 0.0  # in [0, 1]
+
+    @property
+    def base(self) -> float:
+        return self.then.base
+
+    def rate(self, epoch: float) -> float:
+        if epoch >= self.epochs:
+            return self.then.rate(epoch)
+        return self.base * (self.start + (1 - self.start) * epoch / self.epochs)
+
+
+def build_schedule(
+    base: float,
+    kind: str = "step",
+    factor: float = 0.1,
+    at_epochs: Sequence[float] = (),
+    every_epochs: float = 1.0,
+    staircase: bool = True,
+    end_epoch: float | None = None,
+    final_factor: float = 0.0,
+    warmup_epochs: float = 0.0,
+    warmup_from: float = 0.0,
+) -> Schedule:
+    """A schedule of this kind after a warm-up, if there is one.
+
+    Steps come at epochs of the whole run; a linear or exponential decay begins where the warm-up ends.
+
+    Args:
+        base: rate at the end of the warm-up, > 0.
+        kind: one of SCHEDULES.
+        factor: of step and exponential, > 0.
+        at_epochs: of step, ascending, none within the warm-up.
+        every_epochs, staircase: of exponential.
+        end_epoch, final_factor: of linear, which needs the first.
+        warmup_epochs, warmup_from: see WarmUp; 0 epochs: none.
+    """
+    then: Schedule
+    if kind == "step":
+        then = StepSchedule(base, factor, tuple(at_epochs))
+    elif kind == "linear":
+        assert end_epoch is not None
+        then = LinearSchedule(base, end_epoch, final_factor, begin_epoch=warmup_epochs)
+    else:
+        assert kind == "exponential"
+        then = ExponentialSchedule(base, factor, every_epochs, staircase, begin_epoch=warmup_epochs)
+    return WarmUp(then, warmup_epochs, warmup_from) if warmup_epochs else then
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,67 @@
+"""Adam and AdamW: the mean gradient over the root of the mean square, both freed of their bias towards zero.
+
+Shape legend: n elements of the block.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+class Adam:
+    """Adam; with `decoupled`, AdamW.
+
+    With d = g + weight_decay w (Adam) or d = g (AdamW), at step t = 1, 2, ...
+        m <- beta1 m + (1 - beta1) d          v <- beta2 v + (1 - beta2) d^2          both start at 0
+        w <- w - rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps)
+    where AdamW first shrinks w by 1 - rate weight_decay.
+
+    Source: Kingma and Ba (2015), algorithm 1; Loshchilov and Hutter (2019), algorithm 2, where the decay is scaled by
+    the schedule alone, here by the rate. Both as in torch.optim.Adam and AdamW without amsgrad, equal in every bit.
+
+    Args:
+        beta1, beta2: in [0, 1).
+        eps: > 0.
+        weight_decay: >= 0.
+    """
+
+    def __init__(self, beta1: float, beta2: float, eps: float, weight_decay: float, decoupled: bool = False) -> None:
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
+        self.weight_decay = weight_decay
+        self.decoupled = decoupled
+        self._steps = 0  # t
+        self._mean: Tensor | None = None  # m [n]
+        self._square: Tensor | None = None  # v [n]
+
+    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up."""
+        if self._mean is None or self._square is None:
+            self._mean, self._square = torch.zeros_like(gradient), torch.zeros_like(gradient)
+        self._steps += 1
+        if self.weight_decay and self.decoupled:
+            weights = torch.mul(weights, 1 - rate * self.weight_decay, out=out)
+        elif self.weight_decay:
+            gradient.add_(weights, alpha=self.weight_decay)
+        self._mean.lerp_(gradient, 1 - self.beta1)
+        self._square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
+        step_size = rate / (1 - self.beta1**self._steps)
+        root_of_correction = (1 - self.beta2**self._steps) ** 0.5
+        # The gradient has done its part; its memory takes the denominator.
+        denominator = torch.sqrt(self._square, out=gradient).div_(root_of_correction).add_(self.eps)
+        torch.addcdiv(weights, self._mean, denominator, value=-step_size, out=out)
+
+    def evaluated(self, weights: Tensor) -> Tensor:
+        return weights
+
+    def state_dict(self) -> dict[str, Tensor]:
+        if self._mean is None or self._square is None:
+            return {}
+        return {"steps": torch.tensor(self._steps), "mean": self._mean, "square": self._square}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._steps = int(state["steps"]) if "steps" in state else 0
+        self._mean = state["mean"].clone() if "mean" in state else None
+        self._square = state["square"].clone() if "square" in state else None

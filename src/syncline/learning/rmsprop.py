@@ -1,0 +1,75 @@
+"""RMSProp: the gradient over the root of its mean square.
+
+Shape legend: n elements of the block.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+RMSPROP_FORMS = ("torch", "tensorflow")
+
+
+class RmsProp:
+    """RMSProp with momentum and (L2) weight decay, not centred.
+
+    With d = g + weight_decay w and v <- alpha v + (1 - alpha) d^2, the two forms are
+        torch:       b <- momentum b + d / (sqrt(v) + eps)         w <- w - rate b     v starts at 0
+        tensorflow:  b <- momentum b + rate d / sqrt(v + eps)      w <- w - b          v starts at 1
+    and b at 0. They differ much where eps is large: with eps = 1, as Inception was trained, the second one divides by
+    at least 1 from the first step on.
+
+    Source: torch.optim.RMSprop, equal in every bit; tf.train.RMSPropOptimizer of TensorFlow 1, equal to rounding.
+
+    Args:
+        alpha: decay of the mean square, in [0, 1).
+        eps: > 0.
+        momentum: in [0, 1).
+        weight_decay: >= 0.
+        form: one of RMSPROP_FORMS.
+    """
+
+    def __init__(self, alpha: float, eps: float, momentum: float, weight_decay: float, form: str = "torch") -> None:
+        assert form in RMSPROP_FORMS
+        self.alpha = alpha
+        self.eps = eps
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.form = form
+        self._square: Tensor | None = None  # v [n]
+        self._buffer: Tensor | None = None  # b [n], if there is momentum
+        self._root: Tensor | None = None  # [n], scratch
+
+    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up."""
+        is_torch = self.form == "torch"
+        if self._square is None:
+            self._square = torch.full_like(gradient, 0 if is_torch else 1)
+        if self._root is None:
+            self._root = torch.empty_like(gradient)
+        if self.weight_decay:
+            gradient.add_(weights, alpha=self.weight_decay)
+        self._square.mul_(self.alpha).addcmul_(gradient, gradient, value=1 - self.alpha)
+        if is_torch:
+            root = torch.sqrt(self._square, out=self._root).add_(self.eps)
+        else:
+            root = torch.add(self._square, self.eps, out=self._root).sqrt_()
+        if not self.momentum:
+            torch.addcdiv(weights, gradient, root, value=-rate, out=out)
+            return
+        if self._buffer is None:
+            self._buffer = torch.zeros_like(gradient)
+        self._buffer.mul_(self.momentum).addcdiv_(gradient, root, value=1 if is_torch else rate)
+        torch.add(weights, self._buffer, alpha=-rate if is_torch else -1, out=out)
+
+    def evaluated(self, weights: Tensor) -> Tensor:
+        return weights
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {"square": self._square, "momentum": self._buffer}
+        return {name: tensor for name, tensor in state.items() if tensor is not None}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._square = state["square"].clone() if "square" in state else None
+        self._buffer = state["momentum"].clone() if "momentum" in state else None

@@ -1,0 +1,64 @@
+"""Stochastic gradient descent with momentum.
+
+Shape legend: n elements of the block.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+MOMENTUM_FORMS = ("torch", "lr_inside")
+
+
+class Sgd:
+    """SGD with momentum and weight decay.
+
+    With d = g + weight_decay w, the two forms of momentum (equal while the rate stays the same) are
+        torch:      b <- momentum b + d          w <- w - rate b        (torch.optim.SGD, dampening=0; b starts as d)
+        nesterov:   the same b                   w <- w - rate (d + momentum b)         (torch.optim.SGD, nesterov=True)
+        lr_inside:  b <- momentum b - rate d     w <- w + b             (MXNet's sgd_mom_update; b starts at 0)
+
+    Args:
+        momentum: in [0, 1).
+        weight_decay: >= 0.
+        form: one of MOMENTUM_FORMS.
+        nesterov: goes with momentum > 0 and the form torch.
+    """
+
+    def __init__(self, momentum: float, weight_decay: float, form: str = "torch", nesterov: bool = False) -> None:
+        assert form in MOMENTUM_FORMS
+        assert not nesterov or (momentum > 0 and form == "torch")
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.form = form
+        self.nesterov = nesterov
+        self._buffer: Tensor | None = None  # b [n]
+
+    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up."""
+        if self.weight_decay:
+            gradient.add_(weights, alpha=self.weight_decay)
+        if not self.momentum:
+            torch.add(weights, gradient, alpha=-rate, out=out)
+        elif self.form == "torch":
+            if self._buffer is None:
+                self._buffer = gradient.clone()
+            else:
+                self._buffer.mul_(self.momentum).add_(gradient)
+            moved = gradient.add_(self._buffer, alpha=self.momentum) if self.nesterov else self._buffer
+            torch.add(weights, moved, alpha=-rate, out=out)
+        else:
+            if self._buffer is None:
+                self._buffer = torch.zeros_like(gradient)
+            self._buffer.mul_(self.momentum).add_(gradient, alpha=-rate)
+            torch.add(weights, self._buffer, out=out)
+
+    def evaluated(self, weights: Tensor) -> Tensor:
+        return weights
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {} if self._buffer is None else {"momentum": self._buffer}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._buffer = state["momentum"].clone() if "momentum" in state else None
