@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -151,7 +152,10 @@ def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(options: Options, at
     given = gradients(8)
     straight, broken_off, restored = build(**options), build(**options), build(**options)
     expected, weights = run(straight, start(), given), run(broken_off, start(), given[:at])
-    state = {name: tensor.clone() for name, tensor in broken_off.state_dict().items()}
+    state = broken_off.state_dict()
+    on_disk = safetensors.torch.load(safetensors.torch.save(state))
+    assert on_disk.keys() == state.keys()
+    assert all(torch.equal(on_disk[name], tensor) for name, tensor in state.items())
     restored.load_state_dict(state)
     evaluated = broken_off.evaluated(weights).clone()
     run(broken_off, weights.clone(), given[at:])  # what was loaded is a copy: going on with the first changes nothing
@@ -159,11 +163,6 @@ def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(options: Options, at
     run(restored, weights, given[at:])
     assert torch.equal(bits(weights), bits(expected))
     assert torch.equal(bits(restored.evaluated(weights)), bits(straight.evaluated(expected)))
-    for name, tensor in state.items():  # safetensors wants contiguous ones that share nothing
-        assert tensor.is_contiguous()
-        assert tensor.dtype in (torch.float32, torch.int64), name
-    pointers = [tensor.data_ptr() for tensor in broken_off.state_dict().values()]
-    assert len(set(pointers)) == len(pointers)
 
 
 @every_optimizer
