@@ -37,6 +37,16 @@ class Feed(Protocol):
             generator: the only source of chance; None gives what no chance touches.
         """
 
+    def announce(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
+        """These will be taken soon: what reads from disk may begin, in the background. What is in memory does nothing.
+
+        It changes no bit of what `take` gives, and what was announced need not be taken.
+
+        Args:
+            indices: as `take` will be given.
+            generator: in the state in which `take` will be given one; used up.
+        """
+
     def test(self) -> Iterator[Batch]:
         """The whole test set, in its order, the same every time."""
 
