@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 
 from syncline.config import ConfigError, RunConfig
 from syncline.datasets import load
 from syncline.datasets.feed import Dataset, Feed
-from syncline.datasets.images import ImageDataset
 from syncline.datasets.sharding import WorkerShare
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
@@ -88,9 +88,10 @@ def load_dataset(config: RunConfig) -> Dataset:
         DataMissingError: it is not there.
     """
     options = asdict(config.dataset)
-    augment = options.pop("augment", False)
-    dataset = load(**options)
-    return replace(dataset, augment=augment) if isinstance(dataset, ImageDataset) else dataset
+    augment = options.pop("augment", None)
+    dataset: Any = load(**options)
+    loaded: Dataset = dataset if augment is None else replace(dataset, augment=augment)
+    return loaded
 
 
 def shape_of(config: RunConfig) -> Shape:

@@ -3,15 +3,17 @@
 import hashlib
 import os
 import pickle
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from web_server import serving
 
 from syncline.datasets import DataMissingError, load
-from syncline.datasets.cifar import cifar
+from syncline.datasets.cifar import ARCHIVES, cifar
 from syncline.torchvision_door import import_torchvision
 
 REAL = Path(os.environ.get("SYNCLINE_DATA", "data")) / "cifar10.npz"
@@ -154,25 +156,40 @@ def test_a_damaged_folder_is_not_opened(tmp_path: Path, monkeypatch: pytest.Monk
     write_torchvision_folder(tmp_path, monkeypatch)
     damaged = tmp_path / "cifar-10-batches-py" / "data_batch_3"
     damaged.write_bytes(damaged.read_bytes() + b"!")
-    with pytest.raises(DataMissingError, match="is incomplete or its download failed") as caught:
-        cifar("cifar10", str(tmp_path))
+    with pytest.raises(DataMissingError, match="is missing or has not the published MD5") as caught:
+        cifar("cifar10", str(tmp_path), download=True)
     assert str(damaged.parent) in one_line(caught)
 
 
 def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    """From the packed folder on a server to images; then no more is asked for."""
+    (tmp_path / "there").mkdir()
+    written = write_torchvision_folder(tmp_path / "there", monkeypatch)
+    with tarfile.open(tmp_path / "packed.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "there" / "cifar-10-batches-py", "cifar-10-batches-py")
+    packed, here = (tmp_path / "packed.tar.gz").read_bytes(), tmp_path / "here"
+    md5 = f"md5:{hashlib.md5(packed).hexdigest()}"
+    monkeypatch.setitem(ARCHIVES, "cifar10", ("cifar-10-python.tar.gz", md5))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving({"cifar-10-python.tar.gz": packed}) as site:
+        monkeypatch.setattr("syncline.datasets.cifar.URL", site.url)
+        with pytest.raises(DataMissingError, match="not found"):
+            cifar("cifar10", str(here))
+        assert site.asked == []
+        for download in (True, True, False):
+            np.testing.assert_array_equal(cifar("cifar10", str(here), download).test_images, written["x_test"])
+        assert site.asked == ["cifar-10-python.tar.gz"]
+    assert sorted(path.name for path in here.iterdir()) == ["cifar-10-batches-py", "cifar-10-python.tar.gz"]
 
-    def refuse(self: Any) -> None:
-        asked.append(str(self.root))
-        raise OSError("no network")
 
-    monkeypatch.setattr(import_torchvision().datasets.CIFAR10, "download", refuse)
-    with pytest.raises(DataMissingError, match="not found"):
-        cifar("cifar10", str(tmp_path), download=False)
-    assert asked == []
-    with pytest.raises(DataMissingError, match="no network"):
-        cifar("cifar10", str(tmp_path), download=True)
-    assert asked == [str(tmp_path)]
+def test_a_download_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving({"cifar-100-python.tar.gz": b"something else"}) as site:
+        monkeypatch.setattr("syncline.datasets.cifar.URL", site.url)
+        with pytest.raises(DataMissingError, match=r"^cifar100: .* could not be downloaded .*eb9058c3a382") as caught:
+            cifar("cifar100", str(tmp_path), download=True)
+    one_line(caught)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason=f"no real CIFAR-10 at {REAL}; SYNCLINE_DATA names its folder")

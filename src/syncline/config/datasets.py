@@ -57,6 +57,39 @@ class DigitsConfig(ImagesConfig):
 
 
 @dataclass(frozen=True)
+class MnistConfig(ImagesConfig):
+    name: str = "mnist"
+    root: str = "data"  # holds mnist.npz, or the four idx files
+    download: bool = False
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "generation")
+    full_train_size: ClassVar[int] = 60_000
+
+    @property
+    def shape(self) -> Shape:
+        return ImageShape(1, 28, 10)
+
+
+@dataclass(frozen=True)
+class MnistDigitsConfig(ImagesConfig):
+    name: str = "mnist_digits"
+    train_size: int | None = 10_000
+    test_size: int | None = 2_000
+    seed: int = 0  # of the drawing, >= 0
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "generation")
+    full_train_size: ClassVar[int] = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.seed >= 0, "dataset.seed must be >= 0", self.seed)
+
+    @property
+    def shape(self) -> Shape:
+        return ImageShape(1, 28, 10)
+
+
+@dataclass(frozen=True)
 class GlyphsConfig(ImagesConfig):
     name: str = "glyphs10"
     train_size: int | None = 10_000
@@ -89,10 +122,35 @@ class CifarConfig(ImagesConfig):
         return ImageShape(3, 32, 100 if self.name == "cifar100" else 10)
 
 
+@dataclass(frozen=True)
+class ImagenetConfig(ImagesConfig):
+    name: str = "imagenet"
+    root: str = "data"  # holds imagenet/train/<class>/ and imagenet/val/<class>/
+    num_classes: int = 1000  # >= 1
+    image_size: int = 224  # pixels a side, >= 1
+    loaders: int = 2  # processes that decode, >= 0
+    augment: bool = True
+
+    full_train_size: ClassVar[int] = 1_281_167
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("num_classes", "image_size"):
+            check(getattr(self, key) >= 1, f"dataset.{key} must be >= 1", getattr(self, key))
+        check(self.loaders >= 0, "dataset.loaders must be >= 0", self.loaders)
+
+    @property
+    def shape(self) -> Shape:
+        return ImageShape(3, self.image_size, self.num_classes)
+
+
 DATASETS: dict[str, type[DatasetConfig]] = {
     "cifar10": CifarConfig,
     "cifar100": CifarConfig,
     "digits": DigitsConfig,
     "glyphs10": GlyphsConfig,
     "glyphs100": GlyphsConfig,
+    "imagenet": ImagenetConfig,
+    "mnist": MnistConfig,
+    "mnist_digits": MnistDigitsConfig,
 }

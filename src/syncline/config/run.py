@@ -151,6 +151,7 @@ _CHOICES = {
 
 NOT_IN_IDENTITY = (
     "dataset.download",
+    "dataset.loaders",
     "dataset.root",  # where the data lies, not what it is
     "device",  # where it is computed; environment.json names the machine
     "runner.checkpoint_every_epochs",

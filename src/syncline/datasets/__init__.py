@@ -7,26 +7,32 @@ from typing import Any
 from syncline.datasets.cifar import cifar as load_cifar
 from syncline.datasets.digits import digits as load_digits
 from syncline.datasets.errors import DataMissingError
+from syncline.datasets.feed import Dataset
 from syncline.datasets.glyphs import glyphs as load_glyphs
-from syncline.datasets.images import ImageDataset
+from syncline.datasets.imagenet import imagenet as load_imagenet
+from syncline.datasets.mnist import mnist as load_mnist
+from syncline.datasets.mnist_digits import mnist_digits as load_mnist_digits
 
-__all__ = ["DATASETS", "DataMissingError", "ImageDataset", "load"]
+__all__ = ["DATASETS", "DataMissingError", "load"]
 
-DATASETS: dict[str, Callable[..., ImageDataset]] = {
+DATASETS: dict[str, Callable[..., Dataset]] = {
+    "cifar10": partial(load_cifar, "cifar10"),
+    "cifar100": partial(load_cifar, "cifar100"),
     "digits": load_digits,
     "glyphs10": partial(load_glyphs, 10),
     "glyphs100": partial(load_glyphs, 100),
-    "cifar10": partial(load_cifar, "cifar10"),
-    "cifar100": partial(load_cifar, "cifar100"),
+    "imagenet": load_imagenet,
+    "mnist": load_mnist,
+    "mnist_digits": load_mnist_digits,
 }
 
 
-def load(name: str, **options: Any) -> ImageDataset:
+def load(name: str, **options: Any) -> Dataset:
     """The dataset of that name.
 
     Args:
         name: a key of DATASETS.
-        options: what its loader takes; all take train_size and test_size (the first so many images, None for all).
+        options: what its loader takes; all take train_size and test_size (the first so many samples, None for all).
 
     Raises:
         DataMissingError: its files are not there.

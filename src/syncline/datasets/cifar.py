@@ -1,25 +1,25 @@
 """CIFAR-10 and CIFAR-100, from one .npz file or from torchvision's own folder."""
 
-import zipfile
-import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from syncline.datasets.download import fetch, unpack
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.images import ImageDataset, take
+from syncline.datasets.npz import Array, as_labels, read_npz
 from syncline.torchvision_door import import_torchvision
-
-Array = npt.NDArray[Any]
 
 NUM_CLASSES = {"cifar10": 10, "cifar100": 100}
 FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}  # torchvision's
 CLASSES = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}  # of torchvision.datasets
-KEYS = ("x_train", "y_train", "x_test", "y_test")
+URL = "https://www.cs.toronto.edu/~kriz/"
+ARCHIVES = {  # on the author's page, with the MD5s published there
+    "cifar10": ("cifar-10-python.tar.gz", "md5:c58f30108f718f92721af3b95e74349a"),
+    "cifar100": ("cifar-100-python.tar.gz", "md5:eb9058c3a382ffc7106e4002c42a8d85"),
+}
 # Of the 50,000 training images, in units of 0..255; a smaller train_size keeps them.
 MEAN = {"cifar10": (125.307, 122.950, 113.865), "cifar100": (129.304, 124.070, 112.434)}
 STD = {"cifar10": (62.993, 62.089, 66.705), "cifar100": (68.170, 65.392, 70.418)}
@@ -37,7 +37,7 @@ def cifar(
     Args:
         name: cifar10 or cifar100 (its 100 fine labels).
         root: the folder to look in.
-        download: whether torchvision may fetch what is missing.
+        download: whether what is missing is fetched from the author's page, 170 MB.
         train_size: the first so many training images; None for all.
         test_size: the same of the test images.
 
@@ -49,45 +49,35 @@ def cifar(
     """
     path = Path(root) / f"{name}.npz"
     if path.exists():
-        source, arrays = path, _read_npz(path)
+        source, arrays = path, read_npz(path)
     else:
         source, arrays = Path(root) / FOLDERS[name], _read_torchvision(name, root, download)
     try:
         x_train, x_test = _pixels(arrays["x_train"]), _pixels(arrays["x_test"])
-        y_train, y_test = _labels(arrays["y_train"]), _labels(arrays["y_test"])
+        y_train, y_test = as_labels(arrays["y_train"]), as_labels(arrays["y_test"])
         whole = ImageDataset(name, x_train, y_train, x_test, y_test, NUM_CLASSES[name], MEAN[name], STD[name])
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
     return take(whole, train_size, test_size)
 
 
-def _read_npz(path: Path) -> dict[str, Array]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            missing = [key for key in KEYS if key not in archive]
-            arrays = {} if missing else {key: archive[key] for key in KEYS}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{path}: not a readable .npz file of plain arrays ({error})") from None
-    if missing:
-        raise ValueError(f"{path}: no array {missing[0]!r}; needed: {', '.join(KEYS)}")
-    return arrays
-
-
 def _read_torchvision(name: str, root: str, download: bool) -> dict[str, Array]:
     folder = Path(root) / FOLDERS[name]
-    if not download and not folder.is_dir():
+    if download and not folder.is_dir():
+        archive, md5 = ARCHIVES[name]
+        unpack(fetch([URL + archive], Path(root) / archive, md5, name), folder, name)
+    if not folder.is_dir():
         raise DataMissingError(
             f"{name} not found: neither {Path(root) / name}.npz nor the folder {folder} is there; "
             "dataset.download=true fetches it, dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
         )
     loader = getattr(import_torchvision().datasets, CLASSES[name])
     try:
-        train = loader(root, train=True, download=download)
-        test = loader(root, train=False, download=download)
-    except (RuntimeError, OSError) as error:  # a wrong checksum; no network
+        train, test = loader(root, train=True), loader(root, train=False)
+    except RuntimeError:  # torchvision's word for it
         raise DataMissingError(
-            f"{name}: {folder} is incomplete or its download failed ({error}); "
-            "dataset.download=true fetches it, dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
+            f"{name}: a file in {folder} is missing or has not the published MD5; "
+            "remove the folder, and dataset.download=true fetches it anew"
         ) from None
     return {
         "x_train": train.data,
@@ -104,9 +94,3 @@ def _pixels(images: Array) -> Tensor:
         if images.shape[1:] == (3, 32, 32):
             return torch.from_numpy(np.ascontiguousarray(images))
     raise ValueError(f"images must be uint8 [N, 3, 32, 32] or [N, 32, 32, 3], got {images.dtype} {images.shape}")
-
-
-def _labels(labels: Array) -> Tensor:
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"labels must be integers, got {labels.dtype}")
-    return torch.from_numpy(labels.astype(np.int64).reshape(-1))

@@ -44,6 +44,21 @@ class Feed(Protocol):
 
 
 @runtime_checkable
+class DiskFeed(Feed, Protocol):
+    """A feed that reads from disk, and may do so in the background."""
+
+    def announce(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
+        """These will be taken soon: it may begin to read them.
+
+        It changes no bit of what `take` gives, and what was announced need not be taken.
+
+        Args:
+            indices: as `take` will be given.
+            generator: in the state in which `take` will be given one; used up.
+        """
+
+
+@runtime_checkable
 class AnswerFeed(Feed, Protocol):
     """A feed of questions, which knows the official score."""
 

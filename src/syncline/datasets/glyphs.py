@@ -1,12 +1,14 @@
 """Drawn characters in the shape of CIFAR: datasets that need no download. Legend: N images of side S pixels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from syncline.datasets.glyph_drawing import Look, draw, templates
+from syncline.datasets.glyph_drawing import Ints, Look, draw, templates
 from syncline.datasets.images import ImageDataset, channel_statistics
 from syncline.datasets.streams import Purpose, stream
 
@@ -74,14 +76,37 @@ def glyphs(
 
 def _part(purpose: Purpose, kind: Kind, size: int, seed: int, side: int) -> tuple[Tensor, Tensor]:
     shapes = templates(kind.characters, side)
-    num_classes = len(kind.characters)
-    images = np.empty((size, 3, side, side), np.uint8)
+    return drawn(
+        lambda generator, classes: draw(generator, shapes, classes, kind.look, side),
+        *(purpose, len(kind.characters), size, (3, side, side), seed),
+    )
+
+
+def drawn(
+    draw_block: Callable[[np.random.Generator, Ints], npt.NDArray[np.uint8]],
+    purpose: Purpose,
+    num_classes: int,
+    size: int,
+    shape: tuple[int, ...],
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """Images uint8 [N, *shape] and labels int64 [N], in blocks of BLOCK, each from a stream of its own.
+
+    Args:
+        draw_block: (generator, classes int64 [BLOCK]) -> images [BLOCK, *shape].
+        purpose: of the streams.
+        num_classes: a divisor of BLOCK; from the first image on, every num_classes images hold each class once.
+        size: N >= 1.
+        shape: of an image.
+        seed: >= 0.
+    """
+    images = np.empty((size, *shape), np.uint8)
     labels = np.empty(size, np.int64)
     for start in range(0, size, BLOCK):
         generator = stream(purpose, num_classes, start // BLOCK, seed)
         rounds = np.tile(np.arange(num_classes), (BLOCK // num_classes, 1))
         classes = generator.permuted(rounds, axis=1).reshape(-1)
-        block = draw(generator, shapes, classes, kind.look, side)
+        block = draw_block(generator, classes)
         stop = min(start + BLOCK, size)
         images[start:stop], labels[start:stop] = block[: stop - start], classes[: stop - start]
     return torch.from_numpy(images), torch.from_numpy(labels)

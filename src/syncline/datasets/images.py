@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from syncline.datasets.feed import Feed
+from syncline.datasets.image_feeds import BinaryFeed, LabelledFeed
 from syncline.shapes import ImageShape
 
 
@@ -24,21 +26,7 @@ class ImageDataset:
     num_classes: int
     mean: tuple[float, ...]  # of each channel over the training images, 0..255
     std: tuple[float, ...]  # the same, > 0
-    augment: bool = False
-
-    @property
-    def shape(self):
-        _, channels, size, _ = self.train_images.shape
-        return ImageShape(channels, size, self.num_classes)
-
-    @property
-    def num_train(self) -> int:
-        return len(self.train_labels)
-
-    def feed(self, device, task):
-        from syncline.datasets.image_feeds import LabelledFeed
-
-        return LabelledFeed(self, device)
+    augment: bool = False  # training images are cropped and mirrored at random, for classification
 
     def __post_init__(self) -> None:
         for part, images, labels in (
@@ -56,6 +44,22 @@ class ImageDataset:
             raise ValueError(f"dataset {self.name}: mean and std need {channels} values, one a channel")
         if not all(value > 0 for value in self.std):
             raise ValueError(f"dataset {self.name}: std must be > 0 in every channel, got {self.std}")
+
+    @property
+    def shape(self) -> ImageShape:
+        _, channels, size, _ = self.train_images.shape
+        return ImageShape(channels, size, self.num_classes)
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train_labels)
+
+    def feed(self, device: torch.device, task: str) -> Feed:
+        """Mini-batches on the device for `task`, classification or generation."""
+        if task == "generation":
+            return BinaryFeed(self, device)
+        assert task == "classification"
+        return LabelledFeed(self, device)
 
 
 def _fault(images: Tensor, labels: Tensor, num_classes: int) -> str | None:
@@ -89,8 +93,8 @@ def take(dataset: ImageDataset, train_size: int | None, test_size: int | None) -
     Raises:
         ValueError: a size below 1 or above what there is.
     """
-    train = _checked_size(dataset.name, "train_size", train_size, len(dataset.train_labels))
-    test = _checked_size(dataset.name, "test_size", test_size, len(dataset.test_labels))
+    train = checked_size(dataset.name, "train_size", train_size, len(dataset.train_labels))
+    test = checked_size(dataset.name, "test_size", test_size, len(dataset.test_labels))
     return replace(
         dataset,
         train_images=dataset.train_images[:train],
@@ -100,7 +104,12 @@ def take(dataset: ImageDataset, train_size: int | None, test_size: int | None) -
     )
 
 
-def _checked_size(name: str, field: str, size: int | None, available: int) -> int:
+def checked_size(name: str, field: str, size: int | None, available: int) -> int:
+    """The size asked for; None asks for all.
+
+    Raises:
+        ValueError: a size below 1 or above what there is.
+    """
     if size is None:
         return available
     if not 1 <= size <= available:

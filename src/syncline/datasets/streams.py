@@ -12,8 +12,11 @@ class Purpose(IntEnum):
     SHUFFLE = 2  # one worker's order in one epoch
     TRAIN_GLYPHS = 3
     TEST_GLYPHS = 4
-    AUGMENT = 5  # one worker's crops and flips in one iteration
+    AUGMENT = 5  # what chance one worker's mini-batch of one iteration meets: crops and flips, binarisation
     NOISE = 6  # what a network itself leaves to chance in one worker's iteration
+    BINARISE_TEST = 21
+    TRAIN_DRAWN_DIGITS = 22
+    TEST_DRAWN_DIGITS = 23
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:

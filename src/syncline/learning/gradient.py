@@ -5,10 +5,11 @@ Shape legend: n parameters, m float buffer elements.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from syncline.datasets.feed import Batch, Feed
+from syncline.datasets.feed import Batch, DiskFeed, Feed
 from syncline.datasets.sharding import WorkerShare
 from syncline.datasets.streams import Purpose, stream
 from syncline.learning.flat import FlatModule
@@ -27,17 +28,25 @@ class MiniBatch:
         return int(stream(Purpose.NOISE, *self.key).integers(2**63))
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerBatches:
     """One worker's mini-batches: the same for an iteration whenever it is asked for."""
 
-    feed: Feed
-    share: WorkerShare
+    def __init__(self, feed: Feed, share: WorkerShare) -> None:
+        self.share = share
+        self._feed = feed
+        self._from_disk = feed if isinstance(feed, DiskFeed) else None
 
     def take(self, iteration: int) -> MiniBatch:
-        key = (self.share.worker, iteration, self.share.seed)
-        generator = stream(Purpose.AUGMENT, *key) if self.feed.is_random else None
-        return MiniBatch(self.feed.take(self.share.batch(iteration), generator), key)
+        samples = self._feed.take(self.share.batch(iteration), self._generator(iteration))
+        if self._from_disk is not None:
+            self._from_disk.announce(self.share.batch(iteration + 1), self._generator(iteration + 1))
+        return MiniBatch(samples, self._key(iteration))
+
+    def _generator(self, iteration: int) -> np.random.Generator | None:
+        return stream(Purpose.AUGMENT, *self._key(iteration)) if self._feed.is_random else None
+
+    def _key(self, iteration: int) -> tuple[int, int, int]:
+        return self.share.worker, iteration, self.share.seed
 
 
 @dataclass(frozen=True, slots=True)

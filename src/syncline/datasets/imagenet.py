@@ -1,0 +1,179 @@
+"""ImageNet in torchvision's folder layout, decoded when needed. Legend: N photographs, B batch, S pixels a side."""
+
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from syncline.datasets.errors import DataMissingError
+from syncline.datasets.feed import Batch
+from syncline.datasets.image_feeds import Normalise
+from syncline.datasets.images import checked_size
+from syncline.datasets.loaders import Loaders, Pixels
+from syncline.shapes import ImageShape
+
+ENDINGS = (".jpeg", ".jpg", ".png")
+# Of the training images, in units of 0..255, as everybody uses them.
+MEAN, STD = (0.485 * 255, 0.456 * 255, 0.406 * 255), (0.229 * 255, 0.224 * 255, 0.225 * 255)
+TEST_BATCH = 100
+MOST_AHEAD = 4  # announced batches that are kept; a further one is not begun
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """Files and labels, a folder a class."""
+
+    name: str
+    classes: tuple[str, ...]  # folder names, sorted; a label is the place in this row
+    train_files: npt.NDArray[np.bytes_]  # [N]: full paths; in an array they take a third of the memory of a list
+    train_labels: npt.NDArray[np.int64]  # [N]
+    test_files: npt.NDArray[np.bytes_]
+    test_labels: npt.NDArray[np.int64]
+    image_size: int  # S of what a network is given
+    loaders: int  # processes that decode; 0: none but this one
+    augment: bool = False  # training images are random boxes, mirrored at random
+
+    @property
+    def shape(self) -> ImageShape:
+        return ImageShape(3, self.image_size, len(self.classes))
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train_labels)
+
+    def feed(self, device: torch.device, task: str) -> "PhotographFeed":
+        """Mini-batches on the device for `task`, which is classification."""
+        assert task == "classification"
+        return PhotographFeed(self, device)
+
+
+class PhotographFeed:
+    """Images float32 [B, 3, S, S], normalised, and labels int64 [B]; decoded by `loaders` processes, ahead of time."""
+
+    def __init__(self, dataset: Photographs, device: torch.device) -> None:
+        self.is_random = dataset.augment
+        self._dataset, self._device = dataset, device
+        self._normalise = Normalise(MEAN, STD, device)
+        self._loaders = Loaders(dataset.loaders, dataset.image_size)
+        self._ahead: dict[bytes, Callable[[], Pixels]] = {}  # announced, by what was announced
+        weakref.finalize(self, self._loaders.close)
+
+    def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
+        """Chance enters as one seed an image: it is the same whichever process decodes it, and when.
+
+        Raises:
+            ValueError: a file that cannot be decoded.
+            RuntimeError: a loader process was killed.
+        """
+        seeds = self._seeds(indices, generator)
+        pixels = self._ahead.pop(_key(indices, seeds), None) or self._begin(indices, seeds)
+        return self._batch(pixels(), self._dataset.train_labels[indices])
+
+    def announce(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
+        if self._dataset.loaders and len(self._ahead) < MOST_AHEAD:
+            seeds = self._seeds(indices, generator)
+            self._ahead.setdefault(_key(indices, seeds), self._begin(indices, seeds))
+
+    def test(self) -> Iterator[Batch]:
+        files, labels = self._dataset.test_files, self._dataset.test_labels
+        starts = range(0, len(files), TEST_BATCH)
+        batches = [slice(start, start + TEST_BATCH) for start in starts]
+        coming = self._loaders.decode(_paths(files[batches[0]]), None)
+        for batch, following in zip(batches, [*batches[1:], None], strict=True):
+            pixels = coming()
+            if following is not None:
+                coming = self._loaders.decode(_paths(files[following]), None)
+            yield self._batch(pixels, labels[batch])
+
+    def _seeds(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> list[int] | None:
+        return generator.integers(2**62, size=len(indices)).tolist() if self.is_random and generator else None
+
+    def _begin(self, indices: npt.NDArray[np.int64], seeds: list[int] | None) -> Callable[[], Pixels]:
+        return self._loaders.decode(_paths(self._dataset.train_files[indices]), seeds)
+
+    def _batch(self, pixels: Pixels, labels: npt.NDArray[np.int64]) -> Batch:
+        return self._normalise(torch.from_numpy(pixels).to(self._device)), torch.from_numpy(labels).to(self._device)
+
+
+def _key(indices: npt.NDArray[np.int64], seeds: list[int] | None) -> bytes:
+    return indices.tobytes() + repr(seeds).encode()
+
+
+def _paths(files: npt.NDArray[np.bytes_]) -> list[str]:
+    return [os.fsdecode(file) for file in files.tolist()]
+
+
+def imagenet(
+    root: str,
+    num_classes: int = 1000,
+    image_size: int = 224,
+    loaders: int = 2,
+    train_size: int | None = None,
+    test_size: int | None = None,
+) -> Photographs:
+    """Photographs in `<root>/imagenet/train/<class>/` and `<root>/imagenet/val/<class>/`.
+
+    Classes are numbered in the order of their names. Photographs come class by class in turn (the first of each, the
+    second of each, ...), so that a smaller train_size or test_size keeps the classes balanced.
+
+    Args:
+        root: the folder to look in.
+        num_classes: folders that must be there; a subset of the classes has fewer.
+        image_size: S >= 1 of what a network is given; 224 as usual, 299 for Inception v3.
+        loaders: processes that decode, >= 0; with 0 this process does.
+        train_size: the first so many training images; None for all (1,281,167 in ImageNet).
+        test_size: the same of the validation images (50,000), on which networks are tested as nobody has the test set.
+
+    Raises:
+        DataMissingError: a folder is not there or holds no images.
+        ValueError: more or fewer classes, others in training than in validation, or a size out of range.
+
+    Source: Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge"; layout as torchvision's
+    ImageFolder.
+    """
+    folder = Path(root) / "imagenet"
+    classes, train_files, train_labels = _listing(folder / "train")
+    test_classes, test_files, test_labels = _listing(folder / "val")
+    if classes != test_classes:
+        odd = min(set(classes) ^ set(test_classes))
+        raise ValueError(f"{folder}: train and val must hold the same classes, but {odd} is in one of them only")
+    if len(classes) != num_classes:
+        raise ValueError(f"{folder}: train holds {len(classes)} classes, dataset.num_classes={num_classes}")
+    train = checked_size("imagenet", "train_size", train_size, len(train_files))
+    test = checked_size("imagenet", "test_size", test_size, len(test_files))
+    return Photographs(
+        *("imagenet", classes, train_files[:train], train_labels[:train], test_files[:test], test_labels[:test]),
+        image_size=image_size,
+        loaders=loaders,
+    )
+
+
+def _listing(folder: Path) -> tuple[tuple[str, ...], npt.NDArray[np.bytes_], npt.NDArray[np.int64]]:
+    """Classes, files and labels of train/ or val/."""
+    try:
+        with os.scandir(folder) as entries:
+            classes = tuple(sorted(entry.name for entry in entries if entry.is_dir()))
+        rows = [_images(folder / name) for name in classes]
+    except FileNotFoundError:
+        classes, rows = (), []
+    if not any(rows):
+        raise DataMissingError(
+            f"imagenet not found: {folder} must hold a folder for each class with its images "
+            f"({', '.join(ENDINGS)}); image-net.org gives them to who registers there; "
+            "dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where the folder imagenet is"
+        )
+    labels = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    places = np.concatenate([np.arange(len(row)) for row in rows])
+    order = np.lexsort((labels, places))  # by place in the class, then by class
+    files = np.array([file for row in rows for file in row])
+    return classes, files[order], labels[order]
+
+
+def _images(folder: Path) -> list[bytes]:
+    with os.scandir(os.fsencode(folder)) as entries:
+        return sorted(entry.path for entry in entries if os.fsdecode(entry.name).lower().endswith(ENDINGS))

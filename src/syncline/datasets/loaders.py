@@ -1,0 +1,123 @@
+"""Processes that decode photographs while this one computes. Legend: B images, S pixels a side."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from io import BufferedReader
+from queue import SimpleQueue
+from typing import BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.datasets import decoding
+
+Pixels = npt.NDArray[np.uint8]
+
+PORTION = 8  # images that a process is given at a time: about a megabyte to send back
+
+
+class Loaders:
+    """Decodes photographs in the order in which they are asked for, in processes of its own; they start when needed.
+
+    Args:
+        num: of processes, >= 0; with 0 this process decodes, when `decode` is called.
+        size: S.
+    """
+
+    def __init__(self, num: int, size: int) -> None:
+        self._num, self._size = num, size
+        self._loaders: list[_Loader] = []
+        self._idle: SimpleQueue[_Loader] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(max(num, 1), thread_name_prefix="loader")  # one a process, to wait for it
+
+    def decode(self, paths: Sequence[str], seeds: Sequence[int] | None) -> Callable[[], Pixels]:
+        """Begin to decode; see decoding.decode.
+
+        Args:
+            paths: of B photographs.
+            seeds: one each, for training; None for evaluation.
+
+        Returns:
+            What waits for them and gives uint8 [B, 3, S, S]. It raises ValueError, one line, for a file that cannot be
+            decoded, and RuntimeError, one line, if a process was killed.
+        """
+        pixels = np.empty((len(paths), 3, self._size, self._size), np.uint8)
+        if not self._num:
+            for i, path in enumerate(paths):
+                image = decoding.decode(path, self._size, None if seeds is None else seeds[i])
+                pixels[i] = np.frombuffer(image, np.uint8).reshape(pixels.shape[1:])
+            return lambda: pixels
+        while len(self._loaders) < self._num:
+            self._loaders.append(_Loader(self._size))
+            self._idle.put(self._loaders[-1])
+        parts = [
+            self._threads.submit(self._ask, paths[part], None if seeds is None else seeds[part], pixels[part])
+            for part in (slice(start, start + PORTION) for start in range(0, len(paths), PORTION))
+        ]
+
+        def finish() -> Pixels:
+            for part in parts:
+                part.result()
+            return pixels
+
+        return finish
+
+    def close(self) -> None:
+        """End the processes; what was asked for and is not there yet will not come."""
+        self._threads.shutdown(cancel_futures=True)
+        for loader in self._loaders:
+            loader.end()
+
+    def _ask(self, paths: Sequence[str], seeds: Sequence[int] | None, pixels: Pixels) -> None:
+        loader = self._idle.get()
+        try:
+            loader.decode(paths, seeds, pixels)
+        finally:
+            self._idle.put(loader)
+
+
+class _Loader:
+    """A process that runs decoding.py, without torch: there in a tenth of a second, and nothing of this one inherited.
+
+    It ends with this process, whatever ends that, since the pipe it reads from is closed then.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", decoding.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is for this process, which then ends it
+        )
+        self._requests = cast(BinaryIO, self._process.stdin)
+        self._answers = cast(BufferedReader, self._process.stdout)
+
+    def decode(self, paths: Sequence[str], seeds: Sequence[int] | None, pixels: Pixels) -> None:
+        """Fill `pixels` [B, 3, S, S]."""
+        try:
+            self._requests.write(json.dumps((paths, self._size, seeds)).encode() + b"\n")
+            self._requests.flush()
+            header = self._answers.readline()
+            if not header.endswith(b"\n"):
+                raise BrokenPipeError
+            fault = json.loads(header)
+            if fault is None and self._answers.readinto(pixels.data.cast("B")) < pixels.nbytes:
+                raise BrokenPipeError
+        except BrokenPipeError:
+            code = self._process.wait()
+            raise RuntimeError(
+                f"a loader process has ended (exit code {code}); dataset.loaders=0 decodes without them"
+            ) from None
+        if fault is not None:
+            raise ValueError(fault)
+
+    def end(self) -> None:
+        with suppress(BrokenPipeError):
+            self._requests.close()
+        self._answers.close()
+        self._process.wait()

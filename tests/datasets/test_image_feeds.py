@@ -1,0 +1,151 @@
+"""Feeds of images: what a network is given is the plain formula, in every bit, and chance is the generator's alone."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.datasets.augment import pad_crop_flip
+from syncline.datasets.feed import Feed
+from syncline.datasets.images import ImageDataset
+from syncline.shapes import ImageShape
+
+CPU = torch.device("cpu")
+
+
+def noise(num_train: int = 12, num_test: int = 3, augment: bool = False) -> ImageDataset:
+    generator = torch.Generator().manual_seed(0)
+
+    def images(size: int) -> torch.Tensor:
+        return torch.randint(0, 256, (size, 3, 8, 8), generator=generator, dtype=torch.uint8)
+
+    return ImageDataset(
+        name="noise",
+        train_images=images(num_train),
+        train_labels=torch.arange(num_train) % 3,
+        test_images=images(num_test),
+        test_labels=torch.arange(num_test) % 3,
+        num_classes=3,
+        mean=(120.0, 130.0, 125.3),
+        std=(60.0, 70.0, 62.9),
+        augment=augment,
+    )
+
+
+def feed(dataset: ImageDataset, task: str = "classification") -> Feed:
+    return dataset.feed(CPU, task)
+
+
+def plain(images: torch.Tensor, dataset: ImageDataset) -> torch.Tensor:
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (dataset.mean, dataset.std))
+    return (images.float() - mean) / std
+
+
+def test_shape_and_number_are_those_of_the_images() -> None:
+    dataset = noise(12)
+    assert dataset.shape == ImageShape(in_channels=3, image_size=8, num_classes=3)
+    assert dataset.num_train == 12
+
+
+@given(st.lists(st.integers(0, 11), min_size=1, max_size=20), st.booleans(), st.integers(0, 2**32))
+def test_images_are_augmented_then_normalised(indices: list[int], augment: bool, seed: int) -> None:
+    dataset = noise(augment=augment)
+    images, labels = feed(dataset).take(np.array(indices), np.random.default_rng(seed))
+    chosen = dataset.train_images[indices]
+    if augment:
+        chosen = pad_crop_flip(chosen, np.random.default_rng(seed))
+    assert torch.equal(images, plain(chosen, dataset))
+    assert torch.equal(labels, dataset.train_labels[indices])
+    assert feed(dataset).is_random is augment
+
+
+def test_without_a_generator_nothing_is_augmented() -> None:
+    index = np.arange(12)
+    images = feed(noise(augment=True)).take(index, None)[0]
+    assert torch.equal(images, feed(noise()).take(index, None)[0])
+    assert torch.equal(images, feed(noise()).take(index, np.random.default_rng(0))[0])
+
+
+def test_the_data_set_stays_as_it_was() -> None:
+    dataset = noise(augment=True)
+    before = dataset.train_images.clone()
+    feed(dataset).take(np.arange(12), np.random.default_rng(0))[0].zero_()
+    assert torch.equal(dataset.train_images, before)
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_the_test_set_comes_whole_and_in_order(augment: bool) -> None:
+    dataset = noise(num_test=1007, augment=augment)
+    for _ in range(2):
+        batches = list(feed(dataset).test())
+        assert [len(labels) for _, labels in batches] == [500, 500, 7]
+        assert torch.equal(torch.cat([images for images, _ in batches]), plain(dataset.test_images, dataset))
+        assert torch.equal(torch.cat([labels for _, labels in batches]), dataset.test_labels)
+
+
+def shades(copies: int) -> ImageDataset:
+    """Every value of a pixel, so many times over: as training images and as test images."""
+    images = torch.arange(256, dtype=torch.uint8).repeat(copies).reshape(copies, 1, 16, 16)
+    labels = torch.zeros(copies, dtype=torch.int64)
+    return ImageDataset("shades", images, labels, images.clone(), labels, 1, (127.5,), (73.9,))
+
+
+def check_frequencies(pixels: torch.Tensor, copies: int) -> None:
+    """A value v is drawn as 1 about copies * v / 255 times: five standard deviations bound all 256 of them."""
+    ones = pixels.reshape(copies, 256).sum(dim=0)
+    expected = torch.arange(256) / 255
+    assert ones[0] == 0
+    assert ones[255] == copies
+    deviations = (ones - copies * expected).abs() / (copies * expected * (1 - expected)).sqrt().clamp(min=1e-9)
+    assert deviations[1:255].max() < 5
+    assert deviations[1:255].square().mean().item() == pytest.approx(1, abs=5 * math.sqrt(2 / 254))
+
+
+def test_pixels_are_drawn_with_the_probability_their_value_says() -> None:
+    copies = 2_000
+    binary = feed(shades(copies), "generation")
+    (pixels,) = binary.take(np.arange(copies), np.random.default_rng(0))
+    assert pixels.dtype == torch.float32
+    assert pixels.shape == (copies, 1, 16, 16)
+    assert pixels.unique().tolist() == [0, 1]
+    check_frequencies(pixels, copies)
+    assert binary.is_random
+
+
+def test_the_test_pixels_are_drawn_too_but_always_the_same() -> None:
+    dataset = shades(1_700)
+    batches = [pixels for (pixels,) in feed(dataset, "generation").test()]
+    assert [len(pixels) for pixels in batches] == [500, 500, 500, 200]
+    check_frequencies(torch.cat(batches), 1_700)
+    np.random.seed(5)
+    torch.manual_seed(5)
+    again = feed(dataset, "generation")
+    again.take(np.arange(3), np.random.default_rng(0))
+    assert torch.equal(torch.cat(batches), torch.cat([pixels for (pixels,) in again.test()]))
+
+
+def test_pixels_are_drawn_anew_from_each_generator() -> None:
+    binary, index = feed(noise(), "generation"), np.array([3, 1, 3])
+    (first,) = binary.take(index, np.random.default_rng(1))
+    (same,) = binary.take(index, np.random.default_rng(1))
+    (other,) = binary.take(index, np.random.default_rng(2))
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first[0], first[2])  # the same image, drawn twice
+
+
+def test_without_chance_pixels_are_rounded() -> None:
+    (pixels,) = feed(shades(1), "generation").take(np.array([0]), None)
+    assert torch.equal(pixels.flatten(), (torch.arange(256) >= 128).float())
+
+
+@pytest.mark.parametrize("task", ["classification", "generation"])
+def test_announcing_changes_nothing(task: str) -> None:
+    announced, quiet = feed(noise(augment=True), task), feed(noise(augment=True), task)
+    announced.announce(np.arange(5), np.random.default_rng(1))
+    for seed in (1, 2):
+        first, second = (one.take(np.arange(5), np.random.default_rng(seed)) for one in (announced, quiet))
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

@@ -1,0 +1,284 @@
+"""ImageNet's layout on generated photographs: order, the same bits whoever decodes, and loaders that leave nothing."""
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from leaks import wait_until
+from PIL import Image
+
+from syncline.datasets import loaders as loaders_module
+from syncline.datasets.decoding import decode
+from syncline.datasets.errors import DataMissingError
+from syncline.datasets.imagenet import MEAN, MOST_AHEAD, STD, Photographs, imagenet
+from syncline.shapes import ImageShape
+
+CPU = torch.device("cpu")
+CLASSES = ("n01440764", "n01443537", "n02084071")
+TRAIN, VAL = (7, 4, 5), (3, 3, 2)  # photographs of each class
+SIZE = 24
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    random = np.random.default_rng(0)
+    for part, counts in (("train", TRAIN), ("val", VAL)):
+        for name, count in zip(CLASSES, counts, strict=True):
+            (folder / "imagenet" / part / name).mkdir(parents=True)
+            for i in range(count):
+                coarse = Image.fromarray(random.integers(0, 256, (4, 5, 3), np.uint8))
+                photograph = coarse.resize((60 + 7 * i, 80 - 5 * i), Image.Resampling.BICUBIC)
+                photograph.save(folder / "imagenet" / part / name / f"{name}_{i}.JPEG")
+    (folder / "imagenet" / "train" / ".DS_Store").write_text("not a class")
+    (folder / "imagenet" / "train" / CLASSES[0] / "notes.txt").write_text("not a photograph")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def before() -> Iterator[set[int]]:
+    """The processes of this one before the test, and after it."""
+    there = children()
+    yield there
+    gc.collect()
+    assert children() <= there
+
+
+def children() -> set[int]:
+    """Processes of this one."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(path.parent.name))
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def load(root: Path, loaders: int = 0, augment: bool = True, **options: int) -> Photographs:
+    return replace(
+        imagenet(str(root), num_classes=len(CLASSES), image_size=SIZE, loaders=loaders, **options), augment=augment
+    )
+
+
+def names(files: np.ndarray) -> list[str]:
+    return [Path(os.fsdecode(file)).name for file in files]
+
+
+def test_classes_are_numbered_by_name_and_come_in_turn(root: Path) -> None:
+    dataset = load(root)
+    assert dataset.classes == CLASSES
+    assert dataset.shape == ImageShape(3, SIZE, 3)
+    assert dataset.num_train == sum(TRAIN)
+    turns = [(i, c) for i in range(max(TRAIN)) for c in range(3) if i < TRAIN[c]]
+    assert names(dataset.train_files) == [f"{CLASSES[c]}_{i}.JPEG" for i, c in turns]
+    assert dataset.train_labels.tolist() == [c for _, c in turns]
+    assert np.bincount(dataset.test_labels).tolist() == list(VAL)
+
+
+def test_sizes_take_the_first_and_are_checked(root: Path) -> None:
+    part = load(root, train_size=6, test_size=3)
+    assert np.bincount(part.train_labels).tolist() == [2, 2, 2]
+    assert np.bincount(part.test_labels).tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match=r"^dataset imagenet: train_size=17, allowed: 1\.\.16, or null for all$"):
+        load(root, train_size=17)
+
+
+def normalised(images: list[bytes]) -> torch.Tensor:
+    pixels = np.frombuffer(b"".join(images), np.uint8).reshape(-1, 3, SIZE, SIZE)
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (MEAN, STD))
+    return (torch.from_numpy(pixels.copy()).float() - mean) / std
+
+
+@pytest.mark.parametrize("loaders", [0, 1, 2])
+def test_a_batch_is_what_decoding_gives(root: Path, loaders: int) -> None:
+    dataset = load(root, loaders)
+    index = np.array([3, 15, 3, 0, *range(16)])
+    images, labels = dataset.feed(CPU, "classification").take(index, np.random.default_rng(5))
+    seeds = np.random.default_rng(5).integers(2**62, size=len(index)).tolist()
+    files = [os.fsdecode(file) for file in dataset.train_files[index]]
+    assert torch.equal(images, normalised([decode(f, SIZE, seed) for f, seed in zip(files, seeds, strict=True)]))
+    assert labels.tolist() == dataset.train_labels[index].tolist()
+    assert not torch.equal(images[0], images[2])  # the same photograph, another box
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+@pytest.mark.parametrize("augment", [False, True])
+def test_without_chance_photographs_are_as_for_the_test(root: Path, loaders: int, augment: bool) -> None:
+    feed = load(root, loaders, augment).feed(CPU, "classification")
+    assert feed.is_random is augment
+    images, _ = feed.take(np.arange(5), None)
+    files = [os.fsdecode(file) for file in load(root).train_files[:5]]
+    assert torch.equal(images, normalised([decode(file, SIZE, None) for file in files]))
+    if not augment:
+        assert torch.equal(images, feed.take(np.arange(5), np.random.default_rng(0))[0])
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+def test_the_test_set_comes_whole_and_in_order(root: Path, loaders: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncline.datasets.imagenet.TEST_BATCH", 3)
+    dataset = load(root, loaders)
+    feed = dataset.feed(CPU, "classification")
+    for _ in range(2):
+        batches = list(feed.test())
+        assert [len(labels) for _, labels in batches] == [3, 3, 2]
+        assert torch.cat([labels for _, labels in batches]).tolist() == dataset.test_labels.tolist()
+        files = [os.fsdecode(file) for file in dataset.test_files]
+        whole = normalised([decode(file, SIZE, None) for file in files])
+        assert torch.equal(torch.cat([images for images, _ in batches]), whole)
+
+
+def test_what_was_announced_is_taken_with_the_same_bits_in_any_order(root: Path) -> None:
+    quiet, announced = (load(root, loaders).feed(CPU, "classification") for loaders in (0, 2))
+    batches = [np.array([1, 2, 3, 4]), np.array([4, 3, 2, 1]), np.arange(16)]
+
+    def generator(number: int) -> np.random.Generator:
+        return np.random.default_rng(number)
+
+    for number, indices in enumerate(batches):
+        announced.announce(indices, generator(number))
+        announced.announce(indices, generator(number))  # once more
+    for number in (2, 0, 0, 1, 7):  # the second 0 was not announced again, 7 never
+        indices = batches[number % 3]
+        expected, _ = quiet.take(indices, generator(number))
+        assert torch.equal(announced.take(indices, generator(number))[0], expected)
+
+
+def test_announced_photographs_are_decoded_before_they_are_taken(root: Path, tmp_path: Path) -> None:
+    """Their files may be gone by then; those of a batch that was one too many for the memory are read when taken."""
+    copy = tmp_path / "imagenet"
+    subprocess.run(["cp", "-r", root / "imagenet", copy], check=True)
+    feed = load(tmp_path, 1).feed(CPU, "classification")
+    for number in range(MOST_AHEAD + 1):
+        feed.announce(np.arange(4), np.random.default_rng(number))
+    feed.take(np.arange(4), np.random.default_rng(MOST_AHEAD - 1))  # in order: the earlier ones are there too
+    for name in CLASSES:
+        for path in (copy / "train" / name).iterdir():
+            path.unlink()
+    for number in range(MOST_AHEAD - 1):
+        feed.take(np.arange(4), np.random.default_rng(number))
+    with pytest.raises(ValueError, match="No such file"):
+        feed.take(np.arange(4), np.random.default_rng(MOST_AHEAD))
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+def test_a_broken_photograph_is_named_and_the_others_still_come(root: Path, tmp_path: Path, loaders: int) -> None:
+    subprocess.run(["cp", "-r", root / "imagenet", tmp_path / "imagenet"], check=True)
+    dataset = load(tmp_path, loaders)
+    broken = Path(os.fsdecode(dataset.train_files[9]))
+    broken.write_bytes(broken.read_bytes()[:200])
+    feed = dataset.feed(CPU, "classification")
+    with pytest.raises(ValueError, match="not a readable image") as caught:
+        feed.take(np.arange(16), np.random.default_rng(0))
+    assert str(caught.value).startswith(f"{broken}: ")
+    assert "\n" not in str(caught.value)
+    assert len(feed.take(np.arange(9), np.random.default_rng(0))[0]) == 9
+
+
+def test_a_loader_that_is_killed_is_one_line(root: Path, before: set[int]) -> None:
+    feed = load(root, 2).feed(CPU, "classification")
+    feed.take(np.arange(16), None)
+    for pid in children() - before:
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r"^a loader process has ended \(exit code -9\); dataset\.loaders=0 .*$"):
+        feed.take(np.arange(16), None)
+
+
+def test_a_loader_inherits_no_socket_and_ends_with_its_feed(root: Path, before: set[int]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        os.set_inheritable(server.fileno(), True)
+        feed = load(root, 2).feed(CPU, "classification")
+        assert children() <= before  # none before it is needed
+        feed.take(np.arange(16), None)
+        loaders = children() - before
+        assert len(loaders) == 2
+        for pid in loaders:
+            open_files = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+            assert not any(name.startswith("socket:") for name in open_files)
+            mapped = Path(f"/proc/{pid}/maps").read_text()
+            assert "libtorch" not in mapped
+            assert "PIL" in mapped
+    feed.announce(np.arange(16), None)
+    del feed
+    gc.collect()
+    assert children() <= before
+
+
+@pytest.mark.parametrize("end", ["return", "error", "SIGKILL", "SIGINT"])
+def test_loaders_end_with_the_process_whatever_ends_it(root: Path, end: str) -> None:
+    """Ctrl-C goes to the whole group of processes; loaders are not in it, and so have nothing to say."""
+    code = f"""
+        import sys, time, types
+
+        package = types.ModuleType("syncline.datasets")  # without what it imports: torch takes seconds
+        package.__path__ = [{str(Path(loaders_module.__file__).parent)!r}]
+        sys.modules["syncline.datasets"] = package
+        from syncline.datasets.loaders import Loaders
+
+        loaders = Loaders(2, {SIZE})
+        path = {str(next((root / "imagenet" / "val" / CLASSES[0]).iterdir()))!r}
+        loaders.decode([path] * 32, None)()
+        print(*(loader._process.pid for loader in loaders._loaders), flush=True)
+        loaders.decode([path] * 64, None)
+        if {end!r} == "error":
+            raise ValueError("it went wrong")
+        while {end!r} != "return":
+            time.sleep(0.1)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    pids = process.stdout.readline().split()
+    assert len(pids) == 2
+    if end.startswith("SIG"):
+        os.killpg(process.pid, getattr(signal, end))
+    _, said = process.communicate(timeout=60)
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    last = {"return": "", "error": "ValueError: it went wrong", "SIGKILL": "", "SIGINT": "KeyboardInterrupt"}[end]
+    assert said.strip().rpartition("\n")[2] == last
+    assert said.count("Traceback") == (0 if last == "" else 1)
+
+
+@pytest.mark.parametrize("missing", ["", "imagenet", "imagenet/val"])
+def test_absent_folders_are_named_with_the_way_out(root: Path, tmp_path: Path, missing: str) -> None:
+    if missing == "imagenet":
+        (tmp_path / "imagenet" / "train" / "n01440764").mkdir(parents=True)  # and no photograph in it
+    elif missing == "imagenet/val":
+        subprocess.run(["cp", "-r", root / "imagenet", tmp_path / "imagenet"], check=True)
+        subprocess.run(["rm", "-r", tmp_path / "imagenet" / "val"], check=True)
+    with pytest.raises(DataMissingError) as caught:
+        imagenet(str(tmp_path))
+    text = str(caught.value)
+    assert "\n" not in text
+    part = "val" if missing == "imagenet/val" else "train"
+    for word in (str(tmp_path / "imagenet" / part), "a folder for each class", "dataset.root=", "SYNCLINE_DATA"):
+        assert word in text
+
+
+def test_another_number_of_classes_is_refused(root: Path) -> None:
+    with pytest.raises(ValueError, match=rf"train holds {len(CLASSES)} classes, dataset.num_classes=1000$"):
+        imagenet(str(root))
+
+
+def test_other_classes_in_val_are_refused(root: Path, tmp_path: Path) -> None:
+    subprocess.run(["cp", "-r", root / "imagenet", tmp_path / "imagenet"], check=True)
+    (tmp_path / "imagenet" / "val" / "n02084071").rename(tmp_path / "imagenet" / "val" / "n09999999")
+    with pytest.raises(ValueError, match=r"same classes, but n02084071 is in one of them only$"):
+        imagenet(str(tmp_path))
