@@ -140,12 +140,3 @@ def test_pixels_are_drawn_anew_from_each_generator() -> None:
 def test_without_chance_pixels_are_rounded() -> None:
     (pixels,) = feed(shades(1), "generation").take(np.array([0]), None)
     assert torch.equal(pixels.flatten(), (torch.arange(256) >= 128).float())
-
-
-@pytest.mark.parametrize("task", ["classification", "generation"])
-def test_announcing_changes_nothing(task: str) -> None:
-    announced, quiet = feed(noise(augment=True), task), feed(noise(augment=True), task)
-    announced.announce(np.arange(5), np.random.default_rng(1))
-    for seed in (1, 2):
-        first, second = (one.take(np.arange(5), np.random.default_rng(seed)) for one in (announced, quiet))
-        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
