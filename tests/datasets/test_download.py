@@ -47,7 +47,9 @@ def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
         for _ in range(2):
             fetch([f"{site.url}data.bin"], path, MD5, "toy")
     assert site.asked == ["data.bin"]
+    path.chmod(0o600)
     fetch([f"{site.url}data.bin"], path, MD5, "toy")  # the server is gone
+    assert path.stat().st_mode & 0o777 == 0o600  # nor touched: it may be somebody else's
 
 
 def test_a_damaged_file_is_fetched_again(tmp_path: Path) -> None:

@@ -277,6 +277,12 @@ def test_another_number_of_classes_is_refused(root: Path) -> None:
         imagenet(str(root))
 
 
+@pytest.mark.parametrize("changed", [{"image_size": 0}, {"loaders": -1}])
+def test_arguments_out_of_range_are_refused(root: Path, changed: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"^imagenet: image_size must be >= 1, loaders >= 0; got "):
+        imagenet(str(root), **changed)
+
+
 def test_other_classes_in_val_are_refused(root: Path, tmp_path: Path) -> None:
     subprocess.run(["cp", "-r", root / "imagenet", tmp_path / "imagenet"], check=True)
     (tmp_path / "imagenet" / "val" / "n02084071").rename(tmp_path / "imagenet" / "val" / "n09999999")

@@ -19,7 +19,7 @@ def test_shape_of_mnist() -> None:
         *(30, 20),
     )
     assert (dataset.train_images.shape, dataset.train_images.dtype) == ((30, 1, 28, 28), torch.uint8)
-    assert mnist_digits(None, None).num_train == 10_000
+    assert mnist_digits(None, 10).num_train == 10_000
 
 
 def test_every_digit_lies_in_a_box_of_20_pixels_with_its_mass_in_the_middle() -> None:

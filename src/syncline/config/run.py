@@ -117,6 +117,8 @@ class RunConfig:
         suitable = ", ".join(sorted(name for name, kind in DATASETS.items() if task in kind.tasks))
         rule = f"model={self.model.name} learns {task}: dataset must be one of {suitable}"
         check(task in self.dataset.tasks, rule, self.dataset.name)
+        augment = getattr(self.dataset, "augment", False)
+        check(task == "classification" or not augment, f"dataset.augment must be false for {task}", augment)
         if self.target.metric is not None:
             check_choice("target.metric", self.target.metric, METRICS[task])
 

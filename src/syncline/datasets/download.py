@@ -42,6 +42,7 @@ def fetch(urls: Sequence[str], path: Path, known_hash: str, what: str) -> Path:
         headers = {"Accept-Encoding": "identity"}
         with tqdm(desc=path.name, total=1, unit="B", unit_scale=True) as bar:  # the total is known later
             pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK, headers=headers)(url, draft, registry)
+        Path(draft).chmod(0o644)  # else it stays readable by its owner alone, as temporary files are
 
     faults = []
     for url in urls:
@@ -49,7 +50,6 @@ def fetch(urls: Sequence[str], path: Path, known_hash: str, what: str) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             with _alone(path.parent):
                 pooch.retrieve(url, known_hash, path.name, path.parent, downloader=download)
-                path.chmod(0o644)  # a temporary file is its owner's alone
             return path
         except (ValueError, OSError) as error:  # a wrong checksum; no network, a broken transfer, no room
             faults.append(f"{url}: {_one_line(error)}")

@@ -30,7 +30,7 @@ class Photographs:
 
     name: str
     classes: tuple[str, ...]  # folder names, sorted; a label is the place in this row
-    train_files: npt.NDArray[np.bytes_]  # [N]: full paths; in an array they take a third of the memory of a list
+    train_files: npt.NDArray[np.bytes_]  # [N], full paths
     train_labels: npt.NDArray[np.int64]  # [N]
     test_files: npt.NDArray[np.bytes_]
     test_labels: npt.NDArray[np.int64]
@@ -77,7 +77,9 @@ class PhotographFeed:
     def announce(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
         if self._dataset.loaders and len(self._ahead) < MOST_AHEAD:
             seeds = self._seeds(indices, generator)
-            self._ahead.setdefault(_key(indices, seeds), self._begin(indices, seeds))
+            key = _key(indices, seeds)
+            if key not in self._ahead:
+                self._ahead[key] = self._begin(indices, seeds)
 
     def test(self) -> Iterator[Batch]:
         files, labels = self._dataset.test_files, self._dataset.test_labels
@@ -91,7 +93,9 @@ class PhotographFeed:
             yield self._batch(pixels, labels[batch])
 
     def _seeds(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> list[int] | None:
-        return generator.integers(2**62, size=len(indices)).tolist() if self.is_random and generator else None
+        if generator is None or not self.is_random:
+            return None
+        return [int(seed) for seed in generator.integers(2**62, size=len(indices))]
 
     def _begin(self, indices: npt.NDArray[np.int64], seeds: list[int] | None) -> Callable[[], Pixels]:
         return self._loaders.decode(_paths(self._dataset.train_files[indices]), seeds)
@@ -131,11 +135,13 @@ def imagenet(
 
     Raises:
         DataMissingError: a folder is not there or holds no images.
-        ValueError: more or fewer classes, others in training than in validation, or a size out of range.
+        ValueError: more or fewer classes, others in training than in validation, or an argument out of range.
 
     Source: Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge"; layout as torchvision's
     ImageFolder.
     """
+    if image_size < 1 or loaders < 0:
+        raise ValueError(f"imagenet: image_size must be >= 1, loaders >= 0; got {image_size} and {loaders}")
     folder = Path(root) / "imagenet"
     classes, train_files, train_labels = _listing(folder / "train")
     test_classes, test_files, test_labels = _listing(folder / "val")
