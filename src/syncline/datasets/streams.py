@@ -13,6 +13,9 @@ class Purpose(IntEnum):
     TRAIN_GLYPHS = 3
     TEST_GLYPHS = 4
     AUGMENT = 5  # one worker's crops and flips in one iteration
+    CLICK_MACHINE = 20  # the factorisation machine that clicks are drawn from
+    TRAIN_CLICKS = 21
+    TEST_CLICKS = 22
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:
