@@ -13,8 +13,8 @@ import torch
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.feed import Batch
 from syncline.datasets.image_feeds import Normalise
-from syncline.datasets.images import checked_size
 from syncline.datasets.loaders import Loaders, Pixels
+from syncline.datasets.sizes import checked_size
 from syncline.shapes import ImageShape
 
 ENDINGS = (".jpeg", ".jpg", ".png")

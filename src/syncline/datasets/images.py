@@ -7,6 +7,7 @@ from torch import Tensor
 
 from syncline.datasets.feed import Feed
 from syncline.datasets.image_feeds import BinaryFeed, LabelledFeed
+from syncline.datasets.sizes import checked_size
 from syncline.shapes import ImageShape
 
 
@@ -102,16 +103,3 @@ def take(dataset: ImageDataset, train_size: int | None, test_size: int | None) -
         test_images=dataset.test_images[:test],
         test_labels=dataset.test_labels[:test],
     )
-
-
-def checked_size(name: str, field: str, size: int | None, available: int) -> int:
-    """The size asked for; None asks for all.
-
-    Raises:
-        ValueError: a size below 1 or above what there is.
-    """
-    if size is None:
-        return available
-    if not 1 <= size <= available:
-        raise ValueError(f"dataset {name}: {field}={size}, allowed: 1..{available}, or null for all")
-    return size

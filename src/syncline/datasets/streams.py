@@ -14,9 +14,12 @@ class Purpose(IntEnum):
     TEST_GLYPHS = 4
     AUGMENT = 5  # what chance one worker's mini-batch of one iteration meets: crops and flips, binarisation
     NOISE = 6  # what a network itself leaves to chance in one worker's iteration
-    BINARISE_TEST = 21
-    TRAIN_DRAWN_DIGITS = 22
-    TEST_DRAWN_DIGITS = 23
+    BINARISE_TEST = 7
+    TRAIN_DRAWN_DIGITS = 8
+    TEST_DRAWN_DIGITS = 9
+    CLICK_MACHINE = 10  # the factorisation machine that clicks are drawn from
+    TRAIN_CLICKS = 11
+    TEST_CLICKS = 12
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:

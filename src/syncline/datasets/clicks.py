@@ -1,0 +1,91 @@
+"""Rows of a click log, in memory or mapped from a file, and how a network is fed with them.
+
+Legend: N rows for training, M for the test, B in a batch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from syncline.datasets.feed import Batch
+from syncline.shapes import ClickShape
+
+NUM_COUNTS, NUM_CATEGORIES = 13, 26  # of Criteo's logs
+
+# A row lies in one piece of 160 bytes, so that reading a random one touches one page of the disk, seldom two.
+RECORD = np.dtype([("counts", "<f4", (NUM_COUNTS,)), ("rows", "<i4", (NUM_CATEGORIES,)), ("clicked", "<f4")])
+TEST_BATCH = 4096
+
+Records = npt.NDArray[np.void]  # of RECORD
+
+
+@dataclass(frozen=True)
+class ClickDataset:
+    """Counts and categories of impressions, and whether each was clicked.
+
+    Raises:
+        ValueError: a part without rows.
+    """
+
+    name: str
+    train: Records  # [N]; may be mapped from a file, read-only
+    test: Records  # [M]
+    num_rows: int  # of the joint embedding table: values of all categorical fields together
+    chances: npt.NDArray[np.float64] | None = None  # [M], the true probability of each click, where it is known
+
+    def __post_init__(self) -> None:
+        assert self.train.dtype == self.test.dtype == RECORD
+        if not len(self.train) or not len(self.test):
+            raise ValueError(f"dataset {self.name}: {len(self.train)} training rows and {len(self.test)} for the test")
+
+    @property
+    def shape(self) -> ClickShape:
+        return ClickShape(NUM_COUNTS, NUM_CATEGORIES, self.num_rows)
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train)
+
+    @property
+    def best(self) -> dict[str, float]:
+        """AUC and log loss (nats) of the true probabilities on the test set: what no model can beat but by luck.
+
+        Empty where they are not known.
+        """
+        if self.chances is None:
+            return {}
+        from sklearn.metrics import log_loss, roc_auc_score  # takes a second, and few ask
+
+        clicked = self.test["clicked"]
+        return {"auc": float(roc_auc_score(clicked, self.chances)), "loss": float(log_loss(clicked, self.chances))}
+
+    def feed(self, device: torch.device, task: str) -> "ClickFeed":
+        assert task == "ctr"
+        return ClickFeed(self, device)
+
+
+class ClickFeed:
+    """Batches of counts float32 [B, 13], rows of the joint table int64 [B, 26] and clicked float32 [B]."""
+
+    is_random = False
+
+    def __init__(self, dataset: ClickDataset, device: torch.device) -> None:
+        self._train = dataset.train
+        self._test = dataset.test
+        self._device = device
+
+    def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
+        return self._batch(self._train[indices])
+
+    def test(self) -> Iterator[Batch]:
+        for begin in range(0, len(self._test), TEST_BATCH):
+            yield self._batch(self._test[begin : begin + TEST_BATCH])
+
+    def _batch(self, records: Records) -> Batch:
+        counts = torch.from_numpy(records["counts"].copy())
+        rows = torch.from_numpy(records["rows"].astype(np.int64))
+        clicked = torch.from_numpy(records["clicked"].copy())
+        return tuple(tensor.to(self._device) for tensor in (counts, rows, clicked))

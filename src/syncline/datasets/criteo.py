@@ -1,0 +1,155 @@
+"""Criteo's display advertising data of 2014, parsed once and then read at random from mapped files."""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.datasets.categories import FrequentValues, HashedValues, ValueCounter, mix
+from syncline.datasets.click_text import Block, read
+from syncline.datasets.clicks import NUM_CATEGORIES, RECORD, ClickDataset, Records
+from syncline.datasets.errors import DataMissingError
+from syncline.datasets.kept import made_once
+from syncline.datasets.sizes import checked_size
+
+FILES = ("criteo/train.txt", "train.txt")  # Criteo's own name
+CACHE = "~/.cache/syncline"
+VOCABULARIES = ("hash", "threshold")
+FORM = 1  # of the cache; another whenever this file's way of writing it changes
+LARGE_BYTES = 100_000_000  # of text: half a second and more to parse
+
+Vocabulary = HashedValues | FrequentValues
+
+
+def criteo(
+    root: str,
+    file: str | None = None,
+    cache: str = CACHE,
+    vocabulary: str = "hash",
+    buckets: int = 1 << 14,
+    min_count: int = 10,
+    split_seed: int = 0,
+    train_size: int | None = None,
+    test_size: int | None = None,
+) -> ClickDataset:
+    """Nine tenths of the rows for training and one tenth for the test, each part in the order of the file.
+
+    A count n becomes log(1 + max(n, 0)), a missing one 0. Values of a categorical field become rows of one joint table;
+    see HashedValues and FrequentValues. Of every ten consecutive rows one, drawn by `split_seed`, is for the test.
+
+    The text is parsed once, in bounded memory, into <cache>/criteo-<key>/: 160 bytes a row, 7.3 GB for all 45,840,617.
+    The key is made of the file's path, size and time of change, and of the options that matter.
+
+    Args:
+        root: the folder to look in, for criteo/train.txt, then train.txt.
+        file: another file of the same form, within root unless its path is absolute.
+        cache: where parsed files are kept; the data's own folder may be read-only.
+        vocabulary: hash: the table has 26 x buckets rows. threshold: one for each value that the training part holds
+            min_count times, and two more a field; how many is known only then.
+        buckets: of each field, 2 .. 2^26.
+        min_count: >= 1.
+        split_seed: 0 .. 2^32 - 1.
+        train_size: the first so many training rows; None for all.
+        test_size: the same of the test rows.
+
+    Raises:
+        DataMissingError: the file is not there.
+        ValueError: a broken file, a cache that cannot be written, or an option out of range.
+
+    Source: Criteo AI Lab 2014, "Display advertising challenge". Counts as in DLRM (Naumov et al. 2019) and its public
+    code. DS-Sync (section 4.1) gives the parts, 90 % and 10 %, and neither how they were drawn nor the transform; a
+    threshold of 10 is usual.
+    """
+    if vocabulary not in VOCABULARIES:
+        raise ValueError(f"criteo: vocabulary must be one of {', '.join(VOCABULARIES)}, got {vocabulary!r}")
+    if not 2 <= buckets <= 1 << 26 or min_count < 1 or not 0 <= split_seed < 1 << 32:
+        given = f"buckets={buckets}, min_count={min_count}, split_seed={split_seed}"
+        raise ValueError(f"criteo: buckets must be in 2..2^26, min_count >= 1, split_seed in 0..2^32-1; got {given}")
+    source = _find(Path(root), file)
+    about = source.stat()
+    size = buckets if vocabulary == "hash" else min_count
+    key = (FORM, str(source.resolve()), about.st_size, about.st_mtime_ns, vocabulary, size, split_seed)
+    name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    folder = Path(cache).expanduser() / f"criteo-{name}"
+
+    def make(empty: Path) -> None:
+        if about.st_size >= LARGE_BYTES:
+            print(f"criteo: parsing {source} ({about.st_size / 1e9:.1f} GB) into {folder}, once", file=sys.stderr)
+        chosen: Vocabulary
+        if vocabulary == "hash":
+            chosen = HashedValues(NUM_CATEGORIES, buckets)
+        else:
+            chosen = _count(read(source), min_count, split_seed)
+        _write(read(source), chosen, split_seed, empty)
+
+    try:
+        made_once(folder, make)
+        train, test = _mapped(folder / "train.bin"), _mapped(folder / "test.bin")
+        num_rows = json.loads((folder / "about.json").read_text())["num_rows"]
+    except OSError as error:
+        raise ValueError(f"criteo: no cache in {folder}: {error}; dataset.cache=FOLDER chooses another") from None
+    train = train[: checked_size("criteo", "train_size", train_size, len(train))]
+    test = test[: checked_size("criteo", "test_size", test_size, len(test))]
+    return ClickDataset("criteo", train, test, num_rows)
+
+
+def _find(root: Path, file: str | None) -> Path:
+    paths = [root / name for name in ((file,) if file else FILES)]
+    for path in paths:
+        if path.is_file():
+            return path
+    raise DataMissingError(
+        f"criteo not found: no {' and no '.join(map(str, paths))}; get train.txt of Criteo's display advertising "
+        "challenge from https://ailab.criteo.com/ressources (its terms must be accepted, so it is not fetched for "
+        "you); dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is, dataset.file=FILE another name"
+    )
+
+
+def is_test(first: int, num_rows: int, seed: int) -> npt.NDArray[np.bool_]:
+    """Which of the rows first, first + 1, ... are for the test [num_rows]: one of every ten whose tens are equal."""
+    tens, place = np.divmod(np.arange(first, first + num_rows), 10)
+    drawn = mix(mix(tens.astype(np.uint32)) ^ mix(np.array([seed], np.uint32)))
+    chosen: npt.NDArray[np.bool_] = drawn % np.uint32(10) == place
+    return chosen
+
+
+def _count(blocks: Iterator[Block], min_count: int, split_seed: int) -> FrequentValues:
+    counters = [ValueCounter() for _ in range(NUM_CATEGORIES)]
+    for block in blocks:
+        train = ~is_test(block.first, len(block.clicked), split_seed)
+        for counter, values, missing in zip(counters, block.values, block.missing, strict=True):
+            counter.add(values[train & ~missing])
+    return FrequentValues([counter.frequent(min_count) for counter in counters])
+
+
+def _write(blocks: Iterator[Block], vocabulary: Vocabulary, split_seed: int, folder: Path) -> None:
+    with (folder / "train.bin").open("wb") as train, (folder / "test.bin").open("wb") as test:
+        for block in blocks:
+            records = _records(block, vocabulary)
+            for_test = is_test(block.first, len(records), split_seed)
+            records[~for_test].tofile(train)
+            records[for_test].tofile(test)
+        for part in (train, test):
+            if part.tell() == 0:
+                raise ValueError("too few rows for two parts")
+            os.fsync(part)
+    (folder / "about.json").write_text(json.dumps({"num_rows": vocabulary.num_rows}))
+
+
+def _records(block: Block, vocabulary: Vocabulary) -> Records:
+    records = np.empty(len(block.clicked), RECORD)
+    records["clicked"] = block.clicked
+    for place, counts in enumerate(block.counts):
+        records["counts"][:, place] = np.log1p(np.maximum(counts, 0), dtype=np.float32)
+    for field, (values, missing) in enumerate(zip(block.values, block.missing, strict=True)):
+        records["rows"][:, field] = vocabulary.rows(field, values, missing)
+    return records
+
+
+def _mapped(path: Path) -> Records:
+    return np.memmap(path, RECORD, mode="r").view(np.ndarray)

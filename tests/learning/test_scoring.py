@@ -1,0 +1,62 @@
+"""AUC: equal to its definition by pairs and to scikit-learn's, ties and all."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from syncline.learning.scoring import auc
+
+# Few distinct scores make many ties.
+few = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1e-40, 0.5, 0.5000001, 7.0, math.inf])
+labelled = st.lists(st.tuples(few | st.floats(allow_nan=False, width=32), st.integers(0, 1)), min_size=2, max_size=60)
+
+
+@given(labelled)
+def test_it_is_the_share_of_pairs_won(pairs: list[tuple[float, int]]) -> None:
+    scores = torch.tensor([score for score, _ in pairs])
+    labels = torch.tensor([label for _, label in pairs])
+    positive, negative = scores[labels == 1].tolist(), scores[labels == 0].tolist()
+    got = auc(scores, labels)
+    if not positive or not negative:
+        assert math.isnan(got)
+        return
+    won = sum((p > n) + 0.5 * (p == n) for p in positive for n in negative)
+    assert got == won / (len(positive) * len(negative))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("levels", [3, 1000, 10**9])
+def test_it_equals_scikit_learns(dtype: torch.dtype, levels: int) -> None:
+    random = np.random.default_rng(levels)
+    labels = torch.from_numpy(random.integers(0, 2, 5000))
+    scores = (torch.from_numpy(random.integers(0, levels, 5000)) / levels + 0.1 * labels).to(dtype)
+    assert auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores.double()), abs=1e-12)
+
+
+@given(labelled)
+def test_order_alone_counts(pairs: list[tuple[float, int]]) -> None:
+    scores = torch.tensor([score for score, _ in pairs])
+    labels = torch.tensor([float(label) for _, label in pairs])
+    backwards = auc(-scores, labels)
+    if not math.isnan(backwards):
+        assert backwards == pytest.approx(1 - auc(scores, labels), abs=1e-12)
+    turned = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(0))
+    assert auc(scores[turned], labels[turned]) == pytest.approx(auc(scores, labels), nan_ok=True, abs=0)
+
+
+def test_a_large_set_overflows_nothing() -> None:
+    labels = torch.arange(400_000) % 2
+    assert auc(labels.float(), labels) == 1.0
+    assert auc(torch.zeros(400_000), labels) == 0.5
+
+
+def test_there_is_no_area_without_both_classes_or_with_nan() -> None:
+    assert math.isnan(auc(torch.tensor([0.1, 0.2]), torch.tensor([1, 1])))
+    assert math.isnan(auc(torch.tensor([0.1, 0.2]), torch.tensor([0, 0])))
+    assert math.isnan(auc(torch.tensor([]), torch.tensor([])))
+    assert math.isnan(auc(torch.tensor([0.1, math.nan]), torch.tensor([0, 1])))
