@@ -13,16 +13,16 @@ from PIL import Image
 from torch import nn
 
 from benchmarks.spread import Spread
-from syncline.config import LenetConfig, ResnetConfig
-from syncline.datasets import load
+from syncline.config import ModelConfig, ResnetConfig
+from syncline.datasets.glyphs import glyphs
 from syncline.datasets.imagenet import imagenet
 from syncline.models import build
 
 CPU = torch.device("cpu")
 BATCH = 128
 PHOTOGRAPHS, WIDTH, HEIGHT = 128, 500, 375  # the usual size in ImageNet
-MODELS: dict[str, tuple[LenetConfig | ResnetConfig, int]] = {  # and steps that are timed at once
-    "LeNet": (LenetConfig(), 20),
+MODELS: dict[str, tuple[ModelConfig | ResnetConfig, int]] = {  # and steps that are timed at once
+    "LeNet": (ModelConfig(), 20),
     "ResNet-20": (ResnetConfig(depth=20), 2),
 }
 
@@ -36,9 +36,9 @@ class Share:
     ratio: Spread  # seconds of input / seconds of computing
 
 
-def input_share(model: LenetConfig | ResnetConfig, steps: int, augment: bool, repeats: int) -> Share:
+def input_share(model: ModelConfig | ResnetConfig, steps: int, augment: bool, repeats: int) -> Share:
     """Mini-batches of 128, `steps` of input and as many of computing in alternation, one thread."""
-    feed = replace(load("glyphs10", train_size=2000, test_size=10), augment=augment).feed(CPU, "classification")
+    feed = replace(glyphs(10, train_size=2000, test_size=10), augment=augment).feed(CPU, "classification")
     module = build(**asdict(model), in_channels=3, image_size=32, num_classes=10)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
     generator = np.random.default_rng(0)
@@ -74,7 +74,7 @@ def decoding(loaders: tuple[int, ...], repeats: int) -> list[Decoding]:
     """Random boxes of 224 x 224 out of JPEGs, normalised, with each of these numbers of loaders in turn."""
     spent: list[list[tuple[float, float]]] = [[] for _ in loaders]  # wall and CPU seconds
     with photographs() as root:
-        sets = [replace(imagenet(str(root), loaders=number), augment=True) for number in loaders]
+        sets = [replace(imagenet(str(root), num_classes=1, loaders=number), augment=True) for number in loaders]
         feeds = [dataset.feed(CPU, "classification") for dataset in sets]
         for feed in feeds:
             feed.take(np.arange(PHOTOGRAPHS), None)

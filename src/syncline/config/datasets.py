@@ -3,11 +3,14 @@
 A run of times alone counts epochs and bytes by `num_train` and `shape`, without loading anything.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from syncline.config.checks import check
-from syncline.shapes import ImageShape, Shape
+from syncline.config.checks import check, check_choice
+from syncline.shapes import ClickShape, ImageShape, Shape, TextShape
+
+VOCABULARIES = ("hash", "threshold")
 
 
 @dataclass(frozen=True)
@@ -144,13 +147,102 @@ class ImagenetConfig(ImagesConfig):
         return ImageShape(3, self.image_size, self.num_classes)
 
 
+@dataclass(frozen=True)
+class CriteoConfig(DatasetConfig):
+    name: str = "criteo"
+    root: str = "data"  # holds criteo/train.txt or train.txt
+    file: str | None = None  # another one within root
+    cache: str = "~/.cache/syncline"  # of what was parsed
+    vocabulary: str = "hash"  # one of VOCABULARIES
+    buckets: int = 1 << 14  # of each field, hashed, in 2 .. 2^26
+    min_count: int = 10  # of a value with a row of its own, at a threshold, >= 1
+    split_seed: int = 0  # which tenth is the test part, 0 .. 2^32 - 1
+
+    tasks: ClassVar[tuple[str, ...]] = ("ctr",)
+    full_train_size: ClassVar[int] = 41_256_555
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("dataset.vocabulary", self.vocabulary, VOCABULARIES)
+        check(2 <= self.buckets <= 1 << 26, "dataset.buckets must be in 2 .. 2^26", self.buckets)
+        check(self.min_count >= 1, "dataset.min_count must be >= 1", self.min_count)
+        check(0 <= self.split_seed < 1 << 32, "dataset.split_seed must be in 0 .. 2^32 - 1", self.split_seed)
+
+    @property
+    def shape(self) -> Shape | None:
+        return ClickShape(13, 26, 26 * self.buckets) if self.vocabulary == "hash" else None
+
+
+@dataclass(frozen=True)
+class CtrSyntheticConfig(DatasetConfig):
+    name: str = "ctr_synthetic"
+    train_size: int | None = 20_000
+    test_size: int | None = 4_000
+    values: int = 20  # of each categorical field, >= 2
+    seed: int = 0  # of the machine and the drawing, >= 0
+
+    tasks: ClassVar[tuple[str, ...]] = ("ctr",)
+    full_train_size: ClassVar[int] = 20_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.values >= 2, "dataset.values must be >= 2", self.values)
+        check(self.seed >= 0, "dataset.seed must be >= 0", self.seed)
+
+    @property
+    def shape(self) -> Shape:
+        return ClickShape(13, 26, 26 * self.values)
+
+
+@dataclass(frozen=True)
+class PydocTextConfig(DatasetConfig):
+    name: str = "pydoc_text"
+    length: int = 128  # bytes of a training sample, >= 1
+
+    tasks: ClassVar[tuple[str, ...]] = ("language",)
+    train_bytes: ClassVar[Mapping[str, int]] = {"pydoc_text": 320_000, "text8": 90_000_000, "ptb": 5_101_618}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.length >= 1, "dataset.length must be >= 1", self.length)
+
+    @property
+    def num_train(self) -> int:
+        known = self.train_size is not None or self.name in self.train_bytes
+        check(known, f"dataset={self.name}: only the text tells how long it is; dataset.train_size must be set", "null")
+        return self.train_size or (self.train_bytes[self.name] - 1) // self.length
+
+    @property
+    def shape(self) -> Shape:
+        return TextShape(256, self.length)
+
+
+@dataclass(frozen=True)
+class TextConfig(PydocTextConfig):
+    name: str = "text"
+    root: str = "data"
+    path: str | None = None  # within root; None: where it is published to be
+    download: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.name != "text" or self.path is not None, "dataset.path must be set for dataset=text", self.path)
+
+
 DATASETS: dict[str, type[DatasetConfig]] = {
+    "billion": TextConfig,
     "cifar10": CifarConfig,
     "cifar100": CifarConfig,
+    "criteo": CriteoConfig,
+    "ctr_synthetic": CtrSyntheticConfig,
     "digits": DigitsConfig,
     "glyphs10": GlyphsConfig,
     "glyphs100": GlyphsConfig,
     "imagenet": ImagenetConfig,
     "mnist": MnistConfig,
     "mnist_digits": MnistDigitsConfig,
+    "ptb": TextConfig,
+    "pydoc_text": PydocTextConfig,
+    "text": TextConfig,
+    "text8": TextConfig,
 }

@@ -152,6 +152,7 @@ _CHOICES = {
 }
 
 NOT_IN_IDENTITY = (
+    "dataset.cache",
     "dataset.download",
     "dataset.loaders",
     "dataset.root",  # where the data lies, not what it is

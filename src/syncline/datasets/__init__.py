@@ -5,6 +5,8 @@ from functools import partial
 from typing import Any
 
 from syncline.datasets.cifar import cifar as load_cifar
+from syncline.datasets.criteo import criteo as load_criteo
+from syncline.datasets.ctr_synthetic import ctr_synthetic as load_ctr_synthetic
 from syncline.datasets.digits import digits as load_digits
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.feed import Dataset
@@ -12,18 +14,27 @@ from syncline.datasets.glyphs import glyphs as load_glyphs
 from syncline.datasets.imagenet import imagenet as load_imagenet
 from syncline.datasets.mnist import mnist as load_mnist
 from syncline.datasets.mnist_digits import mnist_digits as load_mnist_digits
+from syncline.datasets.text import pydoc_text
+from syncline.datasets.text import text as load_text
 
 __all__ = ["DATASETS", "DataMissingError", "load"]
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
+    "billion": partial(load_text, "billion"),
     "cifar10": partial(load_cifar, "cifar10"),
     "cifar100": partial(load_cifar, "cifar100"),
+    "criteo": load_criteo,
+    "ctr_synthetic": load_ctr_synthetic,
     "digits": load_digits,
     "glyphs10": partial(load_glyphs, 10),
     "glyphs100": partial(load_glyphs, 100),
     "imagenet": load_imagenet,
     "mnist": load_mnist,
     "mnist_digits": load_mnist_digits,
+    "ptb": partial(load_text, "ptb"),
+    "pydoc_text": pydoc_text,
+    "text": partial(load_text, "text"),
+    "text8": partial(load_text, "text8"),
 }
 
 
