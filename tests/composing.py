@@ -5,8 +5,9 @@ from functools import cache
 from typing import Any
 
 import pytest
+import yaml
 
-from syncline.config import ConfigError, Invocation, RunConfig, compose
+from syncline.config import CONF, DATASETS, MODELS, ConfigError, Invocation, RunConfig, compose
 
 
 def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -23,6 +24,31 @@ def found(config: Any, path: str) -> Any:
     for key in path.split("."):
         config = config[int(key)] if isinstance(config, dict) else getattr(config, key)
     return config
+
+
+# A model and a data set of each task, by the names of their files; classification is the default.
+PAIRS = {
+    "ctr": ("deepfm", "ctr_synthetic"),
+    "generation": ("draw_small", "digits"),
+    "language": ("char_lstm", "pydoc_text"),
+    "qa": ("bert_tiny", "qa_synthetic"),
+}
+
+
+def choosing(group: str, choice: str) -> tuple[str, ...]:
+    """The words that choose it, with what else must be chosen so that it composes."""
+    words = [f"{group}={choice}"]
+    if group == "cluster":
+        words.append("strategy=bsp")  # the default needs one server, a cluster may have more
+    if (group, choice) == ("dataset", "text"):
+        words.append("dataset.path=book.txt")
+    if group in ("model", "dataset"):
+        name = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())["name"]
+        tasks = {MODELS[name].task} if group == "model" else set(DATASETS[name].tasks)
+        if "classification" not in tasks:
+            model, dataset = PAIRS[tasks.pop()]
+            words.append(f"dataset={dataset}" if group == "model" else f"model={model}")
+    return tuple(words)
 
 
 @cache

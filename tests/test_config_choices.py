@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 import yaml
-from composing import composed, found, leaves, line_of
+from composing import choosing, composed, found, leaves, line_of
 
 from syncline.config import (
     CONF,
+    ConfigError,
     DATASETS,
     GROUPS,
     MODELS,
@@ -18,8 +19,8 @@ from syncline.config import (
     compose,
     compose_yaml,
 )
+from syncline.assembly import load_dataset
 from syncline.datasets import DATASETS as LOADERS
-from syncline.datasets import load
 from syncline.learning import optimizer
 from syncline.learning.metrics import LOWER_IS_BETTER, METRICS
 from syncline.learning.task import TASKS
@@ -34,15 +35,14 @@ FILES = [(group, choice) for group in GROUPS for choice in choices(group)]
 
 @pytest.mark.parametrize(("group", "choice"), FILES, ids="=".join)
 def test_every_file_of_every_group_composes_and_all_it_sets_arrives(group: str, choice: str) -> None:
-    any_shards = ["strategy=bsp"] if group == "cluster" else []  # the default needs one server, a cluster may have more
-    config, invocation = composed(*any_shards, f"{group}={choice}")
+    config, invocation = composed(*choosing(group, choice))
     values = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
     assert values.pop("defaults")[-1] == "_self_"
     assert set(values) == {field.name for field in dataclasses.fields(getattr(config, group, None) or invocation.scale)}
     part = invocation.scale if group == "scale" else getattr(config, group)
     delays = {key for key, value in values.items() if isinstance(value, dict) and "probability" in value}
     for path, value in leaves({key: value for key, value in values.items() if key not in delays}):
-        if not str(value).startswith("${oc.env:"):
+        if not str(value).startswith("${oc.env:") and (choice, path) != ("text", "path"):
             assert found(part, path) == value, path
     for key in delays:
         delay, given = getattr(part, key), values[key]
@@ -151,15 +151,24 @@ def test_a_strategy_is_named_like_its_file_and_starts(choice: str) -> None:
 
 @pytest.mark.parametrize("choice", choices("dataset"))
 def test_a_timing_only_run_counts_by_the_sizes_that_the_data_set_has(choice: str) -> None:
-    config, _ = compose([f"dataset={choice}", "dataset.train_size=123"])
+    config, _ = compose([*choosing("dataset", choice), "dataset.train_size=123"])
     assert config.dataset.num_train == 123
-    if choice in ("digits", "glyphs10"):  # the others need files, or seconds
-        whole, _ = compose([f"dataset={choice}"] + (["dataset.train_size=40"] if choice != "digits" else []))
-        options = dataclasses.asdict(whole.dataset)
-        del options["augment"]
-        loaded = load(**options)
-        assert whole.dataset.num_train == loaded.num_train
-        assert whole.dataset.shape == loaded.shape
+
+
+@pytest.mark.parametrize("choice", ["digits", "glyphs10", "mnist_digits", "ctr_synthetic", "pydoc_text", "qa_synthetic"])
+def test_what_the_config_says_of_a_data_set_is_so(choice: str) -> None:
+    drawn = [] if choice in ("digits", "pydoc_text") else ["dataset.train_size=40", "dataset.test_size=10"]
+    config, _ = compose([*choosing("dataset", choice), *drawn])
+    loaded = load_dataset(config)
+    assert config.dataset.shape == loaded.shape
+    if choice != "qa_synthetic":  # whose questions may take several rows
+        assert config.dataset.num_train == loaded.num_train
+
+
+def test_a_text_of_unknown_length_needs_a_size_for_times_alone() -> None:
+    config, _ = compose([*choosing("dataset", "text")])
+    with pytest.raises(ConfigError, match="dataset.train_size must be set"):
+        _ = config.dataset.num_train
 
 
 def test_a_distribution_arrives_as_one() -> None:
