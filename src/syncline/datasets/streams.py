@@ -14,6 +14,9 @@ class Purpose(IntEnum):
     TEST_GLYPHS = 4
     AUGMENT = 5  # one worker's crops and flips in one iteration
     NOISE = 6  # what a network itself leaves to chance in one worker's iteration
+    SQUAD_SPLIT = 20  # articles to training and test
+    TRAIN_QUESTIONS = 21  # of qa_synthetic
+    TEST_QUESTIONS = 22
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:
