@@ -1,27 +1,32 @@
-"""Short generated lives: sentences with blanks, words to fill them, and questions on what was filled in."""
+"""Short generated lives: sentences with blanks, words to fill them with, and questions on what was filled in."""
 
 import string
+from itertools import chain
 
 import numpy as np
 
 from syncline.datasets.question_windows import Question
 
-PEOPLE = 2  # in a paragraph
-FACTS = 3  # on each of them
-QUESTIONS = 4  # on a paragraph
+PEOPLE = 2  # in a text
+FACTS = 2  # on each of them
+QUESTIONS = 4  # on a text
 TEST_SHARE = 5  # every fifth name is kept for the test
 
-NAMES = "Ada Boris Clara David Edith Felix Greta Hugo Irene Jonas Karin Louis Marta Niels Olga Peter Rosa Simon".split()
-FRONTS = "Bar Bel Cor Dan Fen Gal Har Kel Lan Mar Nor Pen Ros Sel Tor Wes".split()
-SURNAME_ENDS = "berg dahl ford gate holm land ley man mark ner rick son ton wall win wood".split()
-PLACE_ENDS = "beck bridge burg bury dale field ham haven hurst minster mouth port stead stow ville worth".split()
-WORDS = {
-    "subject": "botany chemistry geology history law mathematics medicine music philosophy physics zoology".split(),
-    "job": "baker carpenter clerk cook doctor farmer gardener nurse painter sailor tailor teacher".split(),
-    "topic": "bees birds bridges castles clocks comets dreams glaciers islands rivers trains".split(),
-    "month": "January February March April May June July August September October November December".split(),
+LEXICON = {
+    kind: words.split()
+    for kind, words in {
+        "first name": "Ada Clara David Edith Felix Greta Hugo Irene Jonas Karin Louis Marta Niels Olga Peter Rosa",
+        "front": "Bar Bel Cor Dan Fen Gal Har Kel Lan Mar Nor Pen Ros Sel Tor Wes",  # of a surname or a town
+        "surname end": "berg dahl ford gate holm land ley man mark ner rick son ton wall win wood",
+        "town end": "beck bridge burg bury dale field ham haven hurst minster mouth port stead stow ville worth",
+        "month": "January February March April May June July August September October November December",
+        "subject": "botany chemistry geology history law mathematics medicine music philosophy physics zoology",
+        "job": "baker carpenter clerk cook doctor farmer gardener nurse painter sailor tailor teacher",
+        "topic": "bees birds bridges castles clocks comets dreams glaciers islands rivers trains",
+    }.items()
 }
-# What may be said of someone, and for each blank how it may be asked for.
+NUMBERS = {"year": (1800, 2000), "count": (2, 60), "age": (60, 100)}  # from, below
+# What may be said of someone and, for each blank in it, how it may be asked for.
 FACTS_AND_QUESTIONS = (
     (
         "{name} was born in {place} in {year}.",
@@ -68,66 +73,67 @@ FACTS_AND_QUESTIONS = (
 )
 
 
-def paragraph(generator: np.random.Generator, is_test: bool) -> list[Question]:
-    """QUESTIONS questions on one text of PEOPLE x FACTS sentences; whom it is about depends on `is_test`."""
+def ask(generator: np.random.Generator, is_test: bool) -> list[Question]:
+    """QUESTIONS different questions on one text of PEOPLE x FACTS sentences in random order.
+
+    Args:
+        generator: the only source of chance.
+        is_test: whom the text is about: nobody is asked about both in the test and elsewhere.
+    """
     names: list[str] = []
     while len(names) < PEOPLE:
         name = _name(generator, is_test)
         if name not in names:
             names.append(name)
-    kinds = [(name, int(k)) for name in names for k in generator.permutation(len(FACTS_AND_QUESTIONS))[:FACTS]]
+    told = [(name, int(kind)) for name in names for kind in generator.permutation(len(FACTS_AND_QUESTIONS))[:FACTS]]
     text = ""
-    blanks = []  # name, kind, blank, value, where it begins
-    for name, kind in generator.permutation(np.array(kinds, dtype=object)):
+    questions = []  # question, answer, where it begins
+    for number in generator.permutation(len(told)):
+        name, kind = told[number]
+        sentence, asked = FACTS_AND_QUESTIONS[kind]
         text += " " if text else ""
-        for literal, blank, _, _ in string.Formatter().parse(FACTS_AND_QUESTIONS[kind][0]):
+        for literal, blank, _, _ in string.Formatter().parse(sentence):
             text += literal
-            if blank is None:
-                continue
-            value = name if blank == "name" else _value(generator, blank)
-            if blank != "name":
-                blanks.append((name, kind, blank, value, len(text)))
-            text += value
-    questions = []
-    for number in generator.permutation(len(blanks))[:QUESTIONS]:
-        name, kind, blank, value, start = blanks[number]
-        asked = generator.choice(FACTS_AND_QUESTIONS[kind][1][blank])
-        questions.append(Question(asked.format(name=name), text, ((value, start),)))
-    return questions
+            if blank in asked:
+                answer = _fill(generator, blank)
+                questions.append((str(generator.choice(asked[blank])).format(name=name), answer, len(text)))
+                text += answer
+            elif blank:
+                text += name
+    chosen = generator.permutation(len(questions))[:QUESTIONS]
+    return [Question(question, text, ((answer, start),)) for question, answer, start in (questions[i] for i in chosen)]
 
 
 def _name(generator: np.random.Generator, is_test: bool) -> str:
+    kinds = [LEXICON[kind] for kind in ("first name", "front", "surname end")]
     while True:
-        first, front, end = generator.integers((len(NAMES), len(FRONTS), len(SURNAME_ENDS)))
-        if ((first + front + end) % TEST_SHARE == 0) == is_test:
-            return f"{NAMES[first]} {FRONTS[front]}{SURNAME_ENDS[end]}"
+        picks = generator.integers([len(words) for words in kinds])
+        if (picks.sum() % TEST_SHARE == 0) == is_test:
+            first, front, end = (words[pick] for words, pick in zip(kinds, picks, strict=True))
+            return f"{first} {front}{end}"
 
 
-def _value(generator: np.random.Generator, blank: str) -> str:
-    if blank == "place":
-        return str(generator.choice(FRONTS) + generator.choice(PLACE_ENDS))
+def _fill(generator: np.random.Generator, blank: str) -> str:
     if blank == "person":
-        return _name(generator, bool(generator.integers(2)))
+        return _name(generator, is_test=bool(generator.integers(2)))
+    if blank == "place":
+        return _fill(generator, "front") + _fill(generator, "town end")
     if blank == "date":
-        return f"{generator.integers(1, 29)} {generator.choice(WORDS['month'])} {generator.integers(1800, 2000)}"
-    if blank == "year":
-        return str(generator.integers(1800, 2000))
-    if blank == "count":
-        return str(generator.integers(2, 60))
-    if blank == "age":
-        return str(generator.integers(60, 100))
-    return str(generator.choice(WORDS[blank]))
+        return f"{generator.integers(1, 29)} {_fill(generator, 'month')} {_fill(generator, 'year')}"
+    if blank in NUMBERS:
+        return str(generator.integers(*NUMBERS[blank]))
+    return str(generator.choice(LEXICON[blank]))
 
 
-def vocabulary() -> list[str]:
-    """Pieces that every text here is made of; names of people and places take two, years too."""
-    sentences = [text for sentence, asked in FACTS_AND_QUESTIONS for text in (sentence, *sum(asked.values(), ()))]
-    literals = " ".join(literal for text in sentences for literal, *_ in string.Formatter().parse(text))
-    words = {word for word in literals.lower().translate(str.maketrans(string.punctuation, " " * 32)).split()}
-    words.update(word.lower() for group in (NAMES, FRONTS, *WORDS.values()) for word in group)
-    words.update(str(number) for number in range(10, 100))
-    words.update(string.digits + string.punctuation + string.ascii_lowercase)
-    inside = {f"##{end}" for end in (*SURNAME_ENDS, *PLACE_ENDS)}
-    inside.update(f"##{number:02}" for number in range(100))
-    inside.update(f"##{character}" for character in string.digits + string.ascii_lowercase)
-    return [*sorted(words), *sorted(inside)]
+def pieces() -> list[str]:
+    """WordPieces for all these texts: a surname, a town or a year takes two of them, any other word one."""
+    sentences = [text for sentence, asked in FACTS_AND_QUESTIONS for text in (sentence, *chain(*asked.values()))]
+    literals = (literal for text in sentences for literal, *_ in string.Formatter().parse(text))
+    ends = {*LEXICON["surname end"], *LEXICON["town end"]}
+    words = " ".join([*literals, *(word for word in chain(*LEXICON.values()) if word not in ends)]).lower()
+    for mark in string.punctuation:
+        words = words.replace(mark, " ")
+    characters = {*string.ascii_lowercase, *string.digits}
+    whole = {*words.split(), *characters, *string.punctuation, *(f"{number}" for number in range(10, 100))}
+    inside = {*ends, *characters, *(f"{number:02}" for number in range(100))}
+    return [*sorted(whole), *sorted(f"##{piece}" for piece in inside)]

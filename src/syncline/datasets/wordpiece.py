@@ -21,10 +21,10 @@ def tokenizer(vocabulary: Sequence[str]) -> "Tokenizer":
     What looks like a special token in a text is split as any text is.
 
     Args:
-        vocabulary: distinct pieces, those inside a word begin with ##; the special ones among them.
+        vocabulary: distinct pieces, [PAD] first, the other special ones among them; those inside a word begin with ##.
 
     Raises:
-        ValueError: a special piece is missing, a piece comes twice, or the package tokenizers is not installed.
+        ValueError: another vocabulary, a piece that comes twice, or the package tokenizers is not installed.
 
     Source: Devlin et al. 2019, section 3 (WordPiece); equal to transformers' BertTokenizerFast on all other text.
     """
@@ -35,9 +35,9 @@ def tokenizer(vocabulary: Sequence[str]) -> "Tokenizer":
             "question answering needs the package tokenizers; pip install transformers brings it"
         ) from None
     numbers = {piece: number for number, piece in enumerate(vocabulary)}
-    missing = [piece for piece in SPECIAL if piece not in numbers]
-    if missing:
-        raise ValueError(f"a vocabulary of BERT holds {' '.join(SPECIAL)}; {' '.join(missing)} not found")
+    if vocabulary[0] != PAD or not numbers.keys() >= set(SPECIAL):  # padding is 0 in every row
+        given = ", ".join(map(repr, vocabulary[:4]))
+        raise ValueError(f"a vocabulary of BERT begins with {PAD} and holds {', '.join(SPECIAL[1:])}; got {given}")
     if len(numbers) < len(vocabulary):
         raise ValueError(f"{len(vocabulary) - len(numbers)} pieces of the vocabulary come twice")
     made = Tokenizer(models.WordPiece(numbers, unk_token=UNKNOWN, max_input_chars_per_word=100))
@@ -82,6 +82,7 @@ def read_vocabulary(path: Path) -> list[str]:
         ValueError: not a text file.
     """
     try:
+        # Not splitlines: some pieces are what ends a line in Unicode.
         return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a readable vocab.txt ({error})") from None
