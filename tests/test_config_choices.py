@@ -6,20 +6,20 @@ import pytest
 import yaml
 from composing import choosing, composed, found, leaves, line_of
 
+from syncline.assembly import load_dataset
 from syncline.config import (
     CONF,
-    ConfigError,
     DATASETS,
     GROUPS,
     MODELS,
     MOMENTUM_FORMS,
+    ConfigError,
     Invocation,
     RunConfig,
     choices,
     compose,
     compose_yaml,
 )
-from syncline.assembly import load_dataset
 from syncline.datasets import DATASETS as LOADERS
 from syncline.learning import optimizer
 from syncline.learning.metrics import LOWER_IS_BETTER, METRICS
@@ -155,7 +155,9 @@ def test_a_timing_only_run_counts_by_the_sizes_that_the_data_set_has(choice: str
     assert config.dataset.num_train == 123
 
 
-@pytest.mark.parametrize("choice", ["digits", "glyphs10", "mnist_digits", "ctr_synthetic", "pydoc_text", "qa_synthetic"])
+@pytest.mark.parametrize(
+    "choice", ["digits", "glyphs10", "mnist_digits", "ctr_synthetic", "pydoc_text", "qa_synthetic"]
+)
 def test_what_the_config_says_of_a_data_set_is_so(choice: str) -> None:
     drawn = [] if choice in ("digits", "pydoc_text") else ["dataset.train_size=40", "dataset.test_size=10"]
     config, _ = compose([*choosing("dataset", choice), *drawn])

@@ -58,7 +58,8 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
     dataset = load_dataset(config)
     if flat is None:
         flat = build_flat(config, dataset.shape, device, num_extra)
-    assert shape in (None, dataset.shape), f"{config.dataset.name} is {dataset.shape}, its config says {shape}"
+    if shape not in (None, dataset.shape):
+        raise ConfigError(f"dataset={config.dataset.name} is a {dataset.shape}, where its config says {shape}")
     task = config.model.task
     return Learner(
         flat=flat,

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from syncline.config.checks import check, check_choice
-from syncline.shapes import ClickShape, ImageShape, Shape, TextShape
+from syncline.shapes import ClickShape, ImageShape, QuestionShape, Shape, TextShape
 
-VOCABULARIES = ("hash", "threshold")
+VOCABULARIES = ("hash", "threshold")  # of Criteo
+SPLITS = ("official", "90/10")  # of SQuAD
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,61 @@ class CtrSyntheticConfig(DatasetConfig):
 
 
 @dataclass(frozen=True)
+class QuestionsConfig(DatasetConfig):
+    """Sizes are questions; a long text takes several samples, a window each."""
+
+    vocab: str = ""  # of the tokeniser: a file, a folder, or minilm
+    max_length: int = 384  # tokens of a sample, 68 .. 512
+    stride: int = 128  # tokens that neighbouring windows share, >= 0
+
+    tasks: ClassVar[tuple[str, ...]] = ("qa",)
+    vocab_sizes: ClassVar[Mapping[str, int]] = {}  # of those that are known without reading them
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(68 <= self.max_length <= 512, "dataset.max_length must be in 68 .. 512", self.max_length)
+        most = self.max_length - 68  # what is left of a window beside the longest question
+        check(0 <= self.stride <= most, f"dataset.stride must be in 0 .. max_length - 68 = {most}", self.stride)
+
+    @property
+    def shape(self) -> Shape | None:
+        size = self.vocab_sizes.get(self.vocab)
+        return None if size is None else QuestionShape(size, self.max_length)
+
+
+@dataclass(frozen=True)
+class SquadConfig(QuestionsConfig):
+    name: str = "squad"
+    root: str = "data"  # holds train-v1.1.json and dev-v1.1.json
+    download: bool = False
+    split: str = "official"  # one of SPLITS
+
+    full_train_size: ClassVar[int] = 87_599
+    vocab_sizes: ClassVar[Mapping[str, int]] = {"minilm": 30_522}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("dataset.split", self.split, SPLITS)
+
+
+@dataclass(frozen=True)
+class QaSyntheticConfig(QuestionsConfig):
+    name: str = "qa_synthetic"
+    max_length: int = 128
+    stride: int = 32
+    train_size: int | None = 4_000
+    test_size: int | None = 500
+    seed: int = 0  # of the lives, >= 0
+
+    full_train_size: ClassVar[int] = 4_000
+    vocab_sizes: ClassVar[Mapping[str, int]] = {"": 449, "minilm": 30_522}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.seed >= 0, "dataset.seed must be >= 0", self.seed)
+
+
+@dataclass(frozen=True)
 class PydocTextConfig(DatasetConfig):
     name: str = "pydoc_text"
     length: int = 128  # bytes of a training sample, >= 1
@@ -243,6 +299,8 @@ DATASETS: dict[str, type[DatasetConfig]] = {
     "mnist_digits": MnistDigitsConfig,
     "ptb": TextConfig,
     "pydoc_text": PydocTextConfig,
+    "qa_synthetic": QaSyntheticConfig,
+    "squad": SquadConfig,
     "text": TextConfig,
     "text8": TextConfig,
 }

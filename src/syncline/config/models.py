@@ -40,8 +40,31 @@ class WideResnetConfig(ModelConfig):
         check(0 <= self.dropout < 1, "model.dropout must be in [0, 1)", self.dropout)
 
 
+@dataclass(frozen=True)
+class BertConfig(ModelConfig):
+    name: str = "bert"
+    hidden_size: int = 128  # >= 1, a multiple of num_heads
+    num_layers: int = 2  # >= 1
+    num_heads: int = 2  # >= 1
+    intermediate_size: int = 512  # >= 1
+    dropout: float = 0.1  # in [0, 1)
+    pretrained: str = ""  # '' (a random start), minilm, a folder or a repository of the Hugging Face hub
+    root: str = "data"  # <root>/<pretrained> comes first
+    download: bool = False
+
+    task: ClassVar[str] = "qa"
+
+    def __post_init__(self) -> None:
+        for key in ("hidden_size", "num_layers", "num_heads", "intermediate_size"):
+            check(getattr(self, key) >= 1, f"model.{key} must be >= 1", getattr(self, key))
+        fits = self.hidden_size % self.num_heads == 0
+        check(fits, f"model.hidden_size must be a multiple of num_heads ({self.num_heads})", self.hidden_size)
+        check(0 <= self.dropout < 1, "model.dropout must be in [0, 1)", self.dropout)
+
+
 MODELS: dict[str, type[Any]] = {
     "alexnet_small": ModelConfig,
+    "bert": BertConfig,
     "inception_small": ModelConfig,
     "inception_v3": ModelConfig,
     "lenet": ModelConfig,

@@ -155,6 +155,8 @@ NOT_IN_IDENTITY = (
     "dataset.cache",
     "dataset.download",
     "dataset.loaders",
+    "model.download",
+    "model.root",
     "dataset.root",  # where the data lies, not what it is
     "device",  # where it is computed; environment.json names the machine
     "runner.checkpoint_every_epochs",

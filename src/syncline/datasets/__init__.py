@@ -14,6 +14,8 @@ from syncline.datasets.glyphs import glyphs as load_glyphs
 from syncline.datasets.imagenet import imagenet as load_imagenet
 from syncline.datasets.mnist import mnist as load_mnist
 from syncline.datasets.mnist_digits import mnist_digits as load_mnist_digits
+from syncline.datasets.qa_synthetic import qa_synthetic as load_qa_synthetic
+from syncline.datasets.squad import squad as load_squad
 from syncline.datasets.text import pydoc_text
 from syncline.datasets.text import text as load_text
 
@@ -33,6 +35,8 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "mnist_digits": load_mnist_digits,
     "ptb": partial(load_text, "ptb"),
     "pydoc_text": pydoc_text,
+    "qa_synthetic": load_qa_synthetic,
+    "squad": load_squad,
     "text": partial(load_text, "text"),
     "text8": partial(load_text, "text8"),
 }

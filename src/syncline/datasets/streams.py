@@ -20,6 +20,9 @@ class Purpose(IntEnum):
     CLICK_MACHINE = 10  # the factorisation machine that clicks are drawn from
     TRAIN_CLICKS = 11
     TEST_CLICKS = 12
+    SQUAD_SPLIT = 13  # articles to training and test
+    TRAIN_QUESTIONS = 14  # of qa_synthetic
+    TEST_QUESTIONS = 15
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:

@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from .alexnet import AlexNetSmall
+from .bert import Bert
 from .bottleneck import resnet50, resnet50_bottleneck_cifar, wide_resnet50_2
 from .inception import InceptionSmall, inception_v3
 from .lenet import LeNet
@@ -14,6 +15,7 @@ from .wide_resnet import WideResNet
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "alexnet_small": AlexNetSmall,
+    "bert": Bert,
     "inception_small": InceptionSmall,
     "inception_v3": inception_v3,
     "lenet": LeNet,

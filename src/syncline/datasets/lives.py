@@ -1,0 +1,139 @@
+"""Short generated lives: sentences with blanks, words to fill them with, and questions on what was filled in."""
+
+import string
+from itertools import chain
+
+import numpy as np
+
+from syncline.datasets.question_windows import Question
+
+PEOPLE = 2  # in a text
+FACTS = 2  # on each of them
+QUESTIONS = 4  # on a text
+TEST_SHARE = 5  # every fifth name is kept for the test
+
+LEXICON = {
+    kind: words.split()
+    for kind, words in {
+        "first name": "Ada Clara David Edith Felix Greta Hugo Irene Jonas Karin Louis Marta Niels Olga Peter Rosa",
+        "front": "Bar Bel Cor Dan Fen Gal Har Kel Lan Mar Nor Pen Ros Sel Tor Wes",  # of a surname or a town
+        "surname end": "berg dahl ford gate holm land ley man mark ner rick son ton wall win wood",
+        "town end": "beck bridge burg bury dale field ham haven hurst minster mouth port stead stow ville worth",
+        "month": "January February March April May June July August September October November December",
+        "subject": "botany chemistry geology history law mathematics medicine music philosophy physics zoology",
+        "job": "baker carpenter clerk cook doctor farmer gardener nurse painter sailor tailor teacher",
+        "topic": "bees birds bridges castles clocks comets dreams glaciers islands rivers trains",
+    }.items()
+}
+NUMBERS = {"year": (1800, 2000), "count": (2, 60), "age": (60, 100)}  # from, below
+# What may be said of someone and, for each blank in it, how it may be asked for.
+FACTS_AND_QUESTIONS = (
+    (
+        "{name} was born in {place} in {year}.",
+        {
+            "place": ("Where was {name} born?", "In which town was {name} born?"),
+            "year": ("When was {name} born?", "In which year was {name} born?"),
+        },
+    ),
+    (
+        "{name} studied {subject} at the University of {place}.",
+        {
+            "subject": ("What did {name} study?", "Which subject did {name} study?"),
+            "place": ("Where did {name} study?", "In which town did {name} study?"),
+        },
+    ),
+    (
+        "{name} worked as a {job} in {place}.",
+        {
+            "job": ("What was {name}'s work?", "As what did {name} work?"),
+            "place": ("Where did {name} work?", "In which town did {name} work?"),
+        },
+    ),
+    (
+        "{name} married {person} on {date}.",
+        {
+            "person": ("Who did {name} marry?", "Who was married to {name}?"),
+            "date": ("When did {name} marry?", "On which day did {name} marry?"),
+        },
+    ),
+    (
+        "{name} wrote {count} books about {topic}.",
+        {
+            "count": ("How many books did {name} write?", "What is the number of books by {name}?"),
+            "topic": ("What did {name} write about?", "About what did {name} write?"),
+        },
+    ),
+    (
+        "{name} died in {place}, aged {age}.",
+        {
+            "place": ("Where did {name} die?", "In which town did {name} die?"),
+            "age": ("How old did {name} become?", "At which age did {name} die?"),
+        },
+    ),
+)
+
+
+def ask(generator: np.random.Generator, is_test: bool) -> list[Question]:
+    """QUESTIONS different questions on one text of PEOPLE x FACTS sentences in random order.
+
+    Args:
+        generator: the only source of chance.
+        is_test: whom the text is about: nobody is asked about both in the test and elsewhere.
+    """
+    names: list[str] = []
+    while len(names) < PEOPLE:
+        name = _name(generator, is_test)
+        if name not in names:
+            names.append(name)
+    told = [(name, int(kind)) for name in names for kind in generator.permutation(len(FACTS_AND_QUESTIONS))[:FACTS]]
+    text = ""
+    questions = []  # question, answer, where it begins
+    for number in generator.permutation(len(told)):
+        name, kind = told[number]
+        sentence, asked = FACTS_AND_QUESTIONS[kind]
+        text += " " if text else ""
+        for literal, blank, _, _ in string.Formatter().parse(sentence):
+            text += literal
+            if blank in asked:
+                answer = _fill(generator, blank)
+                questions.append((str(generator.choice(asked[blank])).format(name=name), answer, len(text)))
+                text += answer
+            elif blank:
+                text += name
+    chosen = generator.permutation(len(questions))[:QUESTIONS]
+    return [Question(question, text, ((answer, start),)) for question, answer, start in (questions[i] for i in chosen)]
+
+
+def _name(generator: np.random.Generator, is_test: bool) -> str:
+    kinds = [LEXICON[kind] for kind in ("first name", "front", "surname end")]
+    while True:
+        picks = generator.integers([len(words) for words in kinds])
+        if (picks.sum() % TEST_SHARE == 0) == is_test:
+            first, front, end = (words[pick] for words, pick in zip(kinds, picks, strict=True))
+            return f"{first} {front}{end}"
+
+
+def _fill(generator: np.random.Generator, blank: str) -> str:
+    if blank == "person":
+        return _name(generator, is_test=bool(generator.integers(2)))
+    if blank == "place":
+        return _fill(generator, "front") + _fill(generator, "town end")
+    if blank == "date":
+        return f"{generator.integers(1, 29)} {_fill(generator, 'month')} {_fill(generator, 'year')}"
+    if blank in NUMBERS:
+        return str(generator.integers(*NUMBERS[blank]))
+    return str(generator.choice(LEXICON[blank]))
+
+
+def pieces() -> list[str]:
+    """WordPieces for all these texts: a surname, a town or a year takes two of them, any other word one."""
+    sentences = [text for sentence, asked in FACTS_AND_QUESTIONS for text in (sentence, *chain(*asked.values()))]
+    literals = (literal for text in sentences for literal, *_ in string.Formatter().parse(text))
+    ends = {*LEXICON["surname end"], *LEXICON["town end"]}
+    words = " ".join([*literals, *(word for word in chain(*LEXICON.values()) if word not in ends)]).lower()
+    for mark in string.punctuation:
+        words = words.replace(mark, " ")
+    characters = {*string.ascii_lowercase, *string.digits}
+    whole = {*words.split(), *characters, *string.punctuation, *(f"{number}" for number in range(10, 100))}
+    inside = {*ends, *characters, *(f"{number:02}" for number in range(100))}
+    return [*sorted(whole), *sorted(f"##{piece}" for piece in inside)]

@@ -1,0 +1,156 @@
+"""Questions and the texts they are asked on, as rows of tokens: [CLS] question [SEP] window of the text [SEP].
+
+Legend: T tokens of all texts together, Q questions, W windows, B rows of a batch, L tokens of a row.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.datasets.wordpiece import CLS, SEP
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+MAX_QUESTION = 64  # tokens; a longer question loses its end, as in the code of BERT's authors
+NUM_SPECIAL = 3  # tokens of a row that are neither question nor text
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    text: str
+    paragraph: str
+    answers: tuple[tuple[str, int], ...]  # each with its first character in the paragraph; training takes the first
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Rows of different lengths, end to end."""
+
+    values: Ints  # [all elements] or [all elements, 2]
+    starts: Longs  # [rows + 1], where each row begins
+
+    def __getitem__(self, row: int) -> Ints:
+        return self.values[self.starts[row] : self.starts[row + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Each question with each window of its text, in the order of the questions."""
+
+    questions: Ragged  # tokens of each question
+    texts: Ragged  # tokens of each text
+    characters: Ragged  # where each of those begins and ends in its text, [T, 2]
+    text_of: Ints  # [Q], which text a question is asked on
+    question_of: Ints  # [W], ascending
+    bounds: Ints  # [W, 2]: first token of the window in its text, and the one after its last
+    begins: Ints  # [W], where in its row a window begins
+    answers: Ints  # [W, 2]: where in its row the answer's first and last token are; both 0, [CLS], if it is not there
+    cls: int
+    sep: int
+
+    def __len__(self) -> int:
+        return len(self.question_of)
+
+    def rows(self, indices: Longs) -> tuple[Longs, Longs, Longs]:
+        """Tokens, mask and types [B, L] of these windows, L as the longest needs it; padding is 0 in all three."""
+        widths = self.bounds[indices, 1] - self.bounds[indices, 0]
+        lengths = self.begins[indices] + widths + 1
+        tokens, mask, types = np.zeros((3, len(indices), int(lengths.max())), np.int64)
+        for row, window in enumerate(indices):
+            question = self.question_of[window]
+            (first, stop), begin, end = self.bounds[window], self.begins[window], lengths[row]
+            tokens[row, 0] = self.cls
+            tokens[row, 1 : begin - 1] = self.questions[question]
+            tokens[row, begin : end - 1] = self.texts[self.text_of[question]][first:stop]
+            tokens[row, [begin - 1, end - 1]] = self.sep
+            mask[row, :end] = 1
+            types[row, begin:end] = 1
+        return tokens, mask, types
+
+
+def cut(questions: Sequence[Question], tokenizer: "Tokenizer", max_length: int, stride: int) -> Windows:
+    """Tokenise, and cut each text into windows that fit beside the question.
+
+    Args:
+        questions: >= 1.
+        tokenizer: from `wordpiece.tokenizer`.
+        max_length: tokens of a row at most.
+        stride: tokens that two neighbouring windows of a text share, >= 0 and < max_length - 67.
+
+    Raises:
+        ValueError: a stride out of range.
+
+    Source: Devlin et al. 2019, section 4.2. These are the windows of transformers' run_qa, which reads "stride" as the
+    tokens that neighbours share; in the code of BERT's authors it is the step from one window to the next.
+    """
+    most = max_length - MAX_QUESTION - NUM_SPECIAL - 1
+    if not 0 <= stride <= most:
+        raise ValueError(f"dataset.stride must be 0..{most} with dataset.max_length={max_length}, got {stride}")
+    cls, sep = tokenizer.token_to_id(CLS), tokenizer.token_to_id(SEP)
+    assert cls is not None
+    assert sep is not None
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(q.paragraph for q in questions))}
+    texts, characters = _tokenise(tokenizer, numbers)
+    asked, _ = _tokenise(tokenizer, (q.text for q in questions), MAX_QUESTION)
+    text_of = np.array([numbers[q.paragraph] for q in questions], np.int32)
+    question_of, bounds, begins, answers = [], [], [], []
+    for number, question in enumerate(questions):
+        spans = characters[text_of[number]]
+        begin = len(asked[number]) + 2
+        first, last = _answer(question, spans)
+        for start, stop in _bounds(len(spans), max_length - begin - 1, stride):
+            inside = start <= first and last < stop
+            question_of.append(number)
+            bounds.append((start, stop))
+            begins.append(begin)
+            answers.append((begin + first - start, begin + last - start) if inside else (0, 0))
+    return Windows(
+        asked,
+        texts,
+        characters,
+        text_of,
+        np.array(question_of, np.int32),
+        np.array(bounds, np.int32),
+        np.array(begins, np.int32),
+        np.array(answers, np.int32),
+        cls,
+        sep,
+    )
+
+
+def _bounds(num_tokens: int, room: int, stride: int) -> Iterable[tuple[int, int]]:
+    start = 0
+    while start + room < num_tokens:
+        yield start, start + room
+        start += room - stride
+    yield start, num_tokens
+
+
+def _answer(question: Question, spans: Ints) -> tuple[int, int]:
+    """First and last token of the first answer: the shortest row of tokens that covers its characters."""
+    answer, start = question.answers[0]
+    first = int(np.searchsorted(spans[:, 0], start, side="right")) - 1
+    last = int(np.searchsorted(spans[:, 1], start + len(answer), side="left"))
+    return first, last
+
+
+def _tokenise(tokenizer: "Tokenizer", texts: Iterable[str], most: int | None = None) -> tuple[Ragged, Ragged]:
+    """Tokens of each text and their characters; `most` so many of each."""
+    # One text at a time: a batch would start threads, which a process that forks later is warned of.
+    encodings = (tokenizer.encode(text, add_special_tokens=False) for text in texts)
+    rows = [_arrays(encoding, most) for encoding in encodings]
+    starts = np.cumsum([0, *(len(tokens) for tokens, _ in rows)], dtype=np.int64)
+    tokens = np.concatenate([tokens for tokens, _ in rows])
+    characters = np.concatenate([spans for _, spans in rows])
+    return Ragged(tokens, starts), Ragged(characters, starts)
+
+
+def _arrays(encoding: "Encoding", most: int | None) -> tuple[Ints, Ints]:
+    return np.array(encoding.ids[:most], np.int32), np.array(encoding.offsets[:most], np.int32).reshape(-1, 2)

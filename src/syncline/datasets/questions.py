@@ -1,0 +1,86 @@
+"""What every set of questions on texts looks like once loaded. Legend: B windows of a batch, L tokens of a row."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from syncline.datasets.feed import Batch
+from syncline.datasets.question_windows import Question, Windows, cut
+from syncline.datasets.squad_score import predict, score
+from syncline.datasets.wordpiece import tokenizer
+from syncline.shapes import QuestionShape
+
+TEST_BATCH = 32  # windows
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDataset:
+    """Questions cut into windows, each window a sample; made by `question_dataset`."""
+
+    name: str
+    shape: QuestionShape
+    train: Windows
+    test: Windows
+    test_questions: Sequence[Question]
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train)
+
+    def feed(self, device: torch.device, task: str) -> "QuestionFeed":
+        assert task == "qa", task
+        return QuestionFeed(self, device)
+
+
+class QuestionFeed:
+    """Batches of windows, each as long as its longest row.
+
+    Padding up to max_length would give the same losses up to rounding, since nothing looks at what is masked, but other
+    draws of dropout. With 384 tokens at most, rows of SQuAD have 176 on average.
+    """
+
+    is_random = False
+
+    def __init__(self, dataset: QuestionDataset, device: torch.device) -> None:
+        self._dataset = dataset
+        self._device = device
+
+    def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
+        return self._batch(self._dataset.train, indices)
+
+    def test(self) -> Iterator[Batch]:
+        windows = self._dataset.test
+        for start in range(0, len(windows), TEST_BATCH):
+            yield self._batch(windows, np.arange(start, min(start + TEST_BATCH, len(windows))))
+
+    def score(self, firsts: Tensor, lasts: Tensor) -> tuple[float, float]:
+        questions = self._dataset.test_questions
+        return score(predict(self._dataset.test, questions, firsts, lasts), questions)
+
+    def _batch(self, windows: Windows, indices: npt.NDArray[np.int64]) -> Batch:
+        answers = windows.answers[indices].astype(np.int64)
+        arrays = (*windows.rows(indices), answers[:, 0].copy(), answers[:, 1].copy())
+        return tuple(torch.from_numpy(array).to(self._device) for array in arrays)
+
+
+def question_dataset(
+    name: str,
+    train: Sequence[Question],
+    test: Sequence[Question],
+    vocabulary: Sequence[str],
+    max_length: int,
+    stride: int,
+) -> QuestionDataset:
+    """Both parts tokenised and cut; the arguments as of `wordpiece.tokenizer` and `question_windows.cut`."""
+    pieces = tokenizer(vocabulary)
+    return QuestionDataset(
+        name,
+        QuestionShape(len(vocabulary), max_length),
+        cut(train, pieces, max_length, stride),
+        cut(test, pieces, max_length, stride),
+        test,
+    )

