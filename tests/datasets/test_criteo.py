@@ -129,6 +129,15 @@ def test_a_fault_in_the_text_leaves_no_cache(options: dict[str, Any], tmp_path: 
     assert len(criteo(**options).train) > 0
 
 
+def test_a_damaged_cache_is_not_used(options: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path / "data/train.txt")
+    criteo(**options)
+    (part,) = (tmp_path / "cache").glob("criteo-*/test.bin")
+    part.write_bytes(part.read_bytes()[:-160])
+    with pytest.raises(ValueError, match=r"test\.bin should hold 1[34] rows of 160 bytes; delete its folder"):
+        criteo(**options)
+
+
 def test_sizes_take_the_first_and_are_checked(options: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path / "data/train.txt", 20)
     dataset = criteo(**options, train_size=3, test_size=1)
@@ -137,7 +146,7 @@ def test_sizes_take_the_first_and_are_checked(options: dict[str, Any], tmp_path:
     with pytest.raises(ValueError, match=r"^dataset criteo: train_size=19, allowed: 1\.\.18, or null for all$"):
         criteo(**options, train_size=19)
     write(tmp_path / "data/train.txt", 1)
-    with pytest.raises(ValueError, match="too few rows"):
+    with pytest.raises(ValueError, match=r"train\.txt: too few rows for two parts"):
         criteo(**options)
 
 

@@ -15,7 +15,7 @@ Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int32]
 
 GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: keeps the keys of fields far apart
-GATHERED = 1 << 20  # values of a field that are counted at once
+GATHERED = 1 << 19  # values of a field that are counted at once
 
 
 def mix(keys: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from syncline.datasets.categories import Mask, Values
 from syncline.datasets.clicks import NUM_CATEGORIES, NUM_COUNTS
 
-BLOCK_BYTES = 1 << 22  # of text at once; larger blocks are slower and take more memory
+BLOCK_BYTES = 1 << 20  # of text at once; larger blocks take more memory and are no faster
 DIGITS = 8
 NIBBLE = np.full(256, 255, np.uint8)  # of an ASCII code; 255: not a hexadecimal digit
 NIBBLE[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ FILES = ("criteo/train.txt", "train.txt")  # Criteo's own name
 CACHE = "~/.cache/syncline"
 VOCABULARIES = ("hash", "threshold")
 FORM = 1  # of the cache; another whenever this file's way of writing it changes
-LARGE_BYTES = 100_000_000  # of text: half a second and more to parse
+LARGE_BYTES = 100_000_000  # of text: seconds to parse, which are announced
 
 Vocabulary = HashedValues | FrequentValues
 
@@ -84,18 +83,18 @@ def criteo(
         if vocabulary == "hash":
             chosen = HashedValues(NUM_CATEGORIES, buckets)
         else:
-            chosen = _count(read(source), min_count, split_seed)
-        _write(read(source), chosen, split_seed, empty)
+            chosen = _count(source, min_count, split_seed)
+        _write(source, chosen, split_seed, empty)
 
     try:
         made_once(folder, make)
-        train, test = _mapped(folder / "train.bin"), _mapped(folder / "test.bin")
-        num_rows = json.loads((folder / "about.json").read_text())["num_rows"]
+        contents = json.loads((folder / "about.json").read_text())
+        train, test = (_mapped(folder / f"{part}.bin", contents[part]) for part in ("train", "test"))
     except OSError as error:
         raise ValueError(f"criteo: no cache in {folder}: {error}; dataset.cache=FOLDER chooses another") from None
     train = train[: checked_size("criteo", "train_size", train_size, len(train))]
     test = test[: checked_size("criteo", "test_size", test_size, len(test))]
-    return ClickDataset("criteo", train, test, num_rows)
+    return ClickDataset("criteo", train, test, contents["num_rows"])
 
 
 def _find(root: Path, file: str | None) -> Path:
@@ -118,27 +117,29 @@ def is_test(first: int, num_rows: int, seed: int) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def _count(blocks: Iterator[Block], min_count: int, split_seed: int) -> FrequentValues:
+def _count(source: Path, min_count: int, split_seed: int) -> FrequentValues:
     counters = [ValueCounter() for _ in range(NUM_CATEGORIES)]
-    for block in blocks:
+    for block in read(source):
         train = ~is_test(block.first, len(block.clicked), split_seed)
         for counter, values, missing in zip(counters, block.values, block.missing, strict=True):
             counter.add(values[train & ~missing])
     return FrequentValues([counter.frequent(min_count) for counter in counters])
 
 
-def _write(blocks: Iterator[Block], vocabulary: Vocabulary, split_seed: int, folder: Path) -> None:
+def _write(source: Path, vocabulary: Vocabulary, split_seed: int, folder: Path) -> None:
     with (folder / "train.bin").open("wb") as train, (folder / "test.bin").open("wb") as test:
-        for block in blocks:
+        for block in read(source):
             records = _records(block, vocabulary)
             for_test = is_test(block.first, len(records), split_seed)
             records[~for_test].tofile(train)
             records[for_test].tofile(test)
+        sizes = {"train": train.tell() // RECORD.itemsize, "test": test.tell() // RECORD.itemsize}
+        if 0 in sizes.values():
+            raise ValueError(f"{source}: too few rows for two parts")
         for part in (train, test):
-            if part.tell() == 0:
-                raise ValueError("too few rows for two parts")
-            os.fsync(part)
-    (folder / "about.json").write_text(json.dumps({"num_rows": vocabulary.num_rows}))
+            part.flush()
+            os.fsync(part)  # on the disk before the folder gets its name
+    (folder / "about.json").write_text(json.dumps({"num_rows": vocabulary.num_rows, **sizes}))
 
 
 def _records(block: Block, vocabulary: Vocabulary) -> Records:
@@ -151,5 +152,7 @@ def _records(block: Block, vocabulary: Vocabulary) -> Records:
     return records
 
 
-def _mapped(path: Path) -> Records:
+def _mapped(path: Path, size: int) -> Records:
+    if path.stat().st_size != size * RECORD.itemsize:
+        raise ValueError(f"{path} should hold {size} rows of {RECORD.itemsize} bytes; delete its folder")
     return np.memmap(path, RECORD, mode="r").view(np.ndarray)
