@@ -169,7 +169,7 @@ def test_what_the_config_says_of_a_data_set_is_so(choice: str) -> None:
 
 def test_a_text_of_unknown_length_needs_a_size_for_times_alone() -> None:
     config, _ = compose([*choosing("dataset", "text")])
-    with pytest.raises(ConfigError, match="dataset.train_size must be set"):
+    with pytest.raises(ConfigError, match=r"dataset\.train_size must be set"):
         _ = config.dataset.num_train
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from composing import composed, line_of
+from composing import choosing, composed, line_of
 
 from syncline.config import GROUPS, ConfigError, LocalConfig, ReplayConfig, RunConfig, choices, from_plain
 from syncline.records.store import RecordWriter, read_config
@@ -41,8 +41,7 @@ def assert_comes_back(config: RunConfig, tmp_path) -> None:
 
 @pytest.mark.parametrize(("group", "choice"), FILES, ids="=".join)
 def test_every_choice_of_every_group_comes_back(group: str, choice: str, tmp_path) -> None:
-    any_shards = ["strategy=bsp"] if group == "cluster" else []  # the default needs one server
-    assert_comes_back(config_of(*any_shards, f"{group}={choice}"), tmp_path)
+    assert_comes_back(config_of(*choosing(group, choice)), tmp_path)
 
 
 @pytest.mark.parametrize(

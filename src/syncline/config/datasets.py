@@ -256,7 +256,7 @@ class PydocTextConfig(DatasetConfig):
     length: int = 128  # bytes of a training sample, >= 1
 
     tasks: ClassVar[tuple[str, ...]] = ("language",)
-    train_bytes: ClassVar[Mapping[str, int]] = {"pydoc_text": 320_000, "text8": 90_000_000, "ptb": 5_101_618}
+    train_bytes: ClassVar[Mapping[str, int]] = {"pydoc_text": 320_001, "text8": 90_000_000, "ptb": 5_101_618}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,6 +1,6 @@
 """Options of the networks; `task` is what each learns (a key of TASKS)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from syncline.config.checks import check
@@ -62,9 +62,61 @@ class BertConfig(ModelConfig):
         check(0 <= self.dropout < 1, "model.dropout must be in [0, 1)", self.dropout)
 
 
+@dataclass(frozen=True)
+class CharLstmConfig(ModelConfig):
+    name: str = "char_lstm"
+    embedding_size: int = 64  # >= 1
+    hidden_size: int = 256  # units of a layer, >= 1
+    num_layers: int = 1  # >= 1
+    dropout: float = 0.0  # in [0, 1)
+
+    task: ClassVar[str] = "language"
+
+    def __post_init__(self) -> None:
+        for key in ("embedding_size", "hidden_size", "num_layers"):
+            check(getattr(self, key) >= 1, f"model.{key} must be >= 1", getattr(self, key))
+        check(0 <= self.dropout < 1, "model.dropout must be in [0, 1)", self.dropout)
+
+
+@dataclass(frozen=True)
+class DeepfmConfig(ModelConfig):
+    name: str = "deepfm"
+    embedding_size: int = 10  # >= 1
+    hidden: list[int] = field(default_factory=lambda: [400, 400, 400])  # units of the layers, each >= 1
+    dropout: float = 0.5  # in [0, 1)
+    batch_norm: bool = True
+
+    task: ClassVar[str] = "ctr"
+
+    def __post_init__(self) -> None:
+        check(self.embedding_size >= 1, "model.embedding_size must be >= 1", self.embedding_size)
+        check(all(units >= 1 for units in self.hidden), "model.hidden must be layers of >= 1 units", self.hidden)
+        check(0 <= self.dropout < 1, "model.dropout must be in [0, 1)", self.dropout)
+
+
+@dataclass(frozen=True)
+class DrawConfig(ModelConfig):
+    name: str = "draw"
+    glimpses: int = 64  # >= 1
+    hidden_size: int = 256  # >= 1
+    latent_size: int = 100  # >= 1
+    read_size: int = 2  # pixels a side of the patch that is read, >= 1
+    write_size: int = 5  # and of the one that is written, >= 1
+    attention: bool = True
+
+    task: ClassVar[str] = "generation"
+
+    def __post_init__(self) -> None:
+        for key in ("glimpses", "hidden_size", "latent_size", "read_size", "write_size"):
+            check(getattr(self, key) >= 1, f"model.{key} must be >= 1", getattr(self, key))
+
+
 MODELS: dict[str, type[Any]] = {
     "alexnet_small": ModelConfig,
     "bert": BertConfig,
+    "char_lstm": CharLstmConfig,
+    "deepfm": DeepfmConfig,
+    "draw": DrawConfig,
     "inception_small": ModelConfig,
     "inception_v3": ModelConfig,
     "lenet": ModelConfig,

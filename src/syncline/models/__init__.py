@@ -8,6 +8,9 @@ from torch import nn
 from .alexnet import AlexNetSmall
 from .bert import Bert
 from .bottleneck import resnet50, resnet50_bottleneck_cifar, wide_resnet50_2
+from .char_lstm import CharLstm
+from .deepfm import DeepFM
+from .draw import Draw
 from .inception import InceptionSmall, inception_v3
 from .lenet import LeNet
 from .resnet import CifarResNet
@@ -16,6 +19,9 @@ from .wide_resnet import WideResNet
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "alexnet_small": AlexNetSmall,
     "bert": Bert,
+    "char_lstm": lambda length, **options: CharLstm(**options),  # reads texts of any length
+    "deepfm": DeepFM,
+    "draw": lambda num_classes, **options: Draw(**options),  # draws whatever it is
     "inception_small": InceptionSmall,
     "inception_v3": inception_v3,
     "lenet": LeNet,
