@@ -176,10 +176,10 @@ def test_a_broken_file_is_named(tmp_path: Path, content: str, fault: str) -> Non
 
 def test_an_answer_outside_its_text_is_refused(tmp_path: Path) -> None:
     broken: Mapping[str, Any] = article("a", 2)
-    broken["paragraphs"][0]["qas"][1]["answers"][0]["answer_start"] = 12
+    broken["paragraphs"][0]["qas"][1]["answers"][0]["answer_start"] = 13
     path = tmp_path / "train-v1.1.json"
     path.write_text(json.dumps({"data": [broken]}))
-    with pytest.raises(ValueError, match="answer 'a1' at 12 lies outside its text of 13 characters"):
+    with pytest.raises(ValueError, match="answer 'a1' at 13 lies outside its text of 14 characters"):
         read_squad(path)
 
 
