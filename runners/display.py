@@ -166,6 +166,11 @@ def judged(metric: str, value: float) -> str:
     return f"{metric.replace('_', ' ')} {value:.3f}"
 
 
+def number(value: float) -> str:
+    """Of a metric: four decimals, unless it is so large that they say nothing."""
+    return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"
+
+
 def duration(seconds: float) -> str:
     """As a person writes it: 0:07, 12:30, 3:04:59; "?" for nan."""
     if math.isnan(seconds):
@@ -188,9 +193,10 @@ def summary_table(summary: dict[str, Any]) -> Table:
         for metric, final in summary["final"].items():
             best = summary["best"][metric]
             at = f"after {best['time_s']:,.2f} s {kind} (epoch {best['epoch']:.1f})"
-            possible = (summary["best_possible"] or {}).get(metric)
-            limit = "" if possible is None else f"; best possible {possible:.4f}"
-            table.add_row(metric.replace("_", " "), f"{final:.4f}   best {best['value']:.4f} {at}{limit}")
+            table.add_row(metric.replace("_", " "), f"{number(final)}   best {number(best['value'])} {at}")
+    if possible := summary.get("best_possible"):
+        limits = ", ".join(f"{metric.replace('_', ' ')} {number(value)}" for metric, value in possible.items())
+        table.add_row("best possible", limits)
     target = summary["target"]
     if target["value"] is not None:
         reached = "not reached" if target["time_s"] is None else f"reached after {target['time_s']:,.2f} s {kind}"

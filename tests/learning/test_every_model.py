@@ -1,0 +1,89 @@
+"""Five steps on the flat vector are, for every network, five steps of the ordinary module and torch's own optimizer.
+
+In every bit, but for DeepFM. Its last layer has a single output, and a product with a single row of weights is summed
+in an order that depends on where in memory the row begins (modulo 16 bytes); so it agrees to rounding, and it is tried
+with plain SGD, since Adam makes whole steps of the rounding noise in gradients that are 0 but for it. Its table takes
+its gradient row by row where a gradient is there already, as on the flat vector; so the ordinary module keeps its own.
+"""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from composing import compose
+from torch import nn
+
+from syncline.assembly import build_learner, build_optimizer, build_rate
+from syncline.config import MODELS, RunConfig
+from syncline.learning.task import TASKS
+
+STEPS = 5
+TINY = ["dataset.train_size=12", "dataset.test_size=4", "batch_size=3"]
+CASES = {
+    "alexnet_small": ["model=alexnet_small", "dataset=glyphs10"],
+    "bert": ["model=bert_tiny", "dataset=qa_synthetic", "optimizer=adamw", "optimizer.clip_norm=1"],
+    "char_lstm": ["model=char_lstm", "dataset=pydoc_text", "optimizer=adam", "optimizer.clip_norm=0.5"],
+    "deepfm": ["model=deepfm", "dataset=ctr_synthetic", "optimizer.lr=0.01"],
+    "draw": ["model=draw_small", "dataset=digits", "optimizer=adam", "optimizer.clip_norm=5"],
+    "inception_small": ["model=inception_small", "dataset=glyphs10", "optimizer=rmsprop", "optimizer.form=torch"],
+    "inception_v3": ["model=inception_v3", "dataset=glyphs10", "dataset.image_size=299", "batch_size=2"],
+    "lenet": ["model=lenet", "dataset=mnist_digits"],
+    "resnet": ["model=resnet8", "dataset=glyphs10", "optimizer=nesterov"],
+    "resnet50": ["model=resnet50", "dataset=glyphs10"],
+    "resnet50_bottleneck_cifar": ["model=resnet50_bottleneck_cifar", "dataset=glyphs10", "dataset.image_size=16"],
+    "wide_resnet": ["model=wrn10_1", "dataset=glyphs10", "model.dropout=0.3", "optimizer=nesterov"],
+    "wide_resnet50_2": ["model=wrn50_2", "dataset=glyphs10", "batch_size=2"],
+}
+
+
+def torchs_own(config: RunConfig, module: nn.Module) -> torch.optim.Optimizer:
+    options, parameters = config.optimizer, module.parameters()
+    given = {"lr": options.lr, "weight_decay": options.weight_decay, "foreach": False}
+    match options.name:
+        case "sgd":
+            return torch.optim.SGD(parameters, momentum=options.momentum, nesterov=options.nesterov, **given)
+        case "rmsprop":
+            given |= {"alpha": options.alpha, "eps": options.eps, "momentum": options.momentum}
+            return torch.optim.RMSprop(parameters, **given)
+        case "adam" | "adamw":
+            kind = torch.optim.Adam if options.name == "adam" else torch.optim.AdamW
+            return kind(parameters, betas=(options.beta1, options.beta2), eps=options.eps, **given)
+    raise AssertionError(options.name)
+
+
+def test_every_network_is_tried() -> None:
+    assert set(CASES) == set(MODELS)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_five_steps_are_those_of_the_ordinary_module(name: str) -> None:
+    config, _ = compose([*TINY, *CASES[name]])
+    assert config.model.name == name
+    learner = build_learner(config, torch.device("cpu"))
+    flat, optimizer, rate = learner.flat, build_optimizer(config), build_rate(config, learner.num_train)
+    module, task = deepcopy(flat.module), TASKS[config.model.task]
+    ordinary = torchs_own(config, module)
+    batches = learner.batches(config, 0)
+    clips = []
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for step in range(STEPS):
+        batch = batches.take(step)
+        learner.gradient([flat.weights], flat.buffers, batch)
+        optimizer.step(flat.weights, flat.gradient, rate(0, 0), out=flat.weights)
+
+        ordinary.zero_grad(set_to_none=False)
+        torch.manual_seed(batch.noise_seed())
+        task.loss(module, batch.samples).backward()
+        if config.optimizer.clip_norm is not None:
+            norm = nn.utils.clip_grad_norm_(module.parameters(), config.optimizer.clip_norm)
+            clips.append(bool(norm > config.optimizer.clip_norm))
+        ordinary.step()
+    expected = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    buffers = [buffer.flatten() for buffer in module.buffers() if buffer.is_floating_point()]
+    assert not clips or any(clips), "no gradient was long enough to be clipped"
+    if name == "deepfm":
+        torch.testing.assert_close(flat.weights, expected, rtol=0, atol=1e-6)
+        return
+    assert torch.equal(flat.weights, expected)
+    assert torch.equal(flat.buffers, torch.cat(buffers) if buffers else flat.buffers)
