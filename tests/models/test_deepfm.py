@@ -1,0 +1,164 @@
+"""DeepFM against Guo et al. 2017: its three terms, its size, and where its gradient goes."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from syncline.models.deepfm import DeepFM
+
+NUM_COUNTS, NUM_CATEGORIES, NUM_ROWS = 3, 4, 40
+
+
+def network(**options: object) -> DeepFM:
+    torch.manual_seed(0)
+    deepfm = DeepFM(NUM_COUNTS, NUM_CATEGORIES, NUM_ROWS, **{"hidden": (16, 8)} | options)  # type: ignore[arg-type]
+    for weight in (deepfm.counts, deepfm.table):
+        nn.init.normal_(weight)  # large enough to matter, the first order too
+    return deepfm
+
+
+def without_mlp(deepfm: DeepFM) -> DeepFM:
+    for parameter in deepfm.mlp.parameters():
+        nn.init.zeros_(parameter)
+    return deepfm
+
+
+def batch(size: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Counts [B, N] and rows [B, F]; every field owns a quarter of the table."""
+    generator = torch.Generator().manual_seed(seed)
+    each = NUM_ROWS // NUM_CATEGORIES
+    rows = torch.randint(each, (size, NUM_CATEGORIES), generator=generator) + each * torch.arange(NUM_CATEGORIES)
+    return torch.randn(size, NUM_COUNTS, generator=generator), rows
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    num_counts=st.integers(0, 4),
+    num_categories=st.integers(1, 5),
+    embedding_size=st.integers(1, 6),
+    seed=st.integers(0, 1000),
+)
+def test_a_zeroed_mlp_leaves_the_factorisation_machine_pair_by_pair(
+    num_counts: int, num_categories: int, embedding_size: int, seed: int
+) -> None:
+    """Equation 2: <w, x> + the sum over pairs of <V_i, V_j> x_i x_j; here over the whole one-hot vector."""
+    torch.manual_seed(seed)
+    num_rows = 3 * num_categories
+    deepfm = without_mlp(DeepFM(num_counts, num_categories, num_rows, embedding_size, hidden=(4,))).double().eval()
+    for weight in (deepfm.counts, deepfm.table):
+        nn.init.normal_(weight)
+    counts = torch.randn(num_counts, dtype=torch.float64)
+    rows = 3 * torch.arange(num_categories) + torch.randint(3, (num_categories,))
+    x = torch.cat([counts, F.one_hot(rows, num_rows).sum(0).double()])
+    first, vectors = torch.cat([deepfm.counts, deepfm.table]).split([1, embedding_size], dim=1)
+    expected = x @ first.squeeze(1) + sum(
+        (vectors[i] @ vectors[j]) * x[i] * x[j] for i, j in combinations(range(len(x)), 2)
+    )
+    torch.testing.assert_close(deepfm(counts[None], rows[None]), expected[None])
+
+
+def test_first_order_alone() -> None:
+    deepfm = without_mlp(network()).eval()
+    with torch.no_grad():
+        for weight in (deepfm.counts, deepfm.table):
+            weight[:, 1:] = 0
+    counts, rows = batch(9)
+    expected = counts @ deepfm.counts[:, 0] + deepfm.table[rows, 0].sum(dim=1)
+    torch.testing.assert_close(deepfm(counts, rows), expected)
+
+
+def test_the_mlp_reads_the_embeddings_of_the_factorisation_machine() -> None:
+    """Section 2: "FM component and deep component share the same feature embedding"."""
+    deepfm = network(dropout=0.0).eval()
+    counts, rows = batch(9)
+    embedded = torch.cat([counts[:, :, None] * deepfm.counts[:, 1:], deepfm.table[rows, 1:]], dim=1)
+    deep = deepfm.mlp(embedded.flatten(1)).squeeze(1)
+    difference = deepfm(counts, rows) - without_mlp(deepfm)(counts, rows)
+    torch.testing.assert_close(difference, deep)
+
+
+def test_a_fresh_network_predicts_about_one_half() -> None:
+    """With factors of the usual N(0, 1) the pairs alone would have a standard deviation of about 86."""
+    torch.manual_seed(0)
+    deepfm = DeepFM(num_counts=13, num_categories=26, num_rows=2600).eval()
+    rows = torch.randint(100, (64, 26)) + 100 * torch.arange(26)
+    assert deepfm(torch.rand(64, 13), rows).abs().max() < 0.5
+
+
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_parameters_at_the_size_of_criteo(batch_norm: bool) -> None:
+    with torch.device("meta"):
+        deepfm = DeepFM(num_counts=13, num_categories=26, num_rows=33_762_577, batch_norm=batch_norm)
+    tables = (13 + 33_762_577) * (10 + 1)
+    mlp = (39 * 10 + 1) * 400 + 2 * (400 + 1) * 400 + 400 + 1
+    size = sum(parameter.numel() for parameter in deepfm.parameters())
+    assert size == tables + mlp + 3 * 2 * 400 * batch_norm
+    if batch_norm:  # the docstring's numbers
+        assert size == 371_868_491
+        assert round(4 * size / 1e9, 2) == 1.49
+        assert round(8 * size / 1e9, 2) == 2.97
+        assert round(4 * size * (4 + 5) / 1e9, 1) == 13.4
+
+
+def test_the_gradient_of_a_batch_is_added_in_place_where_one_is() -> None:
+    deepfm, reference = network(dropout=0.0).double(), network(dropout=0.0).double()
+    counts, rows = batch(6)
+    before = torch.randn(NUM_ROWS, 11, dtype=torch.float64)
+    deepfm.table.grad = view = before.clone()
+    deepfm(counts, rows).square().sum().backward()
+    reference(counts, rows).square().sum().backward()
+    assert deepfm.table.grad is view
+    assert view.layout == torch.strided
+    assert reference.table.grad is not None
+    torch.testing.assert_close(view - before, reference.table.grad, rtol=1e-6, atol=1e-9)
+    elsewhere = torch.ones(NUM_ROWS, dtype=torch.bool)
+    elsewhere[rows.flatten()] = False
+    assert elsewhere.any()
+    assert torch.equal(view[elsewhere], before[elsewhere])
+
+
+def test_the_gradient_added_to_zeros_is_the_dense_one_in_every_bit() -> None:
+    deepfm, reference = network(dropout=0.0), network(dropout=0.0)
+    deepfm.table.grad = torch.zeros_like(deepfm.table)
+    for net in (deepfm, reference):
+        net(*batch(50)).square().sum().backward()
+    assert reference.table.grad is not None
+    assert torch.equal(deepfm.table.grad, reference.table.grad)
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_an_ordinary_loop_with_adam(set_to_none: bool) -> None:
+    """Adam refuses sparse gradients: whether gradients are dropped or zeroed, it must never see one."""
+    deepfm = network(dropout=0.0)
+    counts, rows = batch(200)
+    clicked = (rows[:, 0] % 2).float()
+    optimizer = torch.optim.Adam(deepfm.parameters(), lr=0.05)
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad(set_to_none=set_to_none)
+        loss = F.binary_cross_entropy_with_logits(deepfm(counts, rows), clicked)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.05 < 0.5 < losses[0]
+
+
+def test_dropout_in_training_only() -> None:
+    deepfm = network(dropout=0.5)
+    counts, rows = batch(30)
+    assert not torch.equal(deepfm(counts, rows), deepfm(counts, rows))
+    deepfm.eval()
+    assert torch.equal(deepfm(counts, rows), deepfm(counts, rows))
+
+
+def test_batch_norm_can_be_left_out() -> None:
+    def norms(deepfm: DeepFM) -> int:
+        return sum(isinstance(module, nn.BatchNorm1d) for module in deepfm.modules())
+
+    assert norms(network()) == 2
+    assert norms(network(batch_norm=False)) == 0
