@@ -121,6 +121,20 @@ def build_flat(config: RunConfig, shape: Shape, device: torch.device, num_extra:
     return FlatModule(module.to(device), num_extra)
 
 
+def count_parameters(config: RunConfig) -> tuple[int, int]:
+    """Parameters of the model, and the tensors they lie in; no number of them is drawn or read.
+
+    Raises:
+        ConfigError, DataMissingError: as `build_flat` and `shape_of`.
+    """
+    if getattr(config.model, "pretrained", ""):
+        config = replace(config, model=replace(config.model, pretrained=""))
+    meta = torch.device("meta")
+    with meta:
+        flat = build_flat(config, shape_of(config), meta)
+    return flat.weights.numel(), len(flat.weight_tensors)
+
+
 def build_optimizer(config: RunConfig) -> Optimizer:
     """Of one block, or of all weights."""
     options = asdict(config.optimizer)

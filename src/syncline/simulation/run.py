@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from syncline.assembly import (
-    build_flat,
     build_learner,
     build_optimizer,
     build_rate,
     build_shard,
+    count_parameters,
     pick_device,
-    shape_of,
 )
 from syncline.config import RunConfig
 from syncline.course import REPORT_EVERY_S, Curve, Limits, Progress, Totals, evaluation_row, summary
@@ -189,8 +188,7 @@ def _sizes(config: RunConfig) -> tuple[int, int]:
     one_by_one = not strategy.has_server and strategy.impl == "naive" and cluster.message_tensors is None
     if not counts_bytes and not (one_by_one and cluster.network.latency_s):
         return 0, 1
-    flat = build_flat(config, shape_of(config), torch.device("meta"))
-    return flat.weights.numel(), len(flat.weight_tensors)
+    return count_parameters(config)
 
 
 class _Course:
