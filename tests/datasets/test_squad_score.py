@@ -171,6 +171,22 @@ def test_the_order_of_windows_does_not_matter(seed: int) -> None:
     assert predict(turned, questions, firsts[order], lasts[order]) == straight
 
 
+def test_twenty_firsts_meet_twenty_lasts() -> None:
+    """n_best_size of the code of BERT's authors; [CLS], question and [SEP] take their places too."""
+    letters = list(ALPHABET * 2)
+    questions = [Question("w", " ".join(letters), (("b", 2),))]
+    cutting = windows(questions)
+    begin, end = 3, 3 + len(letters)
+    firsts, lasts = torch.zeros(2, 1, end + 1)
+    firsts[0, end - 18 : end + 1] = 2.0  # 19 that no last follows
+    firsts[0, begin + 5] = 1.0
+    lasts[0, begin + 10 : begin + 30] = 1.0
+    lasts[0, begin + 7] = 1.5
+    assert predict(cutting, questions, firsts, lasts) == ["f g h"]
+    firsts[0, end - 19] = 2.0
+    assert predict(cutting, questions, firsts, lasts) == [""]
+
+
 def test_padding_is_not_read() -> None:
     questions = [Question("what", "a b c", (("b", 2),)), Question("w", "a b c d e f g", (("g", 12),))]
     cutting = windows(questions)
