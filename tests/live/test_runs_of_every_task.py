@@ -1,0 +1,60 @@
+"""Real processes on what is no picture: chance in the network, clipping, averaged weights, optimizers with a state."""
+
+import pytest
+import torch
+
+from benchmarks.live_run import LiveRun
+from syncline.config import compose
+from syncline.records.snapshots import read_state
+from syncline.records.store import read_metrics
+from syncline.simulation.replay import replay
+from syncline.simulation.run import build_learning, build_replicas, simulate
+
+SHORT = ["epochs=null", "max_updates=24", "batch_size=8", "eval_every_epochs=1000", "cluster.gradient_s=[0.01]"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        # dropout, batch norm, two shards of an Adam, of which each keeps the average of its own block
+        ["model=deepfm", "dataset=ctr_synthetic", "model.hidden=[8,8]", "dataset.train_size=200", "optimizer=adam"],
+        # draws its latent vectors; TensorFlow's RMSProp
+        ["model=draw_small", "dataset=digits", "optimizer=rmsprop", "optimizer.lr=0.01", "optimizer.clip_norm=1"],
+    ],
+    ids=["deepfm", "draw"],
+)
+def test_a_run_through_two_shards_is_replayed_in_every_bit_and_its_averaged_weights_are_evaluated(words, tmp_path):
+    average = ["strategy=asp", "cluster.workers=2", "cluster.shards=2", "optimizer.average_decay=0.9"]
+    run = LiveRun(tmp_path, *words, *SHORT, *average)
+    run.wait()
+    again = replay(run.config, run.config, run.folder, lambda row: None, lambda progress: None)
+    assert again["replay"]["equal"]
+    for metric in run.config.metrics:
+        assert again["final"][metric] == run.summary()["final"][metric], "the same average, to the last bit"
+    states = [read_state(run.folder / name)[0] for name in run.summary()["parameters"]]
+    weights, evaluated = (torch.cat([state[key] for state in states]) for key in ("weights", "evaluated"))
+    assert not torch.equal(weights, evaluated)
+    learning = build_learning(run.config)
+    found = learning.evaluator([evaluated], states[0]["buffers"])
+    assert found == {metric: run.summary()["final"][metric] for metric in run.config.metrics}
+    assert run.has_ended_cleanly()
+
+
+def test_divide_and_shuffle_of_a_language_model_is_what_it_is_in_virtual_time(tmp_path):
+    """To rounding; the mean of the replicas' averages is evaluated."""
+    words = ["model=char_lstm", "model.hidden_size=16", "dataset=pydoc_text", "dataset.length=16"]
+    words += ["dataset.train_size=400", "dataset.test_size=40", "optimizer=adam", "optimizer.average_decay=0.9"]
+    words += [*SHORT, "strategy=ds_sync", "cluster.workers=4"]
+    run = LiveRun(tmp_path, *words)
+    run.wait()
+    simulated, _ = compose(words)
+    rows: list[dict] = []
+    simulate(simulated, rows.append, lambda progress: None)
+    measured = read_metrics(run.folder)[-1]
+    for metric in (*run.config.metrics, "divergence"):
+        assert measured[metric] == pytest.approx(rows[-1][metric], rel=1e-4), metric
+    replicas = build_replicas(simulated)
+    states = [read_state(run.folder / name)[0] for name in run.summary()["parameters"]]
+    mean = torch.stack([state["evaluated"] for state in states]).mean(0)
+    assert replicas.evaluator([mean], states[0]["buffers"])["loss"] == pytest.approx(measured["loss"], rel=1e-5)
+    assert run.has_ended_cleanly()
