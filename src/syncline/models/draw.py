@@ -85,8 +85,9 @@ class AttentiveWrite(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """State [B, H] -> change of the canvas [B, C, S, S]."""
         rows, columns, log_gamma = self.attention(hidden)
-        patches: Tensor = self.linear(hidden) * torch.exp(-log_gamma)[:, None]
-        return rows.transpose(1, 2)[:, None] @ patches.unflatten(1, self.shape) @ columns[:, None]
+        patches = self.linear(hidden) * torch.exp(-log_gamma)[:, None]
+        change: Tensor = rows.transpose(1, 2)[:, None] @ patches.view(-1, *self.shape) @ columns[:, None]
+        return change
 
 
 class WholeRead(nn.Module):
@@ -107,7 +108,7 @@ class WholeWrite(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """State [B, H] -> change of the canvas [B, C, S, S]."""
-        change: Tensor = self.linear(hidden).unflatten(1, self.shape)
+        change: Tensor = self.linear(hidden).view(-1, *self.shape)
         return change
 
 
