@@ -294,7 +294,7 @@ def test_a_held_worker_is_examined_again_at_the_slowest_workers_push():
         for _ in range(9):
             machine.clocks.tick(0)
         machine.clocks.tick(1)
-        machine.held[0] = None
+        machine.held[0] = 9
         machine.last_push, machine.push_before = {0: 9.0, 1: 8.0}, {0: 8.0, 1: 5.0}
         outcome[bound] = is_granted(machine.handle(PushArrived(11.0, 0, 1, 0, 0.0)), 0)
     # Worker 0 leads by 7. `paper` asks the controller (a push of its own would meet one of the slowest's at 14 s);

@@ -75,7 +75,7 @@ class Dssp:
         self.options = options
         self.clocks = Clocks(range(num_workers))
         self.extra: dict[int, int] = {}  # r_p where it is above 0
-        self.held: dict[int, None] = {}  # in order of arrival
+        self.held: dict[int, int] = {}  # worker -> its pushes, in order of arrival
         self.last_push: dict[int, float] = {}  # A[p][0], seconds
         self.push_before: dict[int, float] = {}  # A[p][1], seconds
         self.near = Texts(f"lead {{}} <= s_L {options.s_lower}")
@@ -115,7 +115,7 @@ class Dssp:
         """Lines 3 to 17 for one worker that asks to go on."""
         options = self.options
         if options.bound == "hard" and lead > options.s_upper:
-            self.held[worker] = None
+            self.held[worker] = self.clocks.counts[worker]
             return Hold(worker, f"lead {lead} > s_U {options.s_upper}")
         extra = self.extra.pop(worker, 0) if self.extra else 0
         if extra == 0:
@@ -124,7 +124,7 @@ class Dssp:
             asks = self.clocks.is_fastest(worker) and not (worker in self.held and options.bound == "catchup")
             extra = self.controller(worker, now) if asks else 0
             if extra == 0:
-                self.held[worker] = None
+                self.held[worker] = self.clocks.counts[worker]
                 return Hold(worker, self.no_extra[lead] if asks else self.not_asked[lead])
         if extra > 1:
             self.extra[worker] = extra - 1
@@ -132,13 +132,13 @@ class Dssp:
 
     def _reexamine(self, now: float) -> list[Command]:
         """Line 17: what the held workers are told at the slowest worker's push."""
-        counts, minimum, maximum, extra = self.clocks.counts, self.clocks.minimum, self.clocks.maximum, self.extra
+        minimum, maximum, extra = self.clocks.minimum, self.clocks.maximum, self.extra
         near = minimum + self.options.s_lower
         # The others would be held again, unasked.
-        asking = [worker for worker in self.held if not near < counts[worker] < maximum or worker in extra]
+        asking = [(p, count) for p, count in self.held.items() if not near < count < maximum or p in extra]
         granted: list[Command] = []
-        for worker in asking:
-            command = self._decide(worker, counts[worker] - minimum, now)
+        for worker, count in asking:
+            command = self._decide(worker, count - minimum, now)
             if type(command) is Grant:
                 del self.held[worker]
                 granted.append(command)
@@ -182,7 +182,7 @@ class Dssp:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.clocks.load_state_dict(state["clocks"])
         self.extra = dict(state["extra"])
-        self.held = dict.fromkeys(state["held"])
+        self.held = {worker: self.clocks.counts[worker] for worker in state["held"]}
         self.last_push = dict(state["last_push"])
         self.push_before = dict(state["push_before"])
 
