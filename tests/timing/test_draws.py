@@ -1,6 +1,7 @@
 """The keyed streams: a worker's i-th draw depends on (seed, purpose, worker, i) and on nothing else."""
 
 import math
+import zlib
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -67,6 +68,16 @@ def test_draws_are_quantiles_of_the_raw_stream_across_the_edges_of_blocks(source
     count = 3 * BLOCK + 5
     raw = stream(count, seed=5, worker=2)
     np.testing.assert_array_equal(stream(count, seed=5, worker=2, source=source), source.quantile(raw))
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1])
+def test_the_raw_stream_is_philox_under_a_key_of_seed_purpose_and_worker(seed: int) -> None:
+    """Recorded results rest on these bits: the key is the seed, 32 bits of crc32(purpose), 32 bits of the worker."""
+    draws = Draws(seed, "compute", Uniform(), [1.0] * 3)
+    for worker in range(3):
+        key = seed << 64 | zlib.crc32(b"compute") << 32 | worker
+        expected = np.random.Generator(np.random.Philox(key=key)).random(3 * BLOCK + 5)
+        assert [draws.next(worker) for _ in expected] == expected.tolist()
 
 
 def test_the_raw_stream_never_repeats_a_block() -> None:

@@ -193,8 +193,11 @@ class Simulation:
                     shard, number = 0, counts[0][worker]
                     version = tag = version_of[0][worker]
                     if rules:
-                        tag = rules[worker].tag
-                        self._go_on(worker, rules[worker].pushed(now))
+                        rule = rules[worker]
+                        tag = rule.tag
+                        when = rule.pushed(now)
+                        if when is not None:
+                            self._go_on(worker, when)
                 elif type(entry) is _Message:
                     if not entry.is_push:
                         self._block_arrived(entry)
@@ -253,9 +256,11 @@ class Simulation:
                     elif type(command) is Grant:
                         if log is not None:
                             self._log_answer("granted", shard, command)
-                        if rules:
+                        if not is_direct:
                             self._send_block(command.worker, shard)
-                        elif is_direct:
+                        elif rules:
+                            self._land(command.worker, 0, versions[0], None if workers is None else workers.pin(0))
+                        else:
                             version_of[0][command.worker] = versions[0]
                             if workers is not None:
                                 workers.receive(command.worker, 0)
@@ -274,8 +279,6 @@ class Simulation:
                                 heapreplace(times, at)
                             else:
                                 heappush(times, at)
-                        else:
-                            self._send_block(command.worker, shard)
                     elif type(command) is Hold:
                         if log is not None:
                             self._log_answer("held", shard, command)
@@ -388,9 +391,9 @@ class Simulation:
         self._goes_at[worker] = None
         inbox = self._inboxes[worker]
         for shard in self._rules[worker].start():
-            newest = inbox.pop(shard, None)
-            if newest is not None:  # else it has the newest already
-                self._take(worker, shard, *newest)
+            if shard in inbox:  # else it has the newest already
+                version, block = inbox.pop(shard)
+                self._take(worker, shard, version, block)
         if self._log is not None:
             versions = [versions[worker] for versions in self._version_of]
             words = " ".join(map(str, versions))

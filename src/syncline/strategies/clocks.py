@@ -1,9 +1,9 @@
 """What several strategies share: how many pushes each worker has made, who is slowest and fastest, who is held.
 
-Every operation but `leave` takes constant time, so that 10,000 workers cost no more a step than 32.
+Every operation but `leave` takes constant time on average, so that 10,000 workers cost no more a step than 32.
 """
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,90 +13,105 @@ from syncline.strategies.protocol import ProtocolError, PushArrived, WorkerJoine
 class Clocks:
     """Pushes received so far from each worker that is here (t_p in the papers)."""
 
-    __slots__ = ("_at", "_counts", "maximum", "minimum")
+    __slots__ = ("_reached", "counts", "maximum", "minimum", "slowest")
 
     def __init__(self, workers: Iterable[int]) -> None:
-        self._counts = dict.fromkeys(workers, 0)
-        # count -> its workers; a worker enters on its push, so each inner one runs from the oldest last push on.
-        # (Ordered: taking the first of a plain dict that loses its first ones again and again is not constant time.)
-        self._at: dict[int, OrderedDict[int, None]] = {0: OrderedDict.fromkeys(self._counts)}
-        self.minimum = 0
-        self.maximum = 0
+        self._begin([(worker, 0) for worker in workers], 0, 0)
 
-    def __contains__(self, worker: int) -> bool:
-        return worker in self._counts
+    def _begin(self, workers: Iterable[tuple[int, int]], minimum: int, maximum: int) -> None:
+        """Workers and their counts; those of one count from the oldest last push on."""
+        self.counts: dict[int, int] = dict(workers)  # of the workers that are here; changed by the methods alone
+        self.minimum = minimum
+        self.maximum = maximum
+        # count -> those who came to it, in order. Who goes on stays in it until he would be the slowest: to strike him
+        # out would cost every push as much as all else here.
+        self._reached: dict[int, deque[int]] = {count: deque() for count in range(minimum, maximum + 1)}
+        for worker, count in self.counts.items():
+            self._reached[count].append(worker)
+        self.slowest = -1  # the worker with the fewest pushes; of several, the one whose last push is oldest; -1: none
+        if self.counts:
+            self._find_slowest()
 
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    def __getitem__(self, worker: int) -> int:
-        return self._counts[worker]
-
-    @property
-    def slowest(self) -> int:
-        """The worker with the fewest pushes; of several, the one whose last push is oldest."""
-        return next(iter(self._at[self.minimum]))
+    def _find_slowest(self) -> None:
+        """One of the lowest count, or, if nobody is left there, of the next."""
+        waiting = self._reached[self.minimum]
+        while not waiting or self.counts[waiting[0]] > self.minimum:
+            if waiting:
+                waiting.popleft()
+            else:
+                del self._reached[self.minimum]
+                self.minimum += 1
+                waiting = self._reached[self.minimum]
+        self.slowest = waiting[0]
 
     def is_fastest(self, worker: int) -> bool:
         """Has the most pushes; of several all count as fastest."""
-        return self._counts[worker] == self.maximum
+        return self.counts[worker] == self.maximum
 
     def lead(self, worker: int) -> int:
         """Pushes that `worker` is ahead of the slowest."""
-        return self._counts[worker] - self.minimum
+        return self.counts[worker] - self.minimum
 
-    def tick(self, worker: int) -> bool:
-        """Count one push of `worker`; true if the slowest count rose by it."""
-        count = self._counts[worker]
-        self._counts[worker] = count + 1
-        old = self._at[count]
-        del old[worker]
-        new = self._at.get(count + 1)
-        if new is None:
-            new = self._at[count + 1] = OrderedDict()
-        new[worker] = None
-        if count == self.maximum:
-            self.maximum = count + 1
-        if old:
-            return False
-        del self._at[count]
-        if count != self.minimum:
-            return False
-        self.minimum = count + 1
-        return True
+    def tick(self, worker: int) -> int:
+        """Count one push of `worker`. Returns its lead then."""
+        self.counts[worker] = count = self.counts[worker] + 1
+        if count > self.maximum:
+            self.maximum = count
+            self._reached[count] = deque()
+        self._reached[count].append(worker)
+        if worker == self.slowest:
+            self._find_slowest()
+        return count - self.minimum
 
     def join(self, worker: int) -> None:
         """Enter `worker` level with the slowest, so that it neither holds anybody back nor is held."""
-        self._counts[worker] = self.minimum
-        self._at.setdefault(self.minimum, OrderedDict())[worker] = None
+        self.counts[worker] = self.minimum
+        self._reached[self.minimum].append(worker)
+        if self.slowest < 0:
+            self.slowest = worker
 
     def leave(self, worker: int) -> None:
         """Forget `worker`; it no longer counts as slowest or fastest."""
-        count = self._counts.pop(worker)
-        del self._at[count][worker]
-        if not self._at[count]:
-            del self._at[count]
-        if self._at:
-            self.minimum, self.maximum = min(self._at), max(self._at)
+        left = [(other, count) for other, count in self._in_order() if other != worker]
+        if left:
+            self._begin(left, left[0][1], left[-1][1])
         else:  # whoever joins next starts level with the furthest, not in the past
-            self.minimum = self.maximum
+            self._begin([], self.maximum, self.maximum)
+
+    def _in_order(self) -> list[tuple[int, int]]:
+        """Workers and their counts, from the slowest on."""
+        return [
+            (worker, count)
+            for count in range(self.minimum, self.maximum + 1)
+            for worker in self._reached[count]
+            if self.counts[worker] == count
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "minimum": self.minimum,
             "maximum": self.maximum,
-            "workers": [[worker, count] for count in sorted(self._at) for worker in self._at[count]],
+            "workers": [[worker, count] for worker, count in self._in_order()],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._counts = dict(state["workers"])
-        self._at = {}
-        for worker, count in state["workers"]:
-            self._at.setdefault(count, OrderedDict())[worker] = None
-        self.minimum, self.maximum = state["minimum"], state["maximum"]
+        self._begin(state["workers"], state["minimum"], state["maximum"])
 
     def __repr__(self) -> str:
-        return f"clocks={self._counts}"
+        return f"clocks={self.counts}"
+
+
+class Texts(dict[int, str]):
+    """A reason that tells a lead, written out once for each: `form` has {} in its place."""
+
+    __slots__ = ("_form",)
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+
+    def __missing__(self, lead: int) -> str:
+        self[lead] = text = self._form.format(lead)
+        return text
 
 
 def refuse(event: object, why: str, *state: object) -> ProtocolError:
@@ -111,5 +126,5 @@ def check_membership(event: PushArrived | WorkerJoined | WorkerLeft, clocks: Clo
         ProtocolError: otherwise.
     """
     joining = type(event) is WorkerJoined
-    if (event.worker in clocks) is joining:
+    if (event.worker in clocks.counts) is joining:
         raise refuse(event, "the worker is already here" if joining else "no such worker", clocks)

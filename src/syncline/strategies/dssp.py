@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from syncline.strategies.clocks import Clocks, check_membership, refuse
+from syncline.strategies.clocks import Clocks, Texts, check_membership, refuse
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -75,15 +75,18 @@ class Dssp:
         self.options = options
         self.clocks = Clocks(range(num_workers))
         self.extra: dict[int, int] = {}  # r_p where it is above 0
-        self.held: dict[int, None] = {}  # in order of arrival
+        self.held: dict[int, int] = {}  # worker -> its pushes, in order of arrival
         self.last_push: dict[int, float] = {}  # A[p][0], seconds
         self.push_before: dict[int, float] = {}  # A[p][1], seconds
-        self.reasons = [f"lead {lead} <= s_L {options.s_lower}" for lead in range(options.s_lower + 1)]
+        self.near = Texts(f"lead {{}} <= s_L {options.s_lower}")
+        self.not_asked = Texts(f"lead {{}} > s_L {options.s_lower}, not asked")
+        self.no_extra = Texts(f"lead {{}} > s_L {options.s_lower}, r* = 0")
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, PushArrived):
             at, worker, clocks, held = event.at, event.worker, self.clocks, self.held
-            check_membership(event, clocks)
+            if worker not in clocks.counts:
+                raise refuse(event, "no such worker", clocks)
             before = self.last_push.get(worker)
             if before is not None:
                 if worker in held or at < before:
@@ -91,8 +94,8 @@ class Dssp:
                 self.push_before[worker] = before
             self.last_push[worker] = at
             is_slowest = held and worker == clocks.slowest
-            clocks.tick(worker)
-            commands: list[Command] = [Apply((event.push,)), self._decide(worker, at)]
+            lead = clocks.tick(worker)
+            commands: list[Command] = [Apply((event.push,)), self._decide(worker, lead, at)]
             return commands + self._reexamine(at) if is_slowest else commands
         match event:
             case WorkerJoined(worker=worker):
@@ -108,31 +111,34 @@ class Dssp:
                 return self._reexamine(at)
         raise refuse(event, "no timer is set", self.clocks)
 
-    def _decide(self, worker: int, now: float) -> Grant | Hold:
+    def _decide(self, worker: int, lead: int, now: float) -> Grant | Hold:
         """Lines 3 to 17 for one worker that asks to go on."""
         options = self.options
-        lead = self.clocks.lead(worker)
         if options.bound == "hard" and lead > options.s_upper:
-            self.held[worker] = None
+            self.held[worker] = self.clocks.counts[worker]
             return Hold(worker, f"lead {lead} > s_U {options.s_upper}")
         extra = self.extra.pop(worker, 0) if self.extra else 0
         if extra == 0:
             if lead <= options.s_lower:
-                return Grant(worker, self.reasons[lead])
+                return Grant(worker, self.near[lead])
             asks = self.clocks.is_fastest(worker) and not (worker in self.held and options.bound == "catchup")
             extra = self.controller(worker, now) if asks else 0
             if extra == 0:
-                self.held[worker] = None
-                return Hold(worker, f"lead {lead} > s_L {options.s_lower}, {'r* = 0' if asks else 'not asked'}")
+                self.held[worker] = self.clocks.counts[worker]
+                return Hold(worker, self.no_extra[lead] if asks else self.not_asked[lead])
         if extra > 1:
             self.extra[worker] = extra - 1
         return Grant(worker, f"lead {lead}, {extra - 1} more beyond s_L {options.s_lower}")
 
     def _reexamine(self, now: float) -> list[Command]:
         """Line 17: what the held workers are told at the slowest worker's push."""
+        minimum, maximum, extra = self.clocks.minimum, self.clocks.maximum, self.extra
+        near = minimum + self.options.s_lower
+        # The others would be held again, unasked.
+        asking = [(p, count) for p, count in self.held.items() if not near < count < maximum or p in extra]
         granted: list[Command] = []
-        for worker in list(self.held):
-            command = self._decide(worker, now)
+        for worker, count in asking:
+            command = self._decide(worker, count - minimum, now)
             if type(command) is Grant:
                 del self.held[worker]
                 granted.append(command)
@@ -151,13 +157,15 @@ class Dssp:
         others = self.last_push[slowest] - self.push_before[slowest]
         r_max = self.options.r_max
         start, first = self.last_push[worker], self.last_push[slowest] + others
+        if first <= now:
+            return 0  # it is due: nothing is nearer to it than a push now
         best, best_wait = 0, float("inf")
         for r in range(r_max + 1):
             mine = max(now, start + r * own)
             # Sim_slowest grows by equal steps: the nearest push is one of the two around `mine`.
-            k = min(max(int((mine - first) / others), 0), r_max) if others > 0 else 0
+            k = min(max(int((mine - first) / others), 0), r_max)
             for theirs in (first + k * others, first + min(k + 1, r_max) * others):
-                wait = abs(max(now, theirs) - mine)
+                wait = abs(theirs - mine)
                 if wait < best_wait:
                     best, best_wait = r, wait
         return best
@@ -174,7 +182,7 @@ class Dssp:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.clocks.load_state_dict(state["clocks"])
         self.extra = dict(state["extra"])
-        self.held = dict.fromkeys(state["held"])
+        self.held = {worker: self.clocks.counts[worker] for worker in state["held"]}
         self.last_push = dict(state["last_push"])
         self.push_before = dict(state["push_before"])
 

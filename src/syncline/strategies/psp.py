@@ -153,8 +153,11 @@ class PartialPull:
         options: tau2 and tag.
     """
 
+    __slots__ = ("_came", "_goes_at", "_is_waiting", "_jumps", "_needed", "_newest", "_num_shards", "_tau2", "tag")
+
     def __init__(self, num_shards: int, needed: int, options: PspOptions) -> None:
         self.tag = -1  # t; below 0 until the first pull is done
+        self._num_shards = num_shards
         self._needed = needed
         self._tau2 = options.tau2
         self._jumps = options.tag == "newest"
@@ -181,8 +184,8 @@ class PartialPull:
         return self._when(at) if self._is_waiting else None
 
     def pushed(self, at: float) -> float | None:
+        self._came -= self._newest.count(self.tag)  # what was new enough for this gradient alone
         self.tag += 1
-        self._count()
         self._is_waiting, self._goes_at = True, None
         return self._when(at)
 
@@ -190,7 +193,10 @@ class PartialPull:
         self._is_waiting = False
         if self.tag < 0:
             self.tag = self._reached
-            return range(len(self._newest))
+            self._count()
+            return range(self._num_shards)
+        if self._came == self._num_shards:
+            return range(self._num_shards)
         tag = self.tag
         return [shard for shard, version in enumerate(self._newest) if version >= tag]
 
@@ -205,7 +211,7 @@ class PartialPull:
         self._came = len([version for version in self._newest if version >= wanted])
 
     def _when(self, now: float) -> float | None:
-        if self._came == len(self._newest):
+        if self._came == self._num_shards:
             return now
         if self._came < self._needed or self.tag < 0:
             return None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from syncline.strategies.clocks import Clocks, check_membership, refuse
+from syncline.strategies.clocks import Clocks, Texts, check_membership, refuse
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -48,22 +48,23 @@ class Ssp:
         self.staleness = options.staleness
         self.clocks = Clocks(range(num_workers))
         self.held: dict[int, None] = {}  # in order of arrival
+        self.near = Texts(f"lead {{}} <= s {options.staleness}")
+        self.ahead = Texts(f"lead {{}} > s {options.staleness}")
 
     def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, PushArrived):
+            worker, clocks = event.worker, self.clocks
+            if worker not in clocks.counts or worker in self.held:
+                raise refuse(event, "the worker is held, or not here", clocks, f"held={list(self.held)}")
+            minimum = clocks.minimum
+            lead = clocks.tick(worker)
+            if lead <= self.staleness:
+                commands: list[Command] = [Apply((event.push,)), Grant(worker, self.near[lead])]
+            else:
+                self.held[worker] = None
+                commands = [Apply((event.push,)), Hold(worker, self.ahead[lead])]
+            return commands + self._release() if self.held and clocks.minimum > minimum else commands
         match event:
-            case PushArrived(push=push, worker=worker):
-                check_membership(event, self.clocks)
-                if worker in self.held:
-                    raise refuse(event, "the worker is held", self.clocks, f"held={list(self.held)}")
-                minimum_rose = self.clocks.tick(worker)
-                commands: list[Command] = [Apply((push,))]
-                lead = self.clocks.lead(worker)
-                if lead <= self.staleness:
-                    commands.append(Grant(worker, f"lead {lead} <= s {self.staleness}"))
-                else:
-                    self.held[worker] = None
-                    commands.append(Hold(worker, f"lead {lead} > s {self.staleness}"))
-                return commands + self._release() if minimum_rose and self.held else commands
             case WorkerJoined(worker=worker):
                 check_membership(event, self.clocks)
                 self.clocks.join(worker)
@@ -76,10 +77,10 @@ class Ssp:
         raise refuse(event, "no timer is set", self.clocks)
 
     def _release(self) -> list[Command]:
-        free = [worker for worker in self.held if self.clocks.lead(worker) <= self.staleness]
+        free = {worker: lead for worker in self.held if (lead := self.clocks.lead(worker)) <= self.staleness}
         for worker in free:
             del self.held[worker]
-        return [Grant(worker, f"lead {self.clocks.lead(worker)} <= s {self.staleness}") for worker in free]
+        return [Grant(worker, self.near[lead]) for worker, lead in free.items()]
 
     def state_dict(self) -> dict[str, Any]:
         return {"clocks": self.clocks.state_dict(), "held": list(self.held)}

@@ -281,9 +281,12 @@ class Draws:
         self._key = (seed << 32 | zlib.crc32(purpose.encode())) << 32
         self._source = source
         self._factors = np.asarray(factors, dtype=np.float64)
-        self._generators = self._fresh_generators()
-        uniform = np.stack([generator.random(BLOCK) for generator in self._generators])
-        self._rows = source.quantile(uniform) * self._factors[:, None]  # [workers, BLOCK]
+        # One generator, set to the place where it is to go on: one a worker would cost five times as much to set up.
+        self._philox = np.random.Philox(key=0)
+        self._generator = np.random.Generator(self._philox)
+        self._place = self._philox.state
+        self._rows = self._make(0, BLOCK)  # [workers, BLOCK]
+        self._begins = [0] * len(factors)  # draws before the worker's row
         self._flat = memoryview(self._rows.reshape(-1))  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
         self._used = [0] * len(factors)  # draws of its row that the worker has had
         self._before = np.zeros(len(factors))  # sum of its earlier rows
@@ -293,7 +296,9 @@ class Draws:
         used = self._used[worker]
         if used == BLOCK:
             self._before[worker] += self._rows[worker].sum()
-            self._rows[worker] = self._source.quantile(self._generators[worker].random(BLOCK)) * self._factors[worker]
+            self._begins[worker] += BLOCK
+            uniform = self._stream(worker, self._begins[worker]).random(BLOCK)
+            self._rows[worker] = self._source.quantile(uniform) * self._factors[worker]
             used = 0
         self._used[worker] = used + 1
         return self._flat[worker * BLOCK + used]
@@ -305,8 +310,8 @@ class Draws:
         """
         if self._used[0]:
             self._before += self._rows.sum(axis=1)
-            uniform = np.stack([generator.random(BLOCK) for generator in self._generators])
-            self._rows[:] = self._source.quantile(uniform) * self._factors[:, None]
+            self._begins = [begin + BLOCK for begin in self._begins]
+            self._rows[:] = self._make(self._begins[0], BLOCK)
         self._used = [BLOCK] * len(self._factors)
         return self._rows.copy()
 
@@ -319,14 +324,23 @@ class Draws:
 
         Column i is what the i-th call of `next` gives, in every bit.
         """
+        return self._make(0, num)
+
+    def _make(self, begin: int, num: int) -> Array:
+        """Durations number begin, begin + 1, ... of every worker, [workers, num]."""
         uniform = np.empty((len(self._factors), num))
-        for generator, row in zip(self._fresh_generators(), uniform, strict=True):
-            generator.random(out=row)
+        for worker, row in enumerate(uniform):
+            self._stream(worker, begin).random(out=row)
         return self._source.quantile(uniform) * self._factors[:, None]
 
-    def _fresh_generators(self) -> list[np.random.Generator]:
-        """One a worker, at the beginning of its stream."""
-        return [np.random.Generator(np.random.Philox(key=self._key | worker)) for worker in range(len(self._factors))]
+    def _stream(self, worker: int, begin: int) -> np.random.Generator:
+        """A generator whose next number in [0, 1) is the worker's `begin`-th; Philox makes four at a time."""
+        assert begin % 4 == 0
+        key = self._key | worker
+        self._place["state"]["key"][:] = key & (2**64 - 1), key >> 64
+        self._place["state"]["counter"][0] = begin // 4
+        self._philox.state = self._place
+        return self._generator
 
 
 def _require(condition: bool, rule: str, given: object) -> None:
