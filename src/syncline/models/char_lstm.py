@@ -17,11 +17,11 @@ class CharLstm(nn.Module):
 
     Source: Chen et al. 2016 (backup workers), section 5, trains a character language model on the One Billion Word
     Benchmark: the pre-trained word model of Jozefowicz et al. 2016, its last layer replaced by a smaller LSTM that
-    spells the next word (their section 5.5). Of that model only the word-level original was published, not the form
-    with the LSTM, nor its sizes in full. Departure: this is a plain character LSTM, trained from its start, that reads
-    characters and predicts the next one; it too has an unbounded vocabulary, and its per-word perplexity is comparable
-    in kind, not in size. Dropout: Zaremba et al. 2014, section 3.1. Forget gates start with bias 1: Jozefowicz et al.
-    2015, "An empirical exploration of recurrent network architectures".
+    spells the next word (their section 5.5). Its authors published the word model with its softmax, not the form with
+    the LSTM. Departure: this is a plain character LSTM, trained from its start, that reads characters and predicts the
+    next one. It too takes and gives any word, so its per-word perplexity means the same, but it is a far smaller model.
+    Dropout: Zaremba et al. 2014, section 3.2. Forget gates start with bias 1: Jozefowicz et al. 2015, "An empirical
+    exploration of recurrent network architectures".
     """
 
     def __init__(

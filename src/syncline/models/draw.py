@@ -30,6 +30,11 @@ def filterbank(centre: Tensor, stride: Tensor, log_variance: Tensor, num_filters
     return torch.softmax(exponent, dim=2)
 
 
+def divergence_from_prior(mean: Tensor, log_std: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of N(mean, std^2), both [B, Z], from N(0, 1), in nats, [B] (one term of (11))."""
+    return (mean.square() + torch.exp(2 * log_std) - 2 * log_std - 1).sum(dim=1) / 2
+
+
 class Attention(nn.Module):
     """Where an N x N patch lies, and how it is weighed, from the decoder's state: equations 21-24.
 
@@ -129,7 +134,8 @@ class Draw(nn.Module):
 
     Source: Gregor et al. 2015, "DRAW: A Recurrent Neural Network For Image Generation"; table 3 for MNIST: 64 glimpses,
     H = 256, Z = 100, reading 2x2, writing 5x5. Equation 11's constant T/2 is for each of the Z dimensions. The states
-    of both LSTM, their cells too, and the canvas begin at learned values, here 0 at first.
+    of both LSTM (their cells too) and the canvas begin at learned values. The paper gives no start of the weights: here
+    Glorot's for all matrices, 0 for all else.
     """
 
     samples = True  # the output depends on chance, also in evaluation
@@ -189,8 +195,3 @@ class Draw(nn.Module):
             canvas = canvas + self.write(decoder[0])  # (8)
         reconstruction = F.binary_cross_entropy_with_logits(canvas, pixels, reduction="none").flatten(1).sum(dim=1)
         return reconstruction + divergence  # (9), (12)
-
-
-def divergence_from_prior(mean: Tensor, log_std: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of N(mean, std^2), both [B, Z], from N(0, 1), in nats, [B] (one term of (11))."""
-    return (mean.square() + torch.exp(2 * log_std) - 2 * log_std - 1).sum(dim=1) / 2
