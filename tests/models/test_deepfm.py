@@ -122,6 +122,15 @@ def test_the_gradient_of_a_batch_is_added_in_place_where_one_is() -> None:
     assert torch.equal(view[elsewhere], before[elsewhere])
 
 
+def test_autograd_makes_a_sparse_gradient_only_where_a_dense_one_waits_for_it() -> None:
+    deepfm = network()
+    made: list[bool] = []
+    deepfm.table.register_hook(lambda gradient: made.append(gradient.is_sparse))
+    for _ in range(2):
+        deepfm(*batch(6)).sum().backward()
+    assert made == [False, True]
+
+
 def test_the_gradient_added_to_zeros_is_the_dense_one_in_every_bit() -> None:
     deepfm, reference = network(dropout=0.0), network(dropout=0.0)
     deepfm.table.grad = torch.zeros_like(deepfm.table)
@@ -156,9 +165,9 @@ def test_dropout_in_training_only() -> None:
     assert torch.equal(deepfm(counts, rows), deepfm(counts, rows))
 
 
-def test_batch_norm_can_be_left_out() -> None:
-    def norms(deepfm: DeepFM) -> int:
-        return sum(isinstance(module, nn.BatchNorm1d) for module in deepfm.modules())
-
-    assert norms(network()) == 2
-    assert norms(network(batch_norm=False)) == 0
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_hidden_layers_one_by_one(batch_norm: bool) -> None:
+    one = [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Dropout] if batch_norm else [nn.Linear, nn.ReLU, nn.Dropout]
+    mlp = network(batch_norm=batch_norm, dropout=0.3).mlp
+    assert [type(layer) for layer in mlp] == [*one, *one, nn.Linear]
+    assert [layer.p for layer in mlp if isinstance(layer, nn.Dropout)] == [0.3, 0.3]
