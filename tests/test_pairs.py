@@ -8,7 +8,7 @@ import pytest
 from composing import choosing, composed
 
 from syncline.assembly import count_parameters
-from syncline.config import ConfigError, RunConfig, choices
+from syncline.config import ConfigError, RunConfig, choices, sweep
 
 TEXT = (Path(__file__).parents[1] / "docs" / "models-and-data.md").read_text()
 MODELS, DATASETS = choices("model"), choices("dataset")
@@ -74,3 +74,13 @@ def test_the_parameters_are_as_many_as_the_table_says(parts) -> None:
             if model == "inception_v3":
                 config = dataclasses.replace(config, dataset=dataclasses.replace(config.dataset, image_size=299))
             assert count_parameters(config)[0] == int(count.replace(",", "")), model
+
+
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_composes(command: str) -> None:
+    words = [word for word in command.split()[2:] if word != "-m"]
+    for runs in sweep(words):
+        assert composed(*runs)[0].cluster.workers == 1
