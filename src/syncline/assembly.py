@@ -27,10 +27,20 @@ class Learner:
     """The network and what it is given, on one device."""
 
     flat: FlatModule
-    feed: Feed
-    num_train: int  # samples
     gradient: GradientFunction
-    best_possible: dict[str, float]  # metrics that nothing can surpass on them, where known
+    dataset: Dataset
+    feed: Feed  # of the dataset, for the model's task
+
+    @property
+    def num_train(self) -> int:
+        """Training samples."""
+        return self.dataset.num_train
+
+    @property
+    def best_possible(self) -> dict[str, float]:
+        """Metrics that nothing can surpass on these data, where they are known."""
+        best: dict[str, float] = getattr(self.dataset, "best", {})
+        return best
 
     def evaluator(self) -> Evaluator:
         return Evaluator(self.feed, self.gradient.task, self.flat)
@@ -63,10 +73,9 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
     task = config.model.task
     return Learner(
         flat=flat,
-        feed=dataset.feed(device, task),
-        num_train=dataset.num_train,
         gradient=GradientFunction(flat, TASKS[task], config.optimizer.clip_norm, getattr(torch, config.precision)),
-        best_possible=getattr(dataset, "best", {}),
+        dataset=dataset,
+        feed=dataset.feed(device, task),
     )
 
 
