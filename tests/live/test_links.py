@@ -174,8 +174,8 @@ def test_an_interrupt_during_the_delay_of_a_block_ends_it_and_the_newer_block_ha
     place = staging()
     links = Links(0, place, 1, interrupts=True)
     with linked(links) as (shard,):
-        soon(lambda: shard.block(1))
         begun = time.monotonic()
+        soon(lambda: shard.block(1))
         assert links.await_blocks(Delays({0: [LONG_S, 0.3]}))
         assert 0.1 + 0.3 <= time.monotonic() - begun < LONG_S / 2
         assert place.weights[0] == 1.0

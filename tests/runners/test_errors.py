@@ -61,7 +61,7 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
     ("words", "line"),
     [
         (["strategy=sync"], f"strategy must be one of {STRATEGY_NAMES}"),
-        (["model=vgg"], "model must be one of alexnet_small, lenet, resnet110"),
+        (["model=vgg"], "model must be one of alexnet_small, bert_base"),
         (["sede=1"], "sede: unknown key; the top level takes "),
         (["strategy.staleness=1"], "strategy.staleness: unknown key; strategy takes name, s_lower, r_max, bound"),
         (["seed=abc"], "seed: Value 'abc'"),

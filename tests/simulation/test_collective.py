@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.learning.gradient import WorkerBatches
 from syncline.records.events import EventLog, read_events
 from syncline.simulation.run import build_learning, build_replicas, simulate
 from syncline.strategies.bsp import BspOptions
@@ -112,7 +113,7 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
         def batch(self, iteration: int):
             return np.concatenate([batches.share.batch(iteration) for batches in many._batches])
 
-    one._batches = [replace(one._batches[0], share=Joined())]
+    one._batches = [WorkerBatches(one._batches[0]._feed, Joined())]
     for step in range(20):
         many.step(step, [[0, 1, 2, 3]], 0.02)
         one.step(step, [[0]], 0.02)
