@@ -10,6 +10,7 @@ import numpy as np
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.question_windows import Question
 from syncline.datasets.questions import QuestionDataset, question_dataset
+from syncline.datasets.sizes import checked_size
 from syncline.datasets.streams import Purpose, stream
 from syncline.datasets.wordpiece import read_vocabulary, vocabulary_file
 
@@ -65,15 +66,10 @@ def squad(
     if split == "90/10":
         train, test = _deal_out(train + test)
     vocabulary = read_vocabulary(vocabulary_path)
+    asked = _spread("train_size", train_size, [question for article in train for question in article])
+    test_asked = _spread("test_size", test_size, [question for article in test for question in article])
     try:
-        return question_dataset(
-            "squad",
-            _spread("train_size", train_size, [question for article in train for question in article]),
-            _spread("test_size", test_size, [question for article in test for question in article]),
-            vocabulary,
-            max_length,
-            stride,
-        )
+        return question_dataset("squad", asked, test_asked, vocabulary, max_length, stride)
     except ValueError as error:
         raise ValueError(f"dataset squad: {error}") from None
 
@@ -135,8 +131,5 @@ def _deal_out(articles: list[Article]) -> tuple[list[Article], list[Article]]:
 
 def _spread(field: str, size: int | None, questions: list[Question]) -> list[Question]:
     available = len(questions)
-    if size is None:
-        size = available
-    if not 1 <= size <= available:
-        raise ValueError(f"{field}={size}, allowed: 1..{available}, or null for all")
+    size = checked_size("squad", field, size, available)
     return [questions[number * available // size] for number in range(size)]
