@@ -29,6 +29,8 @@ class DatasetConfig:
         for key in ("train_size", "test_size"):
             size = getattr(self, key)
             check(size is None or size >= 1, f"dataset.{key} must be >= 1 or null", size)
+        seed = getattr(self, "seed", 0)  # of those that are made at start
+        check(seed >= 0, "dataset.seed must be >= 0", seed)
 
     @property
     def num_train(self) -> int:
@@ -84,10 +86,6 @@ class MnistDigitsConfig(ImagesConfig):
     tasks: ClassVar[tuple[str, ...]] = ("classification", "generation")
     full_train_size: ClassVar[int] = 10_000
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self.seed >= 0, "dataset.seed must be >= 0", self.seed)
-
     @property
     def shape(self) -> Shape:
         return ImageShape(1, 28, 10)
@@ -106,7 +104,6 @@ class GlyphsConfig(ImagesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.image_size >= 8, "dataset.image_size must be >= 8", self.image_size)
-        check(self.seed >= 0, "dataset.seed must be >= 0", self.seed)
 
     @property
     def shape(self) -> Shape:
@@ -188,7 +185,6 @@ class CtrSyntheticConfig(DatasetConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.values >= 2, "dataset.values must be >= 2", self.values)
-        check(self.seed >= 0, "dataset.seed must be >= 0", self.seed)
 
     @property
     def shape(self) -> Shape:
@@ -244,10 +240,6 @@ class QaSyntheticConfig(QuestionsConfig):
 
     full_train_size: ClassVar[int] = 4_000
     vocab_sizes: ClassVar[Mapping[str, int]] = {"": 449, "minilm": 30_522}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self.seed >= 0, "dataset.seed must be >= 0", self.seed)
 
 
 @dataclass(frozen=True)
