@@ -117,7 +117,8 @@ def test_a_late_block_is_not_waited_for_and_its_delay_is_told_once():
         push(links, pace)
         delays = [first.pushed().frame.pull_delay_s for _ in range(3)]
         assert delays[0] == 0.0
-        assert 0.2 <= delays[1] < LONG_S / 2
+        rounding = 1e-6  # of the difference of two readings of the clock
+        assert 0.2 - rounding <= delays[1] < LONG_S / 2
         assert delays[2] == 0.0, "no block was taken"
 
 
