@@ -3,13 +3,17 @@
 python run.py [overrides ...]               one run            python run.py strategy=dssp model=resnet110
 python run.py -m [overrides ...]            a sweep            python run.py -m strategy=bsp,asp seed=0,1
 python run.py +experiment=<paper>/<artefact> scale=laptop      all runs of a paper's table or figure
+python run.py +experiment=<paper> scale=laptop                 of all tables and figures of a paper; all: of all papers
 python run.py --status [the same words]     what is finished, failed, unfinished, left; starts nothing
 python run.py --cfg [overrides ...]         print the composed config; starts nothing
 """
 
+import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +27,14 @@ from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, choices,
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.store import FINISHED, read_summary, status
 
+PLANNING = (
+    "base",
+    "runs",
+    "scales",
+    "timing",
+    "seeds",
+    "real_data",
+)  # of an experiment's file; the rest is for reports
 FLAGS = {"-m": "sweep", "--multirun": "sweep", "--status": "status", "--cfg": "cfg", "-h": "help", "--help": "help"}
 
 
@@ -49,10 +61,14 @@ def main(arguments: list[str]) -> int:
         if config.runner.name == "replay":
             config = replay_config(config, Path(invocation.results))
         return show_status(single(config, overrides), invocation) if "status" in flags else run(config, invocation)
-    plan, invocation = experiment_plan(overrides, "sweep" in flags) if is_experiment else sweep_plan(overrides)
+    if is_experiment:
+        plans, invocation = experiment_plans(overrides, "sweep" in flags)
+    else:
+        plan, invocation = sweep_plan(overrides)
+        plans = [plan]
     if "status" in flags:
-        return show_status(plan, invocation)
-    return run_all(plan, invocation)
+        return show_status(merged(plans), invocation)
+    return run_all(plans, invocation)
 
 
 def run(config: RunConfig, invocation: Invocation) -> int:
@@ -73,13 +89,23 @@ def run(config: RunConfig, invocation: Invocation) -> int:
     return 1 if summary["status"] == "diverged" or differs else 0
 
 
-def run_all(plan: Plan, invocation: Invocation) -> int:
-    """All runs of a plan that are not finished."""
+def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
+    """All runs of these plans that are not finished, those that they share once."""
     results = Path(invocation.results)
-    path = plan.write(results)
-    failed = run_plan(plan, results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun)
-    print(f"plan {path}")
+    paths = [plan.write(results) for plan in plans]
+    failed = run_plan(
+        merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
+    )
+    print("plan", *paths)
     return 1 if failed else 0
+
+
+def merged(plans: Sequence[Plan]) -> Plan:
+    """All their entries as one plan, which is not written down; labels say whose they are."""
+    if len(plans) == 1:
+        return plans[0]
+    entries = [replace(entry, label=f"{plan.name}: {entry.label}") for plan in plans for entry in plan.entries]
+    return Plan("papers", plans[0].scale, tuple(entries), {})
 
 
 def show_status(plan: Plan, invocation: Invocation) -> int:
@@ -107,24 +133,41 @@ def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
     return Plan("sweep", "", tuple(entries), {}), invocation
 
 
+def experiment_plans(overrides: list[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
+    """The plan of an experiment, or of each in a folder of them (a paper), or of all."""
+    word = next(word for word in overrides if word.lstrip("+").startswith("experiment="))
+    others = [other for other in overrides if other is not word]
+    wanted, names = word.partition("=")[2], choices("experiment")
+    chosen = [name for name in names if wanted in (name, name.partition("/")[0], "all")] or [wanted]
+    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in chosen]
+    return [plan for plan, _ in made], made[0][1]
+
+
 def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
     """A plan of an experiment's grid at the chosen scale, with its seeds; what the command line says wins."""
     own = [word for word in overrides if re.split("[.=]", word.lstrip("+"))[0] not in ("experiment", "scale")]
     about = [word for word in overrides if word not in own]
     name = next(word.partition("=")[2] for word in about if "experiment=" in word)
     _, invocation = compose(about)
+    experiment, scale = invocation.experiment, invocation.scale
     entries = []
-    for label, run_overrides in grid(invocation.experiment, invocation.scale.name):
+    for label, run_overrides in grid(experiment, scale.name, data_folder()):
         for asked in sweep(own) if with_sweeps else [own]:
             words = (*run_overrides, *asked)
             config, invocation_of_run = compose([*words, *about])
             entries.append(Entry(label, words, config))
     if not any(word.startswith("seed=") for word in own):
-        entries = with_seeds(entries, invocation.scale.seeds)
-    report = {
-        key: value for key, value in invocation.experiment.items() if key not in ("base", "runs", "scales", "timing")
-    }
-    return Plan(name, invocation.scale.name, tuple(entries), report), invocation_of_run
+        are_asked = any(word.startswith("scale.seeds=") for word in about)
+        own_seeds = (experiment.get("seeds") or {}).get(scale.name)
+        entries = with_seeds(entries, own_seeds if own_seeds and not are_asked else scale.seeds)
+    report = {key: value for key, value in experiment.items() if key not in PLANNING}
+    return Plan(name, scale.name, tuple(entries), report), invocation_of_run
+
+
+def data_folder() -> Path | None:
+    """Where real data lie, if anywhere."""
+    folder = os.environ.get("SYNCLINE_DATA")
+    return Path(folder) if folder else None
 
 
 def help_text() -> str:

@@ -1,20 +1,18 @@
 """The artefacts of the AdaSync paper (Dutta et al. 2021): Figures 6 and 7, run times against their formulas."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from reports import figures
+from reports.exhibits import Exhibit, Paper
+from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table, Value
 from syncline.timing import theory
 from syncline.timing.distributions import Distribution, ShiftedExponential, distribution
 
-WIDE = 175  # columns of a terminal that holds Figure 7's table in one piece
 VARIANTS = ("k_sync", "k_async", "k_batch_async", "k_batch_sync")
 
 
@@ -100,27 +98,23 @@ def fig6_table(artefact: Artefact) -> Table:
         "Theorem 1 holds for every distribution. Exponential (Corollary 1): P H_P, which grows like P log P.",
         _largest([(f"{row[0]}, P = {row[1]}", row[6]) for row in body]),
     ]
-    return Table(f"AdaSync, Figure 6, at scale {artefact.scale}", columns, body, lines + artefact.closing_notes)
+    return Table(f"AdaSync, Figure 6, at scale {artefact.scale}", columns, body, lines + artefact.closing_notes, 5)
 
 
-def fig6(artefact: Artefact, folder: Path, stem: str) -> list[Path]:
+def fig6(artefact: Artefact) -> Figure:
     """Points: simulated, with the deviation over seeds; lines: Theorem 1."""
     names, ratios, sizes = published("adasync")["names"], speedups(artefact), fig6_times(artefact)
-    figure, axes = figures.new_figure()
+    series = []
     for position, (name, of) in enumerate(distributions(artefact).items()):
-        points = {num_workers: ratio for (other, num_workers), ratio in ratios.items() if other == name}
         own = [num_workers for other, num_workers in sizes if other == name]
         grid = sorted({round(p) for p in np.geomspace(min(own), max(own), 60)})
-        curve = [theory.sync_over_async(of, num_workers) for num_workers in grid]
-        figures.draw_line(axes, grid, curve, position, label=f"{names[name]}, Theorem 1")
-        figures.draw_points(axes, points, position)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("workers P")
-    axes.set_ylabel("updates of async for one of sync")
-    axes.set_title(f"AdaSync, Figure 6: points simulated, {len(artefact.seeds)} seeds, mean ± deviation", fontsize=10)
-    axes.legend(fontsize=8)
-    return figures.save(figure, folder, stem)
+        theorem = [theory.sync_over_async(of, num_workers) for num_workers in grid]
+        series.append(Series(f"{names[name]}, Theorem 1", grid, theorem, colour=position, style="-"))
+        simulated = {num_workers: ratio for (other, num_workers), ratio in ratios.items() if other == name}
+        series.append(points("", simulated, position))
+    panel = Panel("workers P", "updates of async for one of sync", series, log_x=True, log_y=True)
+    title = f"AdaSync, Figure 6: points simulated, {len(artefact.seeds)} seeds, mean ± deviation"
+    return Figure(title, [panel])
 
 
 # Figure 7.
@@ -168,45 +162,39 @@ def fig7_table(artefact: Artefact) -> Table:
         _largest(equalities, "Where equality is proved, the simulated mean"),
         f"Above a proved bound: {', '.join(over) or 'none'}.",
     ]
-    return Table(f"AdaSync, Figure 7, at scale {artefact.scale}", columns, body, lines + artefact.closing_notes)
+    return Table(f"AdaSync, Figure 7, at scale {artefact.scale}", columns, body, lines + artefact.closing_notes, 5)
 
 
-def fig7(artefact: Artefact, folder: Path, stem: str) -> list[Path]:
+def fig7(artefact: Artefact) -> Figure:
     """A panel a distribution. Points: simulated; solid lines: proved equal; dashed lines: proved upper bounds."""
     names, known = published("adasync")["names"], distributions(artefact)
     num_workers = artefact.runs[0].config["cluster"]["workers"]
     times = fig7_times(artefact)
-    figure, panels = figures.new_panels(len(known))
-    for axes, (name, of) in zip(panels, known.items(), strict=True):
+    panels = []
+    for name, of in known.items():
+        series = []
         for position, variant in enumerate(VARIANTS):
-            points = {k: by[variant] for (other, k), by in times.items() if other == name and variant in by}
-            figures.draw_points(axes, points, position, label=names[variant])
+            simulated = {k: by[variant] for (other, k), by in times.items() if other == name and variant in by}
+            series.append(points(names[variant], simulated, position))
             for claim, style in (("equality", "-"), ("upper bound", "--")):
-                formulas = {k: bound(variant, of, k, num_workers) for k in points}
+                formulas = {k: bound(variant, of, k, num_workers) for k in simulated}
                 drawn = {k: formula.seconds for k, formula in formulas.items() if formula.claim == claim}
-                figures.draw_line(axes, list(drawn), list(drawn.values()), position, style=style)
-        axes.set_xlabel("K")
-        axes.set_title(f"{names[name]}, P = {num_workers}", fontsize=10)
-    panels[0].set_ylabel("virtual seconds an update")
-    panels[0].legend(fontsize=8)
-    figure.suptitle(
+                if drawn:
+                    series.append(Series("", list(drawn), list(drawn.values()), colour=position, style=style))
+        panels.append(Panel("K", "virtual seconds an update", series, title=f"{names[name]}, P = {num_workers}"))
+    title = (
         f"AdaSync, Figure 7: points simulated, {len(artefact.seeds)} seeds; lines the paper's equalities (solid) and "
-        "upper bounds (dashed)",
-        fontsize=10,
+        "upper bounds (dashed)"
     )
-    return figures.save(figure, folder, stem)
+    return Figure(title, panels)
 
 
-def show_fig6(artefact: Artefact, folder: Path, console: Console) -> list[Path]:
-    table, stem = fig6_table(artefact), f"adasync-fig6-{artefact.scale}"
-    table.print(console, 120, 5)
-    return table.write(folder, stem) + fig6(artefact, folder, stem)
+def show_fig6(artefact: Artefact) -> Exhibit:
+    return {"": fig6(artefact), "table": fig6_table(artefact)}
 
 
-def show_fig7(artefact: Artefact, folder: Path, console: Console) -> list[Path]:
-    table, stem = fig7_table(artefact), f"adasync-fig7-{artefact.scale}"
-    table.print(console, WIDE, 5)
-    return table.write(folder, stem) + fig7(artefact, folder, stem)
+def show_fig7(artefact: Artefact) -> Exhibit:
+    return {"": fig7(artefact), "table": fig7_table(artefact)}
 
 
 def _about(artefact: Artefact) -> list[str]:
@@ -240,3 +228,6 @@ def _largest(deviations: list[tuple[str, Value]], what: str = "The simulated mea
         return f"{what} is compared with nothing: no runs."
     where, value = max(known, key=lambda pair: abs(pair[1]))
     return f"{what} is at most {abs(value):.2f} % from the formula ({where})."
+
+
+PAPER = Paper("adasync", {"fig6": show_fig6, "fig7": show_fig7}, ())

@@ -2,24 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from rich.console import Console
-
-from reports import figures
+from reports.exhibits import Exhibit, Paper
+from reports.figures import Figure, Panel, curve
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table
 
 TIMING = "/timing"
-WIDE = 170  # columns of a terminal that holds Table I in one piece
-
-
-def time_to(run: Run, accuracy: float) -> float | None:
-    """Virtual or wall seconds of the first evaluation that reaches the accuracy; None if none does."""
-    return next((row["time_s"] for row in run.metrics if row["accuracy"] >= accuracy), None)
 
 
 def targets(artefact: Artefact) -> dict[int, tuple[float, float]]:
@@ -80,7 +71,7 @@ def table1(artefact: Artefact) -> Table:
         Column("largest lead", 0),
         Column("mean staleness", 2),
     ]
-    return Table(f"DSSP, Table I, at scale {artefact.scale}", columns, body, notes(artefact, goals))
+    return Table(f"DSSP, Table I, at scale {artefact.scale}", columns, body, notes(artefact, goals), 8)
 
 
 def notes(artefact: Artefact, goals: dict[int, tuple[float, float]]) -> list[str]:
@@ -118,42 +109,34 @@ def notes(artefact: Artefact, goals: dict[int, tuple[float, float]]) -> list[str
     return lines
 
 
-def fig4(artefact: Artefact, folder: Path, stem: str) -> list[Path]:
+def fig4(artefact: Artefact) -> Figure:
     """Figure 4: accuracy against time, a curve a paradigm."""
     names = published("dssp")["names"]
-    figure, axes = figures.new_figure()
-    for position, (label, runs) in enumerate(artefact.rows().items()):
-        curves = [
-            (np.array([row["time_s"] for row in run.metrics]), np.array([row["accuracy"] for row in run.metrics]))
-            for run in runs
-        ]
-        figures.draw_curve(axes, curves, names[label], position)
+    rows = {label: runs for label, runs in artefact.rows().items() if TIMING not in label}
+    series = [
+        curve(names[label], [run.curve("accuracy") for run in runs], position)
+        for position, (label, runs) in enumerate(rows.items())
+    ]
     first = artefact.runs[0]
-    axes.set_xlabel(f"{first.summary['time_kind']} time, s")
-    axes.set_ylabel("test accuracy")
-    axes.set_title(
-        f"DSSP, Figure 4, at scale {artefact.scale}: "
-        f"{_network(first.config)} on {first.config['dataset']['name']}, {len(artefact.seeds)} seeds",
-        fontsize=10,
+    title = (
+        f"DSSP, Figure 4, at scale {artefact.scale}: {_network(first.config)} on {first.config['dataset']['name']}, "
+        f"{len(artefact.seeds)} seeds"
     )
-    axes.legend(ncols=2, fontsize=8)
-    return figures.save(figure, folder, stem)
+    return Figure(title, [Panel(f"{first.summary['time_kind']} time, s", "test accuracy", series)])
 
 
-def show_table1(artefact: Artefact, folder: Path, console: Console) -> list[Path]:
-    table = table1(artefact)
-    table.print(console, WIDE, 8)
-    return table.write(folder, f"dssp-table1-{artefact.scale}")
+def show_table1(artefact: Artefact) -> Exhibit:
+    return {"": table1(artefact)}
 
 
-def show_fig4(artefact: Artefact, folder: Path, console: Console) -> list[Path]:
-    return fig4(artefact, folder, f"dssp-fig4-{artefact.scale}")
+def show_fig4(artefact: Artefact) -> Exhibit:
+    return {"": fig4(artefact)}
 
 
 def _times(
     runs: Sequence[Run], goals: dict[int, tuple[float, float]], seeds: list[int], which: int
 ) -> list[float | None]:
-    by_seed = {run.seed: time_to(run, goals[run.seed][which]) for run in runs if run.seed in goals}
+    by_seed = {run.seed: run.time_to("accuracy", goals[run.seed][which]) for run in runs if run.seed in goals}
     return [by_seed.get(seed) for seed in seeds]
 
 
@@ -170,3 +153,6 @@ def _target_names(artefact: Artefact, goals: dict[int, tuple[float, float]]) -> 
     if artefact.report["targets"][artefact.scale] == "published":
         return "0.67", "0.68"
     return "BSP's best", "a point above"
+
+
+PAPER = Paper("dssp", {"table1": show_table1, "fig4": show_fig4}, ())

@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from reports.exhibits import Exhibit, Paper
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table, Value
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.timing import collectives
 
-WIDE = 170  # columns of a terminal that holds the table in one piece
 KINDS = {"ps": "ps", "ring": "ring", "tree": "tree", "ds_sync": "ds_sync_ring", "ds_sync_tree": "ds_sync_tree"}
 """Row -> its name in Table 1 and in `collectives.SYNCHRONISATIONS`."""
 
@@ -111,7 +108,7 @@ def table1(artefact: Artefact) -> Table:
         Column("ours: step, a message a tensor, s", 3),
         Column("paper: step (Table 4, CIFAR-10), s", 3),
     ]
-    return Table(f"DS-Sync, Table 1, at scale {artefact.scale}", columns, body, notes(artefact, wire))
+    return Table(f"DS-Sync, Table 1, at scale {artefact.scale}", columns, body, notes(artefact, wire), 6)
 
 
 def gains(artefact: Artefact) -> Table:
@@ -159,7 +156,7 @@ def gains(artefact: Artefact) -> Table:
         "where bandwidth is what costs (1 + 1 / sqrt W) and more where latency is (1 + sqrt W).",
         *artefact.closing_notes,
     ]
-    return Table(f"DS-Sync against a ring over all workers, at scale {artefact.scale}", columns, body, lines)
+    return Table(f"DS-Sync against a ring over all workers, at scale {artefact.scale}", columns, body, lines, 6)
 
 
 def notes(artefact: Artefact, wire: Wire) -> list[str]:
@@ -185,12 +182,8 @@ def notes(artefact: Artefact, wire: Wire) -> list[str]:
     ]
 
 
-def show_table1(artefact: Artefact, folder: Path, console: Console) -> list[Path]:
-    files = []
-    for table, stem in ((table1(artefact), "dssync-table1"), (gains(artefact), "dssync-table1-gains")):
-        table.print(console, WIDE, 6)
-        files += table.write(folder, f"{stem}-{artefact.scale}")
-    return files
+def show_table1(artefact: Artefact) -> Exhibit:
+    return {"": table1(artefact), "gains": gains(artefact)}
 
 
 def _less(sample: Sample | None, seconds: float) -> Sample | None:
@@ -202,3 +195,6 @@ def _less(sample: Sample | None, seconds: float) -> Sample | None:
 def _gain(times: Mapping[str, Sample], whole: str, grouped: str, less_s: float) -> Sample | None:
     both = [_less(times.get(label), less_s) for label in (whole, grouped)]
     return None if both[0] is None or both[1] is None else paired_ratio(both[0].values, both[1].values)
+
+
+PAPER = Paper("dssync", {"table1": show_table1}, ())

@@ -1,8 +1,11 @@
-"""How every figure looks: colour-blind safe, legible in print and on a screen, spread over seeds as bands."""
+"""A figure as data, and how every figure looks: colour-blind safe, legible in print and on a screen."""
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 
@@ -10,7 +13,6 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-import numpy.typing as npt
 
 from reports.statistics import Sample
 
@@ -18,84 +20,226 @@ from reports.statistics import Sample
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+PUBLISHED = "#000000"
+FORMATS = ("svg", "png", "pdf", "csv")
 
 RC: Any = {
-    "figure.figsize": (6.4, 4.0),
     "figure.dpi": 100,
     "savefig.dpi": 200,
     "font.size": 10,
+    "axes.titlesize": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.alpha": 0.25,
     "lines.linewidth": 1.8,
     "legend.frameon": False,
+    "legend.fontsize": 8,
     "svg.fonttype": "none",
     "svg.hashsalt": "syncline",
+    "pdf.fonttype": 42,
 }
-
-Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
-
-
 plt.rcParams.update(RC)
 
-
-def new_figure() -> tuple[Any, Any]:
-    """A figure with one pair of axes."""
-    return plt.subplots(layout="constrained")
+Points = tuple[Sequence[float], Sequence[float]]  # places, heights
 
 
-def new_panels(count: int) -> tuple[Any, list[Any]]:
-    """A figure with so many pairs of axes side by side."""
-    figure, axes = plt.subplots(1, count, squeeze=False, layout="constrained", figsize=(4.8 * count, 4.0))
-    return figure, list(axes[0])
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One curve, row of points or row of bars; all sequences are equally long.
+
+    `low` and `high` are its spread: a band about a line, a whisker on a point or a bar. What is `published` (a value that
+    the paper's text gives) is drawn in black, as stars or as a dotted line.
+    """
+
+    label: str  # "": not in the legend
+    x: Sequence[float]
+    y: Sequence[float]
+    kind: Literal["line", "points", "bars"] = "line"
+    colour: int = 0  # position in COLOURS, and, past their end, in STYLES; of points also in MARKERS
+    style: str | None = None  # of a line: one of STYLES in place of its position's
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    published: bool = False
+
+    @property
+    def hex(self) -> str:
+        return PUBLISHED if self.published else COLOURS[self.colour % len(COLOURS)]
+
+    @property
+    def dash(self) -> str:
+        return ":" if self.published else self.style or STYLES[self.colour // len(COLOURS) % len(STYLES)]
 
 
-def draw_line(
-    axes: Any, places: Sequence[float], heights: Sequence[float], position: int, label: str = "", style: str = "-"
-) -> None:
-    """A curve of a formula, in the colour of its position."""
-    colour = COLOURS[position % len(COLOURS)]
-    axes.plot(places, heights, color=colour, linestyle=style, linewidth=1.4, label=label or None)
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes. Labels name the unit; an axis of time says whether it is virtual or wall time."""
+
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    title: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    categories: Sequence[str] = ()  # names of x = 0, 1, ...; bars of several series stand side by side
+    y_range: tuple[float, float] | None = None
 
 
-def draw_points(axes: Any, points: Mapping[int, Sample], position: int, label: str = "") -> None:
-    """What was measured: means over seeds, with a bar of one deviation up and down."""
-    axes.errorbar(
-        list(points),
-        [sample.mean for sample in points.values()],
-        yerr=[0.0 if sample.n < 2 else sample.std for sample in points.values()],
-        fmt=MARKERS[position % len(MARKERS)],
-        color=COLOURS[position % len(COLOURS)],
-        fillstyle="none",  # what lies beneath shows
-        markersize=6,
-        capsize=3,
-        linestyle="none",
-        label=label or None,
+@dataclass(frozen=True, slots=True)
+class Figure:
+    title: str
+    panels: Sequence[Panel]
+    notes: Sequence[str] = field(default_factory=tuple)
+    columns: int = 3  # panels side by side, at most
+
+    def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+        """`stem`.svg, .png, .pdf and .csv (what is plotted) in the folder; returns the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [folder / f"{stem}.{suffix}" for suffix in formats]
+        figure = None
+        for path in files:
+            if path.suffix == ".csv":
+                path.write_text(self.csv())
+                continue
+            if figure is None:
+                figure = _drawn(self)
+            # no date: the same records give the same file
+            undated: dict[str, Any] = {
+                ".svg": {"Date": None},
+                ".png": {"Software": None},
+                ".pdf": {"CreationDate": None},
+            }
+            figure.savefig(path, metadata=undated[path.suffix])
+        if figure is not None:
+            plt.close(figure)
+        return files
+
+    def csv(self) -> str:
+        """A line a point."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["panel", "series", "published", "x", "y", "low", "high"])
+        for number, panel in enumerate(self.panels):
+            for series in panel.series:
+                for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
+                    spread = [None if side is None else side[i] for side in (series.low, series.high)]
+                    name = panel.categories[round(x)] if panel.categories else x
+                    writer.writerow([panel.title or number, series.label, int(series.published), name, y, *spread])
+        return out.getvalue()
+
+
+def curve(label: str, runs: Sequence[Points], colour: int = 0, style: str | None = None) -> Series:
+    """The mean of several runs' curves, with a band from the lowest to the highest.
+
+    Runs are brought to common places by interpolation, from where all have begun to where the first ends.
+    """
+    begin, end = max(places[0] for places, _ in runs), min(places[-1] for places, _ in runs)
+    grid = np.linspace(begin, end, 200)
+    values = np.stack([np.interp(grid, places, heights) for places, heights in runs])
+    series = Series(label, grid.tolist(), values.mean(axis=0).tolist(), colour=colour, style=style)
+    if len(runs) == 1:
+        return series
+    return Series(
+        label,
+        series.x,
+        series.y,
+        colour=colour,
+        style=style,
+        low=values.min(axis=0).tolist(),
+        high=values.max(axis=0).tolist(),
     )
 
 
-def draw_curve(axes: Any, runs: Sequence[Points], label: str, position: int) -> None:
-    """The mean of several runs' curves over time, with a band from the lowest to the highest.
+def points(
+    label: str, samples: Mapping[Any, Sample], colour: int = 0, kind: Literal["line", "points", "bars"] = "points"
+) -> Series:
+    """A mean at each place, with a whisker of one deviation up and down; places without a value are left out."""
+    there = {x: sample for x, sample in samples.items() if sample.n}
+    spread = {x: 0.0 if sample.n < 2 else sample.std for x, sample in there.items()}
+    return Series(
+        label,
+        list(there),
+        [sample.mean for sample in there.values()],
+        kind,
+        colour,
+        low=[sample.mean - spread[x] for x, sample in there.items()],
+        high=[sample.mean + spread[x] for x, sample in there.items()],
+    )
 
-    Runs are brought to common times by interpolation, as far as the shortest of them reaches.
-    """
-    colour = COLOURS[position % len(COLOURS)]
-    style = STYLES[position // len(COLOURS) % len(STYLES)]
-    end = min(times[-1] for times, _ in runs)
-    grid = np.linspace(0.0, end, 400)
-    values = np.stack([np.interp(grid, times, heights) for times, heights in runs])
-    axes.plot(grid, values.mean(axis=0), color=colour, linestyle=style, label=label)
-    if len(runs) > 1:
-        axes.fill_between(grid, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+
+def _drawn(figure: Figure) -> Any:
+    columns = min(figure.columns, len(figure.panels))
+    rows = -(-len(figure.panels) // columns)
+    width = 6.8 if columns == 1 else 4.8 * columns
+    made, axes = plt.subplots(rows, columns, squeeze=False, layout="constrained", figsize=(width, 4.0 * rows))
+    for place in axes.flat[len(figure.panels) :]:
+        place.set_visible(False)
+    for place, panel in zip(axes.flat, figure.panels, strict=False):
+        _draw_panel(place, panel)
+    made.suptitle(figure.title, fontsize=11)
+    return made
 
 
-def save(figure: Any, folder: Path, stem: str) -> list[Path]:
-    """`stem`.svg and .png in the folder; returns the files. Closes the figure."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{stem}.{suffix}" for suffix in ("svg", "png")]
-    for path in files:
-        # no date: the same records give the same file
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
-    plt.close(figure)
-    return files
+def _draw_panel(axes: Any, panel: Panel) -> None:
+    bars = [series for series in panel.series if series.kind == "bars"]
+    draw: Mapping[str, Callable[..., None]] = {"line": _draw_line, "points": _draw_points, "bars": _draw_bars}
+    for series in panel.series:
+        draw[series.kind](axes, series, bars)
+    if panel.log_x:
+        axes.set_xscale("log")
+    if panel.log_y:
+        axes.set_yscale("log")
+    if panel.y_range:
+        axes.set_ylim(panel.y_range)
+    if panel.categories:
+        axes.set_xticks(range(len(panel.categories)), panel.categories)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.set_title(panel.title)
+    shown = [series for series in panel.series if series.label]
+    if shown:
+        axes.legend(ncols=2 if len(shown) > 5 else 1)
+
+
+def _draw_line(axes: Any, series: Series, bars: Sequence[Series]) -> None:
+    axes.plot(series.x, series.y, color=series.hex, linestyle=series.dash, label=series.label or None)
+    if series.low is not None and series.high is not None:
+        axes.fill_between(series.x, series.low, series.high, color=series.hex, alpha=0.15, linewidth=0)
+
+
+def _whiskers(series: Series) -> Any:
+    if series.low is None or series.high is None:
+        return None
+    heights = np.asarray(series.y, float)
+    return np.stack([heights - np.asarray(series.low), np.asarray(series.high) - heights]).clip(min=0.0)
+
+
+def _draw_points(axes: Any, series: Series, bars: Sequence[Series]) -> None:
+    axes.errorbar(
+        series.x,
+        series.y,
+        yerr=_whiskers(series),
+        fmt="*" if series.published else MARKERS[series.colour % len(MARKERS)],
+        color=series.hex,
+        fillstyle="full" if series.published else "none",  # what lies beneath shows
+        markersize=9 if series.published else 6,
+        capsize=3,
+        linestyle="none",
+        label=series.label or None,
+    )
+
+
+def _draw_bars(axes: Any, series: Series, bars: Sequence[Series]) -> None:
+    width = 0.8 / len(bars)
+    left = (next(i for i, other in enumerate(bars) if other is series) - (len(bars) - 1) / 2) * width
+    axes.bar(
+        np.asarray(series.x, float) + left,
+        series.y,
+        width,
+        yerr=_whiskers(series),
+        capsize=2,
+        color="white" if series.published else series.hex,
+        edgecolor=series.hex,
+        hatch="//" if series.published else None,
+        label=series.label or None,
+    )

@@ -1,15 +1,11 @@
 """The artefacts of the PSP paper (ICLR 2018 submission): Table 1, its running times."""
 
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from reports.exhibits import Exhibit, Paper
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import paired_ratio
 from reports.tables import Column, Table
-
-WIDE = 175  # columns of a terminal that holds Table 1 in one piece
 
 
 def minutes(run: Run) -> float:
@@ -59,7 +55,7 @@ def table1(artefact: Artefact) -> Table:
         Column("mean staleness", 3),
         Column("paper: top-1 error", 4),
     ]
-    return Table(f"PSP, Table 1, at scale {artefact.scale}", columns, body, notes(artefact))
+    return Table(f"PSP, Table 1, at scale {artefact.scale}", columns, body, notes(artefact), 7)
 
 
 def notes(artefact: Artefact) -> list[str]:
@@ -90,10 +86,8 @@ def notes(artefact: Artefact) -> list[str]:
     return lines + artefact.closing_notes
 
 
-def show_table1(artefact: Artefact, folder: Path, console: Console) -> list[Path]:
-    table = table1(artefact)
-    table.print(console, WIDE, 7)
-    return table.write(folder, f"psp-table1-{artefact.scale}")
+def show_table1(artefact: Artefact) -> Exhibit:
+    return {"": table1(artefact)}
 
 
 def _delay(artefact: Artefact) -> str:
@@ -101,3 +95,6 @@ def _delay(artefact: Artefact) -> str:
     if not delays:
         return "no delays"
     return f"{100 * delays[0]['probability']:g} % of the pull responses {delays[0]['source']['value']:g} s late"
+
+
+PAPER = Paper("psp", {"table1": show_table1}, ())

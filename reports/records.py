@@ -3,26 +3,46 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from reports.statistics import Sample
+from syncline.metrics import LOWER_IS_BETTER
 from syncline.records.store import FINISHED, RecordError, read_config, read_metrics, read_summary, status
 
 PUBLISHED = Path(__file__).parent / "published"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
-    """One finished run of a plan."""
+    """One finished run of a plan; what is not in its summary is read when it is asked for."""
 
     label: str
     seed: int
+    folder: Path  # its record
     summary: Mapping[str, Any]
-    config: Mapping[str, Any]
-    metrics: list[dict[str, Any]]
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        return read_config(self.folder)
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Its evaluations, in order."""
+        return read_metrics(self.folder)
+
+    def curve(self, metric: str, over: str = "time_s") -> tuple[list[float], list[float]]:
+        """(places, heights) of a metric: over `time_s`, `epoch` or `updates`."""
+        return [row[over] for row in self.metrics], [row[metric] for row in self.metrics]
+
+    def time_to(self, metric: str, target: float, over: str = "time_s") -> float | None:
+        """Where the first evaluation that reaches the target lies; None if none does."""
+        lower = metric in LOWER_IS_BETTER
+        reached = (row for row in self.metrics if (row[metric] <= target if lower else row[metric] >= target))
+        return next((row[over] for row in reached), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +85,18 @@ class Artefact:
         return f"make {self.name.replace('/', '-')} SCALE={self.scale}"
 
 
+def stem_of(name: str, scale: str) -> str:
+    """How the plan and the files of an artefact are called."""
+    return f"{name.replace('/', '-')}-{scale}"
+
+
 def load_artefact(name: str, scale: str, results: Path) -> Artefact:
     """The records of the plan that was written for this artefact.
 
     Raises:
         RecordError: no such plan, none of its runs is finished, or a record is broken or of a newer format.
     """
-    path = results / "plans" / f"{name.replace('/', '-')}-{scale}.json"
+    path = results / "plans" / f"{stem_of(name, scale)}.json"
     try:
         plan = json.loads(path.read_text())
     except FileNotFoundError:
@@ -84,8 +109,7 @@ def load_artefact(name: str, scale: str, results: Path) -> Artefact:
         if status(folder) != FINISHED:
             missing.append(f"{entry['label']} seed {entry['seed']}")
             continue
-        summary = read_summary(folder)
-        runs.append(Run(entry["label"], entry["seed"], summary, read_config(folder), read_metrics(folder)))
+        runs.append(Run(entry["label"], entry["seed"], folder, read_summary(folder)))
     if not runs:
         raise RecordError(f"{path}: none of its {len(plan['runs'])} runs is finished")
     return Artefact(name, scale, plan["report"], runs, missing)

@@ -1,8 +1,12 @@
-"""Means and spreads over seeds."""
+"""Means, spreads and confidence intervals over seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from scipy.stats import t as student
+
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +35,31 @@ class Sample:
             return math.nan
         return math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.present) / (self.n - 1))
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Student's two-sided 95 % interval of the mean; nan, nan below two values.
+
+        Of three seeds it is the mean ± 2.48 deviations, of ten ± 0.72. Values that are all equal give a point.
+        """
+        if self.n < 2:
+            return math.nan, math.nan
+        half = float(student.ppf((1.0 + CONFIDENCE) / 2.0, self.n - 1)) * self.std / math.sqrt(self.n)
+        return self.mean - half, self.mean + half
+
+
+def paired(
+    function: Callable[[float, float], float], values: Sequence[float | None], others: Sequence[float | None]
+) -> Sample:
+    """function(value, other), seed by seed; None where either is missing."""
+    pairs = zip(values, others, strict=True)
+    return Sample(tuple(None if a is None or b is None else function(a, b) for a, b in pairs))
+
 
 def paired_ratio(values: Sequence[float | None], others: Sequence[float | None]) -> Sample:
     """values / others, seed by seed; None where either is missing."""
-    pairs = zip(values, others, strict=True)
-    return Sample(tuple(None if a is None or b is None else a / b for a, b in pairs))
+    return paired(lambda a, b: a / b, values, others)
+
+
+def paired_difference(values: Sequence[float | None], others: Sequence[float | None]) -> Sample:
+    """values - others, seed by seed; None where either is missing."""
+    return paired(lambda a, b: a - b, values, others)

@@ -45,6 +45,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Value]]  # as long as columns each
     notes: Sequence[str] = field(default_factory=tuple)
+    left: int = 0  # columns of the first piece where a terminal is too narrow for all; 0: never in pieces
 
     def texts(self) -> list[list[str]]:
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
@@ -97,9 +98,10 @@ class Table:
         first_rows, rest_rows = [row[:width] for row in self.rows], [[row[0], *row[width:]] for row in self.rows]
         return Table(self.title, self.columns[:width], first_rows), Table("", rest, rest_rows)
 
-    def print(self, console: Console, wide: int, left: int) -> None:
-        """The table with its notes; where the terminal has fewer columns than `wide`, in two pieces (`split(left)`)."""
-        for part in (self,) if console.width >= wide else self.split(left):
+    def print(self, console: Console) -> None:
+        """The table with its notes; in two pieces (`split(left)`) where the terminal is too narrow for it."""
+        is_narrow = console.measure(self.rich()).maximum > console.width
+        for part in self.split(self.left) if self.left and is_narrow else (self,):
             console.print(part.rich())
         for note in self.notes:
             console.print(f"- {note}", markup=False, highlight=False)

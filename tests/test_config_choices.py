@@ -22,8 +22,8 @@ from syncline.config import (
 )
 from syncline.datasets import DATASETS as LOADERS
 from syncline.learning import optimizer
-from syncline.learning.metrics import LOWER_IS_BETTER, METRICS
 from syncline.learning.task import TASKS
+from syncline.metrics import LOWER_IS_BETTER, METRICS
 from syncline.models import MODELS as NETWORKS
 from syncline.strategies import STRATEGIES
 from syncline.timing.distributions import Constant, Distribution

@@ -228,10 +228,14 @@ def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) 
     return missed
 
 
-def everything() -> Iterator[tuple[str, str]]:
+def everything() -> Iterator[tuple[str, str, bool]]:
+    """(experiment, scale, whether real data are there)."""
     for name in EXPERIMENTS:
-        for scale in experiment(name)["scales"]:
-            yield name, scale
+        content = experiment(name)
+        for scale in content["scales"]:
+            yield name, scale, False
+        if content.get("real_data"):
+            yield name, "laptop", True
 
 
 def test_what_does_not_arrive_is_seen() -> None:
@@ -267,17 +271,28 @@ def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) ->
     assert content["title"]
     assert content["source"]
     assert content["runs"]
+    assert set(content.get("seeds") or {}) <= set(content["scales"])
     axes = [content["runs"]] if isinstance(content["runs"], dict) else content["runs"]
-    lists = [content["base"], content.get("timing") or [], *content["scales"].values()]
-    for words in [*lists, *(words for axis in axes for words in axis.values())]:
+    parts = {part for axis in axes for label in axis for part in label.split("/")}
+    layers = [content["base"], content.get("timing") or []]
+    layers += [*content["scales"].values(), *(content.get("real_data") or {}).values()]
+    lists = [words for axis in axes for words in axis.values()]
+    for layer in layers:
+        if isinstance(layer, dict):
+            assert set(layer) <= {"every"} | parts, "overrides for runs that are not there"
+        lists += layer.values() if isinstance(layer, dict) else [layer]
+    for words in lists:
         keys = [word.partition("=")[0] for word in words]
         assert len(set(keys)) == len(keys), f"a key is set twice in one list: {words}"
 
 
-@pytest.mark.parametrize(("name", "scale"), list(everything()))
-def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str) -> None:
+@pytest.mark.parametrize(("name", "scale", "with_data"), list(everything()))
+def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str, with_data: bool, tmp_path: Path) -> None:
+    content = experiment(name)
+    for file in content.get("real_data") or {}:
+        (tmp_path / file).touch()
     identities = set()
-    runs = grid(experiment(name), scale)
+    runs = grid(content, scale, tmp_path if with_data else None)
     for label, words in runs:
         config, invocation = composed(*words)
         assert misses(words, config, invocation) == [], label

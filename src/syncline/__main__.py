@@ -5,11 +5,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-import pyarrow as pa
-
-from syncline.records.events import read_events
-from syncline.records.store import FINISHED, RecordError, read_config, read_summary, status
-from syncline.records.timeline import draw, timeline_of, trace_events, window_of, write_trace
+from syncline.records.store import RecordError
+from syncline.records.timeline import draw, read_timeline, trace_events, window_of, write_trace
 
 
 class _Parser(argparse.ArgumentParser):
@@ -41,25 +38,15 @@ def main(arguments: list[str]) -> int:
 
 def _timeline(asked: argparse.Namespace) -> list[Path]:
     folder = _find(asked.record, asked.results)
-    is_whole = (folder / "events.arrow").exists()  # else each shard has its own, until the run is over
-    logs = [folder / "events.arrow"] if is_whole else sorted(folder.glob("events-*.arrow"))
-    if not logs:
-        raise RecordError(f"{folder}: no events; runner.events=true rerun=true makes the run again with them")
-    events = pa.concat_tables([read_events(log) for log in logs])
-    if not events.num_rows:
-        raise RecordError(f"{logs[0]}: no events so far")
-    summary = read_summary(folder) if status(folder) == FINISHED else {}
-    runner = read_config(folder)["runner"]["name"]
-    kind = summary.get("time_kind", "virtual" if runner == "simulate" else "wall")
-    first = summary.get("waits_for", [])[:1]
-    first_count = first[0][2] if first and first[0][0] == 0 else None  # later ones are in the log
-    timeline = timeline_of(events, summary.get("time_s", 0.0), runner != "simulate", first_count)
+    timeline, kind = read_timeline(folder)
     window = window_of(timeline, asked.from_s, asked.to_s)
     output: Path = asked.output or folder
     output.mkdir(parents=True, exist_ok=True)
     is_cut = (asked.from_s, asked.to_s) != (None, None)  # a viewer can zoom, so it gets all if nothing is asked for
     trace = write_trace(output / "timeline.json", trace_events(timeline, *(window if is_cut else ())))
-    return [trace, *draw(timeline, folder.resolve().name, kind, *window, output)]
+    files = [output / "timeline.svg", output / "timeline.png"]
+    draw(timeline, folder.resolve().name, kind, *window, files)
+    return [trace, *files]
 
 
 def _find(record: str, results: Path) -> Path:

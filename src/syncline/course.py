@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from syncline.config import RunConfig
-from syncline.learning.metrics import LOWER_IS_BETTER
+from syncline.metrics import LOWER_IS_BETTER
 
 REPORT_EVERY_S = 0.2  # wall seconds between two looks at the progress
 

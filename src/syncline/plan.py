@@ -77,12 +77,16 @@ def plan_path(results: Path, name: str, scale: str) -> Path:
     return results / "plans" / f"{name.replace('/', '-')}-{scale}.json"
 
 
-def grid(experiment: Mapping[str, Any], scale: str) -> list[tuple[str, list[str]]]:
+def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) -> list[tuple[str, list[str]]]:
     """(label, overrides) of each run of an experiment at a scale, seeds apart; later overrides win.
 
     An experiment's file holds `base` and `scales[scale]`, overrides of every run, and `runs`, label -> overrides, or a
     list of such mappings: then a run is one of each, labelled `<label>/<label>/...`. With `timing`, each run is also
-    made as `<label>/timing` with these overrides: its time alone, at another size.
+    made as `<label>/timing` with these overrides: its time alone, at another size. With `real_data`, file ->
+    overrides, these follow those of scale `laptop` where the folder `data` holds the file.
+
+    `base`, `timing`, and what stands for a scale or a file, may also be a mapping: `every`, overrides of every run, then
+    part -> overrides of the runs that have this part in their label (`cifar10` of `cifar10/bsp`).
 
     Raises:
         ConfigError: the experiment does not know the scale.
@@ -90,13 +94,30 @@ def grid(experiment: Mapping[str, Any], scale: str) -> list[tuple[str, list[str]
     scales = experiment["scales"]
     if scale not in scales:
         raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")
-    shared = [*experiment["base"], *scales[scale]]
+    learning = [experiment["base"], scales[scale]]
+    if scale == "laptop" and data is not None:
+        learning += [words for file, words in (experiment.get("real_data") or {}).items() if (data / file).exists()]
+    timing = experiment.get("timing")
     given = _combined(experiment["runs"])
-    runs = [(label, [*shared, *overrides]) for label, overrides in given]
-    if experiment.get("timing"):
-        about_time = [*experiment["base"], *experiment["timing"]]
-        runs += [(f"{label}/timing", [*about_time, *overrides]) for label, overrides in given]
+    runs = [(label, [*_words_for(label, learning), *overrides]) for label, overrides in given]
+    if timing:
+        about_time = [experiment["base"], timing]
+        runs += [(f"{label}/timing", [*_words_for(label, about_time), *overrides]) for label, overrides in given]
     return runs
+
+
+Words = Sequence[str] | Mapping[str, Sequence[str]]
+
+
+def _words_for(label: str, layers: Sequence[Words]) -> list[str]:
+    """The overrides that these layers hold for a run of this label."""
+    words: list[str] = []
+    for layer in layers:
+        if isinstance(layer, Mapping):
+            words += chain.from_iterable(layer.get(part, ()) for part in ("every", *label.split("/")))
+        else:
+            words += layer
+    return words
 
 
 def _combined(runs: Mapping[str, list[str]] | Sequence[Mapping[str, list[str]]]) -> list[tuple[str, list[str]]]:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from syncline.learning.metrics import METRICS
 from syncline.learning.task import AUXILIARY_WEIGHT, TASKS
+from syncline.metrics import METRICS
 
 
 class Says(nn.Module):

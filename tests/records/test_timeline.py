@@ -546,7 +546,8 @@ def test_how_many_gradients_an_update_waits_for_is_of_a_shard_and_of_no_worker(t
 
 def test_k_has_a_curve_under_the_lanes_where_it_is_told(tmp_path: Path) -> None:
     timeline = timeline_of(table_of(COUNTS), end_s=6.0)
-    svg, _ = draw(timeline, "some run", "virtual", 1.0, 6.0, tmp_path)
+    svg = tmp_path / "timeline.svg"
+    draw(timeline, "some run", "virtual", 1.0, 6.0, [svg])
     assert ">K</text>" in svg.read_text()
     draw(timeline, "some run", "virtual", 1.0, 2.0, tmp_path)
     assert ">K</text>" not in svg.read_text(), "nobody knows it before it changes"

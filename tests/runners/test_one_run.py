@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from commands import SHORT, TIMING, Command, Default, cli, made, without_wall_time
 
-from syncline.learning.metrics import METRICS
+from syncline.metrics import METRICS
 from syncline.records.events import read_events
 from syncline.records.store import FINISHED, read_config, read_metrics, read_summary, status
 

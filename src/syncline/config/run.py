@@ -12,8 +12,8 @@ from syncline.config.datasets import DATASETS, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, SgdConfig
 from syncline.config.runners import RUNNERS, TRACKERS, LocalConfig, NoTrackerConfig, SimulateConfig
-from syncline.learning.metrics import METRICS
 from syncline.learning.schedule import LR_CLOCKS
+from syncline.metrics import METRICS
 from syncline.strategies import STRATEGIES
 from syncline.strategies.dssp import DsspOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig

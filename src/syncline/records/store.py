@@ -29,6 +29,7 @@ import yaml
 
 from syncline.records.events import EventLog
 
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast; it is not everywhere
 FORMAT = 2  # of the whole record; a reader refuses a newer one
 
 FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
@@ -162,7 +163,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         RecordError: absent or broken.
     """
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config = yaml.load((folder / "config.yaml").read_text(), Loader)
         del config["format"]
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         raise RecordError(f"{folder / 'config.yaml'}: broken record ({type(error).__name__})") from None

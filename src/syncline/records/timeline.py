@@ -20,13 +20,14 @@ A `delayed` row lies over computing, sending or receiving and is cut off where t
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncline.records.store import RecordError
+from syncline.records.events import read_events
+from syncline.records.store import FINISHED, RecordError, read_config, read_summary, status
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -226,6 +227,29 @@ class _Worker:
         return [span for span in cut if span.begin_s < span.end_s]
 
 
+def read_timeline(folder: Path) -> tuple[Timeline, str]:
+    """The spans of a record, and whether their time is `virtual` or `wall`.
+
+    Raises:
+        RecordError: no events in it.
+    """
+    import pyarrow as pa
+
+    is_whole = (folder / "events.arrow").exists()  # else each shard has its own, until the run is over
+    logs = [folder / "events.arrow"] if is_whole else sorted(folder.glob("events-*.arrow"))
+    if not logs:
+        raise RecordError(f"{folder}: no events; runner.events=true rerun=true makes the run again with them")
+    events = pa.concat_tables([read_events(log) for log in logs])
+    if not events.num_rows:
+        raise RecordError(f"{logs[0]}: no events so far")
+    summary = read_summary(folder) if status(folder) == FINISHED else {}
+    runner = read_config(folder)["runner"]["name"]
+    kind = summary.get("time_kind", "virtual" if runner == "simulate" else "wall")
+    first = summary.get("waits_for", [])[:1]
+    first_count = first[0][2] if first and first[0][0] == 0 else None  # later ones are in the log
+    return timeline_of(events, summary.get("time_s", 0.0), runner != "simulate", first_count), kind
+
+
 def timeline_of(
     events: "pa.Table", end_s: float = -math.inf, is_late: bool = False, first_count: int | None = None
 ) -> Timeline:
@@ -337,8 +361,9 @@ def write_trace(path: Path, events: Iterator[dict[str, Any]]) -> Path:
     return path
 
 
-def draw(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: float, folder: Path) -> list[Path]:
-    """timeline.svg and timeline.png of a window, in seconds; of more than `WORKERS_SHOWN` workers the first."""
+def draw(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: float, files: Sequence[Path]) -> None:
+    """A picture of a window, in seconds, in each of these files (.svg, .png, .pdf); of more than `WORKERS_SHOWN` workers
+    the first."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -401,8 +426,7 @@ def draw(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: f
         axes.set_title(f"{name}: {part} of {timeline.end_s:,.{digits}f} s {time_kind}{of}", loc="left", fontsize=10)
         handles = [legend[kind] for kind in (*COLOURS, *MARKS) if kind in legend]
         figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False)
-        files = [folder / "timeline.svg", folder / "timeline.png"]
+        # no date: the same record gives the same file
+        undated: dict[str, Any] = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
         for path in files:
-            # no date: the same record gives the same file
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
-    return files
+            figure.savefig(path, dpi=150, metadata=undated[path.suffix])

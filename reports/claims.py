@@ -1,0 +1,152 @@
+"""What a paper claims, as a region in which a number of ours must lie, and the verdict over paired seeds.
+
+A claim names its effects: numbers that each seed gives once, both sides under the same seed, so with the same delays,
+data order and initial weights (common random numbers). An effect is claimed to lie in a region (at least, at most).
+Student's 95 % interval of its mean over the seeds decides: wholly inside, the effect holds; wholly outside, it fails;
+else it is undecided. A claim holds if all its effects hold, and fails if one fails. One seed decides nothing.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.records import Artefact
+from reports.statistics import Sample
+from reports.tables import DASH, Column, Table, Value
+from syncline.records.store import RecordError
+
+HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "fails", "undecided", "not run"
+VERDICTS = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
+ROUNDING = 1e-9  # relative: a ratio that is exactly at its bound must not fail for its last bit
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One number a seed, and where the claim says that it lies."""
+
+    what: str  # with its unit: "time of c = 28 / time of sync"
+    sample: Sample
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    published: float | None = None  # what the paper's text gives for the same number
+    digits: int = 2
+
+    @property
+    def verdict(self) -> str:
+        if self.sample.n == 0:
+            return NOT_RUN
+        low, high = self.sample.interval
+        if math.isnan(low):
+            return UNDECIDED
+        slack = ROUNDING * max(abs(low), abs(high))
+        if low >= self.at_least - slack and high <= self.at_most + slack:
+            return HOLDS
+        return FAILS if high < self.at_least - slack or low > self.at_most + slack else UNDECIDED
+
+    @property
+    def region(self) -> str:
+        """In words and numbers, as the claim has it."""
+        low, high = (f"{bound:,.{self.digits}f}" for bound in (self.at_least, self.at_most))
+        if math.isinf(self.at_least):
+            return f"≤ {high}"
+        return f"≥ {low}" if math.isinf(self.at_most) else f"{low} to {high}"
+
+    @property
+    def interval_text(self) -> str:
+        low, high = self.sample.interval
+        return DASH if math.isnan(low) else f"{low:,.{self.digits}f} to {high:,.{self.digits}f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement of a paper as a predicate over our runs.
+
+    Attributes:
+        key: its name in published/<paper>.yaml, which holds its text.
+        artefacts: whose runs it is judged by; `effects` is called with these, loaded, in this order.
+        effects: the numbers; may raise LookupError where a run that it needs is missing: then it is not run.
+        may_differ: one sentence: why our setting may give another answer than the paper's.
+    """
+
+    key: str
+    artefacts: tuple[str, ...]
+    effects: Callable[..., Sequence[Effect]]
+    may_differ: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    claim: Claim
+    text: str  # the claim, in the paper's sense
+    verdict: str  # one of VERDICTS
+    effects: Sequence[Effect]
+    because: str  # one line: what decided, or what is missing
+    scale: str
+
+
+def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) -> Verdict:
+    """The verdict on a claim from stored runs.
+
+    Args:
+        load: an artefact by name; RecordError where there is none.
+    """
+    try:
+        artefacts = [load(name) for name in claim.artefacts]
+    except RecordError as error:
+        return Verdict(claim, text, NOT_RUN, (), str(error), scale)
+    missing = [label for artefact in artefacts for label in artefact.missing]
+    if missing:
+        return Verdict(claim, text, NOT_RUN, (), f"{len(missing)} runs are missing, {missing[0]} first", scale)
+    try:
+        effects = claim.effects(*artefacts)
+    except LookupError as error:
+        return Verdict(claim, text, NOT_RUN, (), f"not part of this scale: {error}", scale)
+    verdicts = [effect.verdict for effect in effects]
+    worst = next((verdict for verdict in (FAILS, NOT_RUN, UNDECIDED) if verdict in verdicts), HOLDS)
+    return Verdict(claim, text, worst, effects, _because(effects, worst), scale)
+
+
+def _because(effects: Sequence[Effect], worst: str) -> str:
+    if worst == HOLDS:
+        return "every interval lies where the claim says"
+    first = next(effect for effect in effects if effect.verdict == worst)
+    n, of = first.sample.n, len(first.sample.values)
+    if worst == NOT_RUN:
+        return f"{first.what}: no seed has a value"
+    if worst == UNDECIDED and n < 2:
+        return f"{first.what}: {n} of {of} seeds; one seed decides nothing"
+    side = "lies outside" if worst == FAILS else "covers the bound of"
+    return f"{first.what}: {first.interval_text} {side} {first.region}"
+
+
+def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
+    """A row an effect: what was claimed, what came out, and the verdict."""
+    rows: list[list[Value]] = []
+    for verdict in verdicts:
+        head: list[Any] = [verdict.claim.key, verdict.verdict]
+        for effect in verdict.effects:
+            column = Column("", effect.digits)
+            seeds = f"{effect.sample.n}/{len(effect.sample.values)}"
+            rows.append(
+                [
+                    *head,
+                    effect.what,
+                    column.text(effect.published),
+                    effect.region,
+                    column.text(effect.sample),
+                    effect.interval_text,
+                    seeds,
+                    effect.verdict,
+                ]
+            )
+            head = ["", ""]
+        if not verdict.effects:
+            rows.append([*head, verdict.because, DASH, DASH, DASH, DASH, DASH, verdict.verdict])
+    columns = ["claim", "verdict", "number", "paper", "claimed", "ours", "95 % interval", "seeds", "of it"]
+    notes = [
+        "Ours: mean ± sample standard deviation over seeds, both sides of a comparison under the same seed. The interval "
+        "is Student's, of the mean. It decides: inside the claimed region it holds, outside it fails, else undecided; "
+        "several numbers of a claim are judged each by itself, without a correction for their number.",
+    ]
+    return Table(title, [Column(name) for name in columns], rows, notes)

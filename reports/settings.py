@@ -1,0 +1,99 @@
+"""How an artefact's runs were made, from their own configs: what they share, what differs, which readings were used."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reports.records import Artefact, Run
+from reports.tables import Column, Table
+
+# A paper's text is open here, so the choice is told (key of the config -> what it decides).
+READINGS = {
+    "strategy.bound": "DSSP: whether s_U is enforced",
+    "strategy.tag": "PSP: what a worker's counter counts",
+    "strategy.aggregate": "backup workers: mean or sum of the gradients",
+    "strategy.k_cap": "AdaSync: the largest K",
+    "strategy.impl": "collectives: one message for all tensors, or one each",
+    "strategy.average": "DS-Sync: when replicas are averaged",
+    "lr_clock": "what the learning rate's schedule counts",
+    "async_gradient": "what a single gradient is divided by",
+    "momentum": "whether the rate is inside the momentum",
+}
+SETTINGS = (
+    ("model", "network"),
+    ("dataset", "data"),
+    ("batch_size", "batch a worker"),
+    ("optimizer", "optimizer"),
+    ("cluster.name", "cluster"),
+    ("cluster.workers", "workers"),
+    ("cluster.gradient_s", "seconds a gradient"),
+    ("scenario.name", "delays"),
+    ("epochs", "epochs"),
+    ("max_updates", "updates"),
+    ("max_time_s", "seconds"),
+    ("precision", "precision"),
+)
+HIDDEN = frozenset({"root", "download", "file", "loaders", "vocab"})  # where data lie is nobody's business
+SHOWN = 8  # values of a setting that differs
+
+
+def settings(artefact: Artefact) -> Table:
+    """A row a setting: its value, or the values that it takes."""
+    first = artefact.runs[0]
+    rows: list[tuple[str, str]] = [
+        ("engine", ", ".join(sorted({str(run.summary["engine"]) for run in artefact.runs}))),
+        ("time", ", ".join(sorted({str(run.summary["time_kind"]) for run in artefact.runs}))),
+        ("scale", artefact.scale),
+        ("seeds", ", ".join(map(str, artefact.seeds))),
+    ]
+    learned = [run for run in artefact.runs if run.config.get("gradients", True)] or [first]
+    alone = [run for run in artefact.runs if not run.config.get("gradients", True)]
+    if alone and len(alone) < len(artefact.runs):
+        rows.append(("runs", f"{len(learned)} with gradients, {len(alone)} of times alone"))
+    elif alone:
+        rows.append(("runs", f"{len(alone)} of times alone: nothing is learned"))
+    else:
+        rows.append(("runs", f"{len(learned)} with gradients"))
+    chosen = artefact.runs if len(alone) == len(artefact.runs) else learned
+    for key, name in SETTINGS:
+        values = _distinct(chosen, key)
+        if values and values != ["null"]:
+            rows.append((name, _joined(values)))
+    for key, about in READINGS.items():
+        values = _distinct(artefact.runs, key)
+        if values:
+            rows.append((f"reading: {key}", f"{_joined(values)} ({about})"))
+    return Table("How it was made", [Column("setting"), Column("value")], rows)
+
+
+def _joined(values: Sequence[str]) -> str:
+    more = f", and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
+    return "; ".join(values[:SHOWN]) + more
+
+
+def _distinct(runs: Sequence[Run], key: str) -> list[str]:
+    """The values that runs have at a dotted key, in order, as text; [] where none has it."""
+    return list(dict.fromkeys(text for run in runs for text in _at(run.config, key)))
+
+
+def _at(config: Mapping[str, Any], key: str) -> Iterator[str]:
+    part: Any = config
+    for name in key.split("."):
+        if not isinstance(part, Mapping) or name not in part:
+            return
+        part = part[name]
+    yield _text(part)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(
+            f"{key} {_text(entry)}"
+            for key, entry in value.items()
+            if key not in HIDDEN | {"name"} and entry not in (None, False, 0, 0.0, [], {}, "")
+        )
+        return f"{value['name']} ({inner})" if inner and "name" in value else inner or str(value.get("name", ""))
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    if value is None:
+        return "null"
+    return f"{value:g}" if isinstance(value, float) else str(value)
