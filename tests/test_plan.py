@@ -166,6 +166,16 @@ def test_a_list_of_mappings_is_one_of_each_in_all_combinations() -> None:
     assert [label for label, _ in alone] == ["two", "four", "two/timing", "four/timing"]
 
 
+def test_times_alone_may_be_of_another_size_at_a_scale() -> None:
+    timing = {"every": ["gradients=false", "batch_size=9"], "SSP": ["seed=3"], "smoke": ["epochs=2"]}
+    at = {scale: dict(grid(EXPERIMENT | {"timing": timing}, scale)) for scale in ("smoke", "paper")}
+    base = ["epochs=1", "batch_size=8", "gradients=false", "batch_size=9"]
+    assert at["smoke"]["BSP/timing"] == [*base, "epochs=2", "strategy=bsp"]
+    assert at["smoke"]["SSP/timing"] == [*base, "epochs=2", "seed=3", "strategy=ssp", "batch_size=64"]
+    assert at["paper"]["BSP/timing"] == [*base, "strategy=bsp"]
+    assert "epochs=2" not in at["smoke"]["BSP"], "what learns is as its own scale says"
+
+
 def test_an_unknown_scale_is_refused_with_those_of_the_experiment() -> None:
     with pytest.raises(ConfigError) as refused:
         grid(EXPERIMENT, "gpu")
@@ -257,12 +267,6 @@ def test_the_issues_experiments_are_there() -> None:
     assert all({"smoke", "laptop", "gpu", "paper"} == set(experiment(name)["scales"]) for name in dssp)
 
 
-def test_what_is_at_scale_timing_learns_nothing() -> None:
-    for name in EXPERIMENTS:
-        for _, words in grid(experiment(name), "timing") if "timing" in experiment(name)["scales"] else []:
-            assert not composed(*words)[0].gradients
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) -> None:
     content = experiment(name)
@@ -274,7 +278,11 @@ def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) ->
     assert set(content.get("seeds") or {}) <= set(content["scales"])
     axes = [content["runs"]] if isinstance(content["runs"], dict) else content["runs"]
     parts = {part for axis in axes for label in axis for part in label.split("/")}
-    layers = [content["base"], content.get("timing") or []]
+    timing = content.get("timing") or []
+    if isinstance(timing, dict):
+        assert set(timing) <= {"every"} | parts | set(content["scales"]), "overrides for runs that are not there"
+        timing = {key: words for key, words in timing.items() if key not in content["scales"]}
+    layers = [content["base"], timing]
     layers += [*content["scales"].values(), *(content.get("real_data") or {}).values()]
     lists = [words for axis in axes for words in axis.values()]
     for layer in layers:
@@ -328,10 +336,8 @@ def test_a_swept_experiment_makes_each_run_with_each_value_and_a_given_seed_is_t
     assert {entry.config.seed for entry in made.entries} == {5}
 
 
-def test_an_experiment_without_the_asked_scale_or_of_no_known_name_is_refused() -> None:
+def test_an_experiment_of_no_known_name_or_scale_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^experiment must be one of adasync/.*, dssp/"):
         experiment_plan(["+experiment=dssp/table99"], with_sweeps=False)
-    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke, timing; got 'huge'$"):
+    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke; got 'huge'$"):
         experiment_plan([f"+experiment={EXPERIMENTS[0]}", "scale=huge"], with_sweeps=False)
-    with pytest.raises(ConfigError, match=r"^scale must be one of timing for this experiment, got 'laptop'$"):
-        experiment_plan(["+experiment=psp/table1"], with_sweeps=False)

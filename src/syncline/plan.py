@@ -102,7 +102,9 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
     runs = [(label, [*_words_for(label, learning), *overrides]) for label, overrides in given]
     if timing:
         about_time = [experiment["base"], timing]
-        runs += [(f"{label}/timing", [*_words_for(label, about_time), *overrides]) for label, overrides in given]
+        runs += [
+            (f"{label}/timing", [*_words_for(f"{scale}/{label}", about_time), *overrides]) for label, overrides in given
+        ]
     return runs
 
 
