@@ -61,7 +61,7 @@ TIMES_ALONE = {
     "make adasync-fig6": "epochs=1",
     "make adasync-fig7": "max_updates=20",
     "make dssync-table1": "max_updates=4",
-    "make psp-table1 SCALE=timing": "max_updates=4",
+    "make psp-table1": "max_updates=4",
 }
 
 
