@@ -10,7 +10,13 @@ from syncline.simulation.run import simulate
 def seconds() -> dict[str, float]:
     """Of all 879 updates; the standard error of a time is 0.4 %."""
     plan, _ = experiment_plan(["+experiment=psp/table1", "scale=paper", "seed=0"], with_sweeps=False)
-    wanted = ("delayed/sync", "delayed/push28", "delayed/push28_pull90", "delayed/push20_pull75", "delayed/push28_newest")
+    wanted = (
+        "delayed/sync",
+        "delayed/push28",
+        "delayed/push28_pull90",
+        "delayed/push20_pull75",
+        "delayed/push28_newest",
+    )
     timed = {f"{label}/timing" for label in (*wanted, "in_time/sync")}
     runs = {entry.label.removesuffix("/timing"): entry.config for entry in plan.entries if entry.label in timed}
     return {label: simulate(config, lambda _: None, lambda _: None)["time_s"] for label, config in runs.items()}
