@@ -55,7 +55,7 @@ bench: $(READY) ## side-by-side measurements of speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
 fidelity: $(READY) ## does the simulator foresee what real processes do? (4 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity && $(BIN)/python -m reports fidelity
 
 kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
