@@ -22,6 +22,7 @@ from reports.records import stem_of
 from reports.tables import Table
 from syncline.records.store import RecordError
 
+LISTED = 8  # files that are named one by one
 SHOWN = {**PAPERS, OVERVIEW.key: OVERVIEW}
 
 
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print("written:", *files)
+    print("written:", *(files if len(files) <= LISTED else [f"{len(files)} files in {files[0].parent}"]))
     return 0
 
 
@@ -74,9 +75,8 @@ def show_paper(paper: Paper, shelf: Shelf, folder: Path, console: Console) -> li
         except RecordError as error:
             console.print(f"- {error}", markup=False, highlight=False)
     if not files:
-        raise RecordError(
-            f"nothing of {paper.key} was run at scale {shelf.scale}; make {paper.key} SCALE={shelf.scale}"
-        )
+        command = f"make {paper.key} SCALE={shelf.scale}"
+        raise RecordError(f"nothing of {paper.key} was run at scale {shelf.scale}; {command}")
     if not paper.claims:
         return files
     claims = scoreboard(f"{paper.title}: claims at scale {shelf.scale}", shelf.verdicts(paper))
