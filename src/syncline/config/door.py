@@ -140,7 +140,7 @@ def _compose(overrides: Sequence[str]) -> Any:
 
 @lru_cache(maxsize=512)
 def _chosen(overrides: tuple[str, ...]) -> Any:
-    """The config of these choices of groups: Hydra takes a tenth of a second for it, and the runs of a plan share them."""
+    """The config of these choices of groups: it takes Hydra a tenth of a second, and runs of a plan share them."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
