@@ -48,7 +48,9 @@ def main(arguments: list[str]) -> int:
 def _site(shelf: Shelf) -> list[Path]:
     from reports.site import build
 
-    return [build(shelf, shelf.results / "site")]
+    first = build(shelf, shelf.results / "site")
+    print(f"to be opened in a browser: {first.resolve().as_uri()}")
+    return [first]
 
 
 class Printer:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from reports import interactive
@@ -24,6 +25,7 @@ from reports.tables import Table
 from syncline.records.store import RecordError
 
 TEMPLATES = Path(__file__).parent / "templates"
+FINDINGS = Path(__file__).parents[1] / "docs" / "findings.md"  # what came of the papers at scale laptop, in words
 STATIC = ("style.css", "page.js")
 FILES = "files"  # beside the pages: pictures, scripts, what can be downloaded
 
@@ -118,6 +120,7 @@ def _contents(
             "claims": scoreboard("Claims, number by number", verdicts[key]),
             "sections": of(key),
         }
+    pages["findings.html"] = {"findings": Markup(MarkdownIt().enable("table").render(FINDINGS.read_text()))}
     pages["strategies.html"] = {"sections": of(OVERVIEW.key)}
     pages["fidelity.html"] = {"live": live, "sections": [sections[place] for place in THEORY if place in sections]}
     return pages
@@ -129,7 +132,7 @@ def _rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
     )
     environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
     menu = [("index.html", "Scoreboard"), *((f"{key}.html", SHORT[key]) for key in PAPERS)]
-    menu += [("strategies.html", "Timelines"), ("fidelity.html", "Fidelity")]
+    menu += [("findings.html", "Findings"), ("strategies.html", "Timelines"), ("fidelity.html", "Fidelity")]
     template = environment.get_template("paper.html" if "paper" in content else name)
     return template.render(pages=menu, page=name, scale=scale, **content)
 
