@@ -315,15 +315,13 @@ def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) ->
     axes = [content["runs"]] if isinstance(content["runs"], dict) else content["runs"]
     parts = {part for axis in axes for label in axis for part in label.split("/")}
     timing = content.get("timing") or []
-    if isinstance(timing, dict):
-        assert set(timing) <= {"every"} | parts | set(content["scales"]), "overrides for runs that are not there"
-        timing = {key: words for key, words in timing.items() if key not in content["scales"]}
     layers = [content["base"], timing]
     layers += [*content["scales"].values(), *(content.get("real_data") or {}).values()]
     lists = [words for axis in axes for words in axis.values()]
     for layer in layers:
         if isinstance(layer, dict):
-            assert set(layer) <= {"every"} | parts, "overrides for runs that are not there"
+            scales = set(content["scales"]) if layer is timing else set()
+            assert set(layer) <= {"every"} | parts | scales, "overrides for runs that are not there"
         lists += layer.values() if isinstance(layer, dict) else [layer]
     for words in lists:
         keys = [word.partition("=")[0] for word in words]

@@ -38,7 +38,7 @@ def notes(artefact: Artefact) -> list[str]:
     if not _is_papers_size(artefact):
         full = published("psp")["table1"]["updates"]
         lines.append(
-            f"The run is shorter than the paper's {full} updates, and its minutes with it; a second is the paper's. The "
+            f"The run is shorter than the paper's {full} updates, and so are its minutes; a second is the paper's. The "
             "published final errors are in Table 1."
         )
     return lines + artefact.closing_notes
@@ -71,4 +71,4 @@ def _published(artefact: Artefact, scenario: str, axis: int) -> list[Series]:
 
 def _is_papers_size(artefact: Artefact) -> bool:
     full: int = published("psp")["table1"]["updates"]
-    return artefact.runs[0].config["max_updates"] == full
+    return bool(artefact.runs[0].config["max_updates"] == full)

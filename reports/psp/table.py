@@ -23,7 +23,7 @@ def show_table1(artefact: Artefact) -> Exhibit:
 
 
 def table1(artefact: Artefact) -> Table:
-    """A row a setting: those of the paper, of the other reading, and without delays; ratios are to Sync under delays."""
+    """A row a setting: the paper's, the other reading's, those without delays; ratios are to Sync under delays."""
     printed, rows = published("psp")["table1"]["rows"], artefact.rows()
     base = f"{DELAYED}/sync"
     times = {label: artefact.sample(runs, minutes) for label, runs in rows.items() if label.endswith(TIMING)}
@@ -77,9 +77,8 @@ def gradients(artefact: Artefact) -> Table:
         Column("largest staleness", 1),
     ]
     lines = [
-        "At the first of the servers. A worker's counter that goes up by one (tag=step) leaves a late worker late, so that "
-        "its gradients are thrown away until it waits for somebody; one that jumps (tag=newest) has its next gradient "
-        "count again.",
+        "At the first of the servers. A worker's counter that goes up by one (tag=step) leaves a late worker late: "
+        "its gradients are thrown away until it waits for somebody. Where it jumps (tag=newest) the next one counts.",
         *artefact.closing_notes,
     ]
     return Table(f"PSP, Table 1: what became of the gradients, at scale {artefact.scale}", columns, body, lines)
@@ -103,8 +102,8 @@ def notes(artefact: Artefact) -> list[str]:
         lines.append("(k/n): only k of n seeds have an error; the others diverged.")
     lines.append(
         f"The published errors are those of ResNet-50 on CIFAR-10 after {paper['epochs']} epochs, the average of three "
-        "runs. The three statements of the text on time do not fit each other: 30 % less than a Sync that delays prolong "
-        "by 30 % is 9 % less than Sync without delays, not the time without delays."
+        "runs. Three statements of the text do not fit each other: 30 % less than a Sync that delays prolong by 30 % "
+        "is 9 % less than Sync without delays, not as long."
     )
     return lines + artefact.closing_notes
 
@@ -146,8 +145,8 @@ def _readings(artefact: Artefact) -> list[str]:
     saved = [100 * (1 - paired_ratio(times.values, sync.values).mean) for times in (step, newest)]
     rows = published("psp")["table1"]["rows"]
     return [
-        "Reading of a worker's counter (Algorithm 1, line 18): it goes up by one (tag=step), or jumps to the newest block "
-        f"(tag=newest). With c = 28 the first saves {saved[0]:.1f} % of Sync's time, the second {saved[1]:.1f} %; the "
-        f"paper {100 * (1 - rows['push28'][2] / rows['sync'][2]):.1f} %. With c = 28, b = 90 % they end at errors of "
-        f"{wrong[0]:.2f} and {wrong[1]:.2f} %."
+        "Readings of a worker's counter (Algorithm 1, line 18): it goes up by one (tag=step), or jumps to the newest "
+        f"block (tag=newest). With c = 28 the first saves {saved[0]:.1f} % of Sync's time, the second {saved[1]:.1f} "
+        f"%; the paper {100 * (1 - rows['push28'][2] / rows['sync'][2]):.1f} %. With c = 28, b = 90 % they end at "
+        f"errors of {wrong[0]:.2f} and {wrong[1]:.2f} %."
     ]

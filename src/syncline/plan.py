@@ -86,7 +86,8 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
     overrides, these follow those of scale `laptop` where the folder `data` holds the file.
 
     `base`, `timing`, and what stands for a scale or a file, may also be a mapping: `every`, overrides of every run,
-    then part -> overrides of the runs that have this part in their label (`cifar10` of `cifar10/bsp`).
+    then part -> overrides of the runs that have this part in their label (`cifar10` of `cifar10/bsp`). In `timing` a
+    scale's name stands for all runs at this scale.
 
     Raises:
         ConfigError: the experiment does not know the scale.
