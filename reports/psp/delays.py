@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reports.exhibits import Exhibit
-from reports.figures import Figure, Panel, Series
+from reports.figures import STYLES, Figure, Panel, Series
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from reports.tables import Column, Table, Value
@@ -13,8 +13,8 @@ from syncline.records.events import read_events
 
 SCENARIOS = {"normal": "no delays injected", "delayed": "0.16 % of the responses 4 s late"}
 KINDS = {
-    "response": "one response: from when the server sends it until it arrives",
-    "whole": "a whole pull: from when the worker asks until the last of 32 blocks is here",
+    "response": "one response: from the server's sending to its arrival",
+    "whole": "a whole pull: from the worker's request to the last block",
 }
 BIN_S = 0.05  # seconds; as wide as the network's own delays are
 
@@ -36,7 +36,7 @@ def fig2(artefact: Artefact, delays: Delays) -> Figure:
             for colour, (scenario, name) in enumerate(SCENARIOS.items())
             if f"{scenario}/{kind}" in delays
         ]
-        panels.append(Panel("virtual time, s", "density, 1/s", series, title.replace(": ", ":\n"), log_y=True))
+        panels.append(Panel("delay, virtual s", "density, 1/s", series, title.replace(": ", ":\n"), log_y=True))
     title = f"PSP, Figure 2, at scale {artefact.scale}: how long a pull takes under Sync"
     return Figure(title, panels, notes(artefact))
 
@@ -49,7 +49,7 @@ def density(label: str, delays: Sequence[float], colour: int) -> Series:
     for number, count in enumerate(counts):
         x += [number * BIN_S, (number + 1) * BIN_S]
         y += [float(count) / (len(delays) * BIN_S)] * 2
-    return Series(label, x, y, colour=colour)
+    return Series(label, x, y, colour=colour, style=STYLES[colour])  # where both are the same, both are seen
 
 
 def table(artefact: Artefact, delays: Delays) -> Table:

@@ -160,7 +160,7 @@ def test_a_figure_shows_the_runs_of_its_scenario_against_epoch_and_time(
     assert {panel.y_label for panel in figure.panels} == {"top-1 error, %"}
     for panel, end in ((0, 2.0), (1, 20.0)):
         curves = series(figure, panel)
-        assert len(curves) == sum(label.startswith(scenario) for label in ROWS)
+        assert list(curves) == list(published("psp")["names"].values())
         for setting in ("Sync", "Sync+push:28", "Sync+push:20+pull:0.75"):
             assert curves[setting].x[-1] == pytest.approx(end)
             assert curves[setting].y[0] == pytest.approx(90.0)
@@ -168,10 +168,16 @@ def test_a_figure_shows_the_runs_of_its_scenario_against_epoch_and_time(
         assert curves["Sync+push:20+pull:0.75"].y[-1] == pytest.approx(1.005 * wrong)
         assert curves["Sync+push:20+pull:0.75"].low[-1] == pytest.approx(wrong)
         assert not any(one.published for one in curves.values())
-    if scenario == "delayed":
-        newest = series(figure, 0)["Sync+push:28, tag=newest"]
-        assert (newest.style, newest.colour) == ("--", series(figure, 0)["Sync+push:28"].colour)
     assert "shorter than the paper's 879 updates" in " ".join(figure.notes)
+
+
+def test_both_readings_of_the_counter_are_drawn_beside_each_other(tmp_path: Path) -> None:
+    runs = [run for run in runs_of(ROWS) if "timing" not in run.label]
+    curves = series(show_fig4(written(tmp_path, runs, "psp/fig4"))["readings"], 0)
+    step, newest = curves["Sync+push:28"], curves["Sync+push:28, newest"]
+    assert (step.style, newest.style, newest.colour) == ("-", "--", step.colour)
+    assert (step.y[-1], newest.y[-1]) == (pytest.approx(11.055), pytest.approx(12.06))
+    assert "Sync" not in curves
 
 
 def test_an_epoch_counts_what_is_computed_and_not_what_is_used(tmp_path: Path) -> None:
