@@ -11,7 +11,7 @@ from reports.statistics import Sample
 from reports.tables import Column, Table, Value
 from syncline.records.events import read_events
 
-SCENARIOS = {"normal": "no delays injected", "delayed": "0.16 % of the responses 4 s late"}
+SCENARIOS = {"delayed": "0.16 % of the responses 4 s late", "normal": "no delays injected"}
 KINDS = {
     "response": "one response: from the server's sending to its arrival",
     "whole": "a whole pull: from the worker's request to the last block",
@@ -36,14 +36,24 @@ def fig2(artefact: Artefact, delays: Delays) -> Figure:
             for colour, (scenario, name) in enumerate(SCENARIOS.items())
             if f"{scenario}/{kind}" in delays
         ]
-        panels.append(Panel("delay, virtual s", "density, 1/s", series, title.replace(": ", ":\n"), log_y=True))
+        heights = [y for one in series for y in one.y if y]
+        panels.append(
+            Panel(
+                "delay, virtual s",
+                "density, 1/s",
+                series,
+                title.replace(": ", ":\n"),
+                log_y=True,
+                y_range=(min(heights, default=1.0) / 2, max(heights, default=1.0) * 2),
+            )
+        )
     title = f"PSP, Figure 2, at scale {artefact.scale}: how long a pull takes under Sync"
     return Figure(title, panels, notes(artefact))
 
 
 def density(label: str, delays: Sequence[float], colour: int) -> Series:
     """A histogram of `BIN_S` as a line of steps; its area is 1."""
-    counts = np.bincount((np.asarray(delays) / BIN_S).astype(int))
+    counts = [*np.bincount((np.asarray(delays) / BIN_S).astype(int)), 0]
     x: list[float] = []
     y: list[float] = []
     for number, count in enumerate(counts):

@@ -19,7 +19,7 @@ def show_fig4(artefact: Artefact) -> Exhibit:
     return {
         "": errors(artefact, DELAYED, SETTINGS, f"PSP, Figure 4: {late}"),
         "readings": errors(
-            artefact, DELAYED, READINGS, f"PSP, Figure 4: {late}; a counter that goes up by one, or jumps (newest)"
+            artefact, DELAYED, READINGS, f"PSP, Figure 4: {late}; the counter goes up by one, or jumps (newest)"
         ),
     }
 
@@ -59,7 +59,7 @@ def _curves(
     rows = artefact.rows()
     return [
         curve(
-            name_of(setting).replace("tag=", ""),
+            name_of(setting).removeprefix("Sync+").replace("tag=", ""),
             [points(run) for run in rows[f"{scenario}/{setting}"]],
             SETTINGS.index(setting.removesuffix(NEWEST)),
             "--" if setting.endswith(NEWEST) else "-",
