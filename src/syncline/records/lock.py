@@ -71,11 +71,10 @@ def held(folder: Path) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        owner = _read(path, 0.0)
-        if owner is not None and (owner.host, owner.pid, owner.since) == (me.host, me.pid, me.since):
-            path.unlink(
-                missing_ok=True
-            )  # else it was never ours, or taken over while this process was stopped for long
+        with suppress(OSError, RecordError):
+            owner = _read(path, 0.0)
+            if owner is not None and (owner.host, owner.pid, owner.since) == (me.host, me.pid, me.since):
+                path.unlink()  # else it was never ours, or taken over while this process was stopped for long
 
 
 def _take(path: Path, me: Owner) -> None:
