@@ -48,8 +48,8 @@ Points = tuple[Sequence[float], Sequence[float]]  # places, heights
 class Series:
     """One curve, row of points or row of bars; all sequences are equally long.
 
-    `low` and `high` are its spread: a band about a line, a whisker on a point or a bar. What is `published` (a value that
-    the paper's text gives) is drawn in black, as stars or as a dotted line.
+    `low` and `high` are its spread: a band about a line, a whisker on a point or a bar. What is `published` (a value
+    that the paper's text gives) is drawn in black, as stars or as a dotted line.
     """
 
     label: str  # "": not in the legend
