@@ -17,7 +17,7 @@ from syncline.timing.distributions import Exponential
 NUM_WORKERS = 8
 SETTLED = 0.25  # of a run, its end: the error left is the mean over it
 MULTIPLE = 2.0  # of the error that is left: when it is reached
-# None of the constants is in the text. The bound falls by 1 % an update, and leaves a quarter of the first error at K = 1.
+# None of the constants is in the text. The bound falls by 1 % an update; at K = 1 a quarter of the first error is left.
 PROBLEM = StronglyConvex(first_error=1.0, rate=0.05, smoothness=2.0, convexity=0.2, variance=1.0)
 PROGRESS = {"k_sync": 1.0, "k_batch_sync": 1.0}  # of fresh gradients; stale ones:
 STALE = stale_progress(gamma=0.1, fresh=1.0 / NUM_WORKERS)  # p_0 = 1 / P for exponential times (Lemma 6)

@@ -22,7 +22,8 @@ def an_epoch_dealt(run: Run) -> float:
     """Seconds of as many updates as it takes P workers to go through all images once: 50,000 / (32 P), whatever K."""
     config = run.config
     images = config["dataset"]["train_size"] or 50_000
-    return seconds_an_update(run) * images / (config["batch_size"] * config["cluster"]["workers"])
+    updates: float = images / (config["batch_size"] * config["cluster"]["workers"])
+    return seconds_an_update(run) * updates
 
 
 READINGS = {"used": an_epoch_used, "dealt": an_epoch_dealt}

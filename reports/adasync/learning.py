@@ -119,7 +119,7 @@ def error_table(artefact: Artefact, number: str) -> Table:
             goal = goals(found, delay, variant)
         except ValueError:
             goal = {}
-        reached = artefact.sample(runs, lambda run, goal=goal: _time_if_reached(run, goal.get(run.seed)))
+        reached = artefact.sample(runs, _time_if_reached(goal))
         body.append(
             [
                 f"{paper['names'][variant]}, {paper['names'][which]}, {paper['names'][delay]}",
@@ -146,8 +146,14 @@ def error_table(artefact: Artefact, number: str) -> Table:
     return Table(f"AdaSync, {number}, at scale {artefact.scale}", columns, body, notes, 4)
 
 
-def _time_if_reached(run: Run, goal: float | None) -> float | None:
-    return time_to_loss(run, goal) if goal is not None and reaches(run, goal) else None
+def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]:
+    """A run -> when its training loss is its seed's goal; None if it never is, or there is no goal."""
+
+    def read(run: Run) -> float | None:
+        mine = goal.get(run.seed)
+        return time_to_loss(run, mine) if mine is not None and reaches(run, mine) else None
+
+    return read
 
 
 def _shown(artefact: Artefact, number: str, more: Sequence[Panel] = ()) -> Exhibit:

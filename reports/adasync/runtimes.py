@@ -68,8 +68,8 @@ def shapes(artefact: Artefact) -> str:
         listed = ", ".join(f"{key} {value:g}" for key, value in parameters.items())
         shown[jitter["name"]] = f"{names[jitter['name']]} ({listed})"
     return (
-        f"A gradient's seconds, each drawn on its own: {', '.join(shown.values())}; messages take none. The paper's plots "
-        "have no parameters in the text; these are ours."
+        f"A gradient's seconds, each drawn on its own: {', '.join(shown.values())}; messages take none. The paper's "
+        "plots have no parameters in the text; these are ours."
     )
 
 

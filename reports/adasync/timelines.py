@@ -7,7 +7,7 @@ from reports.records import Artefact, published
 def show_fig4_5(artefact: Artefact) -> Exhibit:
     """A picture a variant; the first one has the artefact's own name."""
     paper = published("adasync")
-    pictures = {}
+    pictures: dict[str, Picture] = {}
     for label, (run, *_) in artefact.rows().items():
         config = run.config
         about = f"{config['cluster']['workers']} workers, K = {config['strategy']['k']}"

@@ -100,7 +100,7 @@ def runtime_table(artefact: Artefact) -> Table:
     ]
     lines = [
         f"P = {num_workers}. =, an equality; ≤, an upper bound (of Lemmas 3 and 4 the smaller). For the exponential, "
-        "which has no memory, all four are equalities; K-async's bound is the looser the more a gradient's time is shift.",
+        "which has no memory, all four are equalities.",
         shapes(artefact),
         largest(deviations, "Where an equality is proved, the simulated mean"),
         *artefact.closing_notes,

@@ -8,8 +8,8 @@ class SoftmaxRegression(nn.Module):
     """Pixels -> logits by one linear layer, from weights of zero.
 
     The mean cross-entropy is convex. Where no weights separate the classes (images many, noisy and small, as
-    `dataset=glyphs10 dataset.image_size=8`) it has a minimum, around which it is strongly convex but for a constant added
-    to all logits, along which every gradient vanishes.
+    `dataset=glyphs10 dataset.image_size=8`) it has a minimum, around which it is strongly convex but for a constant
+    added to all logits, along which every gradient vanishes.
 
     Args:
         in_channels: image channels C, >= 1.

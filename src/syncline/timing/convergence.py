@@ -4,11 +4,11 @@
     K-async, K-batch-async    the same with c g for c, g = 1 - gamma + p_0 / 2
 
 e is the expected distance from the minimum, eta the rate, L and c how strongly the loss is at most and at least curved,
-s^2 the variance of a mini-batch's gradient. Of stale gradients, gamma bounds how far they are from fresh ones (0: not at
-all), and p_0 is the least probability that a gradient is fresh.
+s^2 the variance of a mini-batch's gradient. Of stale gradients, gamma bounds how far they are from fresh ones (0: not
+at all), and p_0 is the least probability that a gradient is fresh.
 
-Source: adasync.txt, section 4.2.1: Lemma 7 (Bottou, Curtis and Nocedal 2016), Theorem 3, Remark 4. The formulas are lost in
-our text; these are the ones that follow from its proofs (appendix C.2 and C.3).
+Source: adasync.txt, section 4.2.1: Lemma 7 (Bottou, Curtis and Nocedal 2016), Theorem 3, Remark 4. The formulas are
+lost in our text; these are the ones that follow from its proofs (appendix C.2 and C.3).
 """
 
 import math
@@ -34,13 +34,14 @@ class StronglyConvex:
             raise ValueError(f"rate * convexity must be < 1, got {self.rate * self.convexity:g}")
 
     def floor(self, k: int, progress: float = 1.0) -> float:
-        """The error that is left after however many updates of K gradients each; `progress`: g, 1 for fresh gradients."""
+        """The error that is left after any number of updates of K gradients; `progress`: g, 1 for fresh gradients."""
         return self.rate * self.smoothness * self.variance / (2.0 * self.convexity * progress * k)
 
     def error(self, k: int, updates: float, progress: float = 1.0) -> float:
         """The bound on e_J for J = updates >= 0."""
         floor = self.floor(k, progress)
-        return floor + (1.0 - self.rate * self.convexity * progress) ** updates * (self.first_error - floor)
+        left = math.pow(1.0 - self.rate * self.convexity * progress, updates)
+        return floor + left * (self.first_error - floor)
 
     def updates_to(self, multiple: float, k: int, progress: float = 1.0) -> float:
         """J, not rounded, at which the bound is `multiple` > 1 times its floor; 0 if it begins below that."""
