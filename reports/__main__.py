@@ -9,21 +9,21 @@ python -m reports site                   all of this as pages to be opened in a 
 
 import argparse
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 from rich.console import Console
 
 from reports.claims import scoreboard
-from reports.exhibits import SCALES, Exhibit, Paper, Shelf, write
+from reports.exhibits import SCALES, Exhibit, Paper, Press, Shelf
 from reports.fidelity import fidelity
-from reports.overview import OVERVIEW
-from reports.papers import PAPERS
+from reports.figures import FORMATS
+from reports.papers import SHOWN
 from reports.records import stem_of
 from reports.tables import Table
 from syncline.records.store import RecordError
 
 LISTED = 8  # files that are named one by one
-SHOWN = {**PAPERS, OVERVIEW.key: OVERVIEW}
 
 
 def main(arguments: list[str]) -> int:
@@ -35,9 +35,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="as it was run (laptop)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
     asked = parser.parse_args(arguments)
-    shelf, folder, console = Shelf(asked.results, asked.scale), asked.results / "reports", Console()
+    shelf = Shelf(asked.results, asked.scale)
     try:
-        files = _made(asked.what, shelf, folder, console)
+        files = _site(shelf) if asked.what == "site" else Printer(shelf).show(asked.what)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -45,50 +45,64 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _made(what: str, shelf: Shelf, folder: Path, console: Console) -> list[Path]:
-    if what == "site":
-        from reports.site import build
+def _site(shelf: Shelf) -> list[Path]:
+    from reports.site import build
 
-        return [build(shelf, list(PAPERS.values()), OVERVIEW, shelf.results / "site")]
-    if what == "all":
-        return [path for paper in SHOWN.values() for path in show_paper(paper, shelf, folder, console)]
-    if what == "fidelity":
-        return _show(fidelity(shelf.results), folder, "fidelity", console)
-    if what in SHOWN:
-        return show_paper(SHOWN[what], shelf, folder, console)
-    return show_artefact(what, shelf, folder, console)
+    first = build(shelf, shelf.results / "site")
+    print(f"to be opened in a browser: {first.resolve().as_uri()}")
+    return [first]
 
 
-def show_artefact(name: str, shelf: Shelf, folder: Path, console: Console) -> list[Path]:
-    """Print the tables of an artefact and write all its files; returns them."""
-    paper, _, own = name.partition("/")
-    exhibit = SHOWN[paper].shows[own](shelf.artefact(name))
-    return _show(exhibit, folder, stem_of(name, shelf.scale), console)
+class Printer:
+    """Prints tables on the terminal and writes all files of what is shown."""
 
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf, self._console = shelf, Console()
 
-def show_paper(paper: Paper, shelf: Shelf, folder: Path, console: Console) -> list[Path]:
-    """What there is of a paper, and its claims; an artefact that was not run is named."""
-    files: list[Path] = []
-    for name in paper.shows:
-        try:
-            files += show_artefact(f"{paper.key}/{name}", shelf, folder, console)
-        except RecordError as error:
-            console.print(f"- {error}", markup=False, highlight=False)
-    if not files:
-        command = f"make {paper.key} SCALE={shelf.scale}"
-        raise RecordError(f"nothing of {paper.key} was run at scale {shelf.scale}; {command}")
-    if not paper.claims:
+    def show(self, what: str) -> list[Path]:
+        """An artefact, a paper, `all`, or `fidelity`; returns the files.
+
+        Raises:
+            RecordError: nothing of it was run.
+        """
+        with Press(self._shelf.results / "reports", FORMATS) as press:
+            if what == "all":
+                written = [files for paper in SHOWN.values() for files in self._paper(paper, press)]
+            elif what == "fidelity":
+                written = self._exhibit(fidelity(self._shelf.results), "fidelity", press)
+            elif what in SHOWN:
+                written = self._paper(SHOWN[what], press)
+            else:
+                written = self._artefact(what, press)
+            return [path for files in written for path in files.result()]
+
+    def _artefact(self, name: str, press: Press) -> list[Future[list[Path]]]:
+        paper, _, own = name.partition("/")
+        exhibit = SHOWN[paper].shows[own](self._shelf.artefact(name))
+        return self._exhibit(exhibit, stem_of(name, self._shelf.scale), press)
+
+    def _paper(self, paper: Paper, press: Press) -> list[Future[list[Path]]]:
+        """What there is of a paper, and its claims; an artefact that was not run is named."""
+        files: list[Future[list[Path]]] = []
+        for name in paper.shows:
+            try:
+                files += self._artefact(f"{paper.key}/{name}", press)
+            except RecordError as error:
+                self._console.print(f"- {error}", markup=False, highlight=False)
+        scale = self._shelf.scale
+        if not files:
+            command = f"make {paper.key} SCALE={scale}"
+            raise RecordError(f"nothing of {paper.key} was run at scale {scale}; {command}")
+        if paper.claims:
+            claims = scoreboard(f"{paper.title}: claims at scale {scale}", self._shelf.verdicts(paper))
+            files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", press)
         return files
-    claims = scoreboard(f"{paper.title}: claims at scale {shelf.scale}", shelf.verdicts(paper))
-    claims.print(console)
-    return files + claims.write(folder, f"{paper.key}-claims-{shelf.scale}")
 
-
-def _show(exhibit: Exhibit, folder: Path, stem: str, console: Console) -> list[Path]:
-    for item in exhibit.values():
-        if isinstance(item, Table):
-            item.print(console)
-    return write(exhibit, folder, stem)
+    def _exhibit(self, exhibit: Exhibit, stem: str, press: Press) -> list[Future[list[Path]]]:
+        for item in exhibit.values():
+            if isinstance(item, Table):
+                item.print(self._console)
+        return [files for _, files in press.print(exhibit, stem)]
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ from reports.records import Artefact, published
 
 
 def show_timelines(artefact: Artefact) -> Exhibit:
-    """One picture a strategy."""
+    """One picture a strategy, all of the same seconds."""
     about = published("overview")["strategies"]
-    return {run.label: Picture(run.label, run, notes=[about[run.label]]) for run in artefact.runs}
+    end_s = min(run.summary["time_s"] for run in artefact.runs)
+    return {run.label: Picture(run.label, run, 0.0, end_s, [about[run.label]]) for run in artefact.runs}
 
 
 OVERVIEW = Paper("overview", {"timelines": show_timelines}, ())

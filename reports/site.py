@@ -3,24 +3,29 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from reports import interactive
 from reports.claims import VERDICTS, Verdict, scoreboard
-from reports.exhibits import Exhibit, Item, Paper, Shelf
+from reports.exhibits import Item, Paper, Press, Shelf
 from reports.fidelity import fidelity
 from reports.figures import Figure
+from reports.overview import OVERVIEW
+from reports.papers import PAPERS, SHOWN
 from reports.records import Artefact, published, stem_of
 from reports.settings import settings
 from reports.tables import Table
 from syncline.records.store import RecordError
 
 TEMPLATES = Path(__file__).parent / "templates"
+FINDINGS = Path(__file__).parents[1] / "docs" / "findings.md"  # what came of the papers at scale laptop, in words
 STATIC = ("style.css", "page.js")
 FILES = "files"  # beside the pages: pictures, scripts, what can be downloaded
 
@@ -30,10 +35,29 @@ class Shown:
     """One table, figure or timeline on a page."""
 
     item: Item
-    kind: str  # table, figure, picture
-    image: str  # its SVG, relative to the page; "" for a table
-    downloads: Sequence[str]  # relative to the page
-    panels: Markup  # Plotly's figures as JSON, for a figure
+    files: Future[list[Path]]
+
+    @property
+    def kind(self) -> str:
+        """`table`, `figure` or `picture`."""
+        return type(self.item).__name__.lower()
+
+    @property
+    def downloads(self) -> list[str]:
+        """Its files, relative to the page."""
+        return [f"{FILES}/{path.name}" for path in self.files.result()]
+
+    @property
+    def image(self) -> str:
+        """Its picture, relative to the page."""
+        return next(name for name in self.downloads if name.endswith(".svg"))
+
+    @property
+    def panels(self) -> Markup:
+        """Plotly's figures as JSON; nothing in it can be mistaken for the end of the element that holds it."""
+        assert isinstance(self.item, Figure)
+        text = json.dumps(interactive.panels(self.item), separators=(",", ":"))
+        return Markup(text.replace("<", "\\u003c"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +73,7 @@ class Section:
     missing: str  # why there is nothing, or not all
 
 
-def build(shelf: Shelf, papers: Sequence[Paper], overview: Paper, folder: Path) -> Path:
+def build(shelf: Shelf, folder: Path) -> Path:
     """Write all pages from what was run at the shelf's scale; returns the first.
 
     Whatever lay in the folder is removed. An artefact that was not run has its command in its place.
@@ -62,42 +86,60 @@ def build(shelf: Shelf, papers: Sequence[Paper], overview: Paper, folder: Path) 
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
     _static(folder / FILES)
-    verdicts = {paper.key: shelf.verdicts(paper) for paper in papers}
-    pages = [("index.html", "Scoreboard"), *((f"{paper.key}.html", SHORT[paper.key]) for paper in papers)]
-    pages += [("strategies.html", "Timelines"), ("fidelity.html", "Fidelity")]
-    environment = _environment()
-
-    def page(name: str, **content: Any) -> None:
-        template = environment.get_template(content.pop("template", name))
-        text = template.render(pages=pages, page=name, scale=shelf.scale, **content)
-        (folder / name).write_text(text)
-
-    for paper in papers:
-        page(
-            f"{paper.key}.html",
-            template="paper.html",
-            paper=paper,
-            short=SHORT[paper.key],
-            about=published(paper.key),
-            verdicts=verdicts[paper.key],
-            claims=scoreboard("Claims, number by number", verdicts[paper.key]),
-            sections=[section(paper, name, shelf, folder) for name in paper.shows],
-        )
-    page("strategies.html", sections=[section(overview, name, shelf, folder) for name in overview.shows])
-    theory = [section(paper, name, shelf, folder) for paper in papers for name in THEORY.get(paper.key, ())]
-    page("fidelity.html", sections=theory, live=live_section(shelf.results, folder))
-    page(
-        "index.html",
-        papers=[(paper, SHORT[paper.key], verdicts[paper.key], counts(verdicts[paper.key])) for paper in papers],
-        kinds=VERDICTS,
-        total=counts([verdict for of_paper in verdicts.values() for verdict in of_paper]),
-    )
+    verdicts = {key: shelf.verdicts(paper) for key, paper in PAPERS.items()}
+    with Press(folder / FILES, ("svg", "csv")) as press:
+        sections = {
+            (key, name): section(paper, name, shelf, press) for key, paper in SHOWN.items() for name in paper.shows
+        }
+        live = live_section(shelf.results, press)
+        for name, content in _contents(verdicts, sections, live).items():
+            (folder / name).write_text(_rendered(name, shelf.scale, content))
     return folder / "index.html"
+
+
+def _contents(
+    verdicts: Mapping[str, list[Verdict]], sections: Mapping[tuple[str, str], Section], live: Section
+) -> dict[str, dict[str, Any]]:
+    """What each page shows, in the order of the menu."""
+
+    def of(key: str) -> list[Section]:
+        return [part for (paper, _), part in sections.items() if paper == key]
+
+    pages: dict[str, dict[str, Any]] = {
+        "index.html": {
+            "papers": [(paper, SHORT[key], verdicts[key], counts(verdicts[key])) for key, paper in PAPERS.items()],
+            "kinds": VERDICTS,
+            "total": counts([verdict for of_paper in verdicts.values() for verdict in of_paper]),
+        }
+    }
+    for key, paper in PAPERS.items():
+        pages[f"{key}.html"] = {
+            "paper": paper,
+            "short": SHORT[key],
+            "verdicts": verdicts[key],
+            "claims": scoreboard("Claims, number by number", verdicts[key]),
+            "sections": of(key),
+        }
+    pages["findings.html"] = {"findings": Markup(MarkdownIt().enable("table").render(FINDINGS.read_text()))}
+    pages["strategies.html"] = {"sections": of(OVERVIEW.key)}
+    pages["fidelity.html"] = {"live": live, "sections": [sections[place] for place in THEORY if place in sections]}
+    return pages
+
+
+def _rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
+    menu = [("index.html", "Scoreboard"), *((f"{key}.html", SHORT[key]) for key in PAPERS)]
+    menu += [("findings.html", "Findings"), ("strategies.html", "Timelines"), ("fidelity.html", "Fidelity")]
+    template = environment.get_template("paper.html" if "paper" in content else name)
+    return template.render(pages=menu, page=name, scale=scale, **content)
 
 
 SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp": "DSSP", "dssync": "DS-Sync"}
 # Artefacts that set the simulator against a formula: repeated on the page about fidelity.
-THEORY: Mapping[str, Sequence[str]] = {"adasync": ("table_runtime", "fig6"), "dssync": ("table1",)}
+THEORY = (("adasync", "table_runtime"), ("adasync", "fig6"), ("dssync", "table1"))
 
 
 def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
@@ -105,8 +147,8 @@ def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
     return {kind: sum(verdict.verdict == kind for verdict in verdicts) for kind in VERDICTS}
 
 
-def section(paper: Paper, name: str, shelf: Shelf, folder: Path) -> Section:
-    """An artefact's part of a page; writes its files."""
+def section(paper: Paper, name: str, shelf: Shelf, press: Press) -> Section:
+    """An artefact's part of a page; its files are being written."""
     full = f"{paper.key}/{name}"
     caption = published(paper.key)["artefacts"][name]
     command = f"make {full.replace('/', '-')} SCALE={shelf.scale}"
@@ -122,39 +164,20 @@ def section(paper: Paper, name: str, shelf: Shelf, folder: Path) -> Section:
         caption,
         command,
         artefact.report.get("source", ""),
-        show(exhibit, folder, stem_of(full, shelf.scale)),
+        [Shown(*one) for one in press.print(exhibit, stem_of(full, shelf.scale))],
         settings(artefact),
         _missing(artefact),
     )
 
 
-def live_section(results: Path, folder: Path) -> Section:
+def live_section(results: Path, press: Press) -> Section:
     """What live runs were measured to take, and what was foreseen."""
     caption, command = "Live runs, and what the simulator foresaw of them", "make fidelity"
     try:
-        return Section("fidelity", caption, command, "", show(fidelity(results), folder, "fidelity"), None, "")
+        shown = [Shown(*one) for one in press.print(fidelity(results), "fidelity")]
+        return Section("fidelity", caption, command, "", shown, None, "")
     except RecordError as error:
         return Section("fidelity", caption, command, "", (), None, str(error))
-
-
-def show(exhibit: Exhibit, folder: Path, stem: str) -> list[Shown]:
-    """The items of an exhibit with their files, which are written beside the pages."""
-    shown = []
-    for suffix, item in exhibit.items():
-        own = f"{stem}-{suffix}" if suffix else stem
-        if isinstance(item, Table):
-            files = item.write(folder / FILES, own)
-            shown.append(Shown(item, "table", "", [f"{FILES}/{path.name}" for path in files], Markup()))
-            continue
-        files = item.write(folder / FILES, own, ("svg", "csv"))
-        names = [f"{FILES}/{path.name}" for path in files]
-        if isinstance(item, Figure):
-            # in a script element nothing but its own end may be mistaken for it
-            text = json.dumps(interactive.panels(item), separators=(",", ":")).replace("<", "\\u003c")
-            shown.append(Shown(item, "figure", names[0], names, Markup(text)))
-        else:
-            shown.append(Shown(item, "picture", names[0], names, Markup()))
-    return shown
 
 
 def _missing(artefact: Artefact) -> str:
@@ -169,11 +192,3 @@ def _static(folder: Path) -> None:
     for name in STATIC:
         shutil.copy(TEMPLATES / name, folder / name)
     (folder / "plotly.min.js").write_text(get_plotlyjs())
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
-    return environment

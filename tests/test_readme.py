@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import run
-from reports.__main__ import SHOWN
+from reports.papers import SHOWN
 from syncline.__main__ import main as syncline_main
 from syncline.config import compose
 from syncline.strategies import STRATEGIES
