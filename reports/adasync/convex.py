@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -115,10 +116,10 @@ def fig2(artefact: Artefact) -> Figure:
         spots = [theoretical(variant, k) for k in ks]
         line = Series(names[variant], [at for _, at in spots], [left for left, _ in spots], colour=colour)
         bounds += [line, Series("", line.x, line.y, "points", colour)]
-        own = {k: found[variant, k] for k in ks if (variant, k) in found}
-        places = {reached.mean: left for left, reached in own.values() if reached.n}
-        if places:
-            runs.append(points(names[variant], places, colour))
+        own = [found[variant, k] for k in ks if (variant, k) in found]
+        if own:
+            dots = points(names[variant], dict(enumerate(left for left, _ in own)), colour)
+            runs.append(replace(dots, x=[reached.mean for _, reached in own]))
     x_label = "virtual seconds to twice the error left"
     panels = [
         Panel(
