@@ -259,16 +259,16 @@ def test_k_async_saves_more_or_it_does_not(tmp_path: Path) -> None:
 # Figures 1(b) and 2.
 
 
-def test_the_error_left_and_the_time_to_twice_of_it(tmp_path: Path) -> None:
+def test_the_error_left_and_the_time_to_a_quarter_above_it(tmp_path: Path) -> None:
     write_convex(tmp_path, "fig2", lambda variant, k: 0.04 / k)
     artefact = load(tmp_path, "fig2")
     rows = {row[0]: row[1:] for row in fig2_table(artefact).texts()}
     assert len(rows) == 11
-    # 0.3 / 2^t is first at most 0.08 at t = 2, and at most 0.01 at t = 5
+    # 0.3 / 2^t is first at most 0.05 at t = 3, and at most 0.00625 at t = 6
     assert rows["K-sync, K = 1"][:3] == ["1.000", "1.000 ± 0.000", "0.0400 ± 0.0000"]
-    assert rows["K-sync, K = 1"][4] == "2.0 ± 0.0"
+    assert rows["K-sync, K = 1"][4] == "3.0 ± 0.0"
     assert rows["K-sync, K = 8"][:3] == ["0.125", "0.125 ± 0.000", "0.0050 ± 0.0000"]
-    assert rows["K-sync, K = 8"][4] == "5.0 ± 0.0"
+    assert rows["K-sync, K = 8"][4] == "6.0 ± 0.0"
     assert rows["K-batch-async, K = 8"][1] == "0.125 ± 0.000", "over K-async's K = 1"
     theory_panel, ours = fig2(artefact).panels
     assert [series.label for series in ours.series] == ["K-async", "K-batch-async", "K-sync"]
