@@ -11,6 +11,7 @@ from reports.figures import Figure, Panel, Series, curve, points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table, Value
+from syncline.records.store import RecordError
 from syncline.timing import theory
 from syncline.timing.convergence import StronglyConvex, stale_progress
 from syncline.timing.distributions import Exponential
@@ -25,8 +26,16 @@ STALE = stale_progress(gamma=0.1, fresh=1.0 / NUM_WORKERS)  # p_0 = 1 / P for ex
 
 
 def minimum(artefact: Artefact) -> dict[int, float]:
-    """Seed -> the test loss that nothing linear falls below."""
-    return {run.seed: run.metrics[-1]["loss"] for run in artefact.rows().get("minimum", [])}
+    """Seed -> the test loss that nothing linear falls below.
+
+    Raises:
+        RecordError: it is not known for a seed.
+    """
+    found = {run.seed: run.metrics[-1]["loss"] for run in artefact.rows().get("minimum", [])}
+    for seed in artefact.seeds:
+        if seed not in found:
+            raise RecordError(f"{artefact.name}: the run `minimum` of seed {seed} is missing; {artefact.command}")
+    return found
 
 
 def error_curve(run: Run, lowest: float) -> tuple[list[float], list[float]]:
@@ -52,8 +61,6 @@ def time_to_floor(run: Run, lowest: float) -> float | None:
 def measured(artefact: Artefact) -> dict[tuple[str, int], tuple[Sample, Sample]]:
     """(variant, K) -> what is left of the error, and the virtual seconds to a quarter above it; one a seed."""
     lowest = minimum(artefact)
-    if not lowest:
-        raise LookupError("minimum")
     found = {}
     for label, runs in artefact.rows().items():
         if label == "minimum":
@@ -79,8 +86,6 @@ ENDS = (("k_sync", NUM_WORKERS, "synchronous"), ("k_async", 1, "asynchronous"))
 
 def fig1b(artefact: Artefact) -> Figure:
     lowest = minimum(artefact)
-    if not lowest:
-        raise LookupError("minimum")
     bounds, runs = [], []
     for colour, (variant, k, name) in enumerate(ENDS):
         an_update_s = theory.run_time(variant, Exponential(1.0), k, NUM_WORKERS).seconds
@@ -101,8 +106,8 @@ def fig1b(artefact: Artefact) -> Figure:
 
 
 def _on_log_times(times: Sequence[float], errors: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Without the start at 0, which no logarithm shows."""
-    return list(times[1:]), list(errors[1:])
+    """With the start at 1 s or, where it is evaluated sooner, half way there: no logarithm shows 0."""
+    return [min(1.0, times[1] / 2), *times[1:]], list(errors)
 
 
 # Figure 2.

@@ -27,7 +27,8 @@ def fig6_table(artefact: Artefact) -> Table:
     names, known = published("adasync")["names"], distributions(artefact)
     body: list[list[Value]] = []
     ratios = speedups(artefact)
-    for (name, num_workers), times in times_by(artefact, SIZE).items():
+    order = list(known)
+    for (name, num_workers), times in sorted(times_by(artefact, SIZE).items(), key=lambda row: order.index(row[0][0])):
         ratio = ratios.get((name, num_workers))
         theorem = theory.sync_over_async(known[name], num_workers)
         body.append(

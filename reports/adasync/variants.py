@@ -115,7 +115,8 @@ def theorem2_table(artefact: Artefact) -> Table:
     for (name, k), times in times_of(artefact).items():
         if name == "exponential":
             formula = theory.k_async_over_k_batch_async(k, num_workers)
-            body.append([f"K = {k}", formula, ratio_of(times, "k_async"), ratio_of(times, "k_sync")])
+            ours = [ratio_of(times, variant) for variant in ("k_async", "k_sync")]
+            body.append([f"K = {k}", formula, *ours])
     columns = [
         Column("exponential times"),
         Column("Theorem 2: P (H_P - H_{P-K}) / K", 3),
@@ -125,9 +126,10 @@ def theorem2_table(artefact: Artefact) -> Table:
     return Table(f"AdaSync, Theorem 2, at scale {artefact.scale}", columns, body, artefact.closing_notes)
 
 
-def ratio_of(times: Mapping[str, Sample], variant: str) -> Sample:
-    """E[T] of k_sync or k_async over that of its batch variant, seed by seed; KeyError if one was not run."""
-    return paired_ratio(times[variant].values, times[variant.replace("k_", "k_batch_")].values)
+def ratio_of(times: Mapping[str, Sample], variant: str) -> Sample | None:
+    """E[T] of k_sync or k_async over that of its batch variant, seed by seed; None if one was not run."""
+    own, batch = times.get(variant), times.get(variant.replace("k_", "k_batch_"))
+    return None if own is None or batch is None else paired_ratio(own.values, batch.values)
 
 
 def show_table_runtime(artefact: Artefact) -> Exhibit:

@@ -29,6 +29,7 @@ from reports.claims import FAILS, HOLDS, NOT_RUN, Verdict, judge
 from reports.exhibits import Shelf
 from reports.figures import Figure
 from reports.records import Artefact, load_artefact, published
+from syncline.records.store import RecordError
 from syncline.timing import theory
 from syncline.timing.distributions import Exponential, Pareto, ShiftedExponential
 
@@ -164,6 +165,10 @@ def test_theorem_2_is_a_ratio_of_variants_seed_by_seed(tmp_path: Path) -> None:
     write_times(tmp_path, "table_runtime", PROVED, lambda name, variant, k: 1.02 if variant == "k_batch_sync" else 1.0)
     moved = verdict(tmp_path, "theorem2")
     assert (moved.verdict, len(failing(moved))) == (FAILS, 4)
+    for seed in range(3):
+        (tmp_path / f"exponential-k_batch_sync-K8-{seed}" / "summary.json").unlink()
+    assert theorem2_table(load(tmp_path, "table_runtime")).texts()[-1][2:] == ["2.718 ± 0.000", "—"]
+    assert verdict(tmp_path, "theorem2").verdict == NOT_RUN
 
 
 def write_both(results: Path, slow: str = "", by: float = 1.0) -> None:
@@ -294,16 +299,16 @@ def test_figure_1b_draws_both_ends_in_theory_and_as_run(tmp_path: Path) -> None:
     assert [series.label for series in ours.series] == names
     assert theory_panel.series[1].y[50] < theory_panel.series[0].y[50], "asynchronous is ahead at first"
     assert theory_panel.series[1].y[-1] > theory_panel.series[0].y[-1]
-    assert ours.series[0].x[0] == 1.0, "the start at 0 is on no logarithmic axis"
+    assert (ours.series[0].x[0], ours.series[0].y[0]) == (0.5, pytest.approx(0.3)), "0 is on no logarithmic axis"
     assert ours.series[1].y[-1] == pytest.approx(noise(1) * 0.04)
 
 
 def test_without_the_minimum_there_is_no_error(tmp_path: Path) -> None:
     write_convex(tmp_path, "fig2", lambda variant, k: 0.04 / k)
-    for seed in range(3):
-        (tmp_path / f"minimum-{seed}" / "summary.json").unlink()
-    with pytest.raises(LookupError, match="minimum"):
+    (tmp_path / "minimum-1" / "summary.json").unlink()
+    with pytest.raises(RecordError, match=r"^adasync/fig2: the run `minimum` of seed 1 is missing; make adasync-fig2"):
         fig2(load(tmp_path, "fig2"))
+    assert verdict(tmp_path, "error_floor").verdict == NOT_RUN
 
 
 # Learning.
