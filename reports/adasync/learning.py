@@ -177,7 +177,7 @@ def show_fig11(artefact: Artefact) -> Exhibit:
 
 def show_appendix_e(artefact: Artefact) -> Exhibit:
     title = f"AdaSync, Appendix E: training loss, {len(artefact.seeds)} seeds, from the lowest to the highest"
-    return {"": Figure(title, panels(artefact, loss_curve, "training loss, nats", log_y=True))}
+    return {"": Figure(title, panels(artefact, loss_curve, "training loss, nats", log_y=True), columns=2)}
 
 
 def samples(artefact: Artefact, value: Callable[[Run], float | None]) -> dict[Place, Sample]:
