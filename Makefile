@@ -6,16 +6,21 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-ARTEFACTS := $(subst /,-,$(basename $(patsubst conf/experiment/%,%,$(wildcard conf/experiment/*/*.yaml))))
+EXPERIMENTS := $(basename $(patsubst conf/experiment/%,%,$(wildcard conf/experiment/*/*.yaml)))
+ARTEFACTS := $(subst /,-,$(EXPERIMENTS))
+PAPERS := $(sort $(patsubst %/,%,$(dir $(EXPERIMENTS))))
+SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test bench fidelity kills clean $(ARTEFACTS)
+.PHONY: help setup run check test papers report bench fidelity kills clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@for name in $(ARTEFACTS); do \
-		printf "  %-14s %s\n" $$name "$$(sed -n 's/^title: //p' conf/experiment/$$(echo $$name | tr - /).yaml)"; done
-	@echo "  An artefact takes SCALE=smoke|laptop|gpu|paper|timing (default laptop; not all have each) and SEEDS=0,1,2."
+		printf "  %-14s %s\n" $$name "$$(sed -n "s/^title: //p" conf/experiment/$$(echo $$name | tr - /).yaml | tr -d \")"; done
+	@echo "  $(PAPERS)"
+	@echo "                 all artefacts of a paper, and what became of its claims"
+	@echo "  These take SCALE=smoke|laptop|gpu|paper (default laptop), SEEDS=0,1,2 and ARGS=\"key=value ...\"."
 
 setup: $(READY) ## make the virtual environment .venv from requirements.lock
 
@@ -36,13 +41,21 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/lint-imports
 
 test: $(READY) ## all tests: make test ARGS="-k dssp"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --durations=25 $(ARGS)
+
+papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
+	@$(BIN)/python run.py +experiment=all $(SCALED); code=$$?; \
+		[ -e results/plans/dssp-table1-$(SCALE).json ] || exit $$code; \
+		$(BIN)/python -m reports all --scale $(SCALE) || code=1; exit $$code
+
+report: $(READY) ## the pages that show them: results/site/index.html, from what was run at SCALE
+	$(BIN)/python -m reports site --scale $(SCALE)
 
 bench: $(READY) ## side-by-side measurements of speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
 fidelity: $(READY) ## does the simulator foresee what real processes do? (4 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity && $(BIN)/python -m reports fidelity
 
 kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
@@ -50,7 +63,12 @@ kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 
 clean: ## remove the virtual environment and caches; records stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
+$(PAPERS): $(READY)
+	@$(BIN)/python run.py +experiment=$@ $(SCALED); code=$$?; \
+		ls results/plans/$@-*-$(SCALE).json > /dev/null 2>&1 || exit $$code; \
+		$(BIN)/python -m reports $@ --scale $(SCALE) || code=1; exit $$code
+
 $(ARTEFACTS): $(READY)
-	@$(BIN)/python run.py +experiment=$(subst -,/,$@) scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS); \
-		code=$$?; [ -e results/plans/$@-$(SCALE).json ] || exit $$code; \
+	@$(BIN)/python run.py +experiment=$(subst -,/,$@) $(SCALED); code=$$?; \
+		[ -e results/plans/$@-$(SCALE).json ] || exit $$code; \
 		$(BIN)/python -m reports $(subst -,/,$@) --scale $(SCALE) || code=1; exit $$code

@@ -145,8 +145,8 @@ def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
             rows.append([*head, verdict.because, DASH, DASH, DASH, DASH, DASH, verdict.verdict])
     columns = ["claim", "verdict", "number", "paper", "claimed", "ours", "95 % interval", "seeds", "of it"]
     notes = [
-        "Ours: mean ± sample standard deviation over seeds, both sides of a comparison under the same seed. The interval "
-        "is Student's, of the mean. It decides: inside the claimed region it holds, outside it fails, else undecided; "
-        "several numbers of a claim are judged each by itself, without a correction for their number.",
+        "Ours: mean ± sample standard deviation over seeds, both sides of a comparison under the same seed. The "
+        "interval is Student's, of the mean. It decides: inside the claimed region it holds, outside it fails, else "
+        "undecided; several numbers of a claim are judged each by itself, without a correction for their number.",
     ]
     return Table(title, [Column(name) for name in columns], rows, notes)

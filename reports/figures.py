@@ -48,8 +48,8 @@ Points = tuple[Sequence[float], Sequence[float]]  # places, heights
 class Series:
     """One curve, row of points or row of bars; all sequences are equally long.
 
-    `low` and `high` are its spread: a band about a line, a whisker on a point or a bar. What is `published` (a value that
-    the paper's text gives) is drawn in black, as stars or as a dotted line.
+    `low` and `high` are its spread: a band about a line, a whisker on a point or a bar. What is `published` (a value
+    that the paper's text gives) is drawn in black, as stars or as a dotted line.
     """
 
     label: str  # "": not in the legend
@@ -95,7 +95,7 @@ class Figure:
     def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
         """`stem`.svg, .png, .pdf and .csv (what is plotted) in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / f"{stem}.{suffix}" for suffix in formats]
+        files = [folder / f"{stem}.{suffix}" for suffix in formats if suffix in FORMATS]
         figure = None
         for path in files:
             if path.suffix == ".csv":

@@ -85,8 +85,8 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
     made as `<label>/timing` with these overrides: its time alone, at another size. With `real_data`, file ->
     overrides, these follow those of scale `laptop` where the folder `data` holds the file.
 
-    `base`, `timing`, and what stands for a scale or a file, may also be a mapping: `every`, overrides of every run, then
-    part -> overrides of the runs that have this part in their label (`cifar10` of `cifar10/bsp`).
+    `base`, `timing`, and what stands for a scale or a file, may also be a mapping: `every`, overrides of every run,
+    then part -> overrides of the runs that have this part in their label (`cifar10` of `cifar10/bsp`).
 
     Raises:
         ConfigError: the experiment does not know the scale.

@@ -49,6 +49,13 @@ LATE_PULLS = "scenario=late_pulls"
 Row = tuple[float, str, int, int, int, int, float, str]
 
 
+def drawn(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: float, folder: Path) -> list[Path]:
+    """The picture as timeline.svg and timeline.png in the folder."""
+    files = [folder / "timeline.svg", folder / "timeline.png"]
+    draw(timeline, name, time_kind, begin_s, end_s, files)
+    return files
+
+
 def simulated(folder: Path, *words: str) -> tuple[pa.Table, dict[str, Any]]:
     """The events and the summary of a run of times alone."""
     config, _ = compose(["gradients=false", *words])
@@ -547,9 +554,9 @@ def test_how_many_gradients_an_update_waits_for_is_of_a_shard_and_of_no_worker(t
 def test_k_has_a_curve_under_the_lanes_where_it_is_told(tmp_path: Path) -> None:
     timeline = timeline_of(table_of(COUNTS), end_s=6.0)
     svg = tmp_path / "timeline.svg"
-    draw(timeline, "some run", "virtual", 1.0, 6.0, [svg])
+    drawn(timeline, "some run", "virtual", 1.0, 6.0, tmp_path)
     assert ">K</text>" in svg.read_text()
-    draw(timeline, "some run", "virtual", 1.0, 2.0, tmp_path)
+    drawn(timeline, "some run", "virtual", 1.0, 2.0, tmp_path)
     assert ">K</text>" not in svg.read_text(), "nobody knows it before it changes"
     assert ">virtual time (s)</text>" in svg.read_text()
 
@@ -607,7 +614,7 @@ def test_a_log_cut_off_at_any_row_is_a_shorter_timeline(tmp_path: Path) -> None:
             check_lanes(timeline)
         check_trace(timeline, tmp_path)
         if size % 5 == 1:
-            draw(timeline, "cut", "wall", *window_of(timeline, None, None), tmp_path)
+            drawn(timeline, "cut", "wall", *window_of(timeline, None, None), tmp_path)
 
 
 @pytest.mark.parametrize("words", [["strategy=k_batch_sync"], ["strategy=psp", "strategy.b=50", "cluster.shards=2"]])
@@ -728,7 +735,7 @@ def test_the_picture_names_what_it_shows(tmp_path: Path) -> None:
         row(9.0, "joined", 0),
     ]
     timeline = timeline_of(table_of(rows), is_late=True)
-    files = draw(timeline, "some run", "wall", 1.0, 9.0, tmp_path)
+    files = drawn(timeline, "some run", "wall", 1.0, 9.0, tmp_path)
     assert [path.name for path in files] == ["timeline.svg", "timeline.png"]
     svg, png = (path.read_bytes() for path in files)
     assert png.startswith(b"\x89PNG")
@@ -736,14 +743,14 @@ def test_the_picture_names_what_it_shows(tmp_path: Path) -> None:
     kinds = (COMPUTING, DELAY, SENDING, ANSWER, WAITING, RECEIVING, ABSENT, UNKNOWN, UPDATE, DISCARD)
     for expected in (*kinds, "worker 0", "worker 1", "shard 1", "wall time (s)", "some run: all of 9.00 s wall"):
         assert f">{expected}</text>" in words
-    draw(timeline, "some run", "wall", 1.0, 9.0, tmp_path)
+    drawn(timeline, "some run", "wall", 1.0, 9.0, tmp_path)
     assert [path.read_bytes() for path in files] == [svg, png], "the same record, the same file"
 
 
 def test_the_picture_of_a_part_says_so(tmp_path: Path) -> None:
     rows = [entry for worker in range(70) for entry in steps(worker, 50, 0.01)]
     timeline = timeline_of(table_of(rows))
-    svg, png = draw(timeline, "many", "virtual", *window_of(timeline, None, None), tmp_path)
+    svg, png = drawn(timeline, "many", "virtual", *window_of(timeline, None, None), tmp_path)
     assert ">many: 0.000 to 0.400 s of 0.497 s virtual, workers 0 to 63 of 70</text>" in svg.read_text()
     assert ">worker 63</text>" in svg.read_text()
     assert ">worker 64</text>" not in svg.read_text()

@@ -362,8 +362,10 @@ def write_trace(path: Path, events: Iterator[dict[str, Any]]) -> Path:
 
 
 def draw(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: float, files: Sequence[Path]) -> None:
-    """A picture of a window, in seconds, in each of these files (.svg, .png, .pdf); of more than `WORKERS_SHOWN` workers
-    the first."""
+    """A picture of a window, in seconds, in each of these files (.svg, .png, .pdf).
+
+    Of more than `WORKERS_SHOWN` workers the first are shown.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
