@@ -315,7 +315,7 @@ def test_the_bars_of_the_figure(tmp_path: Path) -> None:
     write_iterations(tmp_path)
     (panel,) = bars(load_artefact("dssync/fig4", "laptop", tmp_path), "Figure 4").panels
     assert panel.categories == ["CIFAR-10", "CIFAR-100", "SQuAD", "Criteo"]
-    assert [series.label for series in panel.series][-1] == "paper: DS-Sync (Table 4)"
+    assert [series.label for series in panel.series][-1] == "paper: Table 4"
     assert not any("ASP" in series.label for series in panel.series)
     assert panel.series[0].y == pytest.approx([2.6 / 1.7, 2.6 / 1.7, 1.2 * 2.6 / 1.7, 0.8 * 2.6 / 1.7])
     assert panel.series[-1].y == pytest.approx([0.93 / 0.66, 0.78 / 0.49, 3.89 / 2.46, 3.1582 / 3.3719], rel=1e-3)
