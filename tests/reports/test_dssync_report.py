@@ -180,7 +180,7 @@ def write_scores(results: Path, name: str, scores: Any = SCORES, strategies: str
                     {"samples": 0, "updates": 0, "epoch": 0.0, "time_s": 0.0, METRICS[task][0]: 0.1},
                     {"samples": 320, "updates": 10, "epoch": 1.0, "time_s": 9.0, METRICS[task][0]: value},
                 ]
-                summary = {"best": best, "final": {m: value for m in METRICS[task]}, "metric": METRICS[task][0]}
+                summary = {"best": best, "final": dict.fromkeys(METRICS[task], value), "metric": METRICS[task][0]}
                 runs.append(
                     Written(f"{task}/{strategy}", seed, config(strategy.removesuffix("_before")), summary, rows)
                 )
