@@ -167,6 +167,7 @@ SCORES = {  # task -> strategy -> accuracy, or what stands for it, of two seeds
     "squad": {"bsp": (0.50, 0.52), "asp": (0.40, 0.41), "ds_sync": (0.505, 0.525), "ssp": (0.45, 0.46)},
     "criteo": {"bsp": (0.70, 0.72), "asp": (0.65, 0.66), "ds_sync": (0.705, 0.725), "ssp": (0.68, 0.69)},
 }
+DATA = {"cifar10": "cifar10", "squad": "qa_synthetic", "criteo": "ctr_synthetic"}
 METRICS = {"cifar10": ("accuracy", "loss"), "squad": ("f1", "exact_match"), "criteo": ("auc", "loss")}
 
 
@@ -181,9 +182,8 @@ def write_scores(results: Path, name: str, scores: Any = SCORES, strategies: str
                     {"samples": 320, "updates": 10, "epoch": 1.0, "time_s": 9.0, METRICS[task][0]: value},
                 ]
                 summary = {"best": best, "final": dict.fromkeys(METRICS[task], value), "metric": METRICS[task][0]}
-                runs.append(
-                    Written(f"{task}/{strategy}", seed, config(strategy.removesuffix("_before")), summary, rows)
-                )
+                made = config(strategy.removesuffix("_before"), dataset={"name": DATA[task]})
+                runs.append(Written(f"{task}/{strategy}", seed, made, summary, rows))
     for seed in (0, 1):
         alone = {"best": None, "final": None, "metric": "accuracy"}
         runs.append(Written("imagenet/bsp", seed, config("bsp"), alone))
@@ -220,13 +220,18 @@ def test_the_two_readings_of_the_averaging(tmp_path: Path) -> None:
 def test_a_curve_a_strategy_over_iterations_of_everybody(tmp_path: Path) -> None:
     write_scores(tmp_path, "table5")
     made = curves(load_artefact("dssync/table5", "laptop", tmp_path), "table5", "Figure 5")
-    assert [panel.title for panel in made.panels] == ["CIFAR-10", "SQuAD", "Criteo"]
+    assert [panel.title for panel in made.panels] == [
+        "CIFAR-10",
+        "SQuAD, here qa_synthetic",
+        "Criteo, here ctr_synthetic",
+    ]
     panel = made.panels[0]
     assert (panel.x_label, panel.y_label) == ("iteration", "test accuracy, %")
     assert [series.label for series in panel.series] == ["BSP", "ASP", "DS-Sync", "SSP", "paper: best of each"]
     assert (panel.series[0].x[-1], panel.series[0].y[-1]) == pytest.approx((10.0, 91.0))  # 320 / (4 x 8)
     assert panel.series[-1].published
     assert panel.series[-1].y == [90.00, 87.46, 91.63, 89.43]
+    assert not any(series.published for series in made.panels[1].series)  # their values are of other data
 
 
 @pytest.mark.parametrize(
