@@ -29,8 +29,10 @@ def figure(artefact: Artefact, table: str, title: str) -> Figure:
         else:
             left_out.append(task_name(task))
     notes = [
-        "Mean over seeds, the band from the lowest to the highest. An iteration is one gradient of every worker; ASP and "
-        "SSP make as many updates of it as there are workers. Stars, where the data are the paper's: the best of its table.",
+        "Mean over seeds, the band from the lowest to the highest. An iteration is one gradient of every worker; ASP "
+        "and "
+        "SSP make as many updates of it as there are workers. Stars, where the data are the paper's: the best of its "
+        "table.",
     ]
     if left_out:
         notes.append(f"Not learned at this scale: {', '.join(left_out)}.")
