@@ -8,6 +8,7 @@ from reports.figures import Figure, Panel, Points, Series, curve
 from reports.records import Artefact, Run
 
 COLOURS = {"bsp": 0, "ds_sync": 1, "asp": 2, "ssp": 3}
+STYLES = {"ssp": "--"}  # it may lie upon ASP's
 
 
 def by_iteration(run: Run, score: str) -> Points:
@@ -42,7 +43,9 @@ def figure(artefact: Artefact, table: str, title: str) -> Figure:
 def _panel(task: str, table: str, rows: dict[str, Sequence[Run]] | dict[str, list[Run]]) -> Panel:
     score = next(iter(rows.values()))[0].summary["metric"]
     series = [
-        curve(strategy_name(strategy), [by_iteration(run, score) for run in runs], COLOURS[strategy])
+        curve(
+            strategy_name(strategy), [by_iteration(run, score) for run in runs], COLOURS[strategy], STYLES.get(strategy)
+        )
         for strategy, runs in rows.items()
     ]
     data: str = next(iter(rows.values()))[0].config["dataset"]["name"]
