@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, paired_ratio
 
-ASYNC, SYNC, BACKUP, BACKUP5 = "async", "sync", "backup", "backup5"
+ASYNC, SYNC, BACKUP, BACKUP5, RESTART = "async", "sync", "backup", "backup5", "restart"
 Cells = Mapping[tuple[str, int], list[Run]]  # (strategy, workers that an update is made of) -> its runs, one a seed
 
 
@@ -15,7 +15,7 @@ def cells(artefact: Artefact, prefix: str = "") -> Cells:
     """The runs labelled `<prefix><strategy><workers>`, but for `backup5_<workers>`; no readings, no times alone."""
     found = {}
     for label, runs in artefact.rows().items():
-        parts = re.fullmatch(re.escape(prefix) + r"(async|sync|backup|backup5(?=_))_?(\d+)", label)
+        parts = re.fullmatch(re.escape(prefix) + r"(async|sync|restart|backup|backup5(?=_))_?(\d+)", label)
         if parts:
             found[parts[1], int(parts[2])] = runs
     return found

@@ -194,7 +194,7 @@ def test_figure_3s_table_sets_times_and_accuracies_against_async(results: Path) 
 
 # Step times.
 
-STEPS = {"async": 4.0, "sync": 5.0, "backup": 4.2, "backup5": 4.1}
+STEPS = {"async": 4.0, "sync": 5.0, "backup": 4.2, "backup5": 4.1, "restart": 4.0}
 
 
 def timed(steps: Mapping[str, float], rare: Mapping[str, float] = STEPS) -> list[Written]:
@@ -214,13 +214,13 @@ def timed(steps: Mapping[str, float], rare: Mapping[str, float] = STEPS) -> list
 def test_figure_2_gives_a_workers_step_and_what_it_is_of_asyncs(tmp_path: Path) -> None:
     write(tmp_path, "fig2", timed(STEPS))
     rows = {row[0]: row[1:] for row in fig2_table(loaded(tmp_path, "fig2")).texts()}
-    assert len(rows) == 24
+    assert len(rows) == 30
     assert rows["pareto, async 200"] == ["4.01 ± 0.01", "1", "1.000 ± 0.000"]
     assert rows["pareto, sync 50"] == ["5.01 ± 0.01", "1.2 to 1.4", "1.249 ± 0.001"]
     assert rows["rare, sync, backups 100"][2] == "1.050 ± 0.000"
     assert rows["rare, sync, 5 % backups 100"][1:] == ["—", "1.025 ± 0.000"]
     panels = fig2(loaded(tmp_path, "fig2")).panels
-    assert [len(panel.series) for panel in panels] == [4, 4]
+    assert [len(panel.series) for panel in panels] == [5, 5]
     assert panels[0].categories == ["50 workers", "100 workers", "200 workers"]
     assert panels[0].series[1].y == pytest.approx([5.01] * 3)
 
@@ -456,7 +456,7 @@ def test_the_command_writes_a_figure_and_its_table(tmp_path: Path, capsys: pytes
     assert main(["backup/fig2", "--results", str(tmp_path)]) == 0
     assert "Backup workers, Figure 2, at scale laptop" in capsys.readouterr().out
     stems = {path.stem for path in (tmp_path / "reports").iterdir()}
-    assert stems == {"backup-fig2-laptop", "backup-fig2-table-laptop"}
+    assert stems == {"backup-fig2-laptop", "backup-fig2-laptop-table"}
 
 
 def test_every_artefact_shows_something(tmp_path: Path) -> None:
