@@ -1,12 +1,11 @@
-"""Table 1, Figure 1 and Figure 3: accuracy, epochs and time to converge, by strategy and workers."""
+"""Table 1 and Figure 1: accuracy and epochs to converge, by strategy and workers."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from reports.backup import runs as of_runs
-from reports.backup.runs import ASYNC, BACKUP, SYNC, Cells, accuracy, cells, name_of, sizes, to_level, to_own_level
+from reports.backup.runs import ASYNC, SYNC, accuracy, cells, name_of, sizes, to_level, to_own_level
 from reports.exhibits import Exhibit
-from reports.figures import Figure, Panel, Series, curve, points
+from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, paired_difference, paired_ratio
 from reports.tables import Column, Table, Value
@@ -154,7 +153,7 @@ def fig1(artefact: Artefact) -> Figure:
 
     def drawn(value: Callable[[Run], float | None]) -> list[Series]:
         return [
-            _joined(points(name_of(kind), {n: artefact.sample(of[kind, n], value) for n in sizes(of, kind)}, position))
+            points(name_of(kind), {n: artefact.sample(of[kind, n], value) for n in sizes(of, kind)}, position, "line")
             for position, kind in enumerate((ASYNC, SYNC))
         ]
 
@@ -168,101 +167,9 @@ def fig1(artefact: Artefact) -> Figure:
     return Figure(title, panels, [CONVERGED])
 
 
-def _joined(series: Series) -> Series:
-    """Its points as a line with a band."""
-    return replace(series, kind="line")
-
-
-# Figure 3.
-
-
-def fig3(artefact: Artefact) -> Figure:
-    """A panel a number of workers: accuracy against virtual time."""
-    of = cells(artefact)
-    at = of_runs.levels(of)
-    panels = [
-        Panel(
-            "virtual time, s",
-            "test accuracy, %",
-            [
-                curve(name_of(kind), [_percent(run) for run in of[kind, workers]], position)
-                for position, kind in enumerate((ASYNC, SYNC, BACKUP))
-                if (kind, workers) in of
-            ],
-            title=f"{workers} workers",
-            y_range=(max(0.0, min(at.values()) - 10.0), 100.0) if at else None,
-        )
-        for workers in sizes(of, SYNC)
-    ]
-    return Figure(f"Backup workers, Figure 3, at scale {artefact.scale}, {len(artefact.seeds)} seeds", panels)
-
-
-def _percent(run: Run) -> tuple[list[float], list[float]]:
-    places, heights = run.curve("accuracy")
-    return places, [100.0 * height for height in heights]
-
-
-def fig3_table(artefact: Artefact) -> Table:
-    """A row a strategy and number of workers: time to converge and accuracy against async's."""
-    of = cells(artefact)
-    at = of_runs.levels(of)
-    known = published("backup")["backup50"]
-    body: list[list[Value]] = []
-    for workers in sizes(of, SYNC):
-        for kind in (ASYNC, SYNC, BACKUP):
-            if (kind, workers) not in of:
-                continue
-            is_published = (kind, workers) == (BACKUP, 50)
-            time, own = (against_async(artefact, of, kind, workers, value) for value in _times(at))
-            body.append(
-                [
-                    f"{name_of(kind)} {workers}",
-                    artefact.sample(of[kind, workers], to_level(at, "time_s")),
-                    known["time"] if is_published else None,
-                    time,
-                    own,
-                    known["accuracy"] if is_published else None,
-                    more_than_async(artefact, of, kind, workers),
-                ]
-            )
-    columns = [
-        Column("strategy, workers"),
-        Column("virtual s to the level", 0, show_n=True),
-        Column("paper: time / async's", 2),
-        Column("ours: time / async's", 2, show_n=True),
-        Column("ours: time / async's, own level", 2, show_n=True),
-        Column("paper: accuracy less async's, points", 2),
-        Column("ours: accuracy less async's, points", 2, show_n=True),
-    ]
-    notes = [AVERAGED, CONVERGED, *artefact.closing_notes]
-    return Table(f"Backup workers, Figure 3, at scale {artefact.scale}: values", columns, body, notes)
-
-
-def _times(at: dict[int, float]) -> tuple[Callable[[Run], float | None], ...]:
-    return to_level(at, "time_s"), to_own_level("time_s")
-
-
-def against_async(
-    artefact: Artefact, of: Cells, kind: str, workers: int, value: Callable[[Run], float | None]
-) -> Sample:
-    """A number over that of as many asynchronous workers; LookupError where there are no such runs."""
-    sides = (artefact.sample(of[side, workers], value) for side in (kind, ASYNC))
-    return paired_ratio(*(side.values for side in sides))
-
-
-def more_than_async(artefact: Artefact, of: Cells, kind: str, workers: int) -> Sample:
-    """Points of accuracy above as many asynchronous workers; LookupError where there are no such runs."""
-    sides = (artefact.sample(of[side, workers], accuracy) for side in (kind, ASYNC))
-    return paired_difference(*(side.values for side in sides))
-
-
 def show_table1(artefact: Artefact) -> Exhibit:
     return {"": table1(artefact)}
 
 
 def show_fig1(artefact: Artefact) -> Exhibit:
     return {"": fig1(artefact), "table": fig1_table(artefact)}
-
-
-def show_fig3(artefact: Artefact) -> Exhibit:
-    return {"": fig3(artefact), "table": fig3_table(artefact)}
