@@ -70,7 +70,7 @@ def fig3_table(artefact: Artefact) -> Table:
         Column("paper: accuracy less async's, points", 2),
         Column("ours: accuracy less async's, points", 2, show_n=True),
     ]
-    notes = [AVERAGED, CONVERGED, *artefact.closing_notes]
+    notes = [AVERAGED, CONVERGED, of_runs.about_diverged(artefact), *artefact.closing_notes]
     return Table(f"Backup workers, Figure 3, at scale {artefact.scale}: values", columns, body, notes)
 
 

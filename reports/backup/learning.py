@@ -84,6 +84,7 @@ def table1(artefact: Artefact) -> Table:
         "taking 100 epochs for any number of workers, and are the same in a larger cluster: so its hours are met on "
         "average and a doubling halves them by construction. What a level adds is how many epochs staleness costs. "
         "The paper's 8.06 for 8 times as many workers is more than either can give.",
+        of_runs.about_diverged(artefact),
         *artefact.closing_notes,
     ]
     return Table(f"Backup workers, Table 1, at scale {artefact.scale}", columns, body, notes, 5)
@@ -134,6 +135,7 @@ def fig1_table(artefact: Artefact) -> Table:
         "Readings: section 4 says that gradients are summed, at an unchanged rate; the published code takes the mean. "
         "RMSProp with eps = 1 divides by 1 or, as gradients grow, by more: the mean of 50 small gradients moves the "
         "weights a 50th of what their sum does, and at 50 times the rate nearly as far.",
+        of_runs.about_diverged(artefact),
         *artefact.closing_notes,
     ]
     return Table(f"Backup workers, Figure 1, at scale {artefact.scale}: values and readings", columns, body, notes)

@@ -40,6 +40,12 @@ def accuracy(run: Run) -> float:
     return 100.0 * share
 
 
+def about_diverged(artefact: Artefact) -> str:
+    """A note on the runs that diverged."""
+    lost = [f"{run.label} seed {run.seed}" for run in artefact.runs if is_diverged(run)]
+    return f"Diverged, and counted with their last evaluation: {', '.join(lost)}." if lost else "No run diverged."
+
+
 def gradients_made(run: Run) -> int:
     made: int = run.summary["gradients_used"]
     return made

@@ -17,6 +17,7 @@ from reports.backup.times import fig2, fig2_table
 from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, judge
 from reports.exhibits import Shelf
 from reports.records import Artefact, load_artefact, published
+from run import experiment_plan
 
 SEEDS = (0, 1, 2)
 BY_KEY = {claim.key: claim for claim in CLAIMS}
@@ -151,6 +152,14 @@ def test_a_run_that_never_reaches_the_level_is_counted(results: Path) -> None:
     row = table1(loaded(results, "table1")).texts()[-1]
     assert (row[9], row[11]) == ("— (0/3)", "— (0/3)")
     assert row[10] == "8.00 ± 0.00", "its own level it reaches"
+
+
+def test_a_run_that_diverged_is_named_and_counts_with_its_last_evaluation(results: Path) -> None:
+    assert "No run diverged." in table1(loaded(results, "table1")).notes
+    write(results, "table1", learned(only(ENDS, "async") | {"async200": (11.0, 1.0)}, ["async200"]) + alone())
+    table = table1(loaded(results, "table1"))
+    assert table.texts()[-1][2] == "11.02 ± 0.02"
+    assert any("async200 seed 0, async200 seed 1, async200 seed 2" in note for note in table.notes)
 
 
 def test_figure_1s_table_has_the_readings(results: Path) -> None:
@@ -473,3 +482,15 @@ def test_every_artefact_shows_something(tmp_path: Path) -> None:
         write(tmp_path / name, name, runs[name])
         kinds = {type(item).__name__ for item in show(loaded(tmp_path / name, name)).values()}
         assert kinds == ({"Table"} if name == "table1" else {"Figure", "Table"}), name
+
+
+def test_asyncs_times_alone_are_runs_of_table_1_and_of_figure_2() -> None:
+    beside, alone_ = (
+        {entry.label: entry.config.identity for entry in experiment_plan(words, with_sweeps=False)[0].entries}
+        for words in (
+            [f"+experiment=backup/{name}", "scale=laptop", "scale.seeds=[0]", "results=elsewhere"]
+            for name in ("table1", "fig2")
+        )
+    )
+    for workers in (50, 100, 200):
+        assert beside[f"async{workers}/timing"] == alone_[f"pareto/async{workers}"]
