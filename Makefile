@@ -41,7 +41,7 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/lint-imports
 
 test: $(READY) ## all tests: make test ARGS="-k dssp"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --durations=25 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
 	@$(BIN)/python run.py +experiment=all $(SCALED); code=$$?; \
@@ -55,7 +55,7 @@ bench: $(READY) ## side-by-side measurements of speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
 fidelity: $(READY) ## does the simulator foresee what real processes do? (4 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity && $(BIN)/python -m reports fidelity
 
 kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)

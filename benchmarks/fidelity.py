@@ -2,23 +2,24 @@
 
 Each strategy runs live under each scenario. The times of its gradients and messages are measured and handed to the
 simulator as distributions, worker by worker; what it then foresees for the same number of updates is held against what
-was measured: seconds an update, and the largest lead.
+was measured: seconds an update, and the largest lead. `python -m reports fidelity` shows what is stored.
 """
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from benchmarks.live_run import LiveRun
 from syncline.config import RunConfig, SimulateConfig
 from syncline.records.events import read_events
+from syncline.records.store import environment
 from syncline.simulation.run import simulate
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Empirical
@@ -117,42 +118,12 @@ def measured_config(config: RunConfig, log: pd.DataFrame) -> RunConfig:
     return replace(config, cluster=cluster, scenario=scenario, runner=SimulateConfig(events=False), gradients=False)
 
 
-def table(cells: list[Cell]) -> str:
-    lines = ["| strategy | scenario | ms an update, measured | foreseen | error | largest lead, measured | foreseen |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for cell in cells:
-        lines.append(
-            f"| {cell.strategy} | {cell.scenario} | {1e3 * cell.measured_s:.2f} | {1e3 * cell.foreseen_s:.2f} | "
-            f"{cell.error:+.1%} | {cell.measured_lead} | {cell.foreseen_lead} |"
-        )
-    return "\n".join(lines)
-
-
-def draw(cells: list[Cell], path: Path) -> None:
-    """Foreseen against measured, a point a cell."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(5, 5), layout="constrained")
-    colours = dict(zip(SCENARIOS, ("#0072B2", "#D55E00", "#009E73"), strict=True))
-    markers = dict(zip(STRATEGIES, "osD^", strict=True))
-    for cell in cells:
-        axes.plot(
-            1e3 * cell.measured_s,
-            1e3 * cell.foreseen_s,
-            markers[cell.strategy],
-            color=colours[cell.scenario],
-            label=f"{cell.strategy}, {cell.scenario}",
-        )
-    most = 1.1e3 * max(max(cell.measured_s, cell.foreseen_s) for cell in cells)
-    axes.plot([0, most], [0, most], color="0.5", linewidth=1)
-    axes.fill_between([0, most], [0, most * (1 - GOAL)], [0, most * (1 + GOAL)], color="0.9", label="within 5 %")
-    axes.set(xlim=(0, most), ylim=(0, most), xlabel="measured, ms an update", ylabel="foreseen, ms an update")
-    axes.legend(fontsize="small")
-    figure.savefig(path)
-    plt.close(figure)
+def line(cell: Cell) -> str:
+    return (
+        f"{cell.strategy:5} {cell.scenario:21} measured {1e3 * cell.measured_s:7.2f} ms an update, foreseen "
+        f"{1e3 * cell.foreseen_s:7.2f} ({cell.error:+.1%}); largest lead {cell.measured_lead}, foreseen "
+        f"{cell.foreseen_lead}"
+    )
 
 
 def main() -> int:
@@ -165,17 +136,20 @@ def main() -> int:
         for scenario in SCENARIOS:
             for strategy in STRATEGIES:
                 cells.append(measure(strategy, scenario, Path(folder), options.seed))
-                print(table(cells[-1:]).splitlines()[-1], flush=True)
+                print(line(cells[-1]), flush=True)
     errors = [abs(cell.error) for cell in cells]
     median = statistics.median(errors)
-    words = f"Median error of the seconds an update {median:.1%}, largest {max(errors):.1%}, n = {len(cells)} cells"
+    print(f"Median error of the seconds an update {median:.1%}, largest {max(errors):.1%}, n = {len(cells)} cells")
+    about = environment()
+    content = {
+        "cells": [asdict(cell) for cell in cells],
+        "workers": WORKERS,
+        "seed": options.seed,
+        "machine": f"{about['cores']} cores of {about['processor']}",
+        "commit": about["commit"],
+    }
     options.output.mkdir(parents=True, exist_ok=True)
-    content: dict[str, Any] = {"fidelity.md": f"{table(cells)}\n\n{words}.\n"}
-    for name, text in content.items():
-        (options.output / name).write_text(text)
-    draw(cells, options.output / "fidelity.svg")
-    draw(cells, options.output / "fidelity.png")
-    print(f"{words}; {options.output}/fidelity.md, .svg, .png")
+    (options.output / "cells.json").write_text(json.dumps(content, indent=1) + "\n")
     for cell in cells:
         if abs(cell.error) > SUSPECT:
             print(f"above {SUSPECT:.0%}: {cell.strategy}, {cell.scenario}")

@@ -95,7 +95,7 @@ class Figure:
     def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
         """`stem`.svg, .png, .pdf and .csv (what is plotted) in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / f"{stem}.{suffix}" for suffix in formats]
+        files = [folder / f"{stem}.{suffix}" for suffix in formats if suffix in FORMATS]
         figure = None
         for path in files:
             if path.suffix == ".csv":

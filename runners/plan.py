@@ -14,7 +14,7 @@ from runners.one import run_one
 from syncline.config import RunConfig
 from syncline.plan import Entry, Plan
 
-PRELOAD = ["syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
+PRELOAD = ["pandas", "syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
 
 
 @dataclass(slots=True)

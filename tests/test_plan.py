@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run import experiment_plan
+from run import experiment_plan, experiment_plans, merged
 from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, choices, compose
 from syncline.plan import Entry, Plan, grid, plan_path, with_seeds
 from syncline.records.store import RecordError, RecordWriter
@@ -142,6 +142,48 @@ def test_the_scale_wins_over_the_base_and_the_run_over_both() -> None:
     ]
     paper = {label: composed(*words)[0].batch_size for label, words in grid(EXPERIMENT, "paper")}
     assert paper == {"BSP": 8, "SSP": 64}
+
+
+def test_overrides_of_a_scale_may_be_for_some_labels_only() -> None:
+    runs = [{"digits": [], "text": []}, {"bsp": ["strategy=bsp"], "asp": ["strategy=asp"]}]
+    scales = {"smoke": {"every": ["epochs=2"], "text": ["epochs=3"], "bsp": ["batch_size=4"]}}
+    experiment = EXPERIMENT | {"runs": runs, "scales": scales, "timing": {"every": ["gradients=false"], "asp": ["a=1"]}}
+    made = dict(grid(experiment, "smoke"))
+    assert made["digits/asp"] == ["epochs=1", "batch_size=8", "epochs=2", "strategy=asp"]
+    assert made["text/bsp"] == ["epochs=1", "batch_size=8", "epochs=2", "epochs=3", "batch_size=4", "strategy=bsp"]
+    assert made["text/asp/timing"] == ["epochs=1", "batch_size=8", "gradients=false", "a=1", "strategy=asp"]
+
+
+def test_real_data_follow_the_laptops_overrides_where_their_file_is(tmp_path: Path) -> None:
+    experiment = EXPERIMENT | {
+        "scales": {"laptop": ["dataset=glyphs10"], "gpu": []},
+        "real_data": {"cifar10.npz": ["dataset=cifar10"], "text8": {"BSP": ["dataset=text8"]}},
+    }
+    (tmp_path / "cifar10.npz").touch()
+    stand_in = ["epochs=1", "batch_size=8", "dataset=glyphs10"]
+    assert grid(experiment, "laptop")[0][1] == [*stand_in, "strategy=bsp"]
+    assert grid(experiment, "laptop", tmp_path)[0][1] == [*stand_in, "dataset=cifar10", "strategy=bsp"]
+    assert "dataset=cifar10" not in grid(experiment, "gpu", tmp_path)[0][1]
+    (tmp_path / "text8").touch()
+    assert grid(experiment, "laptop", tmp_path)[0][1][-3:] == ["dataset=cifar10", "dataset=text8", "strategy=bsp"]
+
+
+def test_a_folder_of_experiments_or_all_of_them_are_asked_for_by_name() -> None:
+    plans, _ = experiment_plans(["+experiment=dssp", "scale=smoke"], with_sweeps=False)
+    names = [name for name in EXPERIMENTS if name.startswith("dssp/")]
+    assert [plan.name for plan in plans] == names
+    together = merged(plans)
+    assert len(together.entries) == sum(len(plan.entries) for plan in plans)
+    shared = len(together.entries) - len(together.unique())
+    assert shared >= len(plans[names.index("dssp/fig4")].entries), "Figure 4's runs are Table I's"
+    assert together.entries[0].label == f"{names[0]}: {plans[0].entries[0].label}"
+
+
+def test_an_experiment_may_have_seeds_of_its_own_at_a_scale() -> None:
+    """Those of the command line come before."""
+    words = ["+experiment=overview/timelines", "scale=laptop"]
+    assert {entry.config.seed for entry in experiment_plan(words, False)[0].entries} == {0}
+    assert {entry.config.seed for entry in experiment_plan([*words, "scale.seeds=[3,4]"], False)[0].entries} == {3, 4}
 
 
 def test_a_grid_leaves_its_experiment_as_it_was() -> None:
@@ -275,18 +317,6 @@ def test_what_does_not_arrive_is_seen() -> None:
     assert misses(["scenario=slow_worker"], config, invocation)
 
 
-def test_the_issues_experiments_are_there() -> None:
-    dssp = {"dssp/table1", "dssp/fig4"}
-    assert dssp | {"adasync/fig6", "adasync/fig7", "dssync/table1", "psp/table1"} <= set(EXPERIMENTS)
-    assert all({"smoke", "laptop", "gpu", "paper"} == set(experiment(name)["scales"]) for name in dssp)
-
-
-def test_what_is_at_scale_timing_learns_nothing() -> None:
-    for name in EXPERIMENTS:
-        for _, words in grid(experiment(name), "timing") if "timing" in experiment(name)["scales"] else []:
-            assert not composed(*words)[0].gradients
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) -> None:
     content = experiment(name)
@@ -354,10 +384,8 @@ def test_a_swept_experiment_makes_each_run_with_each_value_and_a_given_seed_is_t
     assert {entry.config.seed for entry in made.entries} == {5}
 
 
-def test_an_experiment_without_the_asked_scale_or_of_no_known_name_is_refused() -> None:
+def test_a_scale_or_an_experiment_of_no_known_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^experiment must be one of adasync/.*, dssp/"):
         experiment_plan(["+experiment=dssp/table99"], with_sweeps=False)
-    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke, timing; got 'huge'$"):
+    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke; got 'huge'$"):
         experiment_plan([f"+experiment={EXPERIMENTS[0]}", "scale=huge"], with_sweeps=False)
-    with pytest.raises(ConfigError, match=r"^scale must be one of timing for this experiment, got 'laptop'$"):
-        experiment_plan(["+experiment=psp/table1"], with_sweeps=False)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import run
-from reports.__main__ import ARTEFACTS
-from reports.__main__ import main as reports_main
+from reports.papers import SHOWN
 from syncline.__main__ import main as syncline_main
 from syncline.config import compose
 from syncline.strategies import STRATEGIES
@@ -52,48 +51,8 @@ def test_a_command_of_real_processes_runs_and_so_does_what_looks_at_its_record(c
 
 
 def test_every_command_is_run_by_a_test():
-    others = {"make run", "make dssp-table1 SCALE=smoke", *TIMES_ALONE}
+    others = {"make run", "make dssp-table1 SCALE=smoke", "make papers", "make report"}  # tests/test_papers.py
     assert {c for c in COMMANDS if "<identity>" not in c} == {*RUNS, *LIVE_RUNS, *others}
-
-
-# Artefacts of times alone, as the README has them, and what makes each small.
-TIMES_ALONE = {
-    "make adasync-fig6": "epochs=1",
-    "make adasync-fig7": "max_updates=20",
-    "make dssync-table1": "max_updates=4",
-    "make psp-table1 SCALE=timing": "max_updates=4",
-}
-
-
-@pytest.mark.parametrize("command", TIMES_ALONE)
-def test_an_artefact_of_times_alone_is_made(command, tmp_path, capfd):
-    """The run, then the report; but shorter, with two seeds, and in a folder of its own."""
-    asked, report = make_lines(*command.split()[1:])
-    words = [*asked.split()[1:], TIMES_ALONE[command], "scale.seeds=[0,1]", f"results={tmp_path}"]
-    assert run.main(words) == 0
-    assert "0 failed" in capfd.readouterr().err
-    assert reports_main([*report.split()[2:], "--results", str(tmp_path)]) == 0
-    shown = capfd.readouterr().out
-    assert "Made by: " in shown
-    assert "NOT COMPLETE" not in shown
-
-
-def test_the_whole_of_table_1_at_scale_smoke(tmp_path, capfd):
-    """`make dssp-table1 SCALE=smoke`: the run, then the report."""
-    for step in make_lines("dssp-table1", "SCALE=smoke"):
-        assert step in ("run.py +experiment=dssp/table1 scale=smoke", "-m reports dssp/table1 --scale smoke")
-    assert run.main(["+experiment=dssp/table1", "scale=smoke", f"results={tmp_path}"]) == 0
-    assert "48 of 48 runs finished, 0 failed" in capfd.readouterr().err
-    assert run.main(["--status", "+experiment=dssp/table1", "scale=smoke", f"results={tmp_path}"]) == 0
-    assert capfd.readouterr().out.count("finished") == 48
-    assert reports_main(["dssp/table1", "--scale", "smoke", "--results", str(tmp_path)]) == 0
-    shown = capfd.readouterr().out
-    assert "DSSP s_L=3" in shown
-    assert "NOT COMPLETE" not in shown
-    # Figure 4 has the same runs: nothing is made again
-    assert run.main(["+experiment=dssp/fig4", "scale=smoke", f"results={tmp_path}"]) == 0
-    assert "24 finished before, 0 to make" in capfd.readouterr().err
-    assert reports_main(["dssp/fig4", "--scale", "smoke", "--results", str(tmp_path)]) == 0
 
 
 def make_lines(*words: str) -> list[str]:
@@ -108,6 +67,16 @@ def test_make_run_is_the_default_run():
     assert make_lines("run", "ARGS=strategy=asp") == ["run.py strategy=asp"]
 
 
+def test_make_runs_an_artefact_a_paper_or_all_and_then_reports():
+    assert make_lines("dssp-table1", "SCALE=smoke", "SEEDS=4,9", "ARGS=epochs=1") == [
+        "run.py +experiment=dssp/table1 scale=smoke 'scale.seeds=[4,9]' epochs=1",
+        "-m reports dssp/table1 --scale smoke || code=1",
+    ]
+    assert make_lines("psp")[0] == "run.py +experiment=psp scale=laptop"
+    assert make_lines("papers", "SCALE=gpu")[0] == "run.py +experiment=all scale=gpu"
+    assert make_lines("report", "SCALE=smoke") == ["-m reports site --scale smoke"]
+
+
 def test_every_artefact_of_make_help_is_an_experiment_with_a_report():
     shown = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True).stdout
     for word in ("setup", "run", "check", "test", "bench"):
@@ -117,7 +86,8 @@ def test_every_artefact_of_make_help_is_an_experiment_with_a_report():
     for path in experiments:
         name = str(path.with_suffix(""))
         assert re.search(rf'^  {name.replace("/", "-")} +"?\w', shown, re.MULTILINE)
-        assert name in ARTEFACTS
+        paper, _, own = name.partition("/")
+        assert own in SHOWN[paper].shows
 
 
 def test_the_tree_is_as_listed():

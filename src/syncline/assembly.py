@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from syncline.config import ConfigError, RunConfig
 from syncline.datasets import load
@@ -122,12 +123,15 @@ def build_flat(config: RunConfig, shape: Shape, device: torch.device, num_extra:
     Raises:
         ConfigError: the model does not take such data.
     """
+    return FlatModule(_build_module(config, shape).to(device), num_extra)
+
+
+def _build_module(config: RunConfig, shape: Shape) -> nn.Module:
     torch.manual_seed(config.seed)
     try:
-        module = build(**asdict(config.model), **asdict(shape))
+        return build(**asdict(config.model), **asdict(shape))
     except ValueError as error:
         raise ConfigError(f"model={config.model.name} with dataset={config.dataset.name}: {error}") from None
-    return FlatModule(module.to(device), num_extra)
 
 
 def count_parameters(config: RunConfig) -> tuple[int, int]:
@@ -138,10 +142,9 @@ def count_parameters(config: RunConfig) -> tuple[int, int]:
     """
     if getattr(config.model, "pretrained", ""):
         config = replace(config, model=replace(config.model, pretrained=""))
-    meta = torch.device("meta")
-    with meta:
-        flat = build_flat(config, shape_of(config), meta)
-    return flat.weights.numel(), len(flat.weight_tensors)
+    with torch.device("meta"):
+        parameters = list(_build_module(config, shape_of(config)).parameters())
+    return sum(parameter.numel() for parameter in parameters), len(parameters)
 
 
 def build_optimizer(config: RunConfig) -> Optimizer:

@@ -1,0 +1,84 @@
+"""What `make fidelity` left: live runs, and what the simulator foresaw of them."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reports.exhibits import Exhibit
+from reports.figures import Figure, Panel, Series
+from reports.tables import Column, Table, Value
+from syncline.records.store import RecordError
+
+FILE = Path("fidelity") / "cells.json"
+GOAL = 0.05  # of the median error
+
+
+def fidelity(results: Path) -> Exhibit:
+    """Foreseen against measured, a point a cell, and the numbers.
+
+    Raises:
+        RecordError: it was not measured here, or the file is broken.
+    """
+    path = results / FILE
+    try:
+        content = json.loads(path.read_text())
+        return {"": figure(content["cells"]), "table": table(content)}
+    except FileNotFoundError:
+        raise RecordError(f"{path}: not measured here; make fidelity does it") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path}: broken ({type(error).__name__}); make fidelity makes it again") from None
+
+
+def figure(cells: Sequence[Mapping[str, Any]]) -> Figure:
+    """Points, a colour a strategy, beside the line on which they should lie."""
+    series = []
+    for position, strategy in enumerate(dict.fromkeys(cell["strategy"] for cell in cells)):
+        own = [cell for cell in cells if cell["strategy"] == strategy]
+        places, heights = ([1e3 * cell[key] for cell in own] for key in ("measured_s", "foreseen_s"))
+        series.append(Series(strategy, places, heights, "points", position))
+    most = 1.1e3 * max(max(cell["measured_s"], cell["foreseen_s"]) for cell in cells)
+    edge = [0.0, most]
+    low, high = [0.0, most * (1 - GOAL)], [0.0, most * (1 + GOAL)]
+    series.append(Series(f"equal, ± {GOAL:.0%}", edge, edge, colour=6, style="-", low=low, high=high))
+    panel = Panel("measured, ms of wall time an update", "foreseen, ms of virtual time an update", series)
+    return Figure("What the simulator foresees of live runs: a point a scenario", [panel])
+
+
+def table(content: Mapping[str, Any]) -> Table:
+    """A row a strategy and scenario."""
+    rows: list[list[Value]] = []
+    for cell in content["cells"]:
+        error = cell["foreseen_s"] / cell["measured_s"] - 1.0
+        rows.append(
+            [
+                f"{cell['strategy']}, {cell['scenario']}",
+                1e3 * cell["measured_s"],
+                1e3 * cell["foreseen_s"],
+                100.0 * error,
+                cell["measured_lead"],
+                cell["foreseen_lead"],
+            ]
+        )
+    columns = [
+        Column("strategy, scenario"),
+        Column("measured: ms an update", 2),
+        Column("foreseen: ms an update", 2),
+        Column("error, %", 2),
+        Column("measured: largest lead", 0),
+        Column("foreseen: largest lead", 0),
+    ]
+    errors = [abs(row[3]) for row in rows if isinstance(row[3], float)]
+    return Table(
+        "Live runs, and what the simulator foresaw of them",
+        columns,
+        rows,
+        [
+            f"Median error {statistics.median(errors):.2f} %, largest {max(errors):.2f} %, n = {len(errors)} cells.",
+            f"Wall time of {content['workers']} real processes and a shard; {content['machine']}, commit "
+            f"{content['commit']}. The measured times of gradients and messages are handed to the simulator as "
+            "distributions; delays are drawn from the same streams.",
+            "Made by: make fidelity",
+        ],
+    )

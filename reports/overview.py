@@ -1,0 +1,14 @@
+"""What is of no paper: the strategies' timelines, side by side."""
+
+from reports.exhibits import Exhibit, Paper, Picture
+from reports.records import Artefact, published
+
+
+def show_timelines(artefact: Artefact) -> Exhibit:
+    """One picture a strategy, all of the same seconds."""
+    about = published("overview")["strategies"]
+    end_s = min(run.summary["time_s"] for run in artefact.runs)
+    return {run.label: Picture(run.label, run, 0.0, end_s, [about[run.label]]) for run in artefact.runs}
+
+
+OVERVIEW = Paper("overview", {"timelines": show_timelines}, ())

@@ -1,0 +1,194 @@
+"""The pages: static, self-contained, readable without scripts; what may be toggled is drawn again by Plotly's."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from reports import interactive
+from reports.claims import VERDICTS, Verdict, scoreboard
+from reports.exhibits import Item, Paper, Press, Shelf
+from reports.fidelity import fidelity
+from reports.figures import Figure
+from reports.overview import OVERVIEW
+from reports.papers import PAPERS, SHOWN
+from reports.records import Artefact, published, stem_of
+from reports.settings import settings
+from reports.tables import Table
+from syncline.records.store import RecordError
+
+TEMPLATES = Path(__file__).parent / "templates"
+FINDINGS = Path(__file__).parents[1] / "docs" / "findings.md"  # what came of the papers at scale laptop, in words
+STATIC = ("style.css", "page.js")
+FILES = "files"  # beside the pages: pictures, scripts, what can be downloaded
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One table, figure or timeline on a page."""
+
+    item: Item
+    files: Future[list[Path]]
+
+    @property
+    def kind(self) -> str:
+        """`table`, `figure` or `picture`."""
+        return type(self.item).__name__.lower()
+
+    @property
+    def downloads(self) -> list[str]:
+        """Its files, relative to the page."""
+        return [f"{FILES}/{path.name}" for path in self.files.result()]
+
+    @property
+    def image(self) -> str:
+        """Its picture, relative to the page."""
+        return next(name for name in self.downloads if name.endswith(".svg"))
+
+    @property
+    def panels(self) -> Markup:
+        """Plotly's figures as JSON; nothing in it can be mistaken for the end of the element that holds it."""
+        assert isinstance(self.item, Figure)
+        text = json.dumps(interactive.panels(self.item), separators=(",", ":"))
+        return Markup(text.replace("<", "\\u003c"))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One artefact on its paper's page."""
+
+    name: str
+    caption: str
+    command: str
+    source: str
+    shown: Sequence[Shown]
+    settings: Table | None
+    missing: str  # why there is nothing, or not all
+
+
+def build(shelf: Shelf, folder: Path) -> Path:
+    """Write all pages from what was run at the shelf's scale; returns the first.
+
+    Whatever lay in the folder is removed. An artefact that was not run has its command in its place.
+
+    Raises:
+        RecordError: nothing at all was run at this scale.
+    """
+    if not any((shelf.results / "plans").glob(f"*-{shelf.scale}.json")):
+        raise RecordError(f"nothing was run at scale {shelf.scale}; make papers SCALE={shelf.scale}")
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / FILES).mkdir(parents=True)
+    _static(folder / FILES)
+    verdicts = {key: shelf.verdicts(paper) for key, paper in PAPERS.items()}
+    with Press(folder / FILES, ("svg", "csv")) as press:
+        sections = {
+            (key, name): section(paper, name, shelf, press) for key, paper in SHOWN.items() for name in paper.shows
+        }
+        live = live_section(shelf.results, press)
+        for name, content in _contents(verdicts, sections, live).items():
+            (folder / name).write_text(_rendered(name, shelf.scale, content))
+    return folder / "index.html"
+
+
+def _contents(
+    verdicts: Mapping[str, list[Verdict]], sections: Mapping[tuple[str, str], Section], live: Section
+) -> dict[str, dict[str, Any]]:
+    """What each page shows, in the order of the menu."""
+
+    def of(key: str) -> list[Section]:
+        return [part for (paper, _), part in sections.items() if paper == key]
+
+    pages: dict[str, dict[str, Any]] = {
+        "index.html": {
+            "papers": [(paper, SHORT[key], verdicts[key], counts(verdicts[key])) for key, paper in PAPERS.items()],
+            "kinds": VERDICTS,
+            "total": counts([verdict for of_paper in verdicts.values() for verdict in of_paper]),
+        }
+    }
+    for key, paper in PAPERS.items():
+        pages[f"{key}.html"] = {
+            "paper": paper,
+            "short": SHORT[key],
+            "verdicts": verdicts[key],
+            "claims": scoreboard("Claims, number by number", verdicts[key]),
+            "sections": of(key),
+        }
+    pages["findings.html"] = {"findings": Markup(MarkdownIt().enable("table").render(FINDINGS.read_text()))}
+    pages["strategies.html"] = {"sections": of(OVERVIEW.key)}
+    pages["fidelity.html"] = {"live": live, "sections": [sections[place] for place in THEORY if place in sections]}
+    return pages
+
+
+def _rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
+    menu = [("index.html", "Scoreboard"), *((f"{key}.html", SHORT[key]) for key in PAPERS)]
+    menu += [("findings.html", "Findings"), ("strategies.html", "Timelines"), ("fidelity.html", "Fidelity")]
+    template = environment.get_template("paper.html" if "paper" in content else name)
+    return template.render(pages=menu, page=name, scale=scale, **content)
+
+
+SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp": "DSSP", "dssync": "DS-Sync"}
+# Artefacts that set the simulator against a formula: repeated on the page about fidelity.
+THEORY = (("adasync", "table_runtime"), ("adasync", "fig6"), ("dssync", "table1"))
+
+
+def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """How many of each verdict."""
+    return {kind: sum(verdict.verdict == kind for verdict in verdicts) for kind in VERDICTS}
+
+
+def section(paper: Paper, name: str, shelf: Shelf, press: Press) -> Section:
+    """An artefact's part of a page; its files are being written."""
+    full = f"{paper.key}/{name}"
+    caption = published(paper.key)["artefacts"][name]
+    command = f"make {full.replace('/', '-')} SCALE={shelf.scale}"
+    try:
+        artefact = shelf.artefact(full)
+        exhibit = paper.shows[name](artefact)
+    except RecordError as error:
+        return Section(full, caption, command, "", (), None, str(error))
+    except LookupError as error:
+        return Section(full, caption, command, "", (), None, f"not complete, or not part of this scale: {error}")
+    return Section(
+        full,
+        caption,
+        command,
+        artefact.report.get("source", ""),
+        [Shown(*one) for one in press.print(exhibit, stem_of(full, shelf.scale))],
+        settings(artefact),
+        _missing(artefact),
+    )
+
+
+def live_section(results: Path, press: Press) -> Section:
+    """What live runs were measured to take, and what was foreseen."""
+    caption, command = "Live runs, and what the simulator foresaw of them", "make fidelity"
+    try:
+        shown = [Shown(*one) for one in press.print(fidelity(results), "fidelity")]
+        return Section("fidelity", caption, command, "", shown, None, "")
+    except RecordError as error:
+        return Section("fidelity", caption, command, "", (), None, str(error))
+
+
+def _missing(artefact: Artefact) -> str:
+    if not artefact.missing:
+        return ""
+    return f"NOT COMPLETE: {len(artefact.missing)} runs are missing: {', '.join(artefact.missing[:6])}"
+
+
+def _static(folder: Path) -> None:
+    from plotly.offline import get_plotlyjs
+
+    for name in STATIC:
+        shutil.copy(TEMPLATES / name, folder / name)
+    (folder / "plotly.min.js").write_text(get_plotlyjs())

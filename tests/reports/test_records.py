@@ -1,0 +1,87 @@
+"""From a plan to its records: what is loaded, what is refused, and how fast."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from written import Written, write_records
+
+from reports.exhibits import Shelf
+from reports.records import load_artefact
+from reports.settings import settings
+from syncline.records.store import RecordError
+
+CONFIG = {
+    "strategy": {"name": "dssp", "bound": "paper"},
+    "model": {"name": "lenet"},
+    "dataset": {"name": "glyphs10", "train_size": 6000, "root": "/secret"},
+    "cluster": {"name": "laptop", "workers": 4, "gradient_s": [0.05]},
+    "scenario": {"name": "none"},
+    "epochs": 2.0,
+    "batch_size": 32,
+}
+SUMMARY = {"time_s": 4.0, "updates": 10}
+METRICS = [{"time_s": 0.0, "accuracy": 0.1, "loss": 2.0}, {"time_s": 2.0, "accuracy": 0.5, "loss": 1.0}]
+
+
+def written(label: str, seed: int, **changes: object) -> Written:
+    return Written(label, seed, CONFIG | changes, SUMMARY, METRICS)
+
+
+def test_runs_come_by_label_and_seed_and_what_is_missing_is_named(tmp_path: Path):
+    write_records(tmp_path, "dssp/fig3", "smoke", [written(label, seed) for label in "ab" for seed in (0, 1)], {})
+    (tmp_path / "b-1" / "summary.json").unlink()
+    artefact = load_artefact("dssp/fig3", "smoke", tmp_path)
+    assert {label: [run.seed for run in runs] for label, runs in artefact.rows().items()} == {"a": [0, 1], "b": [0]}
+    assert artefact.missing == ["b seed 1"]
+    assert artefact.sample(artefact.rows()["b"], lambda run: run.summary["time_s"]).values == (4.0, None)
+
+
+def test_a_run_knows_its_curve_and_when_it_reached_a_target(tmp_path: Path):
+    write_records(tmp_path, "dssp/fig3", "smoke", [written("a", 0)], {})
+    (run,) = load_artefact("dssp/fig3", "smoke", tmp_path).runs
+    assert run.curve("accuracy") == ([0.0, 2.0], [0.1, 0.5])
+    assert (run.time_to("accuracy", 0.3), run.time_to("accuracy", 0.6)) == (2.0, None)
+    assert (run.time_to("loss", 2.0), run.time_to("loss", 1.5), run.time_to("loss", 0.5)) == (0.0, 2.0, None)
+
+
+def test_a_record_of_another_format_is_refused(tmp_path: Path):
+    write_records(tmp_path, "dssp/fig3", "smoke", [written("a", 0)], {})
+    path = tmp_path / "a-0" / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
+    with pytest.raises(RecordError, match="record format 99"):
+        load_artefact("dssp/fig3", "smoke", tmp_path)
+
+
+def test_a_shelf_loads_an_artefact_once(tmp_path: Path):
+    write_records(tmp_path, "dssp/fig3", "smoke", [written("a", 0)], {})
+    shelf = Shelf(tmp_path, "smoke")
+    assert shelf.artefact("dssp/fig3") is shelf.artefact("dssp/fig3")
+    with pytest.raises(RecordError, match="make dssp-table1 SCALE=smoke"):
+        shelf.artefact("dssp/table1")
+
+
+def test_a_thousand_runs_with_configs_and_curves_load_in_seconds(tmp_path: Path):
+    runs = [written(f"row{number}", seed) for number in range(100) for seed in range(10)]
+    write_records(tmp_path, "dssp/fig3", "laptop", runs, {})
+    begun = time.process_time()
+    artefact = load_artefact("dssp/fig3", "laptop", tmp_path)
+    assert all(run.config["epochs"] == 2.0 and run.metrics for run in artefact.runs)
+    assert len(artefact.runs) == 1000
+    assert time.process_time() - begun < 5.0
+
+
+def test_settings_tell_what_is_shared_and_what_differs_and_the_readings(tmp_path: Path):
+    hard = {"strategy": {"name": "dssp", "bound": "hard"}}
+    alone = {"gradients": False, "epochs": 200.0, "cluster": {"name": "v100", "workers": 16}}
+    runs = [written("a", 0), written("a", 1), written("b", 0, **hard), written("b/timing", 0, **hard, **alone)]
+    write_records(tmp_path, "dssp/fig3", "smoke", runs, {})
+    rows = dict(settings(load_artefact("dssp/fig3", "smoke", tmp_path)).texts())
+    assert rows["runs"] == "3 with gradients, 1 of times alone"
+    assert rows["network"] == "lenet"
+    assert rows["data"] == "glyphs10 (train_size 6000)", "where data lie is nobody's business"
+    assert rows["epochs"] == "2"
+    assert rows["seeds"] == "0, 1"
+    assert rows["reading: strategy.bound"].startswith("paper; hard (")
+    assert "reading: strategy.tag" not in rows

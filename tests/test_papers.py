@@ -1,0 +1,155 @@
+"""`make papers SCALE=smoke`, as a whole: every run, every report, every page, and the pages in a browser."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from browser import CHROMIUM, browser, look
+
+import run
+from reports.__main__ import main as reports_main
+from reports.claims import VERDICTS
+from reports.exhibits import SCALES, Shelf
+from reports.overview import OVERVIEW
+from reports.papers import PAPERS
+from reports.records import published
+from syncline.config import choices
+
+pytestmark = pytest.mark.xdist_group("papers")  # made once, not once a process
+
+ARTEFACTS = {"psp": 4, "backup": 6, "adasync": 11, "dssp": 3, "dssync": 9}
+CLAIMS = {"psp": 6, "backup": 11, "adasync": 11, "dssp": 8, "dssync": 9}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All papers at scale smoke."""
+    folder = tmp_path_factory.mktemp("results")
+    assert run.main(["+experiment=all", "scale=smoke", f"results={folder}"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(results: Path) -> Path:
+    assert reports_main(["site", "--scale", "smoke", "--results", str(results)]) == 0
+    return results / "site"
+
+
+def test_every_artefact_and_claim_of_the_papers_is_there() -> None:
+    assert {key: len(paper.shows) for key, paper in PAPERS.items()} == ARTEFACTS
+    assert {key: len(paper.claims) for key, paper in PAPERS.items()} == CLAIMS
+    experiments = {f"{paper.key}/{name}" for paper in (*PAPERS.values(), OVERVIEW) for name in paper.shows}
+    assert set(choices("experiment")) == experiments
+    for key, paper in PAPERS.items():
+        assert list(published(key)["claims"]) == [claim.key for claim in paper.claims]
+        assert list(published(key)["artefacts"]) == list(paper.shows)
+        for claim in paper.claims:
+            assert {f"{key}/{name}" for name in paper.shows} >= set(claim.artefacts)
+            assert claim.may_differ.endswith(".")
+
+
+def test_every_artefact_has_every_scale() -> None:
+    for name in choices("experiment"):
+        _, invocation = run.compose([f"+experiment={name}"])
+        assert list(invocation.experiment["scales"]) == list(SCALES), name
+
+
+def test_asked_again_nothing_is_made(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["+experiment=all", "scale=smoke", f"results={results}"]) == 0
+    assert re.search(r" 0 to make\b", capfd.readouterr().err)
+
+
+def test_every_report_is_complete(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert reports_main(["all", "--scale", "smoke", "--results", str(results)]) == 0
+    shown = capfd.readouterr().out
+    assert "NOT COMPLETE" not in shown
+    assert "no such plan" not in shown
+    written = {path.name for path in (results / "reports").iterdir()}
+    for paper in PAPERS.values():
+        assert {f"{paper.key}-claims-smoke.{suffix}" for suffix in ("md", "csv", "tex")} <= written
+        for name in paper.shows:
+            stem = f"{paper.key}-{name}-smoke"
+            of_it = [path for path in written if path.startswith((f"{stem}.", f"{stem}-"))]
+            assert of_it, stem
+            drawn = [path for path in of_it if path.endswith(".svg")]
+            for path in drawn:
+                assert {path.replace(".svg", ".png"), path.replace(".svg", ".pdf")} <= written
+            if name.startswith("fig"):
+                assert drawn, f"{stem} has no figure"
+
+
+def test_every_claim_gets_a_verdict(results: Path) -> None:
+    shelf = Shelf(results, "smoke")
+    for paper in PAPERS.values():
+        for verdict in shelf.verdicts(paper):
+            assert verdict.verdict in VERDICTS
+            assert verdict.because
+            assert verdict.effects or verdict.verdict == "not run"
+
+
+# The pages.
+
+
+class Page(HTMLParser):
+    """What a page refers to and what can be referred to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.names: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for key, value in attrs:
+            if key in ("href", "src") and value and not value.startswith("data:"):
+                self.targets.append(value)
+            if key == "id" and value:
+                assert value not in self.names, f"two things are called {value}"
+                self.names.add(value)
+
+
+def test_every_link_resolves_and_none_leads_out(site: Path) -> None:
+    pages = {path.name: Page(path.read_text()) for path in site.glob("*.html")}
+    others = {"index.html", "findings.html", "strategies.html", "fidelity.html"}
+    assert set(pages) == {f"{key}.html" for key in PAPERS} | others
+    for name, page in pages.items():
+        for target in page.targets:
+            file, _, place = unquote(target).partition("#")
+            assert not re.match(r"\w+:|//", target), f"{name}: {target} leads out"
+            assert not file or (site / file).is_file(), f"{name}: {target}"
+            assert not place or place in pages[file or name].names, f"{name}: {target}"
+
+
+def test_the_pages_say_what_they_show(site: Path) -> None:
+    index = (site / "index.html").read_text()
+    for key, paper in PAPERS.items():
+        page = (site / f"{key}.html").read_text()
+        for name in paper.shows:
+            assert f"make {key}-{name} SCALE=smoke" in page
+        for claim in paper.claims:
+            assert f'id="claim-{claim.key}"' in page
+            assert f"{key}.html#claim-{claim.key}" in index
+    assert "nothing is to be concluded" in index
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)")
+def test_the_pages_in_a_browser(site: Path) -> None:
+    """Wide and narrow: no fault in the console, nothing asked of a network, all drawn, no page too wide."""
+    panels = 0
+    with browser() as chromium:
+        for path in sorted(site.glob("*.html")):
+            for width in (400, 1400):
+                seen = look(chromium, path, width)
+                where = f"{path.name} at {width}"
+                assert seen.faults == [], where
+                assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == [], where
+                assert seen.broken_images == [], where
+                assert seen.num_empty_panels == 0, where
+                assert seen.overflow <= 0, where
+                panels += seen.num_panels
+            plain = look(chromium, path, 1400, scripts=False)
+            assert plain.faults == []
+            assert len(plain.text) > 200
+    assert panels > 50
