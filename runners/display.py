@@ -138,6 +138,10 @@ class PlanDisplay(_Display):
         self._failed += 1
         console.print(f"FAILED {name}: {why} (record {entry.config.identity})", style="bold red", markup=False)
 
+    def held(self, entry: Entry, why: str) -> None:
+        name, _ = self._running.pop(entry.config.identity)
+        console.print(f"waiting for {name}: {why}", markup=False)
+
     def tick(self) -> None:
         """Redraw, where there is a terminal."""
         if self._live is None:
@@ -210,7 +214,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
     if changes := summary.get("waits_for", []):
         (_, _, first), (since_s, _, last) = changes[0], changes[-1]
         since = f"since {since_s:,.2f} s {kind}" if since_s else "throughout"
-        table.add_row("K", f"{first} -> {last} {since}" if len(changes) > 1 else f"{last} {since}")
+        name = "N" if summary["strategy"] == "backup" else "K"
+        table.add_row(name, f"{first} -> {last} {since}" if len(changes) > 1 else f"{last} {since}")
     table.add_row("largest lead", f"{summary['max_lead']}")
     table.add_row("mean staleness", f"{summary['mean_staleness']:.2f}")
     if "replay" in summary:

@@ -8,7 +8,8 @@ from typing import Any
 from runners.local import can_go_on, run_local
 from runners.replay import run_replay
 from syncline.config import RunConfig
-from syncline.records.store import RecordWriter, read_summary
+from syncline.records.lock import held
+from syncline.records.store import FINISHED, RecordWriter, read_summary, status
 from syncline.records.trackers import start_tracker
 
 OnEvaluation = Callable[[Mapping[str, Any]], None]
@@ -37,6 +38,7 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
         The summary.
 
     Raises:
+        Held: somebody else makes this run.
         ValueError: bad input, the record shows as failed; any other error likewise, with its traceback in log.txt.
         KeyboardInterrupt: the record stays unfinished.
     """
@@ -44,21 +46,24 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
     folder = results / config.identity
     engine = config.runner.name
     with_events = config.runner.events and engine == "simulate"  # the others bring their own
-    go_on = engine == "local" and not anew and can_go_on(config, folder)
-    with RecordWriter(folder, plain, with_events, go_on) as record:
-        try:
-            tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
+    with held(folder):
+        if status(folder) == FINISHED and not anew:  # by somebody else, since it was planned here
+            return read_summary(folder)
+        go_on = engine == "local" and not anew and can_go_on(config, folder)
+        with RecordWriter(folder, plain, with_events, go_on) as record:
+            try:
+                tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
 
-            def on_evaluation(row: Mapping[str, Any]) -> None:
-                record.evaluation(row)
-                tracker.evaluation(row)
+                def on_evaluation(row: Mapping[str, Any]) -> None:
+                    record.evaluation(row)
+                    tracker.evaluation(row)
 
-            summary = ENGINES[engine](config, record, on_evaluation, on_progress)
-            record.finish(summary)
-            tracker.finish(summary)
-        except OSError:
-            raise  # said in one line by the record
-        except Exception:
-            record.fail(traceback.format_exc())
-            raise
+                summary = ENGINES[engine](config, record, on_evaluation, on_progress)
+                record.finish(summary)
+                tracker.finish(summary)
+            except OSError:
+                raise  # said in one line by the record
+            except Exception:
+                record.fail(traceback.format_exc())
+                raise
     return read_summary(record.folder)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -13,8 +14,11 @@ from runners.display import PlanDisplay
 from runners.one import run_one
 from syncline.config import RunConfig
 from syncline.plan import Entry, Plan
+from syncline.records.lock import Held, owner_of
 
 PRELOAD = ["pandas", "syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
+
+LOOK_S = 2.0  # between two looks at what is made elsewhere
 
 
 @dataclass(slots=True)
@@ -26,6 +30,8 @@ class _Job:
 
 def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, rerun: bool) -> int:
     """Make the runs of a plan that are not finished, `jobs` at a time, and show how it goes.
+
+    What another process makes is waited for.
 
     Returns:
         How many failed. With `fail_fast` the first failure stops the others, which stay unfinished.
@@ -42,9 +48,16 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     waiting, running = left[::-1], list[_Job]()
+    elsewhere = list[Entry]()  # somebody else makes these
+    next_look = 0.0
     try:
         with display:
-            while waiting or running:
+            while waiting or running or elsewhere:
+                if elsewhere and time.monotonic() >= next_look:
+                    free = [entry for entry in elsewhere if owner_of(results / entry.config.identity) is None]
+                    elsewhere = [entry for entry in elsewhere if entry not in free]
+                    waiting += free  # finished by now, which is seen at once, or to be made here after all
+                    next_look = time.monotonic() + LOOK_S
                 while waiting and len(running) < jobs:
                     entry = waiting.pop()
                     messages, child_end = context.Pipe(duplex=False)
@@ -65,6 +78,10 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
                     job.process.join()
                     if kind == "finished":
                         display.finished(job.entry, content)
+                        continue
+                    if kind == "held":
+                        elsewhere.append(job.entry)
+                        display.held(job.entry, content)
                         continue
                     failed += 1
                     display.failed(job.entry, content)
@@ -90,6 +107,8 @@ def _child(config: RunConfig, results: Path, anew: bool, messages: Connection) -
         messages.send(("finished", summary))
     except KeyboardInterrupt:
         pass
+    except Held as error:
+        messages.send(("held", str(error)))
     except Exception as error:
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         messages.send(("failed", said))

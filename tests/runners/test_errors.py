@@ -75,7 +75,7 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
         (["-m", "batch_size=32,0"], "batch_size must be >= 1, got 0"),
         (["--fast"], "unknown option --fast; allowed: -m"),
         (["+experiment=dssp/table99"], "experiment must be one of "),
-        (["scale=huge"], "scale must be one of gpu, laptop, paper, smoke, timing; got 'huge'"),
+        (["scale=huge"], "scale must be one of gpu, laptop, paper, smoke; got 'huge'"),
         (["dataset=cifar10", "dataset.root={empty}"], "cifar10 not found: "),
         (["dataset.train_size=99999"], "dataset digits: train_size=99999, allowed: 1..1437"),
         (["cluster.workers=2000"], "1437 training samples cannot be shared among 2000 workers"),

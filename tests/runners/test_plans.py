@@ -6,7 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from commands import TIMING, Command, cli, made, started, wait_for, without_wall_time
+from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
 from syncline.records.events import read_events
 from syncline.records.store import ABSENT, FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
@@ -88,3 +88,37 @@ def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
     assert err.splitlines()[-1].startswith("interrupted; ")
     states = [line.split()[0] for line in command("--status", *words).out.splitlines()]
     assert states == [UNFINISHED, UNFINISHED, ABSENT]
+
+
+def test_two_plans_of_the_same_runs_make_each_once(tmp_path: Path) -> None:
+    """Started together, both end when all is finished; what the other makes is waited for."""
+    words = ["-m", "seed=0,1,2,3", "strategy=asp", "gradients=false", "epochs=400", "jobs=2", f"results={tmp_path}"]
+    both = [started(*words) for _ in range(2)]
+    said = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    reports = [line for _, err in said for line in err.splitlines() if line.startswith("sweep: 4 of 4 runs finished")]
+    assert len(reports) == 2
+    identities = [folder.name for folder in tmp_path.iterdir() if (folder / "summary.json").exists()]
+    assert len(identities) == 4
+    assert not list(tmp_path.glob("*.lock*")), "nothing stays behind"
+
+
+def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Path) -> None:
+    words = ["gradients=false", "runner.events=false", "epochs=1e7", f"results={tmp_path}"]
+    first = started(*words)
+    try:
+        wait_for(lambda: bool(list(tmp_path.glob("*/metrics.jsonl"))), first)
+        line = one_error_line(cli(*words))
+        assert f"is being made by process {first.pid} on " in line
+        assert list(tmp_path.glob("*/metrics.jsonl")), "and what it has made so far is still there"
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.communicate()
+    again = started(*words)  # who was killed is followed at once
+    try:
+        wait_for(lambda: str(again.pid) in "".join(path.read_text() for path in tmp_path.glob("*.lock")), again)
+    finally:
+        os.killpg(again.pid, signal.SIGINT)
+        again.communicate(timeout=30)
+    assert again.returncode == 130
+    assert not list(tmp_path.glob("*.lock"))

@@ -1,0 +1,141 @@
+"""Locks: one owner at a time, among threads of processes that race; who is dead or silent is followed."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from syncline.records import lock
+from syncline.records.lock import Held, held, owner_of
+from syncline.records.store import RecordError
+
+
+def left_behind(folder: Path, **changes: object) -> Path:
+    """A lock of somebody else."""
+    path = folder.with_name(f"{folder.name}.lock")
+    about = {"host": socket.gethostname(), "pid": os.getpid(), "born": -7, "since": time.time(), "silent_s": 0.0}
+    path.write_text(json.dumps(about | changes))
+    return path
+
+
+def test_who_holds_it_is_told_and_nobody_else_gets_it(tmp_path: Path):
+    run = tmp_path / "run"
+    assert owner_of(run) is None
+    with held(run):
+        owner = owner_of(run)
+        assert owner is not None
+        assert (owner.host, owner.pid) == (socket.gethostname(), os.getpid())
+        with pytest.raises(Held, match=f"^run is being made by process {os.getpid()} on "), held(run):
+            pass
+        assert owner_of(run) is not None, "who was refused takes nothing away"
+        with held(tmp_path / "another"):
+            pass
+    assert owner_of(run) is None
+    with held(run):
+        pass
+    assert list(tmp_path.iterdir()) == [], "nothing stays behind"
+
+
+def test_it_is_given_back_when_the_run_fails(tmp_path: Path):
+    with pytest.raises(ZeroDivisionError), held(tmp_path / "run"):
+        raise ZeroDivisionError
+    assert owner_of(tmp_path / "run") is None
+
+
+def test_a_dead_process_of_this_host_is_followed_at_once(tmp_path: Path):
+    """Killed in the middle, so that it could not tidy up; a process that got its number later is another one."""
+    words = "import sys, time; from pathlib import Path; from syncline.records.lock import held\n"
+    words += "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", words, str(tmp_path / "run")], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(Held), held(tmp_path / "run"):
+            pass
+        process.kill()
+    assert owner_of(tmp_path / "run") is None
+    with held(tmp_path / "run"):
+        pass
+    left_behind(tmp_path / "run", born=1)  # this process, but as if it were older
+    with held(tmp_path / "run"):
+        pass
+
+
+def test_another_hosts_owner_is_believed_until_it_has_been_silent_for_long(tmp_path: Path):
+    path = left_behind(tmp_path / "run", host="far-away")
+    with pytest.raises(Held, match="far-away"), held(tmp_path / "run"):
+        pass
+    then = time.time() - lock.STALE_S - 1
+    os.utime(path, (then, then))
+    assert owner_of(tmp_path / "run") is None
+    with held(tmp_path / "run"):
+        pass
+
+
+def test_the_owner_shows_that_it_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lock, "RENEW_S", 0.02)
+    with held(tmp_path / "run"):
+        path = tmp_path / "run.lock"
+        os.utime(path, (0, 0))
+        until = time.monotonic() + 10
+        while path.stat().st_mtime == 0 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert path.stat().st_mtime > 0
+
+
+def test_a_broken_lock_is_one_line(tmp_path: Path):
+    (tmp_path / "run.lock").write_text("{")
+    with pytest.raises(RecordError, match=r"run\.lock: broken lock \(JSONDecodeError\)"), held(tmp_path / "run"):
+        pass
+
+
+def test_a_take_over_that_was_broken_off_is_no_hindrance(tmp_path: Path):
+    left_behind(tmp_path / "run")
+    guard = tmp_path / "run.lock.taking"
+    guard.touch()
+    then = time.time() - lock.GUARD_S - 1
+    os.utime(guard, (then, then))
+    with held(tmp_path / "run"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+RACER = """
+import os, sys, time
+from pathlib import Path
+from syncline.records.lock import Held, held
+run, inside, rounds = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+
+def enter(dies):
+    try:
+        with held(run):
+            os.close(os.open(inside, os.O_CREAT | os.O_EXCL))  # fails if somebody is inside
+            time.sleep(0.001)
+            os.unlink(inside)
+            if dies:
+                os._exit(0)  # and leaves the lock behind
+    except Held:
+        os._exit(1)
+    os._exit(0)
+
+made = 0
+until = time.monotonic() + 60
+while made < rounds and time.monotonic() < until:
+    child = os.fork()
+    if child == 0:
+        enter(dies=made % 3 == 0)
+    made += os.waitpid(child, 0)[1] == 0
+    time.sleep(0.0005)
+print(made)
+"""
+
+
+def test_of_processes_that_race_never_two_are_inside(tmp_path: Path):
+    words = [sys.executable, "-c", RACER, str(tmp_path / "run"), str(tmp_path / "inside"), "40"]
+    racers = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [racer.communicate(timeout=120) for racer in racers]
+    assert [(out.strip(), err) for out, err in said] == [("40", "")] * 4, "a third of them died inside"
