@@ -83,6 +83,11 @@ class Network:
 
         return self.sample(first)
 
+    def lead_alone(self, paradigm: str) -> Sample:
+        """Largest lead of the runs of times alone."""
+        runs = self.alone.get(paradigm, {})
+        return self.sample(lambda seed: runs[seed].summary["max_lead"] if seed in runs else None)
+
     def in_summary(self, paradigm: str, key: str) -> Sample:
         """Of the learning runs."""
         runs = self.learned.get(paradigm, {})

@@ -23,6 +23,7 @@ def times_table(artefact: Artefact) -> Table:
                     paired_ratio(of.seconds_an_epoch(name).values, by_bsp.values)
                     for name in (AVERAGE, "dssp", "dssp_hard", "asp")
                 ),
+                of.lead_alone("asp"),
                 _scaled(slow, 1e3),
                 _scaled(slow, MICROSECONDS / tensors),
             ]
@@ -34,6 +35,7 @@ def times_table(artefact: Artefact) -> Table:
         Column("DSSP's / BSP's", 4),
         Column("DSSP's, bound=hard / BSP's", 4),
         Column("ASP's / BSP's", 4),
+        Column("ASP: largest lead", 1),
         Column("turns round at, ms an update", 2),
         Column("the same, µs a tensor", 0),
     ]
