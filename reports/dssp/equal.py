@@ -16,7 +16,7 @@ from reports.statistics import Sample
 
 NETWORKS = ("alexnet", "resnet50", "resnet110")
 AVERAGE = "ssp"  # the mean of all thresholds that were run, as the paper's averaged SSP
-READINGS = ("clock", "share")  # last part of the label of a run with another reading
+READINGS = ("clock", "share", "quarter")  # last part of the label of a run with another reading, or rate
 
 
 @dataclass(frozen=True)

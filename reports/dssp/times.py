@@ -1,4 +1,4 @@
-"""What Figure 3's cluster says of times, and what the readings of the learning rate change."""
+"""What Figure 3's cluster says of times, and what the readings of the learning rate, and the rate itself, change."""
 
 from reports.dssp.equal import AVERAGE, READINGS, Network, networks
 from reports.records import Artefact, Run, published
@@ -72,7 +72,6 @@ def readings_table(artefact: Artefact) -> Table:
     for key, of in networks(artefact).items():
         if not any(name.endswith(READINGS) for name in of.learned):
             continue
-        bsp = of.final("bsp")
         by_bsp = of.seconds_to_goal("bsp")
         for paradigm in ("bsp", "asp", "ssp_s3", "dssp"):
             for reading in ("", *READINGS):
@@ -84,22 +83,24 @@ def readings_table(artefact: Artefact) -> Table:
                 body.append(
                     [
                         f"{paper['networks'][key]}: {paper['names'][paradigm]}",
+                        config["optimizer"]["lr"],
                         config["lr_clock"],
                         config["async_gradient"],
                         of.sample(lambda seed, runs=runs: first_drop(runs.get(seed))),  # type: ignore[misc]
                         of.final(name),
-                        paired_difference(of.final(name).values, bsp.values),
+                        paired_difference(of.final(name).values, of.final(same_rate(name, of)).values),
                         reached,
                         paired_ratio(reached.values, by_bsp.values),
                     ]
                 )
     columns = [
         Column("network, paradigm"),
+        Column("rate", 4),
         Column("lr_clock"),
         Column("async_gradient"),
         Column("rate drops after epoch", 2),
         Column("accuracy at the end, %", 1),
-        Column("above BSP's, points", 1),
+        Column("above BSP's at this rate, points", 1),
         Column("s to BSP's best", 1, show_n=True),
         Column("time / BSP's", 2, show_n=True),
     ]
@@ -114,6 +115,12 @@ def readings_table(artefact: Artefact) -> Table:
         *artefact.closing_notes,
     ]
     return Table(f"DSSP, Figure 3: readings of the rate, at scale {artefact.scale}", columns, body, lines)
+
+
+def same_rate(paradigm: str, of: Network) -> str:
+    """BSP with the rate of this one."""
+    _, _, reading = paradigm.partition("/")
+    return f"bsp/{reading}" if f"bsp/{reading}" in of.learned else "bsp"
 
 
 def first_drop(run: Run | None) -> float | None:

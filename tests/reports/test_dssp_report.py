@@ -30,6 +30,7 @@ EQUAL = {
     "dataset": {"name": "glyphs10"},
     "cluster": {"workers": 4, "jitter": {"std": 0.25}},
     "epochs": 2.0,
+    "optimizer": {"lr": 0.05},
     "gradients": True,
     "lr_clock": "samples",
     "async_gradient": "mean",
@@ -160,6 +161,7 @@ PARADIGMS = ("bsp", "asp", "dssp", "dssp_hard", "ssp_s3", "ssp_s15")
 LEARNED: dict[str, Accuracies] = {key: [0.1, 0.4, 0.6] for key in PARADIGMS} | {"bsp": [0.1, 0.3, 0.405]}
 EPOCH_S = dict.fromkeys(PARADIGMS, 4.0) | {"bsp": 6.0}
 READING = {"asp/clock": {"lr_clock": "server_updates"}, "asp/share": {"async_gradient": "mean_over_workers"}}
+READING |= {key: {"optimizer": {"lr": 0.01}} for key in ("bsp/quarter", "asp/quarter")}
 
 
 def write_equal(
@@ -274,18 +276,33 @@ def test_the_readings_stand_beside_each_other(tmp_path: Path) -> None:
     more = {"asp/clock": [0.1, 0.3, 0.35], "asp/share": [0.1, 0.3, 0.41]}
     write_equal(tmp_path, {"resnet50": more})
     table = readings_table(load_artefact("dssp/fig3", "laptop", tmp_path))
-    assert [row[:4] for row in table.texts()] == [
-        ["ResNet-50: BSP", "samples", "mean", "2.00 ± 0.00"],
-        ["ResNet-50: ASP", "samples", "mean", "2.00 ± 0.00"],
-        ["ResNet-50: ASP", "server_updates", "mean", "1.00 ± 0.00"],
-        ["ResNet-50: ASP", "samples", "mean_over_workers", "2.00 ± 0.00"],
-        ["ResNet-50: SSP s=3", "samples", "mean", "2.00 ± 0.00"],
-        ["ResNet-50: DSSP", "samples", "mean", "2.00 ± 0.00"],
+    assert [row[:5] for row in table.texts()] == [
+        ["ResNet-50: BSP", "0.0500", "samples", "mean", "2.00 ± 0.00"],
+        ["ResNet-50: ASP", "0.0500", "samples", "mean", "2.00 ± 0.00"],
+        ["ResNet-50: ASP", "0.0500", "server_updates", "mean", "1.00 ± 0.00"],
+        ["ResNet-50: ASP", "0.0500", "samples", "mean_over_workers", "2.00 ± 0.00"],
+        ["ResNet-50: SSP s=3", "0.0500", "samples", "mean", "2.00 ± 0.00"],
+        ["ResNet-50: DSSP", "0.0500", "samples", "mean", "2.00 ± 0.00"],
     ]
-    assert [row[5] for row in table.texts()] == [
+    assert [row[6] for row in table.texts()] == [
         *("0.0 ± 0.0", "19.5 ± 0.0", "-5.5 ± 0.0", "0.5 ± 0.0", "19.5 ± 0.0", "19.5 ± 0.0"),
     ]
-    assert table.texts()[2][6] == "— (0/2)"
+    assert table.texts()[2][7] == "— (0/2)"
+
+
+def test_a_quarter_of_the_rate_is_compared_with_bsp_at_that_rate(tmp_path: Path) -> None:
+    write_equal(
+        tmp_path, {"alexnet": {"bsp/quarter": [0.1, 0.1, 0.2], "asp/quarter": [0.1, 0.4, 0.5]}}, chosen=("alexnet",)
+    )
+    rows = readings_table(load_artefact("dssp/fig3", "laptop", tmp_path)).texts()
+    assert [(row[0], row[1], row[6]) for row in rows] == [
+        ("AlexNet: BSP", "0.0500", "0.0 ± 0.0"),
+        ("AlexNet: BSP", "0.0100", "0.0 ± 0.0"),
+        ("AlexNet: ASP", "0.0500", "19.5 ± 0.0"),
+        ("AlexNet: ASP", "0.0100", "30.0 ± 0.0"),
+        ("AlexNet: SSP s=3", "0.0500", "19.5 ± 0.0"),
+        ("AlexNet: DSSP", "0.0500", "19.5 ± 0.0"),
+    ]
 
 
 def test_readings_are_no_ssps_of_the_average(tmp_path: Path) -> None:
