@@ -80,7 +80,10 @@ def show_fig3(artefact: Artefact) -> Exhibit:
 
 
 def _learned_with(of: Network) -> str:
-    config = next(run for runs in of.learned.values() for run in runs.values()).config
+    run = next((run for runs in of.learned.values() for run in runs.values()), None)
+    if run is None:
+        return "not run yet"
+    config = run.config
     return f"{network(config)} on {config['dataset']['name']}"
 
 

@@ -47,6 +47,8 @@ def times_table(artefact: Artefact) -> Table:
         "that works u seconds on an update, one after the other, works P u for P gradients of ASP and u for BSP, which "
         "adds them up first. ASP becomes the slower one at u = (seconds of a BSP step) / (P - 1), which the last "
         "columns show, also for each of the network's tensors (keys of the server).",
+        "Where a message holds the server's link longer than the noise of a gradient (AlexNet: 1.5 ms against 0.3 ms) "
+        "the workers keep their turns, nobody gets ahead, and ASP, SSP and DSSP make the same run.",
         *artefact.closing_notes,
     ]
     return Table(f"DSSP, Figure 3: times on equal servers, at scale {artefact.scale}", columns, body, lines)

@@ -235,6 +235,17 @@ def test_a_missing_ssp_leaves_the_average_of_its_seed_empty_and_is_named(tmp_pat
     assert "2 runs are missing" in verdicts["fc_fast"].because
 
 
+def test_a_network_whose_learning_was_not_run_is_said_to_be_so(tmp_path: Path) -> None:
+    write_equal(tmp_path, chosen=("alexnet", "resnet50"))
+    for path in tmp_path.glob("resnet50-*/summary.json"):
+        if "timing" not in path.parent.name:
+            path.unlink()
+    artefact = load_artefact("dssp/fig3", "laptop", tmp_path)
+    assert "not run yet" in fig3(artefact).panels[2].title
+    assert rows_of(times_table(artefact))["ResNet-50"][0] == "6.00 ± 0.00"
+    assert any("not run yet in place of ResNet-50" in note for note in fig3_table(artefact).notes)
+
+
 def test_times_on_equal_servers_and_where_they_turn_round(tmp_path: Path) -> None:
     """600 updates in 180 s: a BSP step of 0.3 s, so that ASP takes as long at 0.1 s an update (4 workers)."""
     write_equal(tmp_path)
