@@ -341,6 +341,8 @@ def test_half_the_time_on_the_mixed_cluster(tmp_path: Path) -> None:
     write_mixed(tmp_path, HALVES, ALONE | {"dssp_s3_r12": 3100.0})
     assert verdict_on("hetero_time", tmp_path) == FAILS  # 3 % above ASP
     for label in ("bsp", "ssp_s3", "ssp_s6", "ssp_s15"):
+        write_mixed(tmp_path, HALVES, ALONE | {label: 3012.0})
+        assert verdict_on("hetero_time", tmp_path) == FAILS, label
         write_mixed(tmp_path, HALVES, times=TIMES | {label: TIMES["asp"]})
         assert verdict_on("hetero_time", tmp_path) == FAILS, label
 
