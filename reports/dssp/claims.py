@@ -47,6 +47,7 @@ def hetero_time(artefact: Artefact) -> list[Effect]:
 
     others = ("bsp", *SSPS)
     return [
+        _reached("DSSP reaches the target (1: yes)", to_target(dssp)),
         *(effect("time to the target", label, to_target, HALF) for label in others),
         *(effect("time of 200 epochs alone", label, alone, HALF) for label in others),
         effect("time of 200 epochs alone", "asp", alone, WITHIN_1_PERCENT),
@@ -72,7 +73,7 @@ def hetero_accuracy(artefact: Artefact) -> list[Effect]:
 
 def fc_fast(artefact: Artefact) -> list[Effect]:
     of = networks(artefact)["alexnet"]
-    return [_time(of, name, "bsp", at_most=MUCH_FASTER) for name in OTHERS]
+    return [*(_reaches(of, name) for name in OTHERS), *(_time(of, name, "bsp", at_most=MUCH_FASTER) for name in OTHERS)]
 
 
 def fc_asp_floor(artefact: Artefact) -> list[Effect]:
@@ -98,6 +99,7 @@ def conv_bsp_floor(artefact: Artefact) -> list[Effect]:
     found = networks(artefact)
     effects = []
     for of in map(found.__getitem__, RESNETS):
+        effects += [_reaches(of, name) for name in OTHERS]
         effects += [_time(of, name, "bsp", at_most=1.0) for name in OTHERS]
         effects += [_accuracy(of, name, "bsp", at_least=0.0) for name in OTHERS]
     return effects
@@ -117,6 +119,16 @@ def _time(of: Network, name: str, other: str, at_least: float = float("-inf"), a
     """Time to BSP's best accuracy; a seed in which one of the two never reaches it has no value."""
     ratio = paired_ratio(of.seconds_to_goal(name).values, of.seconds_to_goal(other).values)
     return Effect(_said(of, "time to BSP's best, {} / {}", name, other), ratio, at_least, at_most)
+
+
+def _reaches(of: Network, name: str) -> Effect:
+    what = f"{published('dssp')['networks'][of.key]}: {NAMES[name]} reaches BSP's best (1: yes)"
+    return _reached(what, of.seconds_to_goal(name))
+
+
+def _reached(what: str, seconds: Sample) -> Effect:
+    """Who never gets to BSP's best does not get there sooner: without this, such seeds would only be left out."""
+    return Effect(what, Sample(tuple(float(value is not None) for value in seconds.values)), at_least=1.0)
 
 
 def _epoch(

@@ -31,7 +31,7 @@ class Network:
     @property
     def thresholds(self) -> list[str]:
         """`ssp_s3`, ..., by threshold."""
-        return sorted((name for name in self.learned if _is_threshold(name)), key=threshold)
+        return sorted({name for name in (*self.learned, *self.alone) if _is_threshold(name)}, key=threshold)
 
     def sample(self, value: Callable[[int], float | None]) -> Sample:
         return Sample(tuple(map(value, self.seeds)))
