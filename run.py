@@ -30,6 +30,7 @@ from syncline.records.store import FINISHED, read_summary, status
 PLANNING = (
     "base",
     "runs",
+    "more_runs",
     "scales",
     "timing",
     "seeds",

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -17,6 +18,11 @@ from syncline.plan import Entry, Plan
 from syncline.records.lock import Held, owner_of
 
 PRELOAD = ["pandas", "syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
+PRELOAD_FOR = {  # and what those of a network or a data set would: seconds each
+    "bert": ["runners.preload_bert"],
+    "deepfm": ["sklearn.metrics"],
+    "digits": ["sklearn.datasets", "sklearn.model_selection"],
+}
 
 LOOK_S = 2.0  # between two looks at what is made elsewhere
 
@@ -46,7 +52,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     # A server process imports all this once and forks for each run: a fresh process without the 2 s of import.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
+    context.set_forkserver_preload(PRELOAD + _preload_for(left))
     waiting, running = left[::-1], list[_Job]()
     elsewhere = list[Entry]()  # somebody else makes these
     next_look = 0.0
@@ -92,6 +98,12 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     finally:
         _stop(running)
     return failed
+
+
+def _preload_for(entries: Sequence[Entry]) -> list[str]:
+    learned = [entry.config for entry in entries if entry.config.gradients]
+    names = dict.fromkeys(name for config in learned for name in (config.model.name, config.dataset.name))
+    return [module for name in names for module in PRELOAD_FOR.get(name, ())]
 
 
 def _child(config: RunConfig, results: Path, anew: bool, messages: Connection) -> None:

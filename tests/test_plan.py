@@ -218,6 +218,30 @@ def test_times_alone_may_be_of_another_size_at_a_scale() -> None:
     assert "epochs=2" not in at["smoke"]["BSP"], "what learns is as its own scale says"
 
 
+def test_more_runs_are_made_at_their_scale_or_at_every_one() -> None:
+    more = {"every": {"SSP/other": ["strategy=ssp", "momentum=lr_inside"]}, "paper": [{"a": [], "b": ["seed=3"]}]}
+    made = {scale: grid(EXPERIMENT | {"more_runs": more}, scale) for scale in ("smoke", "paper")}
+    assert [label for label, _ in made["smoke"]] == ["BSP", "SSP", "SSP/other"]
+    assert [label for label, _ in made["paper"]] == ["BSP", "SSP", "SSP/other", "a", "b"]
+    assert made["smoke"][2][1] == ["epochs=1", "batch_size=8", "batch_size=16", "strategy=ssp", "momentum=lr_inside"]
+    alone = grid(EXPERIMENT | {"more_runs": more, "timing": ["gradients=false"]}, "smoke")
+    assert [label for label, _ in alone][3:] == ["BSP/timing", "SSP/timing", "SSP/other/timing"]
+
+
+def test_real_data_drop_what_was_said_of_those_that_stand_in_for_them(tmp_path: Path) -> None:
+    scales = {"laptop": ["dataset=glyphs10", "dataset.image_size=16", "dataset.test_size=50", "epochs=2"]}
+    real = {"cifar10.npz": {"BSP": ["dataset=cifar10", "dataset.train_size=9"], "SSP": ["epochs=3"]}}
+    experiment = EXPERIMENT | {"scales": scales, "real_data": real}
+    drawn = dict(grid(experiment, "laptop", tmp_path))
+    assert drawn == dict(grid(experiment, "laptop"))
+    (tmp_path / "cifar10.npz").touch()
+    made = dict(grid(experiment, "laptop", tmp_path))
+    config, _ = composed(*made["BSP"])
+    assert (config.dataset.name, config.dataset.train_size, config.dataset.test_size) == ("cifar10", 9, None)
+    config, _ = composed(*made["SSP"])
+    assert (config.dataset.name, config.dataset.test_size, config.epochs) == ("glyphs10", 50, 3.0)
+
+
 def test_an_unknown_scale_is_refused_with_those_of_the_experiment() -> None:
     with pytest.raises(ConfigError) as refused:
         grid(EXPERIMENT, "gpu")
@@ -312,7 +336,9 @@ def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) ->
     assert content["source"]
     assert content["runs"]
     assert set(content.get("seeds") or {}) <= set(content["scales"])
-    axes = [content["runs"]] if isinstance(content["runs"], dict) else content["runs"]
+    more = content.get("more_runs") or {}
+    assert set(more) <= {"every", *content["scales"]}
+    axes = [axis for runs in (content["runs"], *more.values()) for axis in ([runs] if isinstance(runs, dict) else runs)]
     parts = {part for axis in axes for label in axis for part in label.split("/")}
     timing = content.get("timing") or []
     layers = [content["base"], timing]

@@ -83,7 +83,9 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
     An experiment's file holds `base` and `scales[scale]`, overrides of every run, and `runs`, label -> overrides, or a
     list of such mappings: then a run is one of each, labelled `<label>/<label>/...`. With `timing`, each run is also
     made as `<label>/timing` with these overrides: its time alone, at another size. With `real_data`, file ->
-    overrides, these follow those of scale `laptop` where the folder `data` holds the file.
+    overrides, these follow those of scale `laptop` where the folder `data` holds the file; if they choose a data set,
+    what was said of another is dropped. With `more_runs`, scale -> what `runs` may be, these are made beside the others
+    at that scale; those of `every`, at all.
 
     `base`, `timing`, and what stands for a scale or a file, may also be a mapping: `every`, overrides of every run,
     then part -> overrides of the runs that have this part in their label (`cifar10` of `cifar10/bsp`). In `timing` a
@@ -95,18 +97,22 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
     scales = experiment["scales"]
     if scale not in scales:
         raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")
-    learning = [experiment["base"], scales[scale]]
+    learning, real = [experiment["base"], scales[scale]], []
     if scale == "laptop" and data is not None:
-        learning += [words for file, words in (experiment.get("real_data") or {}).items() if (data / file).exists()]
+        real = [words for file, words in (experiment.get("real_data") or {}).items() if (data / file).exists()]
     timing = experiment.get("timing")
-    given = _combined(experiment["runs"])
-    runs = [(label, [*_words_for(label, learning), *overrides]) for label, overrides in given]
+    more = experiment.get("more_runs") or {}
+    given = [run for runs in (experiment["runs"], more.get("every"), more.get(scale)) for run in _combined(runs or {})]
+    made = [
+        (label, [*_replaced(_words_for(label, learning), _words_for(label, real)), *overrides])
+        for label, overrides in given
+    ]
     if timing:
         about_time = [experiment["base"], timing]
-        runs += [
+        made += [
             (f"{label}/timing", [*_words_for(f"{scale}/{label}", about_time), *overrides]) for label, overrides in given
         ]
-    return runs
+    return made
 
 
 Words = Sequence[str] | Mapping[str, Sequence[str]]
@@ -121,6 +127,12 @@ def _words_for(label: str, layers: Sequence[Words]) -> list[str]:
         else:
             words += layer
     return words
+
+
+def _replaced(words: Sequence[str], real: Sequence[str]) -> list[str]:
+    """What is said of the data that stand in for real ones does not hold for these."""
+    chosen = any(word.startswith("dataset=") for word in real)
+    return [*(word for word in words if not (chosen and word.startswith("dataset."))), *real]
 
 
 def _combined(runs: Mapping[str, list[str]] | Sequence[Mapping[str, list[str]]]) -> list[tuple[str, list[str]]]:

@@ -31,6 +31,7 @@ CASES = {
     "resnet": ["model=resnet8", "dataset=glyphs10", "optimizer=nesterov"],
     "resnet50": ["model=resnet50", "dataset=glyphs10"],
     "resnet50_bottleneck_cifar": ["model=resnet50_bottleneck_cifar", "dataset=glyphs10", "dataset.image_size=16"],
+    "softmax_regression": ["model=softmax_regression", "dataset=mnist_digits"],
     "wide_resnet": ["model=wrn10_1", "dataset=glyphs10", "model.dropout=0.3", "optimizer=nesterov"],
     "wide_resnet50_2": ["model=wrn50_2", "dataset=glyphs10", "batch_size=2"],
 }

@@ -36,6 +36,7 @@ class Case:
 
 CASES = {
     "lenet": Case(MODELS["lenet"], 4),
+    "softmax_regression": Case(MODELS["softmax_regression"], 1),
     "alexnet_small": Case(MODELS["alexnet_small"], 8),
     "resnet": Case(MODELS["resnet"], 4, {"depth": 8}),
     "wide_resnet": Case(WideResNet, 4, {"depth": 10, "width": 2}),

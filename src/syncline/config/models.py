@@ -123,6 +123,7 @@ MODELS: dict[str, type[Any]] = {
     "resnet": ResnetConfig,
     "resnet50": ModelConfig,
     "resnet50_bottleneck_cifar": ModelConfig,
+    "softmax_regression": ModelConfig,
     "wide_resnet": WideResnetConfig,
     "wide_resnet50_2": ModelConfig,
 }

@@ -14,6 +14,7 @@ from .draw import Draw
 from .inception import InceptionSmall, inception_v3
 from .lenet import LeNet
 from .resnet import CifarResNet
+from .softmax_regression import SoftmaxRegression
 from .wide_resnet import WideResNet
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -28,6 +29,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet": CifarResNet,
     "resnet50": resnet50,
     "resnet50_bottleneck_cifar": resnet50_bottleneck_cifar,
+    "softmax_regression": SoftmaxRegression,
     "wide_resnet": WideResNet,
     "wide_resnet50_2": wide_resnet50_2,
 }

@@ -1,11 +1,12 @@
-"""The artefacts of the DS-Sync paper (Wang et al. 2020): Table 1, scale and cost of synchronisation."""
+"""Table 1: the scale of synchronisation, and its cost by the paper's model, the alpha-beta model and simulation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.exhibits import Exhibit, Paper
-from reports.records import Artefact, Run, published
+from reports.dssync.text import published_step_s, text
+from reports.exhibits import Exhibit
+from reports.records import Artefact, Run
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table, Value
 from syncline.strategies.ds_sync import DsSyncOptions
@@ -66,18 +67,9 @@ def steps(artefact: Artefact) -> dict[int, dict[str, Sample]]:
     return by_size
 
 
-def published_step_s(num_workers: int, strategy: str) -> float | None:
-    """Seconds of an iteration by Table 4, CIFAR-10; None for a size that it does not have."""
-    row = published("dssync")["table4"].get(num_workers)
-    if row is None or strategy not in row:
-        return None
-    iterations, seconds = row[strategy]
-    return float(seconds) / float(iterations)
-
-
 def table1(artefact: Artefact) -> Table:
     """Table 1, with seconds for the paper's cluster."""
-    names, wire = published("dssync")["names"], Wire.of(artefact.runs[0].config)
+    names, wire = text()["names"], Wire.of(artefact.runs[0].config)
     body: list[list[Value]] = []
     for num_workers, times in steps(artefact).items():
         for kind, printed in KINDS.items():
@@ -93,7 +85,7 @@ def table1(artefact: Artefact) -> Table:
                     _less(naive, wire.gradient_s),
                     _less(times.get(f"{kind}_naive_uneven"), wire.gradient_s),
                     naive,
-                    published_step_s(num_workers, "bsp" if kind == "ring" else kind),
+                    published_step_s("cifar10", num_workers, "bsp" if kind == "ring" else kind),
                 ]
             )
     columns = [
@@ -122,7 +114,7 @@ def gains(artefact: Artefact) -> Table:
         def model(size: float, latency_s: float, W: int = num_workers, G: int = group_size) -> float:
             return collectives.ring_s(W, size, latency_s, 1.0) / collectives.grouped_ring_s(W, G, size, latency_s, 1.0)
 
-        theirs = [published_step_s(num_workers, strategy) for strategy in ("bsp", "ds_sync")]
+        theirs = [published_step_s("cifar10", num_workers, strategy) for strategy in ("bsp", "ds_sync")]
         body.append(
             [
                 f"W = {num_workers}",
@@ -162,14 +154,14 @@ def gains(artefact: Artefact) -> Table:
 def notes(artefact: Artefact, wire: Wire) -> list[str]:
     """What a reader must know to compare: cluster, model, spread, command."""
     first = artefact.runs[0]
-    scales = "; ".join(f"{kind} {scale}, {cost}" for kind, (scale, cost) in published("dssync")["table1"].items())
+    scales = "; ".join(f"{kind} {scale}, {cost}" for kind, (scale, cost) in text()["table1"].items())
     uneven = [run.config["cluster"]["jitter"] for run in artefact.runs if run.label.endswith("uneven")]
     return [
         f"Engine {first.summary['engine']}, {first.summary['time_kind']} time, times alone, "
         f"{first.config['max_updates']:,} steps a run. Cluster {first.config['cluster']['name']}, fitted to Table 4 "
         f"(CIFAR-10): {wire.gradient_s:g} s a gradient, D = {wire.size_bytes / 1e6:.1f} MB in {wire.tensors} tensors, "
         f"D / B = {wire.size_bytes * wire.seconds_a_byte:.3f} s, latency {1e3 * wire.latency_s:.3f} ms a message. "
-        "Sizes 9 and 64 are not in Table 4.",
+        "64 workers are not in Table 4.",
         f"Table 1, scale and cost: {scales}. P = 1 server here; the logarithm's base is not stated, 2 is taken.",
         'Seconds without "step" are those of the synchronisation: a step less the gradient. In the alpha-beta model '
         "rings cut the data into pieces, binomial trees pass it whole; trees are not simulated. The simulated server "
@@ -195,6 +187,3 @@ def _less(sample: Sample | None, seconds: float) -> Sample | None:
 def _gain(times: Mapping[str, Sample], whole: str, grouped: str, less_s: float) -> Sample | None:
     both = [_less(times.get(label), less_s) for label in (whole, grouped)]
     return None if both[0] is None or both[1] is None else paired_ratio(both[0].values, both[1].values)
-
-
-PAPER = Paper("dssync", {"table1": show_table1}, ())

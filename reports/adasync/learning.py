@@ -1,0 +1,185 @@
+"""Figures 9 to 11 and Appendix E: error and training loss against time, of fixed K and of AdaSync."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from reports.exhibits import Exhibit
+from reports.figures import Figure, Panel, Points, Series, curve
+from reports.records import Artefact, Run, published
+from reports.statistics import Sample
+from reports.tables import Column, Table, Value
+
+SETTLED = 0.25  # of a run's time, its end: what it ends at is the mean over it
+ADASYNC = "adasync"
+Place = tuple[str, str, str]  # delay, variant, K1 .. K8 or adasync: the parts of a label
+
+
+def places(artefact: Artefact) -> dict[Place, list[Run]]:
+    """The runs by the parts of their labels."""
+    found: dict[Place, list[Run]] = {}
+    for label, runs in artefact.rows().items():
+        delay, variant, which = label.split("/")
+        found[delay, variant, which] = runs
+    return found
+
+
+def error_curve(run: Run) -> Points:
+    """(times, test errors)."""
+    times, accuracies = run.curve("accuracy")
+    return times, [1.0 - accuracy for accuracy in accuracies]
+
+
+def loss_curve(run: Run) -> Points:
+    """(times, training losses): each the mean that workers reported since the evaluation before."""
+    rows = [row for row in run.metrics if row["train_loss"] is not None]
+    return [row["time_s"] for row in rows], [row["train_loss"] for row in rows]
+
+
+def settled(points: Points) -> float:
+    """Where a curve ends: its mean over the last quarter of its time."""
+    times, heights = points
+    last = [height for at, height in zip(times, heights, strict=True) if at >= (1.0 - SETTLED) * times[-1]]
+    return math.fsum(last) / len(last)
+
+
+def final_error(run: Run) -> float:
+    return settled(error_curve(run))
+
+
+def final_loss(run: Run) -> float:
+    return settled(loss_curve(run))
+
+
+def mean_error(run: Run) -> float:
+    """The test error's mean over the run's time: small for who is soon and stays low."""
+    times, errors = error_curve(run)
+    return float(np.trapezoid(errors, times)) / (times[-1] - times[0])
+
+
+def time_to_loss(run: Run, goal: float) -> float:
+    """When the training loss first is at most the goal; the whole time of a run that never is."""
+    times, losses = loss_curve(run)
+    return next((at for at, loss in zip(times, losses, strict=True) if loss <= goal), times[-1])
+
+
+def reaches(run: Run, goal: float) -> bool:
+    return min(loss_curve(run)[1], default=math.inf) <= goal
+
+
+def goals(found: Mapping[Place, Sequence[Run]], delay: str, variant: str) -> dict[int, float]:
+    """Seed -> the given training loss: what the largest fixed K ends at. KeyError if it was not run."""
+    which = max(which for at, of, which in found if (at, of) == (delay, variant) and which != ADASYNC)
+    return {run.seed: final_loss(run) for run in found[delay, variant, which]}
+
+
+# Figures.
+
+
+def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y: bool) -> list[Panel]:
+    """A panel a variant and delay; a curve a K."""
+    paper, found = published("adasync"), places(artefact)
+    made = []
+    for delay, variant in dict.fromkeys((delay, variant) for delay, variant, _ in found):
+        own = {which: runs for (at, kind, which), runs in found.items() if (at, kind) == (delay, variant)}
+        series = [
+            curve(paper["names"][which], [of(run) for run in runs], colour)
+            for colour, (which, runs) in enumerate(own.items())
+        ]
+        title = f"{paper['names'][variant]}, {paper['names'][delay]}"
+        made.append(Panel("virtual time, s", y_label, series, title, log_y=log_y))
+    return made
+
+
+def chosen(artefact: Artefact) -> list[Panel]:
+    """What AdaSync waited for, a panel a variant: a step a change, a curve a seed."""
+    names, made = published("adasync")["names"], []
+    for (_, variant, which), runs in places(artefact).items():
+        if which == ADASYNC:
+            series = [Series(f"seed {run.seed}", *_steps(run), colour=colour) for colour, run in enumerate(runs)]
+            made.append(Panel("virtual time, s", "K", series, f"AdaSync on {names[variant]}: K"))
+    return made
+
+
+def _steps(run: Run) -> tuple[list[float], list[float]]:
+    """Its K against time, as a staircase."""
+    changes = run.summary["waits_for"]
+    ends = [*(at for at, _, _ in changes[1:]), run.summary["time_s"]]
+    corners = [(at, count) for (begin, _, count), end in zip(changes, ends, strict=True) for at in (begin, end)]
+    return [at for at, _ in corners], [float(count) for _, count in corners]
+
+
+def error_table(artefact: Artefact, number: str) -> Table:
+    """What each curve comes to."""
+    paper, found = published("adasync"), places(artefact)
+    body: list[list[Value]] = []
+    for (delay, variant, which), runs in found.items():
+        try:
+            goal = goals(found, delay, variant)
+        except ValueError:
+            goal = {}
+        reached = artefact.sample(runs, _time_if_reached(goal))
+        body.append(
+            [
+                f"{paper['names'][variant]}, {paper['names'][which]}, {paper['names'][delay]}",
+                artefact.sample(runs, lambda run: 100.0 * mean_error(run)),
+                artefact.sample(runs, lambda run: 100.0 * final_error(run)),
+                artefact.sample(runs, final_loss),
+                reached,
+                artefact.sample(runs, lambda run: run.summary["updates"]),
+                artefact.sample(runs, lambda run: run.summary["epochs"]),
+                artefact.sample(runs, lambda run: run.summary["mean_staleness"]),
+            ]
+        )
+    columns = [
+        Column("setting"),
+        Column("test error, mean over the run, %", 1),
+        Column("test error at the end, %", 2),
+        Column("training loss at the end", 4),
+        Column("s to the training loss that K = 8 ends at", 1, show_n=True),
+        Column("updates", 0),
+        Column("epochs", 1),
+        Column("mean staleness", 2),
+    ]
+    notes = [*paper["notes"]["learning"], *artefact.closing_notes]
+    return Table(f"AdaSync, {number}, at scale {artefact.scale}", columns, body, notes, 4)
+
+
+def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]:
+    """A run -> when its training loss is its seed's goal; None if it never is, or there is no goal."""
+
+    def read(run: Run) -> float | None:
+        mine = goal.get(run.seed)
+        return time_to_loss(run, mine) if mine is not None and reaches(run, mine) else None
+
+    return read
+
+
+def _shown(artefact: Artefact, number: str, more: Sequence[Panel] = ()) -> Exhibit:
+    title = f"AdaSync, {number}: mean of {len(artefact.seeds)} seeds, from the lowest to the highest"
+    drawn = [*panels(artefact, error_curve, "test error", log_y=False), *more]
+    figure = Figure(title, drawn, columns=2 if more else 3)
+    return {"": figure, "table": error_table(artefact, number)}
+
+
+def show_fig9(artefact: Artefact) -> Exhibit:
+    return _shown(artefact, "Figure 9")
+
+
+def show_fig10(artefact: Artefact) -> Exhibit:
+    return _shown(artefact, "Figure 10")
+
+
+def show_fig11(artefact: Artefact) -> Exhibit:
+    return _shown(artefact, "Figure 11", chosen(artefact))
+
+
+def show_appendix_e(artefact: Artefact) -> Exhibit:
+    title = f"AdaSync, Appendix E: training loss, {len(artefact.seeds)} seeds, from the lowest to the highest"
+    return {"": Figure(title, panels(artefact, loss_curve, "training loss, nats", log_y=True), columns=2)}
+
+
+def samples(artefact: Artefact, value: Callable[[Run], float | None]) -> dict[Place, Sample]:
+    """One value a seed for every curve."""
+    return {place: artefact.sample(runs, value) for place, runs in places(artefact).items()}

@@ -1,0 +1,82 @@
+"""Simulated seconds of an update, and the formulas that they are set against."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reports.records import Artefact, Run, published
+from reports.statistics import Sample
+from reports.tables import Value
+from syncline.timing import theory
+from syncline.timing.distributions import Distribution, ShiftedExponential, distribution
+
+VARIANTS = ("k_sync", "k_async", "k_batch_async", "k_batch_sync")
+Times = dict[tuple[str, int], dict[str, Sample]]  # (distribution, workers or K) -> strategy -> seconds an update
+
+
+def seconds_an_update(run: Run) -> float:
+    """E[T] of the run: virtual seconds of an update."""
+    seconds: float = run.summary["time_s"]
+    updates: int = run.summary["updates"]
+    return seconds / updates
+
+
+def run_time_of(config: Mapping[str, Any]) -> Distribution:
+    """X: seconds of a gradient on the cluster `unit`."""
+    return distribution("cluster.jitter", config["cluster"]["jitter"])
+
+
+def bound(variant: str, of: Distribution, k: int, num_workers: int) -> theory.RunTime:
+    """The paper's formula, the smaller of its two bounds where it has two."""
+    formula = theory.run_time(variant, of, k, num_workers)
+    if variant == "k_async" and formula.claim == "upper bound" and isinstance(of, ShiftedExponential):
+        other = theory.k_async_shifted_bound_s(of, k, num_workers)
+        return theory.RunTime(min(formula.seconds, other), formula.claim)
+    return formula
+
+
+def against(times: Sample, formula: float) -> Sample:
+    """Each seed's time over the formula's."""
+    return Sample(tuple(None if value is None else value / formula for value in times.values))
+
+
+def times_by(artefact: Artefact, key: Sequence[str]) -> Times:
+    """Seconds an update by distribution and what the config has at `key`."""
+    times: Times = {}
+    for runs in artefact.rows().values():
+        config = runs[0].config
+        place: Any = config
+        for name in key:
+            place = place[name]
+        by_strategy = times.setdefault((config["cluster"]["jitter"]["name"], place), {})
+        by_strategy[config["strategy"]["name"]] = artefact.sample(runs, seconds_an_update)
+    return times
+
+
+def distributions(artefact: Artefact) -> dict[str, Distribution]:
+    """Name -> X, in the order of the plan."""
+    return {run.config["cluster"]["jitter"]["name"]: run_time_of(run.config) for run in artefact.runs}
+
+
+def shapes(artefact: Artefact) -> str:
+    """A note: the distributions with their parameters."""
+    names = published("adasync")["names"]
+    shown = {}
+    for run in artefact.runs:
+        jitter = run.config["cluster"]["jitter"]
+        parameters = {key: value for key, value in jitter.items() if key != "name"}
+        parameters.setdefault("mean", run_time_of(run.config).expectation())
+        listed = ", ".join(f"{key} {value:g}" for key, value in parameters.items())
+        shown[jitter["name"]] = f"{names[jitter['name']]} ({listed})"
+    return (
+        f"A gradient's seconds, each drawn on its own: {', '.join(shown.values())}; messages take none. The paper's "
+        "plots have no parameters in the text; these are ours."
+    )
+
+
+def largest(deviations: list[tuple[str, Value]], what: str = "The simulated mean") -> str:
+    """Where the mean lies furthest from the formula."""
+    known = [(where, value) for where, value in deviations if isinstance(value, float)]
+    if not known:
+        return f"{what} is compared with nothing: no runs."
+    where, value = max(known, key=lambda pair: abs(pair[1]))
+    return f"{what} is at most {abs(value):.2f} % from the formula ({where})."

@@ -1,0 +1,16 @@
+"""Figures 4 and 5: who computes what when in the four variants."""
+
+from reports.exhibits import Exhibit, Picture
+from reports.records import Artefact, published
+
+
+def show_fig4_5(artefact: Artefact) -> Exhibit:
+    """A picture a variant; the first one has the artefact's own name."""
+    paper = published("adasync")
+    pictures: dict[str, Picture] = {}
+    for label, (run, *_) in artefact.rows().items():
+        config = run.config
+        about = f"{config['cluster']['workers']} workers, K = {config['strategy']['k']}"
+        title = f"{paper['names'][label]}: {about}"
+        pictures[label if pictures else ""] = Picture(title, run, notes=[paper["pictures"][label]])
+    return pictures

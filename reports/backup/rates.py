@@ -1,0 +1,248 @@
+"""Section 5: a character language model and DRAW, by strategy and learning rate."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from reports.backup.runs import ASYNC, SYNC, crossing, is_diverged, name_of
+from reports.exhibits import Exhibit
+from reports.figures import Figure, Panel, Series, curve, points
+from reports.records import Artefact, Run, published
+from reports.statistics import Sample
+from reports.tables import Column, Table, Value
+
+SINGLE = "single"
+Rates = Mapping[str, Mapping[float, list[Run]]]  # strategy -> learning rate, ascending -> its runs, one a seed
+
+
+def by_rate(artefact: Artefact) -> Rates:
+    found: dict[str, dict[float, list[Run]]] = {}
+    for label, runs in artefact.rows().items():
+        found.setdefault(label.split("/")[0], {})[runs[0].config["optimizer"]["lr"]] = runs
+    return {kind: dict(sorted(rates.items())) for kind, rates in found.items()}
+
+
+# The language model.
+
+
+def worst_loss(run: Run) -> float:
+    """The highest loss after the start over the loss at the start, of test set or mini-batches; inf if it diverged."""
+    start, *later = run.metrics
+    seen = [row[key] for row in later for key in ("loss", "train_loss") if row[key] is not None]
+    is_lost = is_diverged(run) or not all(map(math.isfinite, seen))
+    worst: float = math.inf if is_lost else max(seen) / start["loss"]
+    return worst
+
+
+def explodes(run: Run) -> bool:
+    """Whether it diverged, or its loss ever rose above the start's."""
+    return worst_loss(run) > 1.0
+
+
+def _bits(run: Run) -> float | None:
+    if is_diverged(run):
+        return None
+    bits: float = run.summary["final"]["bits_per_character"]
+    return bits if math.isfinite(bits) else None
+
+
+def charlm_table(artefact: Artefact) -> Table:
+    """A row a rate: async, sync, and sync if gradients were summed."""
+    of = by_rate(artefact)
+    workers: int = artefact.runs[0].config["cluster"]["workers"]
+    body: list[list[Value]] = []
+    for rate in of[ASYNC]:
+        summed = next((runs for other, runs in of[SYNC].items() if math.isclose(other, workers * rate)), None)
+        row: list[Value] = [f"{rate:g}"]
+        for runs in (of[ASYNC][rate], of[SYNC].get(rate), summed):
+            row += [None, None] if runs is None else [_exploded(runs), artefact.sample(runs, _bits)]
+        body.append(row)
+    columns = [
+        Column("rate"),
+        Column("async: exploded"),
+        Column("async: bits a character", 2, show_n=True),
+        Column("sync: exploded"),
+        Column("sync: bits a character", 2, show_n=True),
+        Column("sync, summed: exploded"),
+        Column("sync, summed: bits a character", 2, show_n=True),
+    ]
+    best = best_rate(of[SYNC], artefact, _bits)
+    stable = [rate for rate, runs in of[SYNC].items() if not any(map(explodes, runs))]
+    notes = [
+        "Exploded: the run diverged, or the loss of the test set or of the mini-batches rose above the start's.",
+        f"Sync's best rate is {best:g}; no seed explodes at {', '.join(f'{rate:g}' for rate in stable) or 'any rate'}. "
+        f"The paper: no explosion at {published('backup')['larger_rate']} times the rate of the best configuration.",
+        f"Sync averages {workers} gradients. Summed: plain SGD's step on a sum is its step on the mean at {workers} "
+        "times the rate, so that those columns are sync's own runs further down. What the sum does at async's rate "
+        "tells whether synchronisation or only the smaller step keeps sync stable.",
+        "The paper's perplexity below 49 a word is of a large pre-trained model: nothing here compares with it.",
+        *artefact.closing_notes,
+    ]
+    return Table(f"Backup workers, character model, at scale {artefact.scale}", columns, body, notes, 5)
+
+
+def _exploded(runs: Sequence[Run]) -> str:
+    return f"{sum(map(explodes, runs))} of {len(runs)}"
+
+
+def charlm(artefact: Artefact) -> Figure:
+    """Left the end, right the worst moment, by learning rate."""
+    of = by_rate(artefact)
+
+    def drawn(value: Mapping[str, Mapping[float, Sample]]) -> list[Series]:
+        return [points(name_of(kind), samples, position) for position, (kind, samples) in enumerate(value.items())]
+
+    ends = {kind: {r: artefact.sample(runs, _bits) for r, runs in rates.items()} for kind, rates in of.items()}
+    worst = {
+        kind: {r: artefact.sample(runs, lambda run: _finite(worst_loss(run))) for r, runs in rates.items()}
+        for kind, rates in of.items()
+    }
+    every = list(of[ASYNC])
+    start = Series("as at the start", [every[0], every[-1]], [1.0, 1.0], colour=6, style=":")
+    panels = [
+        Panel("learning rate", "bits a character", drawn(ends), title="at the end", log_x=True, log_y=True),
+        Panel(
+            "learning rate",
+            "highest loss / loss at the start",
+            [*drawn(worst), start],
+            title="worst moment; diverged runs have none",
+            log_x=True,
+            log_y=True,
+        ),
+    ]
+    title = f"Backup workers, character model, at scale {artefact.scale}, {len(artefact.seeds)} seeds: mean ± deviation"
+    return Figure(title, panels)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# DRAW.
+
+
+def lowest(run: Run) -> float | None:
+    """The lowest bound of its evaluations, nats; None of a run that diverged."""
+    if is_diverged(run):
+        return None
+    return _finite(min(row["bound"] for row in run.metrics))
+
+
+def best_rate(rates: Mapping[float, list[Run]], artefact: Artefact, value: Callable[[Run], float | None]) -> float:
+    """Where the mean over all seeds is lowest; a rate at which a seed has no value is none.
+
+    Raises:
+        LookupError: no rate is left.
+    """
+    samples = {rate: artefact.sample(runs, value) for rate, runs in rates.items()}
+    means = {rate: sample.mean for rate, sample in samples.items() if sample.n == len(sample.values)}
+    if not means:
+        raise LookupError("no rate at which no seed diverged")
+    return min(means, key=means.__getitem__)
+
+
+def best_runs(artefact: Artefact) -> dict[str, list[Run]]:
+    """Strategy -> its runs at its own best rate.
+
+    Raises:
+        LookupError: a strategy has none.
+    """
+    return {kind: rates[best_rate(rates, artefact, lowest)] for kind, rates in by_rate(artefact).items()}
+
+
+def draw_levels(artefact: Artefact) -> dict[int, float]:
+    """Seed -> the lowest bound that all strategies reach, each at its best rate; it does not depend on the strategy."""
+    of = best_runs(artefact)
+    bounds: dict[int, list[float | None]] = {}
+    for runs in of.values():
+        for run in runs:
+            bounds.setdefault(run.seed, []).append(lowest(run))
+    known = {seed: [bound for bound in own if bound is not None] for seed, own in bounds.items()}
+    return {seed: max(own) for seed, own in known.items() if len(own) == len(of)}
+
+
+def to_draw_level(artefact: Artefact, runs: Sequence[Run], over: str) -> Sample:
+    """Where each seed reaches its level: over `epoch` or `time_s`."""
+    at = draw_levels(artefact)
+
+    def read(run: Run) -> float | None:
+        return crossing(*run.curve("bound", over), at[run.seed], falling=True) if run.seed in at else None
+
+    return artefact.sample(runs, read)
+
+
+def best_rates(artefact: Artefact, kind: str) -> Sample:
+    """Each seed's own best rate; None where it diverged at every one."""
+    found: dict[int, dict[float, float]] = {}
+    for rate, runs in by_rate(artefact)[kind].items():
+        for run in runs:
+            bound = lowest(run)
+            if bound is not None:
+                found.setdefault(run.seed, {})[rate] = bound
+    return Sample(
+        tuple(min(found[seed], key=found[seed].__getitem__) if seed in found else None for seed in artefact.seeds)
+    )
+
+
+def draw_table(artefact: Artefact) -> Table:
+    """A row a strategy and rate."""
+    best = best_runs(artefact)
+    body: list[list[Value]] = []
+    for kind, rates in by_rate(artefact).items():
+        for rate, runs in rates.items():
+            is_best = runs[0].folder == best[kind][0].folder
+            body.append(
+                [
+                    f"{name_of(kind)}, rate {rate:g}{', its best' if is_best else ''}",
+                    artefact.sample(runs, lowest),
+                    to_draw_level(artefact, runs, "epoch"),
+                    to_draw_level(artefact, runs, "time_s"),
+                    artefact.sample(runs, lambda run: float(run.summary["updates"])),
+                ]
+            )
+    columns = [
+        Column("strategy, rate"),
+        Column("lowest bound, nats an image", 1, show_n=True),
+        Column("epochs to the level", 2, show_n=True),
+        Column("virtual s to the level", 0, show_n=True),
+        Column("updates", 0),
+    ]
+    shown = ", ".join(f"{level:.1f} (seed {seed})" for seed, level in sorted(draw_levels(artefact).items()))
+    notes = [
+        "All runs compute equally many gradients. Level: the lowest bound on the negative log-likelihood that all "
+        f"three reach, each at its best rate: {shown} nats. The paper gives no criterion. (k/n): only k of n seeds got "
+        "there.",
+        "The paper: ten workers significantly faster than one; sync with a larger rate 40 to 50 % faster, with the "
+        "same amount of work.",
+        *artefact.closing_notes,
+    ]
+    return Table(f"Backup workers, DRAW, at scale {artefact.scale}", columns, body, notes)
+
+
+def draw(artefact: Artefact) -> Figure:
+    """The bound against virtual time and against epochs, each strategy at its best rate."""
+    best = best_runs(artefact)
+
+    def drawn(over: str) -> list[Series]:
+        return [
+            curve(
+                f"{name_of(kind)}, rate {runs[0].config['optimizer']['lr']:g}",
+                [run.curve("bound", over) for run in runs],
+                position,
+            )
+            for position, (kind, runs) in enumerate(best.items())
+        ]
+
+    label = "bound, nats an image"
+    panels = [
+        Panel("virtual time, s", label, drawn("time_s"), title="against time", log_y=True),
+        Panel("epochs", label, drawn("epoch"), title="against work", log_y=True),
+    ]
+    return Figure(f"Backup workers, DRAW, at scale {artefact.scale}, {len(artefact.seeds)} seeds", panels)
+
+
+def show_charlm(artefact: Artefact) -> Exhibit:
+    return {"": charlm(artefact), "table": charlm_table(artefact)}
+
+
+def show_draw(artefact: Artefact) -> Exhibit:
+    return {"": draw(artefact), "table": draw_table(artefact)}

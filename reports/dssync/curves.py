@@ -1,0 +1,65 @@
+"""Figures 2 and 5: what is judged on the test set, against iteration."""
+
+from collections.abc import Sequence
+
+from reports.dssync.text import SCORES, published_score, strategy_name, task_name, text
+from reports.exhibits import Exhibit
+from reports.figures import Figure, Panel, Points, Series, curve
+from reports.records import Artefact, Run
+
+COLOURS = {"bsp": 0, "ds_sync": 1, "asp": 2, "ssp": 3}
+STYLES = {"ssp": "--"}  # it may lie upon ASP's
+
+
+def by_iteration(run: Run, score: str) -> Points:
+    """A score in per cent against iterations of everybody: a gradient of each worker."""
+    a_step = run.config["batch_size"] * run.config["cluster"]["workers"]
+    return [row["samples"] / a_step for row in run.metrics], [100.0 * row[score] for row in run.metrics]
+
+
+def figure(artefact: Artefact, table: str, title: str) -> Figure:
+    """A panel a task that was learned; on the paper's own data stars are the best values of its table."""
+    panels, left_out = [], []
+    for task in (task for task in text()["tasks"] if task in text()[table]):
+        rows = {
+            label.rpartition("/")[2]: runs for label, runs in artefact.rows().items() if label.startswith(f"{task}/")
+        }
+        learned = {strategy: runs for strategy, runs in rows.items() if runs[0].metrics}
+        if learned:
+            panels.append(_panel(task, table, learned))
+        else:
+            left_out.append(task_name(task))
+    notes = [
+        "Mean over seeds, the band from the lowest to the highest. An iteration is one gradient of every worker; ASP "
+        "and "
+        "SSP make as many updates of it as there are workers. Stars, where the data are the paper's: the best of its "
+        "table.",
+    ]
+    if left_out:
+        notes.append(f"Not learned at this scale: {', '.join(left_out)}.")
+    return Figure(f"{title}, at scale {artefact.scale}", panels, [*notes, *artefact.closing_notes])
+
+
+def _panel(task: str, table: str, rows: dict[str, Sequence[Run]] | dict[str, list[Run]]) -> Panel:
+    score = next(iter(rows.values()))[0].summary["metric"]
+    series = [
+        curve(
+            strategy_name(strategy), [by_iteration(run, score) for run in runs], COLOURS[strategy], STYLES.get(strategy)
+        )
+        for strategy, runs in rows.items()
+    ]
+    data: str = next(iter(rows.values()))[0].config["dataset"]["name"]
+    if data != task:
+        return Panel("iteration", f"test {SCORES[score]}", series, f"{task_name(task)}, here {data}")
+    last = max(series[0].x)
+    stars = [found[0] for strategy in rows if (found := published_score(table, task, strategy, score))]
+    series.append(Series("paper: best of each", [last] * len(stars), stars, "points", published=True))
+    return Panel("iteration", f"test {SCORES[score]}", series, task_name(task))
+
+
+def show_fig2(artefact: Artefact) -> Exhibit:
+    return {"": figure(artefact, "table2", "DS-Sync, Figure 2: 4 nodes")}
+
+
+def show_fig5(artefact: Artefact) -> Exhibit:
+    return {"": figure(artefact, "table5", "DS-Sync, Figure 5: with SSP, 4 nodes")}

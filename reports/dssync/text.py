@@ -1,0 +1,69 @@
+"""What the text of DS-Sync gives of a task, a strategy and a number of workers."""
+
+from functools import cache
+from typing import Any
+
+from reports.records import published
+
+SCORES = {
+    "accuracy": "accuracy, %",
+    "top5": "top-5 accuracy, %",
+    "exact_match": "exact match, %",
+    "f1": "F1, %",
+    "auc": "AUC, %",
+    "loss": "log loss",
+}
+
+
+@cache
+def text() -> Any:
+    """The numbers of the paper's text."""
+    return published("dssync")
+
+
+def task_name(task: str) -> str:
+    name: str = text()["tasks"][task]["name"]
+    return name
+
+
+def strategy_name(strategy: str) -> str:
+    name: str = text()["strategies"][strategy]
+    return name
+
+
+def published_score(table: str, task: str, strategy: str, score: str) -> list[float] | None:
+    """[mean, deviation], or [value] of what was run once; None where the table has none."""
+    found: list[float] | None = text()[table].get(task, {}).get(strategy, {}).get(score)
+    return found
+
+
+def published_gap(table: str, task: str, strategy: str, other: str, score: str) -> float | None:
+    """A strategy's mean score less another's; None where the table has not both."""
+    pair = [published_score(table, task, name, score) for name in (strategy, other)]
+    return None if pair[0] is None or pair[1] is None else pair[0][0] - pair[1][0]
+
+
+def published_target(task: str, num_workers: int, strategy: str) -> tuple[float, float] | None:
+    """(iterations, seconds) to the target by Table 4; None where it has none."""
+    row = text()["table4"].get(num_workers, {}).get(task, {}).get(strategy)
+    return None if row is None else (float(row[0]), float(row[1]))
+
+
+def published_step_s(task: str, num_workers: int, strategy: str) -> float | None:
+    """Seconds of an iteration by Table 4; None where it has none."""
+    found = published_target(task, num_workers, strategy)
+    return None if found is None else found[1] / found[0]
+
+
+def published_speedup(task: str, num_workers: int) -> float | None:
+    """How many times as fast an iteration of DS-Sync is as BSP's by Table 4; None where it has none."""
+    times = [published_step_s(task, num_workers, strategy) for strategy in ("bsp", "ds_sync")]
+    return None if times[0] is None or times[1] is None else times[0] / times[1]
+
+
+def published_epoch(task: str, num_workers: int, strategy: str) -> float | None:
+    """The epoch in which Table 4's iterations end; None where the text does not tell."""
+    found, about = published_target(task, num_workers, strategy), text()["tasks"][task]
+    if found is None or about["samples"] is None:
+        return None
+    return found[0] * num_workers * float(about["batch"]) / float(about["samples"])

@@ -1,0 +1,496 @@
+"""Backup workers: tables, figures and claims from small records written here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from written import Written, write_records
+
+from reports.__main__ import main
+from reports.backup import PAPER
+from reports.backup.claims import CLAIMS
+from reports.backup.curves import fig3, fig3_table
+from reports.backup.learning import fig1, fig1_table, table1
+from reports.backup.rates import charlm, charlm_table, draw, draw_levels, draw_table
+from reports.backup.runs import crossing, level_share
+from reports.backup.times import fig2, fig2_table
+from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, judge
+from reports.exhibits import Shelf
+from reports.records import Artefact, load_artefact, published
+from run import experiment_plan
+
+SEEDS = (0, 1, 2)
+BY_KEY = {claim.key: claim for claim in CLAIMS}
+
+
+def write(results: Path, name: str, runs: Sequence[Written]) -> None:
+    write_records(results, f"backup/{name}", "laptop", runs, {})
+
+
+def loaded(results: Path, name: str) -> Artefact:
+    return load_artefact(f"backup/{name}", "laptop", results)
+
+
+def judged(results: Path, key: str) -> Verdict:
+    return judge(BY_KEY[key], PAPER.claim_text(key), "laptop", Shelf(results, "laptop").artefact)
+
+
+# Learning: a run ends at an accuracy after 8 epochs, on a straight line from 0 up to an epoch, then flat.
+
+Ends = Mapping[str, tuple[float, float]]  # label -> accuracy in %, epoch at which it is there
+ENDS: Ends = {
+    "async25": (99.0, 1.0),
+    "async50": (98.5, 1.0),
+    "async100": (98.0, 1.1),
+    "async200": (97.0, 1.2),
+    "sync50": (99.2, 0.8),
+    "sync100": (99.1, 0.9),
+    "sync200": (98.0, 2.0),
+    "sync50_mean": (50.0, 8.0),
+    "sync50_mean_scaled": (99.0, 0.8),
+    "backup50": (99.3, 0.6),
+    "backup100": (99.1, 0.8),
+    "backup200": (98.2, 1.0),
+}
+
+
+def learned(ends: Ends, diverged: Sequence[str] = ()) -> list[Written]:
+    """Seeds differ by 0.02 points; a worker takes 4 s a gradient, and a synchronous step 5."""
+    runs = []
+    for label, (end, ready) in ends.items():
+        kind, number = label.split("_")[0].rstrip("0123456789"), int("".join(c for c in label if c.isdigit()))
+        epoch_s = {"async": 4.0, "sync": 5.0, "backup": 4.5}[kind] * 1000 / number  # of 1,000 gradients
+        config = {
+            "strategy": {"name": "asp" if kind == "async" else "backup"},
+            "cluster": {"workers": number},
+            "optimizer": {"lr": 0.25 if label.endswith("scaled") else 0.005},
+        }
+        for seed in SEEDS:
+            own = (end + 0.02 * seed) / 100
+            rows = [
+                {"epoch": epoch, "time_s": epoch * epoch_s, "accuracy": own * min(epoch / ready, 1.0)}
+                for epoch in (0.0, ready / 2, ready, 8.0)
+            ]
+            summary = {
+                "status": "diverged" if label in diverged else "finished",
+                "final": {"accuracy": own},
+                "time_s": 8 * epoch_s,
+                "updates": 8000 if kind == "async" else 8000 // number,
+                "gradients_used": 8000,
+                "mean_staleness": number - 1.0 if kind == "async" else 0.0,
+            }
+            runs.append(Written(label, seed, config, summary, rows))
+    return runs
+
+
+def alone(staleness: Callable[[int], float] = lambda workers: workers - 1.01) -> list[Written]:
+    """Table 1's times alone: 100 gradients in which 25 workers need 16 s."""
+    runs = []
+    for workers in (25, 50, 100, 200):
+        config = {"strategy": {"name": "asp"}, "cluster": {"workers": workers}, "optimizer": {"lr": 0.045}}
+        for seed in SEEDS:
+            summary = {
+                "status": "finished",
+                "final": None,
+                "time_s": 400.0 / workers,
+                "updates": 100,
+                "gradients_used": 100,
+                "mean_staleness": staleness(workers) + 0.001 * seed,
+            }
+            runs.append(Written(f"async{workers}/timing", seed, config, summary))
+    return runs
+
+
+def only(ends: Ends, *kinds: str) -> Ends:
+    return {label: end for label, end in ends.items() if label.startswith(kinds)}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    write_learning(tmp_path, ENDS)
+    return tmp_path
+
+
+def write_learning(results: Path, ends: Ends) -> None:
+    write(results, "table1", learned(only(ends, "async")) + alone())
+    write(results, "fig1", learned(only(ends, "async", "sync")))
+    write(results, "fig3", learned(ends))
+
+
+# Convergence.
+
+
+def test_the_level_is_where_figure_3_begins_against_table_1s_best() -> None:
+    assert level_share() == pytest.approx(77.0 / 78.94)
+    worst = min(row[0] for row in published("backup")["table1"].values())
+    assert 78.94 * level_share() < worst, "all that the paper has would have reached it"
+
+
+def test_a_crossing_is_between_evaluations() -> None:
+    assert crossing([0, 1, 3], [0, 10, 30], 20) == 2.0
+    assert crossing([0, 1, 3], [0, 10, 30], 10) == 1.0
+    assert crossing([0, 1, 3], [0, 10, 9], 30) is None
+    assert crossing([0, 1, 2], [50, 40, 20], 30, falling=True) == 1.5
+    assert crossing([0, 1, 2], [50, 60, 70], 40) is None, "there from its begin"
+    assert crossing([0, 1, 2], [0, float("nan"), 20], 10) == 1.0, "what is no number is passed over"
+
+
+def test_table_1_has_ours_beside_the_papers(results: Path) -> None:
+    rows = {row[0]: row[1:] for row in table1(loaded(results, "table1")).texts()}
+    assert list(rows) == ["25", "50", "100", "200"]
+    # accuracy; against 25; 4,003,647 gradients at 0.16 s and 0.02 s
+    assert rows["25"][:6] == ["78.94", "99.02 ± 0.02", "0.00", "0.00 ± 0.00", "184.90", "177.94 ± 0.00"]
+    assert rows["200"][:6] == ["78.04", "97.02 ± 0.02", "-0.90", "-2.00 ± 0.00", "22.94", "22.24 ± 0.00"]
+    # 8 times as many; level 96.57 (of 99.0): 25 at 0.9754, 200 at 1.2 x 0.9955 epochs; own level: 1.0 / 1.2
+    assert rows["200"][6:10] == ["8.06", "8.00 ± 0.00", "6.53 ± 0.00", "6.67 ± 0.00"]
+    assert rows["25"][10:] == ["0.98 ± 0.00", "24.0 ± 0.0"]
+    assert rows["200"][10:] == ["1.19 ± 0.00", "199.0 ± 0.0"]
+
+
+def test_a_run_that_never_reaches_the_level_is_counted(results: Path) -> None:
+    write(results, "table1", learned(only(ENDS, "async") | {"async200": (90.0, 1.0)}) + alone())
+    row = table1(loaded(results, "table1")).texts()[-1]
+    assert (row[9], row[11]) == ("— (0/3)", "— (0/3)")
+    assert row[10] == "8.00 ± 0.00", "its own level it reaches"
+
+
+def test_a_run_that_diverged_is_named_and_counts_with_its_last_evaluation(results: Path) -> None:
+    assert "No run diverged." in table1(loaded(results, "table1")).notes
+    write(results, "table1", learned(only(ENDS, "async") | {"async200": (11.0, 1.0)}, ["async200"]) + alone())
+    table = table1(loaded(results, "table1"))
+    assert table.texts()[-1][2] == "11.02 ± 0.02"
+    assert any("async200 seed 0, async200 seed 1, async200 seed 2" in note for note in table.notes)
+
+
+def test_figure_1s_table_has_the_readings(results: Path) -> None:
+    rows = {row[0]: row[1:] for row in fig1_table(loaded(results, "fig1")).texts()}
+    assert rows["async 50"] == ["0.005", "98.52 ± 0.02", "—", "0.98 ± 0.00", "0.98 ± 0.00", "8,000 ± 0"]
+    assert rows["sync 50"] == ["0.005", "99.22 ± 0.02", "0.70 ± 0.00", "0.78 ± 0.00", "0.78 ± 0.00", "160 ± 0"]
+    assert rows["sync 50, mean at the same rate"][1:4] == ["50.02 ± 0.02", "-48.50 ± 0.00", "— (0/3)"]
+    assert rows["sync 50, mean at 50 times the rate"][0] == "0.25"
+
+
+def test_figure_1_draws_both_strategies_and_the_published_accuracies(results: Path) -> None:
+    left, right = fig1(loaded(results, "fig1")).panels
+    assert [(series.label, list(series.x)) for series in left.series] == [
+        ("async", [25, 50, 100, 200]),
+        ("sync", [50, 100, 200]),
+        ("async, paper", [25, 50, 100, 200]),
+    ]
+    assert left.series[1].y == pytest.approx([99.22, 99.12, 98.02])
+    assert (left.series[2].published, list(left.series[2].y)) == (True, [78.94, 78.83, 78.44, 78.04])
+    assert [series.label for series in right.series] == ["async", "sync"]
+    assert right.series[0].y[0] == pytest.approx(level_share())
+
+
+def test_figure_3_is_accuracy_against_virtual_time_for_each_number_of_workers(results: Path) -> None:
+    figure = fig3(loaded(results, "fig3"))
+    assert [panel.title for panel in figure.panels] == ["50 workers", "100 workers", "200 workers"]
+    assert [series.label for series in figure.panels[0].series] == ["async", "sync", "sync, backups"]
+    assert {panel.x_label for panel in figure.panels} == {"virtual time, s"}
+    asynchronous = figure.panels[0].series[0]
+    assert (asynchronous.x[-1], asynchronous.y[-1]) == (640.0, pytest.approx(98.52))
+    assert asynchronous.low is not None
+    assert asynchronous.low[-1] == pytest.approx(98.5)
+
+
+def test_figure_3s_table_sets_times_and_accuracies_against_async(results: Path) -> None:
+    rows = {row[0]: row[1:] for row in fig3_table(loaded(results, "fig3")).texts()}
+    # level 96.57: backups 0.6 x 96.57 / 99.3 epochs of 90 s; async 96.57 / 98.5 epochs of 80 s
+    assert rows["sync, backups 50"] == ["53 ± 0", "0.75", "0.67 ± 0.00", "0.67 ± 0.00", "0.48", "0.80 ± 0.00"]
+    assert rows["async 50"][2:] == ["1.00 ± 0.00", "1.00 ± 0.00", "—", "0.00 ± 0.00"]
+    assert rows["sync, backups 100"][1] == "—"
+
+
+# Step times.
+
+STEPS = {"async": 4.0, "sync": 5.0, "backup": 4.2, "backup5": 4.1, "restart": 4.0}
+
+
+def timed(steps: Mapping[str, float], rare: Mapping[str, float] = STEPS) -> list[Written]:
+    runs = []
+    for tail, of in (("pareto", steps), ("rare", rare)):
+        for kind, seconds in of.items():
+            for number in (50, 100, 200):
+                label = f"{tail}/{kind}{'_' if kind == 'backup5' else ''}{number}"
+                config = {"strategy": {"name": "asp" if kind == "async" else "bsp"}, "cluster": {"workers": number}}
+                updates = 100 * (number if kind == "async" else 1)
+                for seed in SEEDS:
+                    summary = {"time_s": 100 * (seconds + 0.01 * seed), "updates": updates, "gradients_used": updates}
+                    runs.append(Written(label, seed, config, summary))
+    return runs
+
+
+def test_figure_2_gives_a_workers_step_and_what_it_is_of_asyncs(tmp_path: Path) -> None:
+    write(tmp_path, "fig2", timed(STEPS))
+    rows = {row[0]: row[1:] for row in fig2_table(loaded(tmp_path, "fig2")).texts()}
+    assert len(rows) == 30
+    assert rows["pareto, async 200"] == ["4.01 ± 0.01", "1", "1.000 ± 0.000"]
+    assert rows["pareto, sync 50"] == ["5.01 ± 0.01", "1.2 to 1.4", "1.249 ± 0.001"]
+    assert rows["rare, sync, backups 100"][2] == "1.050 ± 0.000"
+    assert rows["rare, sync, 5 % backups 100"][1:] == ["—", "1.025 ± 0.000"]
+    panels = fig2(loaded(tmp_path, "fig2")).panels
+    assert [len(panel.series) for panel in panels] == [5, 5]
+    assert panels[0].categories == ["50 workers", "100 workers", "200 workers"]
+    assert panels[0].series[1].y == pytest.approx([5.01] * 3)
+
+
+# Rates.
+
+
+def modelled(exploding: Mapping[str, Sequence[float]], diverged: Mapping[str, Sequence[float]]) -> list[Written]:
+    """async and sync at four rates; bits fall with the rate until the loss explodes."""
+    runs = []
+    for kind in ("async", "sync"):
+        for position, rate in enumerate((0.1, 1.0, 3.2, 32.0)):
+            is_bad = rate in exploding[kind]
+            config = {"cluster": {"workers": 32}, "optimizer": {"lr": rate}}
+            for seed in SEEDS:
+                status = "diverged" if rate in diverged[kind] else "finished"
+                rows = [
+                    {"epoch": 0.0, "loss": 5.0, "train_loss": None},
+                    {"epoch": 0.5, "loss": 4.0, "train_loss": 10.0 if is_bad else 4.5},
+                    {"epoch": 1.0, "loss": 3.0, "train_loss": 3.5},
+                ]
+                bits = 9.0 if is_bad else 5.0 - position + 0.1 * seed
+                summary = {"status": status, "final": {"bits_per_character": bits}}
+                runs.append(Written(f"{kind}/rate{position}", seed, config, summary, rows))
+    return runs
+
+
+NEVER: Mapping[str, Sequence[float]] = {"async": (), "sync": ()}
+
+
+def test_the_character_models_table_shows_both_readings_of_sync(tmp_path: Path) -> None:
+    write(tmp_path, "charlm", modelled({"async": (3.2,), "sync": (32.0,)}, {"async": (32.0,), "sync": ()}))
+    table = charlm_table(loaded(tmp_path, "charlm"))
+    assert table.texts() == [
+        ["0.1", "0 of 3", "5.10 ± 0.10", "0 of 3", "5.10 ± 0.10", "0 of 3", "3.10 ± 0.10"],  # the sum is sync's 3.2
+        ["1", "0 of 3", "4.10 ± 0.10", "0 of 3", "4.10 ± 0.10", "3 of 3", "9.00 ± 0.00"],
+        ["3.2", "3 of 3", "9.00 ± 0.00", "0 of 3", "3.10 ± 0.10", "—", "—"],
+        ["32", "3 of 3", "— (0/3)", "3 of 3", "9.00 ± 0.00", "—", "—"],
+    ]
+    assert any("Sync's best rate is 3.2; no seed explodes at 0.1, 1, 3.2" in note for note in table.notes)
+
+
+def test_the_character_models_figure_shows_the_end_and_the_worst_moment(tmp_path: Path) -> None:
+    write(tmp_path, "charlm", modelled({"async": (3.2,), "sync": ()}, {"async": (32.0,), "sync": ()}))
+    end, worst = charlm(loaded(tmp_path, "charlm")).panels
+    assert [(series.label, list(series.x)) for series in end.series] == [
+        ("async", [0.1, 1.0, 3.2]),
+        ("sync", [0.1, 1.0, 3.2, 32.0]),
+    ]
+    assert worst.series[0].y == pytest.approx([0.9, 0.9, 2.0])
+    assert worst.series[2].label == "as at the start"
+
+
+Bounds = Mapping[
+    str, Mapping[float, tuple[float, float]]
+]  # strategy -> rate -> lowest bound, epoch at which it is there
+BOUNDS: Bounds = {
+    "single": {0.003: (150.0, 4.0), 0.01: (160.0, 4.0)},
+    "async": {0.003: (155.0, 3.0), 0.01: (300.0, 4.0)},
+    "sync": {0.003: (250.0, 4.0), 0.01: (150.0, 1.8)},
+}
+
+
+def drawn(bounds: Bounds, diverged: Sequence[tuple[str, float]] = ()) -> list[Written]:
+    """Bounds fall on a straight line from 500; an epoch of one worker takes 1,000 s, of ten 100, synchronous 120."""
+    epoch_s = {"single": 1000.0, "async": 100.0, "sync": 120.0}
+    runs = []
+    for kind, rates in bounds.items():
+        for position, (rate, (bound, ready)) in enumerate(rates.items()):
+            for seed in SEEDS:
+                own = bound + seed
+                rows = [
+                    {
+                        "epoch": epoch,
+                        "time_s": epoch * epoch_s[kind],
+                        "bound": 500 + (own - 500) * min(epoch / ready, 1),
+                    }
+                    for epoch in sorted({0.0, ready, 4.0})
+                ]
+                status = "diverged" if (kind, rate) in diverged else "finished"
+                config = {"optimizer": {"lr": rate}}
+                runs.append(Written(f"{kind}/rate{position}", seed, config, {"status": status, "updates": 80}, rows))
+    return runs
+
+
+def test_draws_table_marks_best_rates_and_gives_the_way_to_the_common_level(tmp_path: Path) -> None:
+    write(tmp_path, "draw", drawn(BOUNDS))
+    assert draw_levels(loaded(tmp_path, "draw")) == {0: 155.0, 1: 156.0, 2: 157.0}
+    rows = {row[0]: row[1:] for row in draw_table(loaded(tmp_path, "draw")).texts()}
+    assert [name for name in rows if name.endswith("its best")] == [
+        "one worker, rate 0.003, its best",
+        "async, rate 0.003, its best",
+        "sync, rate 0.01, its best",
+    ]
+    assert rows["async, rate 0.003, its best"][:3] == ["156.0 ± 1.0", "3.00 ± 0.00", "300 ± 0"]
+    # 345 of 350 nats: 1.8 x 0.986 epochs
+    assert rows["sync, rate 0.01, its best"][1:3] == ["1.77 ± 0.00", "213 ± 0"]
+    assert rows["sync, rate 0.003"][1] == "— (0/3)"
+
+
+def test_draws_figure_shows_each_at_its_best_rate_against_time_and_work(tmp_path: Path) -> None:
+    write(tmp_path, "draw", drawn(BOUNDS))
+    time, work = draw(loaded(tmp_path, "draw")).panels
+    names = ["one worker, rate 0.003", "async, rate 0.003", "sync, rate 0.01"]
+    assert [series.label for series in time.series] == [series.label for series in work.series] == names
+    assert [series.x[-1] for series in time.series] == [4000.0, 400.0, 480.0]
+    assert (time.x_label, work.x_label) == ("virtual time, s", "epochs")
+
+
+def test_a_rate_at_which_a_seed_diverged_is_nobodys_best(tmp_path: Path) -> None:
+    write(tmp_path, "draw", drawn(BOUNDS, [("async", 0.003)]))
+    rows = [row[0] for row in draw_table(loaded(tmp_path, "draw")).texts()]
+    assert "async, rate 0.01, its best" in rows
+
+
+# Claims: each on records on which it holds, and on some on which it fails.
+
+
+def test_every_claim_and_artefact_of_the_text_is_there() -> None:
+    known = published("backup")
+    assert list(known["claims"]) == [claim.key for claim in CLAIMS]
+    assert list(known["artefacts"]) == list(PAPER.shows)
+    assert all(claim.may_differ for claim in CLAIMS)
+
+
+@pytest.mark.parametrize(
+    ("key", "moved"),
+    [
+        ("async_accuracy_falls", {"async50": (99.5, 1.0)}),
+        ("async_accuracy_falls", {"async200": (98.5, 1.2)}),
+        ("async_scales", {"async100": (98.0, 1.6)}),  # 2 x 1.0 / 1.6
+        ("async_scales", {"async200": (90.0, 1.0)}),  # never reaches the level
+        ("sync_accuracy", {"sync50": (98.8, 0.8)}),
+        ("sync_accuracy", {"sync100": (98.3, 0.8)}),
+        ("sync_fewer_epochs", {"sync50": (99.2, 1.2)}),
+        ("sync_fewer_epochs", {"sync100": (90.0, 0.5)}),
+        ("sync_scales", {"sync100": (98.9, 0.9)}),
+        ("backup_time", {"backup50": (99.3, 0.8)}),  # 0.8 x 90 / 80
+        ("backup_time", {"backup50": (98.8, 0.6)}),
+    ],
+)
+def test_claims_of_learning_hold_and_fail(tmp_path: Path, key: str, moved: dict[str, tuple[float, float]]) -> None:
+    write_learning(tmp_path, ENDS)
+    assert judged(tmp_path, key).verdict == HOLDS
+    write_learning(tmp_path, {**ENDS, **moved})
+    assert judged(tmp_path, key).verdict == FAILS
+
+
+def test_nothing_is_known_of_convergence_where_neither_gets_there(tmp_path: Path) -> None:
+    write_learning(tmp_path, {**ENDS, "sync50": (90.0, 1.0), "async50": (90.0, 1.0)})
+    assert judged(tmp_path, "sync_fewer_epochs").verdict == NOT_RUN
+
+
+def test_staleness_must_be_n_less_1_within_5_per_cent(results: Path) -> None:
+    assert judged(results, "async_staleness").verdict == HOLDS
+    write(results, "table1", learned(only(ENDS, "async")) + alone(lambda workers: 0.9 * (workers - 1)))
+    verdict = judged(results, "async_staleness")
+    assert (verdict.verdict, [effect.verdict for effect in verdict.effects]) == (FAILS, [FAILS] * 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "seconds", "verdict"),
+    [
+        ("sync_step_time", "sync", 4.8, HOLDS),
+        ("sync_step_time", "sync", 4.4, FAILS),
+        ("sync_step_time", "sync", 6.0, FAILS),
+        ("backup_step_time", "backup", 4.3, HOLDS),
+        ("backup_step_time", "backup", 4.5, FAILS),
+    ],
+)
+def test_claims_of_step_times_hold_and_fail_by_the_clusters_own_tail(
+    tmp_path: Path, key: str, kind: str, seconds: float, verdict: str
+) -> None:
+    write(tmp_path, "fig2", timed({**STEPS, kind: seconds}))
+    assert judged(tmp_path, key).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("exploding", "diverged", "verdict"),
+    [
+        ({"async": (3.2, 32.0), "sync": (32.0,)}, NEVER, HOLDS),
+        (NEVER, {"async": (32.0,), "sync": ()}, HOLDS),
+        (NEVER, NEVER, FAILS),
+        ({"async": (32.0,), "sync": (32.0,)}, NEVER, FAILS),
+        ({"async": (3.2,), "sync": (32.0,)}, NEVER, FAILS),  # each has a rate of its own
+    ],
+)
+def test_sync_must_be_stable_where_async_explodes(
+    tmp_path: Path, exploding: Mapping[str, Sequence[float]], diverged: Mapping[str, Sequence[float]], verdict: str
+) -> None:
+    write(tmp_path, "charlm", modelled(exploding, diverged))
+    assert judged(tmp_path, "lm_lr").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "rates"),
+    [
+        ("async", {0.003: (155.0, 30.0), 0.01: (300.0, 4.0)}),  # slower than half of one worker's time
+        ("sync", {0.003: (150.0, 1.8), 0.01: (250.0, 4.0)}),  # no larger a rate
+        ("sync", {0.003: (250.0, 4.0), 0.01: (150.0, 2.6)}),  # no faster
+    ],
+)
+def test_draws_speed_must_be_all_that_is_claimed(
+    tmp_path: Path, kind: str, rates: Mapping[float, tuple[float, float]]
+) -> None:
+    write(tmp_path, "draw", drawn(BOUNDS))
+    assert judged(tmp_path, "draw_speed").verdict == HOLDS
+    write(tmp_path, "draw", drawn({**BOUNDS, kind: rates}))
+    assert judged(tmp_path, "draw_speed").verdict == FAILS
+
+
+def test_one_seed_decides_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "fig2", [run for run in timed(STEPS) if run.seed == 0])
+    assert judged(tmp_path, "sync_step_time").verdict == UNDECIDED
+
+
+def test_a_missing_run_is_named_in_the_table_and_the_claim_is_not_run(results: Path) -> None:
+    (results / "backup50-1" / "summary.json").unlink()
+    table = fig3_table(loaded(results, "fig3"))
+    assert any("NOT COMPLETE" in note and "backup50 seed 1" in note for note in table.notes)
+    assert {row[0]: row[1] for row in table.texts()}["sync, backups 50"] == "53 ± 0 (2/3)"
+    verdict = judged(results, "backup_time")
+    assert verdict.verdict == NOT_RUN
+    assert "backup50 seed 1" in verdict.because
+
+
+def test_an_artefact_that_was_never_made_is_not_run(results: Path) -> None:
+    assert judged(results, "draw_speed").verdict == NOT_RUN
+
+
+def test_the_command_writes_a_figure_and_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "fig2", timed(STEPS))
+    assert main(["backup/fig2", "--results", str(tmp_path)]) == 0
+    assert "Backup workers, Figure 2, at scale laptop" in capsys.readouterr().out
+    stems = {path.stem for path in (tmp_path / "reports").iterdir()}
+    assert stems == {"backup-fig2-laptop", "backup-fig2-laptop-table"}
+
+
+def test_every_artefact_shows_something(tmp_path: Path) -> None:
+    runs = {
+        "table1": learned(only(ENDS, "async")) + alone(),
+        "fig1": learned(only(ENDS, "async", "sync")),
+        "fig2": timed(STEPS),
+        "fig3": learned(ENDS),
+        "charlm": modelled({"async": (32.0,), "sync": ()}, NEVER),
+        "draw": drawn(BOUNDS),
+    }
+    for name, show in PAPER.shows.items():
+        write(tmp_path / name, name, runs[name])
+        kinds = {type(item).__name__ for item in show(loaded(tmp_path / name, name)).values()}
+        assert kinds == ({"Table"} if name == "table1" else {"Figure", "Table"}), name
+
+
+def test_asyncs_times_alone_are_runs_of_table_1_and_of_figure_2() -> None:
+    beside, alone_ = (
+        {entry.label: entry.config.identity for entry in experiment_plan(words, with_sweeps=False)[0].entries}
+        for words in (
+            [f"+experiment=backup/{name}", "scale=laptop", "scale.seeds=[0]", "results=elsewhere"]
+            for name in ("table1", "fig2")
+        )
+    )
+    for workers in (50, 100, 200):
+        assert beside[f"async{workers}/timing"] == alone_[f"pareto/async{workers}"]
