@@ -139,7 +139,7 @@ def _readings(artefact: Artefact) -> list[str]:
         sync, step, newest = (
             minutes_of(artefact, f"{DELAYED}/{setting}") for setting in ("sync", "push28", f"push28{NEWEST}")
         )
-        wrong = [errors_of(artefact, f"{DELAYED}/push28_pull90{suffix}").mean for suffix in ("", NEWEST)]
+        wrong = [errors_of(artefact, f"{DELAYED}/push20_pull75{suffix}").mean for suffix in ("", NEWEST)]
     except KeyError:
         return []
     saved = [100 * (1 - paired_ratio(times.values, sync.values).mean) for times in (step, newest)]
@@ -147,6 +147,6 @@ def _readings(artefact: Artefact) -> list[str]:
     return [
         "Readings of a worker's counter (Algorithm 1, line 18): it goes up by one (tag=step), or jumps to the newest "
         f"block (tag=newest). With c = 28 the first saves {saved[0]:.1f} % of Sync's time, the second {saved[1]:.1f} "
-        f"%; the paper {100 * (1 - rows['push28'][2] / rows['sync'][2]):.1f} %. With c = 28, b = 90 % they end at "
+        f"%; the paper {100 * (1 - rows['push28'][2] / rows['sync'][2]):.1f} %. With c = 20, b = 75 % they end at "
         f"errors of {wrong[0]:.2f} and {wrong[1]:.2f} %."
     ]
