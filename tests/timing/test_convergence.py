@@ -27,7 +27,7 @@ def test_the_floor_is_its_fixed_point_and_falls_as_one_over_k(k: int, progress: 
     assert PROBLEM.floor(1) == pytest.approx(0.25)
 
 
-@given(st.integers(1, 8), st.floats(1.1, 3.0), st.floats(0.5, 1.0))
+@given(st.integers(1, 8), st.floats(1.1, 1.9), st.floats(0.5, 1.0))  # below the first error for K = 1 as well
 def test_the_updates_to_a_multiple_of_the_floor(k: int, multiple: float, progress: float) -> None:
     updates = PROBLEM.updates_to(multiple, k, progress)
     assert PROBLEM.error(k, updates, progress) == pytest.approx(multiple * PROBLEM.floor(k, progress))
