@@ -1,4 +1,4 @@
-"""The paper's claims as regions. Each tolerance is taken from the claim's own words, before any run was made."""
+"""The paper's claims as regions. Each tolerance is taken from the claim's own words, not from what came out."""
 
 from collections.abc import Sequence
 
