@@ -149,20 +149,21 @@ def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invo
     own = [word for word in overrides if re.split("[.=]", word.lstrip("+"))[0] not in ("experiment", "scale")]
     about = [word for word in overrides if word not in own]
     name = next(word.partition("=")[2] for word in about if "experiment=" in word)
-    _, invocation = compose(about)
+    sweeps = sweep(own) if with_sweeps else [own]
+    _, invocation = compose([*sweeps[0], *about])
     experiment, scale = invocation.experiment, invocation.scale
     entries = []
     for label, run_overrides in grid(experiment, scale.name, data_folder()):
-        for asked in sweep(own) if with_sweeps else [own]:
+        for asked in sweeps:
             words = (*run_overrides, *asked)
-            config, invocation_of_run = compose([*words, *about])
+            config, _ = compose(words)
             entries.append(Entry(label, words, config))
     if not any(word.startswith("seed=") for word in own):
         are_asked = any(word.startswith("scale.seeds=") for word in about)
         own_seeds = (experiment.get("seeds") or {}).get(scale.name)
         entries = with_seeds(entries, own_seeds if own_seeds and not are_asked else scale.seeds)
     report = {key: value for key, value in experiment.items() if key not in PLANNING}
-    return Plan(name, scale.name, tuple(entries), report), invocation_of_run
+    return Plan(name, scale.name, tuple(entries), report), invocation
 
 
 def data_folder() -> Path | None:
