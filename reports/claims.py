@@ -34,8 +34,6 @@ class Effect:
 
     @property
     def verdict(self) -> str:
-        if self.sample.n == 0:
-            return NOT_RUN
         low, high = self.sample.interval
         if math.isnan(low):
             return UNDECIDED
@@ -65,7 +63,8 @@ class Claim:
     Attributes:
         key: its name in published/<paper>.yaml, which holds its text.
         artefacts: whose runs it is judged by; `effects` is called with these, loaded, in this order.
-        effects: the numbers; may raise LookupError where a run that it needs is missing: then it is not run.
+        effects: the numbers, at least one; may raise LookupError where a run that it needs is not part of the scale: then
+            it is not run.
         may_differ: one sentence: why our setting may give another answer than the paper's.
     """
 
@@ -103,7 +102,7 @@ def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) 
     except LookupError as error:
         return Verdict(claim, text, NOT_RUN, (), f"not part of this scale: {error}", scale)
     verdicts = [effect.verdict for effect in effects]
-    worst = next((verdict for verdict in (FAILS, NOT_RUN, UNDECIDED) if verdict in verdicts), HOLDS)
+    worst = next((verdict for verdict in (FAILS, UNDECIDED) if verdict in verdicts), HOLDS)
     return Verdict(claim, text, worst, effects, _because(effects, worst), scale)
 
 
@@ -112,10 +111,8 @@ def _because(effects: Sequence[Effect], worst: str) -> str:
         return "every interval lies where the claim says"
     first = next(effect for effect in effects if effect.verdict == worst)
     n, of = first.sample.n, len(first.sample.values)
-    if worst == NOT_RUN:
-        return f"{first.what}: no seed has a value"
     if worst == UNDECIDED and n < 2:
-        return f"{first.what}: {n} of {of} seeds; one seed decides nothing"
+        return f"{first.what}: {n} of {of} seeds {'has' if n == 1 else 'have'} a value, which decides nothing"
     side = "lies outside" if worst == FAILS else "covers the bound of"
     return f"{first.what}: {first.interval_text} {side} {first.region}"
 

@@ -62,7 +62,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
         ((0.50, 1.00, 1.30), UNDECIDED),
         ((0.80,), UNDECIDED),
         ((0.80, None, None), UNDECIDED),
-        ((None, None), NOT_RUN),
+        ((None, None), UNDECIDED),
         ((0.9, 0.9, 0.9), HOLDS),
     ],
 )
@@ -82,7 +82,11 @@ def test_all_must_hold_and_one_that_fails_is_enough():
     assert verdict_on(good, open_).verdict == UNDECIDED
     assert verdict_on(good, open_, bad).verdict == FAILS
     assert "5" in verdict_on(good, open_, bad).because
-    assert verdict_on(good, effect(None, at_most=1)).verdict == NOT_RUN
+    assert verdict_on(good, effect(None, at_most=1)).verdict == UNDECIDED
+    assert (
+        verdict_on(good, effect(None, at_most=1)).because
+        == "time / time of sync: 0 of 1 seeds have a value, which decides nothing"
+    )
 
 
 @given(st.lists(st.floats(0.5, 1.5), min_size=2, max_size=6), st.floats(0.5, 1.5))
