@@ -63,8 +63,8 @@ class Claim:
     Attributes:
         key: its name in published/<paper>.yaml, which holds its text.
         artefacts: whose runs it is judged by; `effects` is called with these, loaded, in this order.
-        effects: the numbers, at least one; may raise LookupError where a run that it needs is not part of the scale: then
-            it is not run.
+        effects: the numbers, at least one; may raise LookupError where the scale has no run that it needs: then the
+            claim is not run.
         may_differ: one sentence: why our setting may give another answer than the paper's.
     """
 

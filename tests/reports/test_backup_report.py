@@ -381,7 +381,7 @@ def test_claims_of_learning_hold_and_fail(tmp_path: Path, key: str, moved: dict[
 
 def test_nothing_is_known_of_convergence_where_neither_gets_there(tmp_path: Path) -> None:
     write_learning(tmp_path, {**ENDS, "sync50": (90.0, 1.0), "async50": (90.0, 1.0)})
-    assert judged(tmp_path, "sync_fewer_epochs").verdict == NOT_RUN
+    assert judged(tmp_path, "sync_fewer_epochs").verdict == UNDECIDED
 
 
 def test_staleness_must_be_n_less_1_within_5_per_cent(results: Path) -> None:

@@ -428,7 +428,7 @@ def test_who_never_reaches_the_target_is_not_faster(tmp_path: Path) -> None:
     (claim,) = (claim for claim in PAPER.claims if claim.key == "homogeneous_small")
     small = judge(claim, "", "laptop", Shelf(tmp_path, "laptop").artefact)
     assert math.isnan(small.effects[1].sample.mean)
-    assert small.effects[1].verdict == NOT_RUN
+    assert small.effects[1].verdict == UNDECIDED
     write_mixed(tmp_path, HALVES | {"dssp_s3_r12": [0.1, 0.1, 0.1, 0.2]})
     assert verdict_on("hetero_time", tmp_path) == FAILS
 
