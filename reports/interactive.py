@@ -1,5 +1,6 @@
 """A figure for the page: what Plotly's script draws in the browser, from the same data as the printed one."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +11,17 @@ SYMBOLS = dict(zip(MARKERS, ("circle", "square", "triangle-up", "diamond", "tria
 
 
 def panels(figure: Figure) -> list[dict[str, Any]]:
-    """A Plotly figure (data and layout, plain types) for each panel."""
-    return [{"data": _traces(panel), "layout": _layout(panel)} for panel in figure.panels]
+    """A Plotly figure (data and layout, plain types) for each panel; what is no finite number is a gap."""
+    return [_finite({"data": _traces(panel), "layout": _layout(panel)}) for panel in figure.panels]
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows neither nan nor infinity."""
+    if isinstance(value, Mapping):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _traces(panel: Panel) -> list[dict[str, Any]]:

@@ -56,7 +56,7 @@ class Shown:
     def panels(self) -> Markup:
         """Plotly's figures as JSON; nothing in it can be mistaken for the end of the element that holds it."""
         assert isinstance(self.item, Figure)
-        text = json.dumps(interactive.panels(self.item), separators=(",", ":"))
+        text = json.dumps(interactive.panels(self.item), separators=(",", ":"), allow_nan=False)
         return Markup(text.replace("<", "\\u003c"))
 
 

@@ -56,8 +56,8 @@ def paired(
 
 
 def paired_ratio(values: Sequence[float | None], others: Sequence[float | None]) -> Sample:
-    """values / others, seed by seed; None where either is missing."""
-    return paired(lambda a, b: a / b, values, others)
+    """values / others, seed by seed; None where either is missing, or the other is 0 (a target reached at once)."""
+    return paired(lambda a, b: a / b, values, [other or None for other in others])
 
 
 def paired_difference(values: Sequence[float | None], others: Sequence[float | None]) -> Sample:

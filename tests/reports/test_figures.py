@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+import math
 import re
 from pathlib import Path
 
@@ -109,3 +111,11 @@ def test_the_page_draws_the_same():
     assert made[1].layout.yaxis.type == "log"
     assert [button.label for button in made[1].layout.updatemenus[0].buttons] == ["y log", "y linear"]
     assert re.match("virtual time", made[0].layout.xaxis.title.text)
+
+
+def test_what_is_no_number_is_a_gap_on_the_page_and_no_fault():
+    gaps = Figure("", [Panel("", "", [Series("", [0.0, 1.0, math.nan], [1.0, math.inf, 2.0])])])
+    (panel,) = panels(gaps)
+    assert panel["data"][0]["x"] == [0.0, 1.0, None]
+    assert panel["data"][0]["y"] == [1.0, None, 2.0]
+    assert json.loads(json.dumps(panels(gaps), allow_nan=False)) == panels(gaps)

@@ -25,5 +25,6 @@ def test_a_common_factor_of_all_seeds_has_no_spread_in_the_paired_ratio(values, 
     assert all(value == pytest.approx(factor) for value in ratio.values)
 
 
-def test_a_seed_without_a_partner_has_no_ratio():
-    assert paired_ratio([1.0, None, 3.0], [2.0, 2.0, None]).values == (0.5, None, None)
+def test_a_seed_without_a_partner_or_with_nothing_to_compare_to_has_no_ratio():
+    assert paired_ratio([1.0, None, 3.0, 3.0], [2.0, 2.0, None, 0.0]).values == (0.5, None, None, None)
+    assert paired_ratio([0.0], [2.0]).values == (0.0,)
