@@ -41,7 +41,7 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/lint-imports
 
 test: $(READY) ## all tests: make test ARGS="-k dssp"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --durations=25 $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --durations=25 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
 	@$(BIN)/python run.py +experiment=all $(SCALED); code=$$?; \

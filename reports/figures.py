@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -185,9 +185,9 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     draw: Mapping[str, Callable[..., None]] = {"line": _draw_line, "points": _draw_points, "bars": _draw_bars}
     for series in panel.series:
         draw[series.kind](axes, series, bars)
-    if panel.log_x:
+    if panel.log_x and _is_positive(series.x for series in panel.series):
         axes.set_xscale("log")
-    if panel.log_y:
+    if panel.log_y and _is_positive(series.y for series in panel.series):
         axes.set_yscale("log")
     if panel.y_range:
         axes.set_ylim(panel.y_range)
@@ -199,6 +199,11 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     shown = [series for series in panel.series if series.label]
     if shown:
         axes.legend(ncols=2 if len(shown) > 5 else 1)
+
+
+def _is_positive(values: Iterable[Sequence[float]]) -> bool:
+    """Whether a logarithmic axis has anything to show."""
+    return any(value > 0.0 for of_series in values for value in of_series)
 
 
 def _draw_line(axes: Any, series: Series, bars: Sequence[Series]) -> None:

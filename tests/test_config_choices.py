@@ -1,6 +1,7 @@
 """Every file of every group composes, and the config's tables are those of the code they stand for."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import yaml
@@ -33,11 +34,19 @@ FILES = [(group, choice) for group in GROUPS for choice in choices(group)]
 # Every file of every group.
 
 
-@pytest.mark.parametrize(("group", "choice"), FILES, ids="=".join)
+def content(group: str, choice: str) -> dict[str, Any]:
+    """What a file says, and those that it builds on."""
+    values = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
+    *others, own = values.pop("defaults")
+    assert own == "_self_"
+    inherited = [content(group, other) for other in others if other in choices(group)]
+    return {key: value for part in (*inherited, values) for key, value in part.items()}
+
+
+@pytest.mark.parametrize(("group", "choice"), FILES, ids=lambda part: part)
 def test_every_file_of_every_group_composes_and_all_it_sets_arrives(group: str, choice: str) -> None:
     config, invocation = composed(*choosing(group, choice))
-    values = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
-    assert values.pop("defaults")[-1] == "_self_"
+    values = content(group, choice)
     assert set(values) == {field.name for field in dataclasses.fields(getattr(config, group, None) or invocation.scale)}
     part = invocation.scale if group == "scale" else getattr(config, group)
     delays = {key for key, value in values.items() if isinstance(value, dict) and "probability" in value}

@@ -1,5 +1,6 @@
 """`make papers SCALE=smoke`, as a whole: every run, every report, every page, and the pages in a browser."""
 
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -7,6 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 from browser import CHROMIUM, browser, look
+from filelock import FileLock
 
 import run
 from reports.__main__ import main as reports_main
@@ -15,26 +17,27 @@ from reports.exhibits import SCALES, Shelf
 from reports.overview import OVERVIEW
 from reports.papers import PAPERS
 from reports.records import published
+from reports.site import build
 from syncline.config import choices
-
-pytestmark = pytest.mark.xdist_group("papers")  # made once, not once a process
 
 ARTEFACTS = {"psp": 4, "backup": 6, "adasync": 11, "dssp": 3, "dssync": 9}
 CLAIMS = {"psp": 6, "backup": 11, "adasync": 11, "dssp": 8, "dssync": 9}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All papers at scale smoke."""
-    folder = tmp_path_factory.mktemp("results")
-    assert run.main(["+experiment=all", "scale=smoke", f"results={folder}"]) == 0
+    """All papers at scale smoke: made once, whatever process of the tests comes first."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "papers"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            assert run.main(["+experiment=all", "scale=smoke", f"results={folder}"]) == 0
     return folder
 
 
-@pytest.fixture(scope="module")
-def site(results: Path) -> Path:
-    assert reports_main(["site", "--scale", "smoke", "--results", str(results)]) == 0
-    return results / "site"
+@pytest.fixture(scope="session")
+def site(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(Shelf(results, "smoke"), tmp_path_factory.mktemp("pages") / "site").parent
 
 
 def test_every_artefact_and_claim_of_the_papers_is_there() -> None:

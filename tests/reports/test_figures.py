@@ -119,3 +119,8 @@ def test_what_is_no_number_is_a_gap_on_the_page_and_no_fault():
     assert panel["data"][0]["x"] == [0.0, 1.0, None]
     assert panel["data"][0]["y"] == [1.0, None, 2.0]
     assert json.loads(json.dumps(panels(gaps), allow_nan=False)) == panels(gaps)
+
+
+def test_a_logarithmic_axis_with_nothing_to_show_is_linear(tmp_path: Path):
+    panel = Panel("", "", [Series("", [0.0, 0.0], [0.0, math.nan])], log_x=True, log_y=True)
+    assert Figure("", [panel]).write(tmp_path, "empty", ["svg"])[0].exists()
