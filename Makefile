@@ -11,6 +11,13 @@ ARTEFACTS := $(subst /,-,$(EXPERIMENTS))
 PAPERS := $(sort $(patsubst %/,%,$(dir $(EXPERIMENTS))))
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
+# Runs, then their report, if there is a plan: experiment, its plans' names.
+define made
+@$(BIN)/python run.py +experiment=$(1) $(SCALED); code=$$?; \
+	ls results/plans/$(2)-$(SCALE).json > /dev/null 2>&1 || exit $$code; \
+	$(BIN)/python -m reports $(1) --scale $(SCALE) || code=1; exit $$code
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run check test papers report bench fidelity kills clean $(PAPERS) $(ARTEFACTS)
 
@@ -44,9 +51,7 @@ test: $(READY) ## all tests: make test ARGS="-k dssp"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --durations=25 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
-	@$(BIN)/python run.py +experiment=all $(SCALED); code=$$?; \
-		[ -e results/plans/dssp-table1-$(SCALE).json ] || exit $$code; \
-		$(BIN)/python -m reports all --scale $(SCALE) || code=1; exit $$code
+	$(call made,all,*)
 
 report: $(READY) ## the pages that show them: results/site/index.html, from what was run at SCALE
 	$(BIN)/python -m reports site --scale $(SCALE)
@@ -64,11 +69,7 @@ clean: ## remove the virtual environment and caches; records stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(PAPERS): $(READY)
-	@$(BIN)/python run.py +experiment=$@ $(SCALED); code=$$?; \
-		ls results/plans/$@-*-$(SCALE).json > /dev/null 2>&1 || exit $$code; \
-		$(BIN)/python -m reports $@ --scale $(SCALE) || code=1; exit $$code
+	$(call made,$@,$@-*)
 
 $(ARTEFACTS): $(READY)
-	@$(BIN)/python run.py +experiment=$(subst -,/,$@) $(SCALED); code=$$?; \
-		[ -e results/plans/$@-$(SCALE).json ] || exit $$code; \
-		$(BIN)/python -m reports $(subst -,/,$@) --scale $(SCALE) || code=1; exit $$code
+	$(call made,$(subst -,/,$@),$@)

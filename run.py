@@ -27,15 +27,8 @@ from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, choices,
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.store import FINISHED, read_summary, status
 
-PLANNING = (
-    "base",
-    "runs",
-    "more_runs",
-    "scales",
-    "timing",
-    "seeds",
-    "real_data",
-)  # of an experiment's file; the rest is for reports
+# Of an experiment's file; the rest is for reports.
+PLANNING = ("base", "runs", "more_runs", "scales", "timing", "seeds", "real_data")
 FLAGS = {"-m": "sweep", "--multirun": "sweep", "--status": "status", "--cfg": "cfg", "-h": "help", "--help": "help"}
 
 

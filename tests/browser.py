@@ -26,7 +26,6 @@ class Seen:
     faults: list[str] = field(default_factory=list)  # of the console, and scripts' errors
     requests: list[str] = field(default_factory=list)  # all that was asked for
     broken_images: list[str] = field(default_factory=list)
-    num_images: int = 0
     num_panels: int = 0  # drawn by the script
     num_empty_panels: int = 0
     overflow: int = 0  # pixels by which the page is wider than the window
@@ -60,7 +59,6 @@ def look(chromium: Any, path: Path, width: int, scripts: bool = True) -> Seen:
     images = (
         page.evaluate("[...document.images].map((i) => [i.src, i.complete && i.naturalWidth > 0])") if scripts else []
     )
-    seen.num_images = len(images)
     seen.broken_images = [source for source, is_there in images if not is_there]
     if scripts:
         seen.overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -1,7 +1,7 @@
 """What is learned: for each task the loss of a mini-batch, and the metrics of the test set.
 
 Shape legend: B samples, T symbols, L tokens. What a batch holds is said in datasets/feed.py, what a metric is in
-learning/metrics.py.
+metrics.py.
 """
 
 import math
