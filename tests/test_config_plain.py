@@ -11,7 +11,7 @@ from syncline.config import GROUPS, ConfigError, LocalConfig, ReplayConfig, RunC
 from syncline.records.store import RecordWriter, read_config
 from syncline.timing.distributions import Empirical, Exponential, Occasional
 
-RUN_GROUPS = [group for group in GROUPS if group != "scale"]  # no part of what a run is
+RUN_GROUPS = [group for group in GROUPS if group not in ("scale", "launcher")]  # no part of what a run is
 FILES = [(group, choice) for group in RUN_GROUPS for choice in choices(group)]
 
 

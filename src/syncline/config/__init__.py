@@ -3,6 +3,7 @@
 from syncline.config.checks import ConfigError
 from syncline.config.datasets import DATASETS, CifarConfig, DatasetConfig, DigitsConfig, GlyphsConfig
 from syncline.config.door import CONF, GROUPS, Invocation, ScaleConfig, choices, compose, compose_yaml, sweep
+from syncline.config.launchers import HereConfig, SlurmConfig
 from syncline.config.models import MODELS, ModelConfig, ResnetConfig
 from syncline.config.optimizers import OPTIMIZERS, AdamConfig, AdamWConfig, RmsPropConfig, ScheduleConfig, SgdConfig
 from syncline.config.run import (
@@ -33,6 +34,7 @@ __all__ = [
     "DatasetConfig",
     "DigitsConfig",
     "GlyphsConfig",
+    "HereConfig",
     "Invocation",
     "LocalConfig",
     "ModelConfig",
@@ -45,6 +47,7 @@ __all__ = [
     "ScheduleConfig",
     "SgdConfig",
     "SimulateConfig",
+    "SlurmConfig",
     "TargetConfig",
     "WandbConfig",
     "choices",

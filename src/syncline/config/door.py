@@ -3,13 +3,14 @@
 import copy
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from syncline.config.checks import ConfigError, check
+from syncline.config.launchers import LAUNCHERS, HereConfig, SlurmConfig
 from syncline.config.run import TABLES, RunConfig
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
@@ -32,6 +33,7 @@ class Invocation:
     """How to go about one or many runs; never part of what a run is."""
 
     scale: ScaleConfig = field(default_factory=ScaleConfig)
+    launcher: Any = field(default_factory=HereConfig)  # who starts the runs
     experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
     results: str = "results"  # folder of the records
     rerun: bool = False  # repeat what is finished
@@ -56,6 +58,7 @@ class _Root(RunConfig, Invocation):
     strategy: Any = None
     runner: Any = None
     tracker: Any = None
+    launcher: Any = None
 
     def __post_init__(self) -> None:
         RunConfig.__post_init__(self)
@@ -67,6 +70,7 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
     "cluster": {"cluster": ClusterConfig},
     "scenario": {"scenario": ScenarioConfig},
     "scale": {"scale": ScaleConfig},
+    "launcher": LAUNCHERS,
 }
 
 
@@ -122,7 +126,7 @@ def _compose(overrides: Sequence[str]) -> Any:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    overrides = [plain for override in overrides for plain in _plain(override)]
+    overrides = [plain for override in launched(overrides) for plain in _plain(override)]
     _check_choices(overrides)
     try:
         parsed = OverridesParser.create().parse_overrides(overrides)
@@ -149,6 +153,21 @@ def _chosen(overrides: tuple[str, ...]) -> Any:
         _register()
         initialize_config_dir(str(CONF), version_base="1.3")
     return hydra_compose("config", overrides=list(overrides))
+
+
+def launched(overrides: Sequence[str]) -> list[str]:
+    """`runner=slurm`, as users of other systems write it, is short for `launcher=slurm`: who starts a run does not
+    change what it is. `runner.partition=gpu` and its like follow it.
+    """
+    words = [override.lstrip("+") for override in overrides]
+    if "runner=slurm" not in words:
+        return list(overrides)
+    names = {entry.name for entry in dataclasses.fields(SlurmConfig)}
+    return [re.sub(r"^runner(?==slurm$|\.(\w+)=)", _launcher_if(names), word) for word in words]
+
+
+def _launcher_if(names: set[str]) -> Callable[[re.Match[str]], str]:
+    return lambda match: "launcher" if match.group(1) is None or match.group(1) in names else "runner"
 
 
 def _plain(override: str) -> list[str]:

@@ -1,0 +1,49 @@
+"""Who starts the runs of a plan. It is no part of what a run is."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from syncline.config.checks import check
+
+
+@dataclass(frozen=True)
+class HereConfig:
+    """This machine's cores."""
+
+    name: str = "here"
+
+
+@dataclass(frozen=True)
+class SlurmConfig:
+    """A Slurm array job, submitted at once; what is None is left to the cluster's own default."""
+
+    name: str = "slurm"
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    time: str = "1:00:00"  # of one task, as Slurm writes it
+    nodes: int = 1  # of one task, >= 1; more only for runs of several hosts
+    cpus: int = 2  # of one node, >= 1
+    memory: str | None = None  # of one node: 8G
+    gpus: int = 0  # of one node
+    at_once: int | None = None  # tasks at a time, >= 1
+    runs_per_task: int = 1  # one after another, >= 1
+    notice_s: int = 120  # before the time limit a task is told to write its checkpoint, >= 1
+    setup: list[str] = field(default_factory=list)  # shell lines before the run: module load ...
+    extra: list[str] = field(default_factory=list)  # further options of sbatch: --gres=gpu:a100:1, --exclude=...
+
+    def __post_init__(self) -> None:
+        for key in ("nodes", "cpus", "runs_per_task", "notice_s"):
+            check(getattr(self, key) >= 1, f"launcher.{key} must be >= 1", getattr(self, key))
+        check(self.gpus >= 0, "launcher.gpus must be >= 0", self.gpus)
+        check(self.at_once is None or self.at_once >= 1, "launcher.at_once must be >= 1 or null", self.at_once)
+        options = [word for word in self.extra if not word.startswith("-")]
+        check(not options, "launcher.extra must hold options of sbatch, which begin with -", options)
+        for key in ("partition", "account", "qos", "time", "memory"):
+            value = getattr(self, key)
+            check(
+                value is None or not set(str(value)) & set(" \n\t'\""), f"launcher.{key} must be one word", repr(value)
+            )
+
+
+LAUNCHERS: dict[str, type[Any]] = {"here": HereConfig, "slurm": SlurmConfig}
