@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runners.display import say
 from runners.local import can_go_on, run_local
 from runners.replay import run_replay
 from syncline.config import RunConfig
 from syncline.records.lock import held
 from syncline.records.store import FINISHED, RecordWriter, read_summary, status
-from syncline.records.trackers import start_tracker
+from syncline.records.trackers import check_installed, start_tracker
 
 OnEvaluation = Callable[[Mapping[str, Any]], None]
 OnProgress = Callable[[Any], None]
@@ -43,6 +44,7 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
         KeyboardInterrupt: the record stays unfinished.
     """
     plain = config.as_dict()
+    check_installed(plain["tracker"])
     folder = results / config.identity
     engine = config.runner.name
     with_events = config.runner.events and engine == "simulate"  # the others bring their own
@@ -50,17 +52,18 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
         if status(folder) == FINISHED and not anew:  # by somebody else, since it was planned here
             return read_summary(folder)
         go_on = engine == "local" and not anew and can_go_on(config, folder)
-        with RecordWriter(folder, plain, with_events, go_on) as record:
+        with (
+            RecordWriter(folder, plain, with_events, go_on) as record,
+            start_tracker(plain["tracker"], record.folder, folder, say) as tracker,
+        ):
+
+            def on_evaluation(row: Mapping[str, Any]) -> None:
+                record.evaluation(row)
+                tracker.look()
+
             try:
-                tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
-
-                def on_evaluation(row: Mapping[str, Any]) -> None:
-                    record.evaluation(row)
-                    tracker.evaluation(row)
-
                 summary = ENGINES[engine](config, record, on_evaluation, on_progress)
                 record.finish(summary)
-                tracker.finish(summary)
             except OSError:
                 raise  # said in one line by the record
             except Exception:

@@ -16,6 +16,7 @@ from runners.one import run_one
 from syncline.config import RunConfig
 from syncline.plan import Entry, Plan
 from syncline.records.lock import Held, owner_of
+from syncline.records.trackers import check_installed
 
 PRELOAD = ["pandas", "syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
 PRELOAD_FOR = {  # and what those of a network or a data set would: seconds each
@@ -43,6 +44,8 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
         How many failed. With `fail_fast` the first failure stops the others, which stay unfinished.
     """
     left = plan.left(results, rerun)
+    for entry in left:
+        check_installed(vars(entry.config.tracker))
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
     if jobs is None:  # runs of real processes are measured by the clock: one at a time, with the machine to itself
         is_timed = any(entry.config.runner.time_kind == "wall" for entry in left)
