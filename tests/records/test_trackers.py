@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -294,6 +295,19 @@ def test_a_tracker_that_fails_is_told_of_in_one_line_and_the_record_is_whole(
     (line,) = said
     assert why in line
     assert f"python -m syncline.records.mirror {record}" in line
+    assert (status(record), read_summary(record)) == (FINISHED, summary)
+    assert running(str(record)) == []
+
+
+def test_a_network_that_is_silent_does_not_harm_the_run(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        summary, record = tracked(tmp_path, "gradients=false", "tracker.mode=online", "tracker.wait_s=2")
+    (line,) = said
+    assert "tracker=wandb failed, the run goes its way" in line
     assert (status(record), read_summary(record)) == (FINISHED, summary)
     assert running(str(record)) == []
 
