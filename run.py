@@ -116,7 +116,7 @@ def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
 def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     """Leave all runs of these plans that are not finished to Slurm."""
     assert isinstance(invocation.launcher, SlurmConfig)
-    jobs = submit(plans, Path(invocation.results), invocation.launcher, invocation.rerun)
+    jobs, num_waiting = submit(plans, Path(invocation.results), invocation.launcher, invocation.rerun)
     for job in jobs:
         size = f"{job.num_runs} runs in {job.num_tasks} tasks"
         if job.job_id is None:
@@ -124,6 +124,8 @@ def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
         else:
             after = f", its report is job {job.report_id}" if job.report_id else ""
             print(f"job {job.job_id}: {size}{after}; output in {job.script.parent}")
+    if num_waiting:
+        print(f"{num_waiting} runs are in Slurm's hands already")
     if not jobs:
         print("nothing is left to be submitted")
     return 0

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from slurm.scripts import Wishes, array_script, ranges, report_script
 from syncline.config import ConfigError, SlurmConfig
+from syncline.operations.jobs import submissions, waiting
 from syncline.plan import Plan, plan_path
 
 PATIENCE_S = 60.0  # with sbatch on a busy cluster
@@ -30,26 +31,34 @@ class Job:
     report_id: str | None  # None: not submitted, or there is nothing to report
 
 
-def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bool) -> list[Job]:
+def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bool) -> tuple[list[Job], int]:
     """Submit what is left of the plans, an array job for each; what several share is in the first one's.
 
     The plans have been written down.
 
+    Returns:
+        The jobs, and how many runs were left out since Slurm has them already.
+
     Raises:
         ConfigError: Slurm is not here, refuses, or allows fewer tasks.
+        RecordError: it does not answer, or what was submitted before cannot be read.
     """
     if options.submit and shutil.which("sbatch") is None:
         raise ConfigError(
             "launcher=slurm needs sbatch on this machine's PATH; launcher.submit=false writes the script alone"
         )
-    taken: set[str] = set()
+    stems = [plan_path(results, plan.name, plan.scale).stem for plan in plans]
+    waits = waiting(job for stem in stems for job in submissions(results, stem)) if options.submit else {}
+    taken, num_waiting = set(waits), 0
     jobs = []
     for plan in plans:
-        left = {entry.config.identity for entry in plan.left(results, rerun)} - taken
+        left = {entry.config.identity for entry in plan.left(results, rerun)}
+        num_waiting += len(left & set(waits))
+        left -= taken
         taken |= left
         if left:
             jobs.append(_submit_one(plan, left, results.absolute(), options))
-    return jobs
+    return jobs, num_waiting
 
 
 def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig) -> Job:
