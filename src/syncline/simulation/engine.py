@@ -41,8 +41,8 @@ PAUSED = "paused"  # what `run` returns in place of why it ended
 
 # What a state holds as it is; load_state_dict says the rest.
 _PLAIN = (
-    *("_now", "_versions", "_samples", "_missing", "_ends", "_unspent_s", "_timers", "_goes_at", "_made", "_pulls"),
-    *("_observer_at", "_next_look", "_staleness", "_counts", "_num_pushes", "_most"),
+    *("_versions", "_samples", "_missing", "_ends", "_unspent_s", "_timers", "_goes_at", "_made", "_pulls"),
+    *("_observer_at", "_next_look", "_staleness", "_counts", "_num_pushes"),
 )
 
 
@@ -140,7 +140,6 @@ class Simulation:
         self._staleness: list[int] = []  # staleness -> gradients used
         # pushes that each shard has received from each worker
         self._counts = [[0] * num_workers for _ in range(num_shards)]
-        self._most = 0  # the largest of the first shard's
         self._num_pushes = 0  # that have arrived anywhere
         self._is_begun = False
         self._ended_by: str | None = None
@@ -175,7 +174,7 @@ class Simulation:
         staleness, counts, ends = self._staleness, self._counts, self._ends
         batch_size, is_direct, compute_s = self._batch_size, self._is_direct, self._compute_s
         sample_limit, rules = self._limits.samples, self._rules
-        most, push, number = self._most, self._num_pushes, 0
+        most, push, number = max(self._counts[0]), self._num_pushes, 0
         while True:
             if self._first_is_done:
                 heappop(times)
@@ -309,7 +308,7 @@ class Simulation:
                 if versions[shard] >= self._next_look or samples[shard] >= sample_limit:
                     self._look()
                     if self._ended_by == PAUSED:
-                        self._most, self._num_pushes = most, push
+                        self._num_pushes = push
                         self._put_back(list(entries) if isinstance(entries, Iterator) else [])
                         return PAUSED
                     if self._ended_by is not None:
