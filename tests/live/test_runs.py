@@ -265,6 +265,7 @@ def test_a_stopped_run_ends_within_5_s_and_goes_on_where_it_was(tmp_path, stop, 
     assert from_plain(read_config(run.folder)) == run.config
     again = LiveRun(tmp_path, *words)
     again.wait()
+    assert again.summary()["restarts"] == 1
     weights, _ = final(again.folder)
     assert torch.equal(weights, simulated(again.config)[0])
     applied = read_events(again.folder / "events.arrow").to_pandas().query("kind == 'applied'")

@@ -19,7 +19,7 @@ from syncline.config import RunConfig, compose
 from syncline.records.snapshots import read_state, write_state
 from syncline.records.store import FINISHED, UNFINISHED, read_metrics, read_summary, status
 
-LEARNING = ["strategy=dssp", "epochs=12", "eval_every_epochs=0.5"]
+LEARNING = ["strategy=dssp", "epochs=6", "eval_every_epochs=0.25"]
 
 
 def left(record: Path) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
@@ -84,22 +84,22 @@ def test_a_plan_told_to_stop_waits_for_its_runs_and_goes_on_with_them(
     tmp_path: Path, undisturbed: Path, ended_at_last: list["subprocess.Popen[str]"]
 ) -> None:
     """The signal comes to every process of the group, as from a batch system."""
-    words = ["-m", "seed=0,1,2", *LEARNING, "jobs=2", f"results={tmp_path}"]
+    words = ["-m", "seed=0,1", *LEARNING, "jobs=1", f"results={tmp_path}"]
     process = started(*words)
     ended_at_last.append(process)
-    records = [record_of(tmp_path, *LEARNING, f"seed={seed}") for seed in range(3)]
-    wait_for(lambda: min(map(num_rows, records[:2])) >= 3, process)
+    records = [record_of(tmp_path, *LEARNING, f"seed={seed}") for seed in range(2)]
+    wait_for(lambda: num_rows(records[0]) >= 3, process)
     os.killpg(process.pid, signal.SIGUSR1)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
-    again = f"interrupted; 0 of 3 runs finished, 2 kept as they are; the same command goes on: python run.py {words[0]}"
+    again = f"interrupted; 0 of 2 runs finished, 1 kept as they are; the same command goes on: python run.py {words[0]}"
     assert err.splitlines()[-1].startswith(again)
     assert "FAILED" not in err
-    assert [checkpoint_path(record).exists() for record in records] == [True, True, False]
+    assert [checkpoint_path(record).exists() for record in records] == [True, False]
     said = cli(*words)
     assert said.code == 0, said.err
-    assert [status(record) for record in records] == [FINISHED] * 3
-    assert [read_summary(record)["restarts"] for record in records] == [1, 1, 0]
+    assert [status(record) for record in records] == [FINISHED] * 2
+    assert [read_summary(record)["restarts"] for record in records] == [1, 0]
     assert left(records[0]) == left(undisturbed)
 
 
