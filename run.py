@@ -12,7 +12,7 @@ python run.py --cfg [overrides ...]         print the composed config; starts no
 import argparse
 import os
 import re
-import signal
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +26,7 @@ from runners.one import run_one
 from runners.plan import run_plan
 from runners.replay import replay_config
 from runners.slurm import submit
+from runners.stop import Told, listen
 from syncline.config import (
     GROUPS,
     ConfigError,
@@ -243,7 +244,7 @@ def help_text() -> str:
 
 def command_line() -> NoReturn:
     arguments = sys.argv[1:]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left running
+    listen()
     debug = "debug=true" in arguments
     try:
         code = main(arguments)
@@ -257,9 +258,11 @@ def command_line() -> NoReturn:
             raise
         print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
         code = 1
-    except KeyboardInterrupt:
-        print("interrupted; finished runs are kept, the same command goes on with the rest", file=sys.stderr)
-        code = 130
+    except Told as told:
+        again = shlex.join(["python", "run.py", *arguments])
+        kept = told.kept or "finished runs are kept"
+        print(f"interrupted; {kept}; the same command goes on: {again}", file=sys.stderr)
+        code = told.code
     raise SystemExit(code)
 
 
