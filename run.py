@@ -24,7 +24,9 @@ from runners.one import run_one
 from runners.plan import run_plan
 from runners.replay import replay_config
 from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, choices, compose, compose_yaml, sweep
+from syncline.operations.states import look, waiting_in
 from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.records.lock import announced
 from syncline.records.store import FINISHED, read_summary, status
 
 # Of an experiment's file; the rest is for reports.
@@ -54,14 +56,14 @@ def main(arguments: list[str]) -> int:
         config, invocation = compose(overrides)
         if config.runner.name == "replay":
             config = replay_config(config, Path(invocation.results))
-        return show_status(single(config, overrides), invocation) if "status" in flags else run(config, invocation)
+        return show_status([single(config, overrides)], invocation) if "status" in flags else run(config, invocation)
     if is_experiment:
         plans, invocation = experiment_plans(overrides, "sweep" in flags)
     else:
         plan, invocation = sweep_plan(overrides)
         plans = [plan]
     if "status" in flags:
-        return show_status(merged(plans), invocation)
+        return show_status(plans, invocation)
     return run_all(plans, invocation)
 
 
@@ -87,9 +89,10 @@ def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     """All runs of these plans that are not finished, those that they share once."""
     results = Path(invocation.results)
     paths = [plan.write(results) for plan in plans]
-    failed = run_plan(
-        merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
-    )
+    with announced(paths):
+        failed = run_plan(
+            merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
+        )
     print("plan", *paths)
     return 1 if failed else 0
 
@@ -102,10 +105,13 @@ def merged(plans: Sequence[Plan]) -> Plan:
     return Plan("papers", plans[0].scale, tuple(entries), {})
 
 
-def show_status(plan: Plan, invocation: Invocation) -> int:
-    """One line a run: its state and identity."""
-    for entry in plan.unique():
-        print(f"{status(Path(invocation.results) / entry.config.identity):10}  {entry.label}  {entry.config.identity}")
+def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:
+    """One line a run: its state, label and identity; python -m syncline status tells more."""
+    results, plan = Path(invocation.results), merged(plans)
+    entries = {entry.config.identity: entry for entry in plan.unique()}
+    states = look(results, entries, waiting_in(results, [each.stem for each in plans]))
+    for identity, entry in entries.items():
+        print(f"{states[identity].state:10}  {entry.label}  {identity}")
     return 0
 
 
@@ -124,7 +130,7 @@ def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
         config, invocation = compose(run_overrides)
         label = " ".join(word for word in run_overrides if word not in shared) or "run"
         entries.append(Entry(label, tuple(run_overrides), config))
-    return Plan("sweep", "", tuple(entries), {}), invocation
+    return Plan("sweep", "", tuple(entries), {}, ("-m", *overrides)), invocation
 
 
 def experiment_plans(overrides: list[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
@@ -156,7 +162,8 @@ def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invo
         own_seeds = (experiment.get("seeds") or {}).get(scale.name)
         entries = with_seeds(entries, own_seeds if own_seeds and not are_asked else scale.seeds)
     report = {key: value for key, value in experiment.items() if key not in PLANNING}
-    return Plan(name, scale.name, tuple(entries), report), invocation
+    command = ("-m", *overrides) if with_sweeps else tuple(overrides)
+    return Plan(name, scale.name, tuple(entries), report, command), invocation
 
 
 def data_folder() -> Path | None:
