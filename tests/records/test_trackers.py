@@ -157,6 +157,27 @@ def test_told_twice_it_is_there_once(record: Path) -> None:
     assert Arrived(record).column("accuracy") == [row["accuracy"] for row in read_metrics(record)]
 
 
+def test_a_run_that_goes_on_from_a_checkpoint_has_each_point_once(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.simulation.run.REPORT_EVERY_S", 0.0)
+    config, _ = compose(["tracker=wandb", *TINY, "epochs=4", "runner.checkpoint_every_s=0.001"])
+
+    def broken_off(progress: Any) -> None:
+        if progress.epoch > 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_one(config, tmp_path, broken_off)
+    record = tmp_path / config.identity
+    assert len(read_metrics(record)) > 1
+    summary = run_one(config, tmp_path, lambda progress: None)
+    assert (summary["restarts"], said) == (1, [])
+    arrived = Arrived(record)
+    assert arrived.run.run_id == record.name
+    assert arrived.column("updates") == [row["updates"] for row in read_metrics(record)]
+
+
 def test_a_tracked_run_gives_the_same_numbers_as_an_untracked_one(record: Path, tmp_path: Path) -> None:
     plain, _ = compose([*TINY, "strategy=adasync", "strategy.k=2", "strategy.interval=0.02", "seed=3"])
     other = run_one(plain, tmp_path, lambda progress: None)

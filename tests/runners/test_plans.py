@@ -8,8 +8,9 @@ from pathlib import Path
 
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
+from syncline.operations.states import LEFT
 from syncline.records.events import read_events
-from syncline.records.store import ABSENT, FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
+from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
 
 
 def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Path, command: Command) -> None:
@@ -28,7 +29,10 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
         assert f"strategy={summary['strategy']}" == strategy
         assert f"seed={summary['seed']}" == seed
         times[identity] = (tmp_path / identity / "summary.json").stat().st_mtime_ns
-    plan = json.loads((tmp_path / "plans" / "sweep-.json").read_text())
+    (path,) = (tmp_path / "plans").iterdir()
+    plan = json.loads(path.read_text())
+    assert path.name.startswith("sweep-")
+    assert plan["command"] == words
     assert [entry["identity"] for entry in plan["runs"]] == [line[3] for line in listed]
 
     again = command(*words)
@@ -38,9 +42,10 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
 
 
 def test_a_run_of_a_plan_is_the_same_run_as_one_alone(tmp_path: Path, command: Command) -> None:
+    """Also when its process has made others before."""
     words = ["dataset=glyphs10", "dataset.train_size=200", "dataset.test_size=50", "max_updates=8"]
-    alone = made(tmp_path / "alone", *words)
-    said = command("-m", *words, f"results={tmp_path / 'plan'}")
+    alone = made(tmp_path / "alone", *words, "seed=2")
+    said = command("-m", *words, "seed=0,1,2", "jobs=1", f"results={tmp_path / 'plan'}")
     assert said.code == 0
     planned = tmp_path / "plan" / alone.name
     assert without_wall_time(read_metrics(planned)) == without_wall_time(read_metrics(alone))
@@ -70,7 +75,7 @@ def test_one_failing_run_does_not_stop_the_others_and_fail_fast_does(tmp_path: P
 
     fast = command(*words, f"results={tmp_path / 'fast'}", "fail_fast=true")
     assert fast.code == 1
-    assert states(tmp_path / "fast") == [FAILED, ABSENT, ABSENT, ABSENT]
+    assert states(tmp_path / "fast") == [FAILED, LEFT, LEFT, LEFT]
 
 
 def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
@@ -87,7 +92,7 @@ def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
     assert "Traceback" not in err
     assert err.splitlines()[-1].startswith("interrupted; ")
     states = [line.split()[0] for line in command("--status", *words).out.splitlines()]
-    assert states == [UNFINISHED, UNFINISHED, ABSENT]
+    assert states == [UNFINISHED, UNFINISHED, LEFT]
 
 
 def test_two_plans_of_the_same_runs_make_each_once(tmp_path: Path) -> None:

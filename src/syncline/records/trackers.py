@@ -112,6 +112,8 @@ class Mirror:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind:  # that is what is to be told of
+            self._say = lambda line: None
         self._end(LEAVE_S if kind else self._wait_s)
 
     def _end(self, wait_s: float) -> None:
