@@ -21,6 +21,7 @@ from syncline.config import RunConfig
 from syncline.plan import Entry, Plan
 from syncline.records.lock import Held, held, owner_of
 from syncline.records.store import UNFINISHED, status
+from syncline.records.trackers import check_installed
 
 PRELOAD = ["pandas", "syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
 PRELOAD_FOR = {  # and what those of a network or a data set would: seconds each
@@ -64,6 +65,8 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
         Told: this process was told to stop, and has told those that it started.
     """
     left = plan.left(results, rerun)
+    for entry in left:
+        check_installed(vars(entry.config.tracker))
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
     if jobs is None:  # runs of real processes are measured by the clock: one at a time, with the machine to itself
         is_timed = any(entry.config.runner.time_kind == "wall" for entry in left)
