@@ -113,8 +113,12 @@ class PlanDisplay(_Display):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        words = f"{self._name}: {self._done} of {self._total} runs finished, {self._failed} failed"
+        words = f"{self._name}: {self.words()}, {self._failed} failed"
         console.print(f"{words}, {duration(time.monotonic() - self._begun)}")
+
+    def words(self) -> str:
+        """How much of it is done."""
+        return f"{self._done} of {self._total} runs finished"
 
     def started(self, entry: Entry) -> None:
         self._running[entry.config.identity] = (f"{entry.label} seed {entry.config.seed}", None)
@@ -138,6 +142,9 @@ class PlanDisplay(_Display):
         name, _ = self._running.pop(entry.config.identity)
         self._failed += 1
         console.print(f"FAILED {name}: {why} (record {entry.config.identity})", style="bold red", markup=False)
+
+    def stopped(self, entry: Entry) -> None:
+        self._running.pop(entry.config.identity)
 
     def held(self, entry: Entry, why: str) -> None:
         name, _ = self._running.pop(entry.config.identity)

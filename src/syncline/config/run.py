@@ -161,6 +161,7 @@ NOT_IN_IDENTITY = (
     "dataset.root",  # where the data lies, not what it is
     "device",  # where it is computed; environment.json names the machine
     "runner.checkpoint_every_epochs",
+    "runner.checkpoint_every_s",
     "runner.evaluate",  # when, not what
     "runner.events",  # what is written down
     "runner.hang_s",

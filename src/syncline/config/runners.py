@@ -12,8 +12,12 @@ class SimulateConfig:
 
     name: str = "simulate"
     events: bool = True  # write events.arrow
+    checkpoint_every_s: float = 300.0  # wall seconds, > 0; shorter runs leave none unless they are told to stop
 
     time_kind: ClassVar[str] = "virtual"
+
+    def __post_init__(self) -> None:
+        check(self.checkpoint_every_s > 0, "runner.checkpoint_every_s must be > 0", self.checkpoint_every_s)
 
 
 @dataclass(frozen=True)

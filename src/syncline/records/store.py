@@ -1,12 +1,12 @@
 """What a run leaves: one folder, named by its identity.
 
     config.yaml        the whole config, and the format of the record
-    environment.json   versions, hardware, commit
+    environment.json   versions, hardware, commit; in `restarts` those of each start that went on from a checkpoint
     events.arrow       who computed, waited, pushed what and when (records/events.py)
     metrics.jsonl      an evaluation a line
     parameters-<shard>.safetensors   of a run of real processes: the weights and buffers at its end
-    checkpoint/        of the same: what an unfinished run goes on from; snapshots/: states to be evaluated
-    log/               of the same: what each process printed
+    checkpoint/        what an unfinished run goes on from
+    snapshots/, log/   of a run of real processes: states to be evaluated, and what each process printed
     log.txt            what went wrong, if something did
     summary.json       written last: a record is finished if and only if it has one
 
@@ -53,13 +53,21 @@ class RecordWriter:
         folder: its place.
         config: the whole config, in plain types.
         with_events: open events.arrow for writing.
-        go_on: leave what is there.
+        go_on: leave what is there, but for the evaluations.
+        log: where the event log stood at the checkpoint that the run goes on from, as `EventLog.state_dict` says it.
 
     Raises:
-        RecordError: no permission, no space, or no folder at this place.
+        RecordError: no permission, no space, or no folder at this place; or what is there is broken.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], with_events: bool, go_on: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        with_events: bool,
+        go_on: bool = False,
+        log: Mapping[str, Any] | None = None,
+    ) -> None:
         self._place = folder
         self.folder = folder = folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
         try:
@@ -69,11 +77,26 @@ class RecordWriter:
             (folder / "log.txt").unlink(missing_ok=True)
             content = yaml.dump({"format": FORMAT, **_plain(config)}, Dumper=Dumper, sort_keys=False)
             (folder / "config.yaml").write_text(content)
-            (folder / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n")
+            self._environment = read_environment(folder) if go_on else environment()
+            self.events = EventLog(folder / "events.arrow", **(log or {})) if with_events else None
+            if go_on:
+                self.restarted()
+            else:
+                self._write("environment.json", self._environment)
             self._metrics = (folder / "metrics.jsonl").open("w")
-            self.events = EventLog(folder / "events.arrow") if with_events else None
         except OSError as error:
             raise cannot_write(folder, error) from None
+
+    def restarted(self) -> None:
+        """The run goes on from a checkpoint: that is counted, and where it does so written down."""
+        self._environment.setdefault("restarts", []).append(environment())
+        self._write("environment.json", self._environment)
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        """A file of the record, at once and whole."""
+        draft = self.folder / f"{name}.draft"
+        draft.write_text(json.dumps(content, indent=2) + "\n")
+        draft.replace(self.folder / name)
 
     def evaluation(self, row: Mapping[str, Any]) -> None:
         """One line of metrics.jsonl; on disk when this returns."""
@@ -86,11 +109,11 @@ class RecordWriter:
         self._metrics.truncate()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Close everything, then write summary.json: from now on the record is finished."""
+        """Close everything, then write summary.json: from now on the record is finished, and no checkpoint needed."""
         self.close()
-        draft = self.folder / "summary.json.draft"
-        draft.write_text(json.dumps({"format": FORMAT, **summary}, indent=2) + "\n")
-        draft.replace(self.folder / "summary.json")
+        restarts = len(self._environment.get("restarts", ()))
+        self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
+        shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
         if self.folder != self._place:
             old = self._place.with_name(f"{self._place.name}.old")
             if old.exists():
