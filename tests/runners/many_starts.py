@@ -9,6 +9,7 @@ import os
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas  # noqa: F401  what a run would import first
@@ -50,6 +51,7 @@ if __name__ == "__main__":
     RecordWriter.finish = counted_finish
     runners.plan._child = alone
     runners.plan.get_context = lambda method: multiprocessing.get_context("fork")
+    runners.plan.forkserver = runners.plan.resource_tracker = SimpleNamespace(ensure_running=lambda: None)
     run.sweep_plan(["strategy=asp", "gradients=false"])  # what is composed or found out once is quick then
     environment()
     print("ready", flush=True)
