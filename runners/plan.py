@@ -77,9 +77,10 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD + _preload_for(left))
-    resource_tracker.ensure_running()  # else the next line would do it, and hear again
-    with deaf():  # who signals a whole group must not end it: each run has still to write its checkpoint
-        forkserver.ensure_running()
+    if left:
+        resource_tracker.ensure_running()  # else the next line would do it, and hear again
+        with deaf():  # who signals a whole group must not end it: each run has still to write its checkpoint
+            forkserver.ensure_running()
     waiting, running, idle = left[::-1], list[_Worker](), list[_Worker]()
     elsewhere = list[Entry]()  # somebody else makes these
     next_look = 0.0

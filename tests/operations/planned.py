@@ -28,14 +28,10 @@ def write_plan(results: Path, stem: str, seeds: Sequence[int], labels: Sequence[
     """A plan of these seeds, labels in turn."""
     path = plan_path(results, stem)
     path.parent.mkdir(parents=True, exist_ok=True)
+    rows = {seed: labels[seed % len(labels)] for seed in seeds}
     runs = [
-        {
-            "label": labels[seed % len(labels)],
-            "seed": seed,
-            "identity": identity_of(seed),
-            "overrides": [f"seed={seed}"],
-        }
-        for seed in seeds
+        {"label": label, "seed": seed, "identity": identity_of(seed), "overrides": [f"seed={seed}"]}
+        for seed, label in rows.items()
     ]
     name, _, scale = stem.rpartition("-")
     content = {"name": name.replace("-", "/"), "scale": scale, "command": [], "report": {}, "runs": runs}

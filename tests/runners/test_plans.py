@@ -4,11 +4,14 @@ import json
 import os
 import signal
 import subprocess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
-from syncline.operations.states import LEFT
+from runners import plan
+from syncline.operations.states import LEFT, look
 from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
 
@@ -30,10 +33,10 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
         assert f"seed={summary['seed']}" == seed
         times[identity] = (tmp_path / identity / "summary.json").stat().st_mtime_ns
     (path,) = (tmp_path / "plans").iterdir()
-    plan = json.loads(path.read_text())
+    written = json.loads(path.read_text())
     assert path.name.startswith("sweep-")
-    assert plan["command"] == words
-    assert [entry["identity"] for entry in plan["runs"]] == [line[3] for line in listed]
+    assert written["command"] == words
+    assert [entry["identity"] for entry in written["runs"]] == [line[3] for line in listed]
 
     again = command(*words)
     assert again.code == 0
@@ -93,6 +96,41 @@ def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
     assert err.splitlines()[-1].startswith("interrupted; ")
     states = [line.split()[0] for line in command("--status", *words).out.splitlines()]
     assert states == [UNFINISHED, UNFINISHED, LEFT]
+
+
+def test_short_runs_share_a_process_and_a_long_one_has_its_own(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    start = BaseProcess.start
+
+    def counted(process: BaseProcess) -> None:
+        begun.append(process)
+        start(process)
+
+    monkeypatch.setattr(BaseProcess, "start", counted)
+    for shared_s, num_processes in ((1e9, 2), (0.0, 6)):
+        monkeypatch.setattr(plan, "SHARED_S", shared_s)
+        said = command("-m", "seed=range(0,6)", *TIMING, f"results={tmp_path / str(shared_s)}", "jobs=2")
+        assert said.code == 0, said.err
+        assert len(begun) == num_processes
+        assert not any(process.is_alive() for process in begun), "none stays behind"
+        begun.clear()
+
+
+def test_a_run_whose_process_is_killed_shows_as_failed_with_the_cause(tmp_path: Path) -> None:
+    words = ["-m", "seed=0", "gradients=false", "runner.events=false", f"results={tmp_path}"]
+    process = started(*words, "epochs=1e7")
+    wait_for(lambda: bool(list(tmp_path.glob("*/metrics.jsonl"))), process)
+    (lock,) = tmp_path.glob("*.lock")
+    os.kill(json.loads(lock.read_text())["pid"], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    cause = "its process ended with exit code -9 (killed, or out of memory?)"
+    assert cause in err
+    state = look(tmp_path, [lock.stem], {})[lock.stem]
+    assert (state.state, state.cause) == (FAILED, cause)
+    assert not list(tmp_path.glob("*.lock"))
 
 
 def test_two_plans_of_the_same_runs_make_each_once(tmp_path: Path) -> None:
