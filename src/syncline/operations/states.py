@@ -10,6 +10,7 @@ left         nothing is there
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -49,8 +50,15 @@ class RunState:
 
 
 def waiting_in(results: Path, stems: Iterable[str]) -> dict[str, str]:
-    """Identity -> "queued" or "running", of the runs of these plans that Slurm has not ended."""
-    return jobs.waiting([submission for stem in stems for submission in jobs.submissions(results, stem)])
+    """Identity -> "queued" or "running", of the runs of these plans that Slurm has not ended.
+
+    Where Slurm cannot be asked, as of results that were copied from a cluster, a line says so.
+    """
+    try:
+        return jobs.waiting(submission for stem in stems for submission in jobs.submissions(results, stem))
+    except jobs.NoAnswer as error:
+        print(f"what Slurm has queued is not known here: {error}", file=sys.stderr)
+        return {}
 
 
 def look(results: Path, identities: Iterable[str], waiting: Mapping[str, str]) -> dict[str, RunState]:
