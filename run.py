@@ -4,10 +4,12 @@ python run.py [overrides ...]               one run            python run.py str
 python run.py -m [overrides ...]            a sweep            python run.py -m strategy=bsp,asp seed=0,1
 python run.py +experiment=<paper>/<artefact> scale=laptop      all runs of a paper's table or figure
 python run.py +experiment=<paper> scale=laptop                 of all tables and figures of a paper; all: of all papers
+python run.py --plan FILE [--runs A:B]      the runs of a plan that was written down (results/plans), or some of them
 python run.py --status [the same words]     what is finished, failed, unfinished, left; starts nothing
 python run.py --cfg [overrides ...]         print the composed config; starts nothing
 """
 
+import argparse
 import os
 import re
 import shlex
@@ -23,9 +25,20 @@ from runners.display import RunDisplay, summary_table
 from runners.one import run_one
 from runners.plan import run_plan
 from runners.replay import replay_config
+from runners.slurm import submit
 from runners.stop import Told, listen
-from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, choices, compose, compose_yaml, sweep
-from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.config import (
+    GROUPS,
+    ConfigError,
+    Invocation,
+    RunConfig,
+    SlurmConfig,
+    choices,
+    compose,
+    compose_yaml,
+    sweep,
+)
+from syncline.plan import Entry, Plan, grid, read_plan, with_seeds
 from syncline.records.store import FINISHED, read_summary, status
 
 # Of an experiment's file; the rest is for reports.
@@ -39,11 +52,13 @@ def main(arguments: list[str]) -> int:
     Raises:
         ValueError: bad input; the message is the one line to show.
     """
+    if "--plan" in arguments:
+        return run_stored(arguments)
     flags = {FLAGS[word] for word in arguments if word in FLAGS}
     overrides = [word for word in arguments if word not in FLAGS]
     unknown = [word for word in overrides if word.startswith("-")]
     if unknown:
-        raise ConfigError(f"unknown option {unknown[0]}; allowed: {', '.join(FLAGS)}, and key=value")
+        raise ConfigError(f"unknown option {unknown[0]}; allowed: {', '.join([*FLAGS, '--plan'])}, and key=value")
     if "help" in flags:
         print(help_text())
         return 0
@@ -55,6 +70,8 @@ def main(arguments: list[str]) -> int:
         config, invocation = compose(overrides)
         if config.runner.name == "replay":
             config = replay_config(config, Path(invocation.results))
+        if isinstance(invocation.launcher, SlurmConfig) and "status" not in flags:
+            return run_all([single(config, overrides)], invocation)
         return show_status(single(config, overrides), invocation) if "status" in flags else run(config, invocation)
     if is_experiment:
         plans, invocation = experiment_plans(overrides, "sweep" in flags)
@@ -88,10 +105,60 @@ def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     """All runs of these plans that are not finished, those that they share once."""
     results = Path(invocation.results)
     paths = [plan.write(results) for plan in plans]
+    if isinstance(invocation.launcher, SlurmConfig):
+        return submit_all(plans, invocation)
     failed = run_plan(
         merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
     )
     print("plan", *paths)
+    return 1 if failed else 0
+
+
+def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
+    """Leave all runs of these plans that are not finished to Slurm."""
+    assert isinstance(invocation.launcher, SlurmConfig)
+    jobs, num_waiting = submit(plans, Path(invocation.results), invocation.launcher, invocation.rerun)
+    for job in jobs:
+        size = f"{job.num_runs} runs in {job.num_tasks} tasks"
+        if job.job_id is None:
+            print(f"{size}, not submitted: sbatch {job.script}")
+        else:
+            after = f", its report is job {job.report_id}" if job.report_id else ""
+            print(f"job {job.job_id}: {size}{after}; output in {job.script.parent}")
+    if num_waiting:
+        print(f"{num_waiting} runs are in Slurm's hands already")
+    if not jobs:
+        print("nothing is left to be submitted")
+    return 0
+
+
+def run_stored(arguments: list[str]) -> int:
+    """The runs of a stored plan that are not finished, or of a part of it: what a task of an array job calls."""
+    parser = argparse.ArgumentParser(prog="run.py", allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--plan", type=Path, required=True)
+    parser.add_argument("--runs", default=":")
+    asked, words = parser.parse_known_args(arguments)
+    part = re.fullmatch(r"(\d*):(\d*)", asked.runs)
+    if part is None:
+        raise ConfigError(f"--runs must be FIRST:END, counted from 0, got {asked.runs}")
+    stored = read_plan(asked.plan)
+    runs = stored.runs[slice(*(int(number) if number else None for number in part.groups()))]
+    _, invocation = compose(words)
+    entries = []
+    for run in runs:
+        config, _ = compose(run.overrides)
+        if config.identity != run.identity:
+            raise ConfigError(
+                f"{asked.plan}: {run.identity} would be {config.identity} now: conf/ has changed since the plan was "
+                "written; ask for the plan again"
+            )
+        entries.append(Entry(run.label, run.overrides, config))
+    if not entries:
+        raise ConfigError(f"{asked.plan} has no runs {asked.runs}")
+    plan = Plan(stored.name, stored.scale, tuple(entries), {})
+    failed = run_plan(
+        plan, Path(invocation.results), jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
+    )
     return 1 if failed else 0
 
 
@@ -111,7 +178,7 @@ def show_status(plan: Plan, invocation: Invocation) -> int:
 
 
 def single(config: RunConfig, overrides: list[str]) -> Plan:
-    return Plan("run", "", (Entry("run", tuple(overrides), config),), {})
+    return Plan(config.identity, "", (Entry("run", tuple(overrides), config),), {})
 
 
 def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:

@@ -54,7 +54,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
     if jobs is None:  # runs of real processes are measured by the clock: one at a time, with the machine to itself
         is_timed = any(entry.config.runner.time_kind == "wall" for entry in left)
-        jobs = 1 if is_timed else len(os.sched_getaffinity(0))
+        jobs = 1 if is_timed else _cores()
     jobs = min(jobs, len(left))
     failed = 0
     # A server process imports all this once and forks for each run: a fresh process without the 2 s of import.
@@ -122,6 +122,13 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     if number is not None:
         raise Told(number, f"{display.words()}, {len(kept)} kept as they are")
     return failed
+
+
+def _cores() -> int:
+    """That this process may use. Not every cluster binds a task to those that it was given."""
+    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    bound = len(os.sched_getaffinity(0))
+    return min(bound, int(given)) if given.isdigit() else bound
 
 
 def _preload_for(entries: Sequence[Entry]) -> list[str]:

@@ -1,7 +1,8 @@
 """Told to stop: by SIGTERM or SIGUSR1 (as Slurm sends them before a time limit), or by Ctrl-C.
 
 The first signal breaks off what the process does, as an exception, or where somebody is patient only asks: a run in
-virtual time then writes a checkpoint, a plan waits for those of its runs. The next one breaks that off, too.
+virtual time then writes a checkpoint, a plan waits for those of its runs. The next one breaks that off, too, unless it
+is SIGUSR1: that never says more than the first time, so that a batch system's script may send it until it is heard.
 """
 
 import math
@@ -41,7 +42,8 @@ class Ears:
 
     def __call__(self, number: int, frame: FrameType | None = None) -> None:
         now = time.monotonic()
-        if number != signal.SIGINT and now - self._heard_at < ECHO_S:
+        is_echo = number != signal.SIGINT and now - self._heard_at < ECHO_S
+        if is_echo or (number == signal.SIGUSR1 and self.asked is not None):
             return
         self._heard_at = now
         is_first, self.asked = self.asked is None, self.asked or number

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.config import ConfigError, RunConfig
-from syncline.records.store import FINISHED, cannot_write, status
+from syncline.records.store import FINISHED, RecordError, cannot_write, status
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,47 @@ class Plan:
         return path
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run of a plan as its file holds it."""
+
+    label: str
+    identity: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """A plan as its file holds it; each identity once, in the order of `Plan.unique`."""
+
+    name: str
+    scale: str
+    runs: tuple[StoredRun, ...]
+
+
+def read_plan(path: Path) -> StoredPlan:
+    """A plan that was written down.
+
+    Raises:
+        RecordError: there is no such file, or it is none of ours.
+    """
+    try:
+        content = json.loads(path.read_text())
+        once: dict[str, StoredRun] = {}
+        for run in content["runs"]:
+            stored = StoredRun(run["label"], run["identity"], tuple(run["overrides"]))
+            once.setdefault(stored.identity, stored)
+        return StoredPlan(content["name"], content["scale"], tuple(once.values()))
+    except FileNotFoundError:
+        raise RecordError(f"no such plan: {path}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path}: no plan ({type(error).__name__})") from None
+
+
 def plan_path(results: Path, name: str, scale: str) -> Path:
     """Where the plan of an experiment at a scale lies."""
-    return results / "plans" / f"{name.replace('/', '-')}-{scale}.json"
+    stem = name.replace("/", "-") + (f"-{scale}" if scale else "")
+    return results / "plans" / f"{stem}.json"
 
 
 def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) -> list[tuple[str, list[str]]]:

@@ -28,7 +28,7 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
         assert f"strategy={summary['strategy']}" == strategy
         assert f"seed={summary['seed']}" == seed
         times[identity] = (tmp_path / identity / "summary.json").stat().st_mtime_ns
-    plan = json.loads((tmp_path / "plans" / "sweep-.json").read_text())
+    plan = json.loads((tmp_path / "plans" / "sweep.json").read_text())
     assert [entry["identity"] for entry in plan["runs"]] == [line[3] for line in listed]
 
     again = command(*words)
