@@ -63,7 +63,7 @@ def test_stopped_and_gone_on_with_and_then_killed_a_run_ends_as_if_nothing_had_b
     said = broken_off(signal.SIGTERM, 3)
     updates = read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"]
     assert said.splitlines() == [
-        f"interrupted; {record.name} is kept as it is after {updates:,} updates; the same command goes on: "
+        f"interrupted; {record.name} is kept as it is at update {updates:,}; the same command goes on: "
         f"python run.py {' '.join(words)}"
     ]
     assert not list(tmp_path.glob("*.lock"))
