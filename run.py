@@ -38,7 +38,10 @@ from syncline.config import (
     compose_yaml,
     sweep,
 )
-from syncline.plan import Entry, Plan, grid, read_plan, with_seeds
+from syncline.operations.states import look, waiting_in
+from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.records.lock import announced
+from syncline.records.plans import read_plan
 from syncline.records.store import FINISHED, read_summary, status
 
 # Of an experiment's file; the rest is for reports.
@@ -72,14 +75,14 @@ def main(arguments: list[str]) -> int:
             config = replay_config(config, Path(invocation.results))
         if isinstance(invocation.launcher, SlurmConfig) and "status" not in flags:
             return run_all([single(config, overrides)], invocation)
-        return show_status(single(config, overrides), invocation) if "status" in flags else run(config, invocation)
+        return show_status([single(config, overrides)], invocation) if "status" in flags else run(config, invocation)
     if is_experiment:
         plans, invocation = experiment_plans(overrides, "sweep" in flags)
     else:
         plan, invocation = sweep_plan(overrides)
         plans = [plan]
     if "status" in flags:
-        return show_status(merged(plans), invocation)
+        return show_status(plans, invocation)
     return run_all(plans, invocation)
 
 
@@ -107,9 +110,10 @@ def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     paths = [plan.write(results) for plan in plans]
     if isinstance(invocation.launcher, SlurmConfig):
         return submit_all(plans, invocation)
-    failed = run_plan(
-        merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
-    )
+    with announced(paths):
+        failed = run_plan(
+            merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
+        )
     print("plan", *paths)
     return 1 if failed else 0
 
@@ -142,7 +146,7 @@ def run_stored(arguments: list[str]) -> int:
     if part is None:
         raise ConfigError(f"--runs must be FIRST:END, counted from 0, got {asked.runs}")
     stored = read_plan(asked.plan)
-    runs = stored.runs[slice(*(int(number) if number else None for number in part.groups()))]
+    runs = list(stored.once().values())[slice(*(int(number) if number else None for number in part.groups()))]
     _, invocation = compose(words)
     entries = []
     for run in runs:
@@ -152,7 +156,7 @@ def run_stored(arguments: list[str]) -> int:
                 f"{asked.plan}: {run.identity} would be {config.identity} now: conf/ has changed since the plan was "
                 "written; ask for the plan again"
             )
-        entries.append(Entry(run.label, run.overrides, config))
+        entries.append(Entry(run.label, tuple(run.overrides), config))
     if not entries:
         raise ConfigError(f"{asked.plan} has no runs {asked.runs}")
     plan = Plan(stored.name, stored.scale, tuple(entries), {})
@@ -170,15 +174,18 @@ def merged(plans: Sequence[Plan]) -> Plan:
     return Plan("papers", plans[0].scale, tuple(entries), {})
 
 
-def show_status(plan: Plan, invocation: Invocation) -> int:
-    """One line a run: its state and identity."""
-    for entry in plan.unique():
-        print(f"{status(Path(invocation.results) / entry.config.identity):10}  {entry.label}  {entry.config.identity}")
+def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:
+    """One line a run: its state, label and identity; python -m syncline status tells more."""
+    results, plan = Path(invocation.results), merged(plans)
+    entries = {entry.config.identity: entry for entry in plan.unique()}
+    states = look(results, entries, waiting_in(results, [each.stem for each in plans]))
+    for identity, entry in entries.items():
+        print(f"{states[identity].state:10}  {entry.label}  {identity}")
     return 0
 
 
 def single(config: RunConfig, overrides: list[str]) -> Plan:
-    return Plan(config.identity, "", (Entry("run", tuple(overrides), config),), {})
+    return Plan("run", "", (Entry("run", tuple(overrides), config),), {}, tuple(overrides))
 
 
 def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
@@ -192,7 +199,7 @@ def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
         config, invocation = compose(run_overrides)
         label = " ".join(word for word in run_overrides if word not in shared) or "run"
         entries.append(Entry(label, tuple(run_overrides), config))
-    return Plan("sweep", "", tuple(entries), {}), invocation
+    return Plan("sweep", "", tuple(entries), {}, ("-m", *overrides)), invocation
 
 
 def experiment_plans(overrides: list[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
@@ -224,7 +231,8 @@ def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invo
         own_seeds = (experiment.get("seeds") or {}).get(scale.name)
         entries = with_seeds(entries, own_seeds if own_seeds and not are_asked else scale.seeds)
     report = {key: value for key, value in experiment.items() if key not in PLANNING}
-    return Plan(name, scale.name, tuple(entries), report), invocation
+    command = ("-m", *overrides) if with_sweeps else tuple(overrides)
+    return Plan(name, scale.name, tuple(entries), report, command), invocation
 
 
 def data_folder() -> Path | None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from syncline.config import RunConfig
+from syncline.operations.tables import duration
 from syncline.plan import Entry, Plan
 
 PLAIN_EVERY_S = 10.0  # without a terminal, a line of progress so often
@@ -180,15 +181,6 @@ def judged(metric: str, value: float) -> str:
 def number(value: float) -> str:
     """Of a metric: four decimals, unless it is so large that they say nothing."""
     return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"
-
-
-def duration(seconds: float) -> str:
-    """As a person writes it: 0:07, 12:30, 3:04:59; "?" for nan."""
-    if math.isnan(seconds):
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

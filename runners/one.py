@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from runners.checkpoints import Checkpoints, State, begin_anew, read_checkpoint
+from runners.display import say
 from runners.local import can_go_on, run_local
 from runners.replay import run_replay
 from syncline.config import RunConfig
 from syncline.records.lock import held
 from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
-from syncline.records.trackers import start_tracker
+from syncline.records.trackers import check_installed, start_tracker
 
 OnEvaluation = Callable[[Mapping[str, Any]], None]
 OnProgress = Callable[[Any], None]
@@ -34,25 +35,24 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
         KeyboardInterrupt: the record stays unfinished.
     """
     plain = config.as_dict()
+    check_installed(plain["tracker"])
     folder = results / config.identity
     with held(folder):
         if status(folder) == FINISHED and not anew:  # by somebody else, since it was planned here
             return read_summary(folder)
         record, state = _open(config, folder, plain, anew)
-        with record:
+        with record, start_tracker(plain["tracker"], record.folder, folder, say) as tracker:
+
+            def on_evaluation(row: Mapping[str, Any]) -> None:
+                record.evaluation(row)
+                tracker.look()
+
             try:
-                tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
-
-                def on_evaluation(row: Mapping[str, Any]) -> None:
-                    record.evaluation(row)
-                    tracker.evaluation(row)
-
                 if config.runner.name == "simulate":
                     summary = _simulate(config, record, on_evaluation, on_progress, state)
                 else:
                     summary = ENGINES[config.runner.name](config, record, on_evaluation, on_progress)
                 record.finish(summary)
-                tracker.finish(summary)
             except OSError:
                 raise  # said in one line by the record
             except Exception:

@@ -14,7 +14,8 @@ from pathlib import Path
 from slurm.scripts import Wishes, array_script, ranges, report_script
 from syncline.config import ConfigError, SlurmConfig
 from syncline.operations.jobs import submissions, waiting
-from syncline.plan import Plan, plan_path
+from syncline.plan import Plan
+from syncline.records.plans import plan_path
 
 PATIENCE_S = 60.0  # with sbatch on a busy cluster
 PROJECT = Path(__file__).parents[1]
@@ -47,8 +48,7 @@ def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bo
         raise ConfigError(
             "launcher=slurm needs sbatch on this machine's PATH; launcher.submit=false writes the script alone"
         )
-    stems = [plan_path(results, plan.name, plan.scale).stem for plan in plans]
-    waits = waiting(job for stem in stems for job in submissions(results, stem)) if options.submit else {}
+    waits = waiting(job for plan in plans for job in submissions(results, plan.stem)) if options.submit else {}
     taken, num_waiting = set(waits), 0
     jobs = []
     for plan in plans:
@@ -68,7 +68,7 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
     tasks = {index: part for index, part in enumerate(parts) if left.intersection(part)}
     if options.submit:
         _check_size(max(tasks) + 1)
-    path = plan_path(results, plan.name, plan.scale)
+    path = plan_path(results, plan.stem)
     folder = _new_folder(path.with_suffix(".slurm"))
     own_plan = Path(shutil.copy(path, folder / "plan.json"))  # another plan of this name may be written before it runs
     wishes = Wishes(

@@ -42,9 +42,10 @@ class Ears:
 
     def __call__(self, number: int, frame: FrameType | None = None) -> None:
         now = time.monotonic()
-        is_echo = number != signal.SIGINT and now - self._heard_at < ECHO_S
-        if is_echo or (number == signal.SIGUSR1 and self.asked is not None):
+        if number != signal.SIGINT and now - self._heard_at < ECHO_S:
             return
+        if number == signal.SIGUSR1 and self.asked is not None:
+            return  # a notice, however often it is given, leaves time for a checkpoint
         self._heard_at = now
         is_first, self.asked = self.asked is None, self.asked or number
         if not (is_first and self.is_patient):

@@ -1,4 +1,4 @@
-"""Plans through a real Slurm of three nodes: they finish, come back in the middle, and are mended when something dies."""
+"""Plans through a real Slurm of three nodes: they finish, come back half-way, and are mended when something dies."""
 
 import json
 import subprocess

@@ -79,12 +79,29 @@ class NoTrackerConfig:
 
 @dataclass(frozen=True)
 class WandbConfig:
+    """Weights & Biases."""
+
     name: str = "wandb"
     project: str = "syncline"
     mode: str = "offline"  # offline, online
+    group: str = ""  # runs that stand together; empty: those that differ in their seed only
+    tags: tuple[str, ...] = ()  # besides the names of strategy, model, data set and runner
+    wait_s: float = 30.0  # at the end of a run, for what is not told yet, > 0
 
     def __post_init__(self) -> None:
         check(self.mode in ("offline", "online"), "tracker.mode must be offline or online", self.mode)
+        check(self.wait_s > 0, "tracker.wait_s must be > 0", self.wait_s)
 
 
-TRACKERS: dict[str, type[Any]] = {"none": NoTrackerConfig, "wandb": WandbConfig}
+@dataclass(frozen=True)
+class TensorBoardConfig:
+    """TensorBoard, whose package is to be installed apart: pip install tensorboard."""
+
+    name: str = "tensorboard"
+    wait_s: float = 30.0  # as above
+
+    def __post_init__(self) -> None:
+        check(self.wait_s > 0, "tracker.wait_s must be > 0", self.wait_s)
+
+
+TRACKERS: dict[str, type[Any]] = {"none": NoTrackerConfig, "tensorboard": TensorBoardConfig, "wandb": WandbConfig}

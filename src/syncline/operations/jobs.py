@@ -13,6 +13,10 @@ PATIENCE_S = 30.0  # with a busy controller
 RUNNING = ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT")  # of Slurm's states; in the others a task waits
 
 
+class NoAnswer(RecordError):
+    """Slurm is not here, or does not answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """An array job."""
@@ -49,7 +53,7 @@ def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
     """identity -> "queued" or "running", of what Slurm has not ended; asks it once, and not without jobs.
 
     Raises:
-        RecordError: Slurm does not answer.
+        NoAnswer.
     """
     tasks = {job.job_id: job.tasks for job in jobs}
     if not tasks:
@@ -70,7 +74,7 @@ def cancel(jobs: Sequence[Submission]) -> list[str]:
     """End the jobs that are not over; returns their ids.
 
     Raises:
-        RecordError: Slurm does not answer.
+        NoAnswer.
     """
     if not jobs:
         return []
@@ -85,8 +89,8 @@ def _ask(command: Sequence[str]) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     except FileNotFoundError:
-        raise RecordError(f"{command[0]} is not on this machine's PATH: Slurm's jobs are seen where it is") from None
+        raise NoAnswer(f"{command[0]} is not on this machine's PATH: Slurm's jobs are seen where it is") from None
     except subprocess.TimeoutExpired:
-        raise RecordError(f"{command[0]} gave no answer within {PATIENCE_S:g} s") from None
+        raise NoAnswer(f"{command[0]} gave no answer within {PATIENCE_S:g} s") from None
     except subprocess.CalledProcessError as error:
-        raise RecordError(f"{command[0]}: {error.stderr.strip() or f'exit code {error.returncode}'}") from None
+        raise NoAnswer(f"{command[0]}: {error.stderr.strip() or f'exit code {error.returncode}'}") from None

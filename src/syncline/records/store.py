@@ -16,10 +16,12 @@ Our own record is the truth; a tracker only mirrors it. Readers need neither tor
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +31,9 @@ import yaml
 
 from syncline.records.events import EventLog
 
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast; it is not everywhere
+# libyaml's are several times as fast; they are not everywhere
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 FORMAT = 2  # of the whole record; a reader refuses a newer one
 
 FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
@@ -71,8 +75,9 @@ class RecordWriter:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=go_on)
             (folder / "log.txt").unlink(missing_ok=True)
-            (folder / "config.yaml").write_text(yaml.safe_dump({"format": FORMAT, **_plain(config)}, sort_keys=False))
-            self._environment = _read_environment(folder) if go_on else environment()
+            content = yaml.dump({"format": FORMAT, **_plain(config)}, Dumper=Dumper, sort_keys=False)
+            (folder / "config.yaml").write_text(content)
+            self._environment = read_environment(folder) if go_on else environment()
             self.events = EventLog(folder / "events.arrow", **(log or {})) if with_events else None
             if go_on:
                 self.restarted()
@@ -110,8 +115,12 @@ class RecordWriter:
         self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
         shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
         if self.folder != self._place:
-            shutil.rmtree(self._place)
+            old = self._place.with_name(f"{self._place.name}.old")
+            if old.exists():
+                shutil.rmtree(old)
+            self._place.rename(old)  # whole, or there at all: what is removed file by file may be killed in the middle
             self.folder = self.folder.rename(self._place)
+            shutil.rmtree(old)
 
     def fail(self, trace: str) -> None:
         """Keep the traceback: the record shows as failed."""
@@ -146,6 +155,11 @@ def cannot_write(folder: Path, error: OSError) -> RecordError:
     return RecordError(
         f"cannot write the record {folder}: {error.strerror or error}; results=<folder> puts it elsewhere"
     )
+
+
+def is_identity(name: str) -> bool:
+    """Whether a folder of this name is a run's record (config/run.py makes the names)."""
+    return re.fullmatch(r".+-s\d+-[0-9a-f]{10}", name) is not None
 
 
 def status(folder: Path) -> str:
@@ -208,30 +222,49 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
 
 
-def _read_environment(folder: Path) -> dict[str, Any]:
+def read_environment(folder: Path) -> dict[str, Any]:
+    """Where a record was made.
+
+    Raises:
+        RecordError: absent or broken.
+    """
     path = folder / "environment.json"
     try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        facts: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
         raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
+    return facts
+
+
+def read_log(folder: Path) -> str:
+    """What went wrong, with its traceback; empty if nothing did."""
+    try:
+        return (folder / "log.txt").read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def environment() -> dict[str, Any]:
     """Versions, hardware and commit of this process."""
+    facts = {**_facts(), "command": sys.argv}
+    torch = sys.modules.get("torch")  # not imported for this alone
+    if torch is not None and torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name(0)
+    return facts
+
+
+@cache
+def _facts() -> dict[str, Any]:
+    """What stays the same while a process lives, and takes it 20 ms to find out."""
     packages = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "hydra-core", "pyarrow")
-    facts: dict[str, Any] = {
+    return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "packages": {name: metadata.version(name) for name in packages if _is_installed(name)},
         "commit": _commit(),
-        "command": sys.argv,
     }
-    torch = sys.modules.get("torch")  # not imported for this alone
-    if torch is not None and torch.cuda.is_available():
-        facts["gpu"] = torch.cuda.get_device_name(0)
-    return facts
 
 
 def _is_installed(name: str) -> bool:
