@@ -85,4 +85,4 @@ class Checkpoints:
         write_state(checkpoint_path(folder), tensors, {"format": FORMAT, "log": log, **about})
         self._next = time.monotonic() + self._every_s
         if (number := self._asked()) is not None:
-            raise Told(number, f"{folder.name} is kept as it is after {about['engine']['totals']['updates']:,} updates")
+            raise Told(number, f"{folder.name} is kept as it is at update {about['engine']['totals']['updates']:,}")

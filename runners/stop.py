@@ -1,7 +1,8 @@
 """Told to stop: by SIGTERM or SIGUSR1 (as Slurm sends them before a time limit), or by Ctrl-C.
 
 The first signal breaks off what the process does, as an exception, or where somebody is patient only asks: a run in
-virtual time then writes a checkpoint, a plan waits for those of its runs. The next one breaks that off, too.
+virtual time then writes a checkpoint, a plan waits for those of its runs. The next one breaks that off, too, unless it
+is SIGUSR1: that never says more than the first time, so that a batch system's script may send it until it is heard.
 """
 
 import math

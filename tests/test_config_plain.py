@@ -145,6 +145,10 @@ def test_what_is_out_of_range_is_refused_in_one_line(override: str, line: str) -
     assert line_of("runner=local", f"runner.{override}") == line
 
 
+def test_a_run_in_virtual_time_is_kept_after_some_time() -> None:
+    assert line_of("runner.checkpoint_every_s=0") == "runner.checkpoint_every_s must be > 0, got 0.0"
+
+
 def test_the_file_of_real_runs_says_what_the_class_says() -> None:
     assert config_of("runner=local").runner == LocalConfig()
 

@@ -47,7 +47,9 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out == ""
-    assert err.splitlines() == ["interrupted; finished runs are kept, the same command goes on with the rest"]
+    (line,) = err.splitlines()
+    assert line.startswith(f"interrupted; {record.name} is kept as it is at update ")
+    assert line.endswith(f"; the same command goes on: python run.py {' '.join(words)}")
     assert not (record / "summary.json").exists()
     assert status(record) == UNFINISHED
     assert read_metrics(record)[0]["epoch"] == 0

@@ -63,7 +63,7 @@ def test_stopped_and_gone_on_with_and_then_killed_a_run_ends_as_if_nothing_had_b
     said = broken_off(signal.SIGTERM, 3)
     updates = read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"]
     assert said.splitlines() == [
-        f"interrupted; {record.name} is kept as it is after {updates:,} updates; the same command goes on: "
+        f"interrupted; {record.name} is kept as it is at update {updates:,}; the same command goes on: "
         f"python run.py {' '.join(words)}"
     ]
     assert not list(tmp_path.glob("*.lock"))
@@ -216,10 +216,11 @@ def test_who_is_patient_is_asked_once_and_then_broken_off(clock: list[float]) ->
         assert asked() is None
         signal.raise_signal(signal.SIGTERM)
         assert asked() == signal.SIGTERM
-        signal.raise_signal(signal.SIGUSR1)  # an echo
+        signal.raise_signal(signal.SIGTERM)  # an echo
         clock[0] += 3
+        signal.raise_signal(signal.SIGUSR1)  # may be sent until it is heard
         with pytest.raises(Told) as told:
-            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGTERM)
         assert told.value.number == signal.SIGTERM
     with pytest.raises(Told):
         signal.raise_signal(signal.SIGINT)
