@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.local import can_go_on, run_local
+from runners.live import can_go_on, run_live
 from runners.replay import run_replay
-from syncline.config import RunConfig
+from syncline.config import LiveConfig, RunConfig
 from syncline.records.lock import held
 from syncline.records.store import FINISHED, RecordWriter, read_summary, status
 from syncline.records.trackers import start_tracker
@@ -25,7 +25,12 @@ def _simulate(
     return simulate(config, on_evaluation, on_progress, record.events)
 
 
-ENGINES: dict[str, Engine] = {"local": run_local, "replay": run_replay, "simulate": _simulate}
+ENGINES: dict[str, Engine] = {
+    "local": run_live,
+    "multinode": run_live,
+    "replay": run_replay,
+    "simulate": _simulate,
+}
 
 
 def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: bool = False) -> dict[str, Any]:
@@ -49,7 +54,7 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
     with held(folder):
         if status(folder) == FINISHED and not anew:  # by somebody else, since it was planned here
             return read_summary(folder)
-        go_on = engine == "local" and not anew and can_go_on(config, folder)
+        go_on = isinstance(config.runner, LiveConfig) and not anew and can_go_on(config, folder)
         with RecordWriter(folder, plain, with_events, go_on) as record:
             try:
                 tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
