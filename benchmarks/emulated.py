@@ -57,6 +57,11 @@ class EmulatedHosts:
         _ip("-n", name, "rule", "del", "pref", "0")
         _ip("-n", name, *rule)
 
+    def unblock(self, name: str) -> None:
+        _ip("-n", name, "rule", "add", "pref", "0", "lookup", "local")
+        for pref in ("10", "100"):
+            _ip("-n", name, "rule", "del", "pref", pref)
+
     def close(self) -> None:
         """Gone, with whoever is still there cut off."""
         for name in [*self.names, self.switch]:

@@ -56,7 +56,7 @@ class LiveRun:
 
     def wait_for_snapshot(self, number: int) -> None:
         """Until the first shard has written it."""
-        self._until(lambda: (self.folder / "snapshots" / f"{float(number)}-0.safetensors").exists())
+        self.until(lambda: (self.folder / "snapshots" / f"{float(number)}-0.safetensors").exists())
 
     def pid(self, role: str, index: int) -> int:
         """Of the process that last said to be this one."""
@@ -68,7 +68,8 @@ class LiveRun:
     def summary(self) -> dict[str, Any]:
         return read_summary(self.folder)
 
-    def _until(self, condition: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for this, while the run goes on."""
         ends = time.monotonic() + PATIENCE_S
         while not condition():
             assert self.process.poll() is None, self.wait()

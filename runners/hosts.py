@@ -161,7 +161,7 @@ class Hosts:
     def _rendezvous(self, rank: int, name: str) -> list[str]:
         """Torchrun's arguments: one job over all hosts, or one of its own where a server joins the processes."""
         if self._has_server:
-            return ["--nnodes=1", "--rdzv-endpoint=localhost:0"]
+            return ["--nnodes=1", "--rdzv-endpoint=localhost:0", "--local-addr=localhost"]
         timeout_s = max(60, int(self._runner.start_timeout_s))  # shorter ones fail on a loaded machine
         options = f"is_host={'true' if rank == 0 else 'false'},join_timeout={timeout_s},read_timeout={timeout_s}"
         own = self._listening[name].removeprefix("tcp:").rpartition(":")[0]

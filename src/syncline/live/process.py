@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from syncline.live.exits import LINE_LOST, RESTART, SHARD_GONE
 
 MOST_RESTARTS = 100  # of one worker
-LATE_FILES_S = 10.0  # for a shared file system to show what was written on another host
+LATE_FILES_S = 5.0  # for a shared file system to show what was written on another host
 
 # What the launcher says by the environment.
 FOLDER = "SYNCLINE_FOLDER"  # of the record: config.yaml, secrets, log/
@@ -105,7 +105,11 @@ def _worker(index: int) -> int:
     secret, tls = _secret(), _tls()
     hello = {"role": "worker", "index": index, "address": ""}
     config = _run_config()
-    line = Line(os.environ[HEADQUARTERS], secret, tls, hello, messages.put, dead_s=config.runner.leave_s)
+    try:
+        line = Line(os.environ[HEADQUARTERS], secret, tls, hello, messages.put, dead_s=config.runner.leave_s)
+    except OSError as error:  # this host may be cut off: the guardian tries again
+        print(f"no launcher: {error}", file=sys.stderr)
+        return LINE_LOST
     addresses = messages.get()["addresses"]
     try:
         work(config, index, addresses, secret, tls, _place("worker", index))
