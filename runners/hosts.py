@@ -307,7 +307,8 @@ class Hosts:
         code = starter.poll()
         if code is None:
             return ""
-        return f"host {name}: its agent did not start: {lines[0] if lines else f'exit code {code}'}"
+        said = next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {code}")
+        return f"host {name}: its agent did not start: {said}"
 
     def _not_there(self, name: str) -> str:
         where = self._headquarters.address.removeprefix("tcp:")

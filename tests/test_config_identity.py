@@ -19,6 +19,7 @@ CONFIGS = [
     ["strategy=bsp", "dataset=glyphs100", "scenario=late_pulls", "cluster=gtx1060_1080ti", "max_updates=10"],
     ["gradients=false", "cluster.jitter=null", "scenario=exponential_20ms", "optimizer.schedule.at_epochs=[10,12]"],
     ["runner=local", "strategy=bsp"],
+    ["runner=multinode", "hosts=[a,b]", "strategy=psp", "cluster.shards=2"],
     ["strategy=psp", "cluster.shards=2"],
     ["strategy=adasync", "strategy.variant=k_batch_sync"],
     ["strategy=backup"],
@@ -148,6 +149,7 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
 def test_every_key_of_the_written_list_exists() -> None:
     overrides = [
         ["dataset=cifar10", "runner=local"],
+        ["runner=multinode"],
         ["dataset=imagenet"],
         ["model=deepfm", "dataset=criteo"],
         ["model=bert_tiny", "dataset=qa_synthetic"],

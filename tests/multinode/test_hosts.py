@@ -90,11 +90,11 @@ def test_who_is_not_there_is_named_within_the_time_out(hosts: EmulatedHosts, run
         hosts.heal(lost)
     assert time.monotonic() - begun < 8 + STARTS_S
     place = rf"{re.escape(hosts.launcher_address)}:\d+"
-    assert re.search(rf"error: host {lost}: the launcher cannot be reached at {place} \(.+\)$", said, re.MULTILINE)
+    assert re.search(rf"error: host {lost}: the launcher cannot be reached at {place} \(.+\)$", said, re.M)
 
 
 def test_a_port_that_a_firewall_closes_is_named_with_both_hosts(hosts: EmulatedHosts, run_on):
-    one, other, _ = hosts.names
+    one, other, third = hosts.names
     hosts.block(other, "21000-21009")
     begun = time.monotonic()
     try:
@@ -106,13 +106,13 @@ def test_a_port_that_a_firewall_closes_is_named_with_both_hosts(hosts: EmulatedH
         hosts.unblock(other)
     assert time.monotonic() - begun < 6 + STARTS_S
     place = f"{hosts.addresses[1]}:21000"
-    assert re.search(rf"error: host {one} cannot reach host {other} at {place} \(timed out\)$", said, re.MULTILINE)
+    assert re.search(rf"error: host ({one}|{third}) cannot reach host {other} at {place} \(timed out\)$", said, re.M)
 
 
 def test_the_first_line_of_an_agent_that_does_not_start_is_shown(hosts: EmulatedHosts, run_on):
     command = "runner.start_command=\"sh -c 'echo no way into {host}; echo for nobody; exit 3'\""
     said = run_on(*SMALL, "runner.start=command", command).wait(expected=1)
-    assert re.search(r"error: host \S+: its agent did not start: no way into \S+-\d$", said, re.MULTILINE)
+    assert re.search(r"error: host \S+: its agent did not start: no way into \S+-\d$", said, re.M)
 
 
 def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run_on, tmp_path):
@@ -120,7 +120,7 @@ def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run
     command = f"runner.start_command=\"ip netns exec {{host}} unshare --mount sh -c '{hide}'\""
     said = run_on(*SMALL, "runner.start=command", command).wait(expected=1)
     assert re.search(
-        r"error: host \S+: /.+ is not to be seen here \(.+\); all hosts must share it$", said, re.MULTILINE
+        r"error: host \S+: /.+ is not to be seen here \(.+\); all hosts must share it$", said, re.M
     )
 
 
