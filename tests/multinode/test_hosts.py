@@ -119,9 +119,7 @@ def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run
     hide = f"mount -t tmpfs none {tmp_path} && exec \\$0 \\$@".replace("\\", "")
     command = f"runner.start_command=\"ip netns exec {{host}} unshare --mount sh -c '{hide}'\""
     said = run_on(*SMALL, "runner.start=command", command).wait(expected=1)
-    assert re.search(
-        r"error: host \S+: /.+ is not to be seen here \(.+\); all hosts must share it$", said, re.M
-    )
+    assert re.search(r"error: host \S+: /.+ is not to be seen here \(.+\); all hosts must share it$", said, re.M)
 
 
 def test_commands_are_printed_for_any_launcher_and_agents_end_when_theirs_was_killed(hosts: EmulatedHosts, run_on):

@@ -36,6 +36,8 @@ def places(runner: MultinodeConfig, workers: int, shards: int) -> list[Place]:
     hosts = list(range(runner.nodes))
     own = runner.shard_hosts or hosts[: min(shards, runner.nodes - 1)]
     others = hosts if runner.shards_on == "workers" else [host for host in hosts if host not in own]
+    if runner.shards_on == "own":
+        check(bool(own), "runner.shards_on=own needs a second host", hosts)
     counts = runner.workers_per_host
     if len(counts) == runner.nodes:
         on_host = list(counts)
