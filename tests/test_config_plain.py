@@ -224,7 +224,7 @@ def test_every_worker_and_every_shard_is_on_one_host_and_none_has_nothing(data: 
     on = data.draw(st.sampled_from(["workers", "own"]))
     runner = MultinodeConfig(nodes=nodes, shards_on=on)
     if (on == "own" and (shards == 0 or nodes == 1)) or workers < (nodes if on == "workers" else nodes - shards):
-        with pytest.raises(ConfigError, match="must|needs"):
+        with pytest.raises(ConfigError, match=r"must|needs"):
             places(runner, workers, shards)
         return
     made = places(runner, workers, shards)
