@@ -43,6 +43,7 @@ class Case:
 
 OWN = "runner.shards_on=own"
 CASES: tuple[Case, ...] = (
+    Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
     Case("bsp, 3 workers, all-reduce", 3, ("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=3"), 40),
     Case("ds_sync, 4 workers", 4, ("strategy=ds_sync", "cluster.workers=4"), 40),
     Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 90),
@@ -73,10 +74,11 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases whose name begins so")
     parser.add_argument("--output", type=Path, default=Path("results/hosts"))
     options = parser.parse_args()
     made = list[dict[str, Any]]()
-    for case in CASES:
+    for case in [case for case in CASES if case.name.startswith(options.only)]:
         with tempfile.TemporaryDirectory() as folder:
             pairs = [measure(case, Path(folder), seed) for seed in range(options.repeats)]
         measured, foreseen = Spread(tuple(one for one, _ in pairs)), Spread(tuple(other for _, other in pairs))
