@@ -39,7 +39,7 @@ class Hosts:
     """All hosts of a run.
 
     Raises:
-        ConfigError: no hosts are given, or their names are unknown here.
+        ConfigError: no hosts are given, or this one has no such address. InterfaceError: their names are unknown here.
     """
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
@@ -49,14 +49,14 @@ class Hosts:
         self._has_server = config.strategy.has_server
         num_shards = config.cluster.shards if self._has_server else 0
         self._places = dict(zip(names, places(runner, config.cluster.workers, num_shards), strict=True))
-        try:
-            address = runner.address or address_towards(names)
-        except OSError as error:
-            raise ConfigError(f"runner.hosts: none of {', '.join(names)} is known here ({error.strerror})") from None
-        self.listen = f"tcp:{address}:{runner.ports or 0}"
+        self.listen = f"tcp:{runner.address or address_towards(names)}:{runner.ports or 0}"
         tls = Tls(runner.tls_cert, runner.tls_key) if runner.tls_cert else None
         self._secret = folder / "secret-agents"
-        self._headquarters = Headquarters(self.listen, make_secret(self._secret), tls, runner.leave_s)
+        secret = make_secret(self._secret)
+        try:
+            self._headquarters = Headquarters(self.listen, secret, tls, runner.leave_s)
+        except OSError as error:
+            raise ConfigError(f"runner.address: cannot listen at {self.listen} here ({error.strerror})") from None
         self._agents: dict[str, Peer] = {}  # by host, who is there
         self._starters: dict[str, subprocess.Popen[bytes]] = {}  # what starts an agent, by host
         self._tried: dict[str, float] = {}  # when it was started last, monotonic

@@ -125,7 +125,11 @@ class _Attempt:
         self._config, self._folder, self._course, self._agents = config, folder, course, agents
         tls = Tls(runner.tls_cert, runner.tls_key) if runner.tls_cert else None
         self._secret = folder / f"secret-{number}"
-        self._headquarters = Headquarters(agents.listen, make_secret(self._secret), tls, runner.leave_s)
+        secret = make_secret(self._secret)
+        try:
+            self._headquarters = Headquarters(agents.listen, secret, tls, runner.leave_s)
+        except OSError as error:
+            raise RunFailed(f"the launcher cannot listen at {agents.listen} ({error.strerror})") from None
         resume = latest(folder / "checkpoint", num_parts(config))
         course.go_back(resume)
         self._num_parts = num_parts(config)

@@ -9,7 +9,7 @@ SIOCGIFADDR = 0x8915
 
 
 class InterfaceError(ValueError):
-    """This host has no such interface; the message tells which it has."""
+    """This host has no such interface, or no way to another one; the message tells more."""
 
 
 def interfaces() -> dict[str, str]:
@@ -54,12 +54,15 @@ def address_towards(hosts: list[str]) -> str:
     """This host's address for messages to those that are not itself; loopback if there are no others.
 
     Raises:
-        OSError: a name is unknown, or there is no route.
+        InterfaceError: a name is unknown, or there is no route.
     """
     address = "127.0.0.1"
     for host in hosts:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.connect((host, 9))  # sends nothing
+            try:
+                sock.connect((host, 9))  # sends nothing
+            except OSError as error:
+                raise InterfaceError(f"host {host} is not to be found from here ({error.strerror})") from None
             address = sock.getsockname()[0]
         if not address.startswith("127."):
             break
