@@ -4,13 +4,15 @@ python run.py [overrides ...]               one run            python run.py str
 python run.py -m [overrides ...]            a sweep            python run.py -m strategy=bsp,asp seed=0,1
 python run.py +experiment=<paper>/<artefact> scale=laptop      all runs of a paper's table or figure
 python run.py +experiment=<paper> scale=laptop                 of all tables and figures of a paper; all: of all papers
+python run.py --plan FILE [--runs A:B]      the runs of a plan that was written down (results/plans), or some of them
 python run.py --status [the same words]     what is finished, failed, unfinished, left; starts nothing
 python run.py --cfg [overrides ...]         print the composed config; starts nothing
 """
 
+import argparse
 import os
 import re
-import signal
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,8 +25,23 @@ from runners.display import RunDisplay, summary_table
 from runners.one import run_one
 from runners.plan import run_plan
 from runners.replay import replay_config
-from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, choices, compose, compose_yaml, sweep
+from runners.slurm import submit
+from runners.stop import Told, listen
+from syncline.config import (
+    GROUPS,
+    ConfigError,
+    Invocation,
+    RunConfig,
+    SlurmConfig,
+    choices,
+    compose,
+    compose_yaml,
+    sweep,
+)
+from syncline.operations.states import look, waiting_in
 from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.records.lock import announced
+from syncline.records.plans import read_plan
 from syncline.records.store import FINISHED, read_summary, status
 
 # Of an experiment's file; the rest is for reports.
@@ -38,11 +55,13 @@ def main(arguments: list[str]) -> int:
     Raises:
         ValueError: bad input; the message is the one line to show.
     """
+    if "--plan" in arguments:
+        return run_stored(arguments)
     flags = {FLAGS[word] for word in arguments if word in FLAGS}
     overrides = [word for word in arguments if word not in FLAGS]
     unknown = [word for word in overrides if word.startswith("-")]
     if unknown:
-        raise ConfigError(f"unknown option {unknown[0]}; allowed: {', '.join(FLAGS)}, and key=value")
+        raise ConfigError(f"unknown option {unknown[0]}; allowed: {', '.join([*FLAGS, '--plan'])}, and key=value")
     if "help" in flags:
         print(help_text())
         return 0
@@ -54,14 +73,16 @@ def main(arguments: list[str]) -> int:
         config, invocation = compose(overrides)
         if config.runner.name == "replay":
             config = replay_config(config, Path(invocation.results))
-        return show_status(single(config, overrides), invocation) if "status" in flags else run(config, invocation)
+        if isinstance(invocation.launcher, SlurmConfig) and "status" not in flags:
+            return run_all([single(config, overrides)], invocation)
+        return show_status([single(config, overrides)], invocation) if "status" in flags else run(config, invocation)
     if is_experiment:
         plans, invocation = experiment_plans(overrides, "sweep" in flags)
     else:
         plan, invocation = sweep_plan(overrides)
         plans = [plan]
     if "status" in flags:
-        return show_status(merged(plans), invocation)
+        return show_status(plans, invocation)
     return run_all(plans, invocation)
 
 
@@ -87,10 +108,61 @@ def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     """All runs of these plans that are not finished, those that they share once."""
     results = Path(invocation.results)
     paths = [plan.write(results) for plan in plans]
-    failed = run_plan(
-        merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
-    )
+    if isinstance(invocation.launcher, SlurmConfig):
+        return submit_all(plans, invocation)
+    with announced(paths):
+        failed = run_plan(
+            merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
+        )
     print("plan", *paths)
+    return 1 if failed else 0
+
+
+def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
+    """Leave all runs of these plans that are not finished to Slurm."""
+    assert isinstance(invocation.launcher, SlurmConfig)
+    jobs, num_waiting = submit(plans, Path(invocation.results), invocation.launcher, invocation.rerun)
+    for job in jobs:
+        size = f"{job.num_runs} runs in {job.num_tasks} tasks"
+        if job.job_id is None:
+            print(f"{size}, not submitted: sbatch {job.script}")
+        else:
+            after = f", its report is job {job.report_id}" if job.report_id else ""
+            print(f"job {job.job_id}: {size}{after}; output in {job.script.parent}")
+    if num_waiting:
+        print(f"{num_waiting} runs are in Slurm's hands already")
+    if not jobs:
+        print("nothing is left to be submitted")
+    return 0
+
+
+def run_stored(arguments: list[str]) -> int:
+    """The runs of a stored plan that are not finished, or of a part of it: what a task of an array job calls."""
+    parser = argparse.ArgumentParser(prog="run.py", allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--plan", type=Path, required=True)
+    parser.add_argument("--runs", default=":")
+    asked, words = parser.parse_known_args(arguments)
+    part = re.fullmatch(r"(\d*):(\d*)", asked.runs)
+    if part is None:
+        raise ConfigError(f"--runs must be FIRST:END, counted from 0, got {asked.runs}")
+    stored = read_plan(asked.plan)
+    runs = list(stored.once().values())[slice(*(int(number) if number else None for number in part.groups()))]
+    _, invocation = compose(words)
+    entries = []
+    for run in runs:
+        config, _ = compose(run.overrides)
+        if config.identity != run.identity:
+            raise ConfigError(
+                f"{asked.plan}: {run.identity} would be {config.identity} now: conf/ has changed since the plan was "
+                "written; ask for the plan again"
+            )
+        entries.append(Entry(run.label, tuple(run.overrides), config))
+    if not entries:
+        raise ConfigError(f"{asked.plan} has no runs {asked.runs}")
+    plan = Plan(stored.name, stored.scale, tuple(entries), {})
+    failed = run_plan(
+        plan, Path(invocation.results), jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
+    )
     return 1 if failed else 0
 
 
@@ -102,15 +174,18 @@ def merged(plans: Sequence[Plan]) -> Plan:
     return Plan("papers", plans[0].scale, tuple(entries), {})
 
 
-def show_status(plan: Plan, invocation: Invocation) -> int:
-    """One line a run: its state and identity."""
-    for entry in plan.unique():
-        print(f"{status(Path(invocation.results) / entry.config.identity):10}  {entry.label}  {entry.config.identity}")
+def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:
+    """One line a run: its state, label and identity; python -m syncline status tells more."""
+    results, plan = Path(invocation.results), merged(plans)
+    entries = {entry.config.identity: entry for entry in plan.unique()}
+    states = look(results, entries, waiting_in(results, [each.stem for each in plans]))
+    for identity, entry in entries.items():
+        print(f"{states[identity].state:10}  {entry.label}  {identity}")
     return 0
 
 
 def single(config: RunConfig, overrides: list[str]) -> Plan:
-    return Plan("run", "", (Entry("run", tuple(overrides), config),), {})
+    return Plan("run", "", (Entry("run", tuple(overrides), config),), {}, tuple(overrides))
 
 
 def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
@@ -124,7 +199,7 @@ def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
         config, invocation = compose(run_overrides)
         label = " ".join(word for word in run_overrides if word not in shared) or "run"
         entries.append(Entry(label, tuple(run_overrides), config))
-    return Plan("sweep", "", tuple(entries), {}), invocation
+    return Plan("sweep", "", tuple(entries), {}, ("-m", *overrides)), invocation
 
 
 def experiment_plans(overrides: list[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
@@ -156,7 +231,8 @@ def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invo
         own_seeds = (experiment.get("seeds") or {}).get(scale.name)
         entries = with_seeds(entries, own_seeds if own_seeds and not are_asked else scale.seeds)
     report = {key: value for key, value in experiment.items() if key not in PLANNING}
-    return Plan(name, scale.name, tuple(entries), report), invocation
+    command = ("-m", *overrides) if with_sweeps else tuple(overrides)
+    return Plan(name, scale.name, tuple(entries), report, command), invocation
 
 
 def data_folder() -> Path | None:
@@ -176,7 +252,7 @@ def help_text() -> str:
 
 def command_line() -> NoReturn:
     arguments = sys.argv[1:]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left running
+    listen()
     debug = "debug=true" in arguments
     try:
         code = main(arguments)
@@ -190,9 +266,11 @@ def command_line() -> NoReturn:
             raise
         print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
         code = 1
-    except KeyboardInterrupt:
-        print("interrupted; finished runs are kept, the same command goes on with the rest", file=sys.stderr)
-        code = 130
+    except Told as told:
+        again = shlex.join(["python", "run.py", *arguments])
+        kept = told.kept or "finished runs are kept"
+        print(f"interrupted; {kept}; the same command goes on: {again}", file=sys.stderr)
+        code = told.code
     raise SystemExit(code)
 
 

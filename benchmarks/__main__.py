@@ -1,6 +1,7 @@
 """make bench: prints each measurement beside its goal; `python -m benchmarks simulator` makes one part of them.
 
-Parts: simulator, transport, allreduce, start, input, criteo. `make fidelity` and `make kills` stand alone.
+Parts: simulator, transport, allreduce, start, input, criteo, orchestration.
+`make fidelity` and `make kills` stand alone.
 """
 
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import allreduce, criteo_pass, input_pipeline, transport
+from benchmarks import allreduce, criteo_pass, input_pipeline, orchestration, transport
 from benchmarks.live_run import LiveRun
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
 from benchmarks.spread import Spread
@@ -54,6 +55,7 @@ PARTS = {
     "start": start_report,
     "input": input_pipeline.report,
     "criteo": criteo_pass.report,
+    "orchestration": orchestration.report,
 }
 
 

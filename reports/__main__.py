@@ -19,8 +19,8 @@ from reports.exhibits import SCALES, Exhibit, Paper, Press, Shelf
 from reports.fidelity import fidelity
 from reports.figures import FORMATS
 from reports.papers import SHOWN
-from reports.records import stem_of
 from reports.tables import Table
+from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 
 LISTED = 8  # files that are named one by one

@@ -1,6 +1,5 @@
 """From a plan to its records: the only input of every report."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ import yaml
 
 from reports.statistics import Sample
 from syncline.metrics import LOWER_IS_BETTER
+from syncline.records.plans import plan_path, read_plan, stem_of
 from syncline.records.store import FINISHED, RecordError, read_config, read_metrics, read_summary, status
 
 PUBLISHED = Path(__file__).parent / "published"
@@ -85,34 +85,27 @@ class Artefact:
         return f"make {self.name.replace('/', '-')} SCALE={self.scale}"
 
 
-def stem_of(name: str, scale: str) -> str:
-    """How the plan and the files of an artefact are called."""
-    return f"{name.replace('/', '-')}-{scale}"
-
-
 def load_artefact(name: str, scale: str, results: Path) -> Artefact:
     """The records of the plan that was written for this artefact.
 
     Raises:
         RecordError: no such plan, none of its runs is finished, or a record is broken or of a newer format.
     """
-    path = results / "plans" / f"{stem_of(name, scale)}.json"
+    path = plan_path(results, stem_of(name, scale))
     try:
-        plan = json.loads(path.read_text())
+        plan = read_plan(path)
     except FileNotFoundError:
         raise RecordError(f"{path}: no such plan; make {name.replace('/', '-')} SCALE={scale} makes it") from None
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path}: broken plan ({type(error).__name__}); make it again") from None
     runs, missing = [], []
-    for entry in plan["runs"]:
-        folder = results / entry["identity"]
+    for entry in plan.runs:
+        folder = results / entry.identity
         if status(folder) != FINISHED:
-            missing.append(f"{entry['label']} seed {entry['seed']}")
+            missing.append(f"{entry.label} seed {entry.seed}")
             continue
-        runs.append(Run(entry["label"], entry["seed"], folder, read_summary(folder)))
+        runs.append(Run(entry.label, entry.seed, folder, read_summary(folder)))
     if not runs:
-        raise RecordError(f"{path}: none of its {len(plan['runs'])} runs is finished")
-    return Artefact(name, scale, plan["report"], runs, missing)
+        raise RecordError(f"{path}: none of its {len(plan.runs)} runs is finished")
+    return Artefact(name, scale, plan.report, runs, missing)
 
 
 def in_summary(key: str) -> Callable[[Run], float | None]:

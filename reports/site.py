@@ -19,9 +19,10 @@ from reports.fidelity import fidelity
 from reports.figures import Figure
 from reports.overview import OVERVIEW
 from reports.papers import PAPERS, SHOWN
-from reports.records import Artefact, published, stem_of
+from reports.records import Artefact, published
 from reports.settings import settings
 from reports.tables import Table
+from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from syncline.config import RunConfig
+from syncline.operations.tables import duration
 from syncline.plan import Entry, Plan
 
 PLAIN_EVERY_S = 10.0  # without a terminal, a line of progress so often
@@ -112,8 +113,12 @@ class PlanDisplay(_Display):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        words = f"{self._name}: {self._done} of {self._total} runs finished, {self._failed} failed"
+        words = f"{self._name}: {self.words()}, {self._failed} failed"
         console.print(f"{words}, {duration(time.monotonic() - self._begun)}")
+
+    def words(self) -> str:
+        """How much of it is done."""
+        return f"{self._done} of {self._total} runs finished"
 
     def started(self, entry: Entry) -> None:
         self._running[entry.config.identity] = (f"{entry.label} seed {entry.config.seed}", None)
@@ -137,6 +142,9 @@ class PlanDisplay(_Display):
         name, _ = self._running.pop(entry.config.identity)
         self._failed += 1
         console.print(f"FAILED {name}: {why} (record {entry.config.identity})", style="bold red", markup=False)
+
+    def stopped(self, entry: Entry) -> None:
+        self._running.pop(entry.config.identity)
 
     def held(self, entry: Entry, why: str) -> None:
         name, _ = self._running.pop(entry.config.identity)
@@ -173,15 +181,6 @@ def judged(metric: str, value: float) -> str:
 def number(value: float) -> str:
     """Of a metric: four decimals, unless it is so large that they say nothing."""
     return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"
-
-
-def duration(seconds: float) -> str:
-    """As a person writes it: 0:07, 12:30, 3:04:59; "?" for nan."""
-    if math.isnan(seconds):
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

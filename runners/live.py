@@ -77,6 +77,7 @@ def run_live(
                 restarts += 1
                 if restarts > config.runner.max_restarts:
                     raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None
+                record.restarted()
                 say(f"{why}; the run begins again from its last checkpoint")
             finally:
                 attempt.end()
@@ -105,7 +106,6 @@ def run_live(
     )
     return made | {
         "start_s": course.start_s,
-        "restarts": restarts,
         "clock_error_s": clock_error_s,
         "parameters": [f"parameters-{part}.safetensors" for part in range(num_parts(config))],
     }

@@ -5,39 +5,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runners.checkpoints import Checkpoints, State, begin_anew, read_checkpoint
+from runners.display import say
 from runners.live import can_go_on, run_live
 from runners.replay import run_replay
 from syncline.config import LiveConfig, RunConfig
 from syncline.records.lock import held
-from syncline.records.store import FINISHED, RecordWriter, read_summary, status
-from syncline.records.trackers import start_tracker
+from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
+from syncline.records.trackers import check_installed, start_tracker
 
 OnEvaluation = Callable[[Mapping[str, Any]], None]
 OnProgress = Callable[[Any], None]
 Engine = Callable[[RunConfig, RecordWriter, OnEvaluation, OnProgress], dict[str, Any]]
 
-
-def _simulate(
-    config: RunConfig, record: RecordWriter, on_evaluation: OnEvaluation, on_progress: OnProgress
-) -> dict[str, Any]:
-    from syncline.simulation.run import simulate  # imports torch
-
-    return simulate(config, on_evaluation, on_progress, record.events)
-
-
-ENGINES: dict[str, Engine] = {
-    "local": run_live,
-    "multinode": run_live,
-    "replay": run_replay,
-    "simulate": _simulate,
-}
+ENGINES: dict[str, Engine] = {"local": run_live, "multinode": run_live, "replay": run_replay}  # beside the simulation
 
 
 def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: bool = False) -> dict[str, Any]:
     """Make one run and its record.
 
-    A run of real processes that was broken off goes on from its checkpoint, unless it is to begin anew; any other
-    begins anew.
+    A run that was broken off goes on from its checkpoint, if it has one, unless it is to begin anew.
 
     Returns:
         The summary.
@@ -48,27 +35,59 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
         KeyboardInterrupt: the record stays unfinished.
     """
     plain = config.as_dict()
+    check_installed(plain["tracker"])
     folder = results / config.identity
-    engine = config.runner.name
-    with_events = config.runner.events and engine == "simulate"  # the others bring their own
     with held(folder):
         if status(folder) == FINISHED and not anew:  # by somebody else, since it was planned here
             return read_summary(folder)
-        go_on = isinstance(config.runner, LiveConfig) and not anew and can_go_on(config, folder)
-        with RecordWriter(folder, plain, with_events, go_on) as record:
+        record, state = _open(config, folder, plain, anew)
+        with record, start_tracker(plain["tracker"], record.folder, folder, say) as tracker:
+
+            def on_evaluation(row: Mapping[str, Any]) -> None:
+                record.evaluation(row)
+                tracker.look()
+
             try:
-                tracker = start_tracker(plain["tracker"], record.folder, config.identity, plain)
-
-                def on_evaluation(row: Mapping[str, Any]) -> None:
-                    record.evaluation(row)
-                    tracker.evaluation(row)
-
-                summary = ENGINES[engine](config, record, on_evaluation, on_progress)
+                if config.runner.name == "simulate":
+                    summary = _simulate(config, record, on_evaluation, on_progress, state)
+                else:
+                    summary = ENGINES[config.runner.name](config, record, on_evaluation, on_progress)
                 record.finish(summary)
-                tracker.finish(summary)
             except OSError:
                 raise  # said in one line by the record
             except Exception:
                 record.fail(traceback.format_exc())
                 raise
     return read_summary(record.folder)
+
+
+def _open(config: RunConfig, folder: Path, plain: dict[str, Any], anew: bool) -> tuple[RecordWriter, State | None]:
+    """The record, and what a run in virtual time goes on from, if it does."""
+    if config.runner.name != "simulate":  # the others bring their own events and checkpoints
+        go_on = isinstance(config.runner, LiveConfig) and not anew and can_go_on(config, folder)
+        return RecordWriter(folder, plain, with_events=False, go_on=go_on), None
+    with_events = config.runner.events
+    state = None if anew else read_checkpoint(folder, with_events)
+    if state is not None:
+        try:
+            record = RecordWriter(folder, plain, with_events, go_on=True, log=state[1]["log"])
+        except RecordError as error:
+            begin_anew(error)
+        else:
+            for row in state[1]["course"]["rows"]:
+                record.evaluation(row)
+            return record, state
+    return RecordWriter(folder, plain, with_events), None
+
+
+def _simulate(
+    config: RunConfig,
+    record: RecordWriter,
+    on_evaluation: OnEvaluation,
+    on_progress: OnProgress,
+    state: State | None,
+) -> dict[str, Any]:
+    from syncline.simulation.run import simulate  # imports torch
+
+    keeper = Checkpoints(record, config.runner.checkpoint_every_s)
+    return simulate(config, on_evaluation, on_progress, record.events, keeper, state)

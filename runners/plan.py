@@ -1,21 +1,27 @@
-"""A plan of runs on the cores, one process a run."""
+"""A plan of runs on the cores, as many processes at a time."""
 
+import math
 import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from runners.display import PlanDisplay
+from runners.display import PlanDisplay, say
 from runners.one import run_one
+from runners.stop import SIGNALS, Told, deaf, listen, patience
 from syncline.config import RunConfig
 from syncline.plan import Entry, Plan
-from syncline.records.lock import Held, owner_of
+from syncline.records.lock import Held, held, owner_of
+from syncline.records.store import UNFINISHED, status
+from syncline.records.trackers import check_installed
 
 PRELOAD = ["pandas", "syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
 PRELOAD_FOR = {  # and what those of a network or a data set would: seconds each
@@ -25,13 +31,26 @@ PRELOAD_FOR = {  # and what those of a network or a data set would: seconds each
 }
 
 LOOK_S = 2.0  # between two looks at what is made elsewhere
+STOP_S = 30.0  # for runs that are told to stop to write their checkpoints
+END_S = 5.0  # for runs that are told so again to leave nothing behind
+
+
+# A process takes one short run after another until it is so old. What a longer run leaves in memory goes with it.
+SHARED_S = 2.0
 
 
 @dataclass(slots=True)
-class _Job:
-    entry: Entry
+class _Worker:
+    """A process that makes runs, one at a time."""
+
     process: BaseProcess
-    messages: Connection
+    pipe: Connection  # to it: configs; from it: (kind, content), see `_made`
+    begun: float  # monotonic
+    entry: Entry  # what it makes now, or made last
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self.begun < SHARED_S
 
 
 def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, rerun: bool) -> int:
@@ -41,63 +60,92 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
 
     Returns:
         How many failed. With `fail_fast` the first failure stops the others, which stay unfinished.
+
+    Raises:
+        Told: this process was told to stop, and has told those that it started.
     """
     left = plan.left(results, rerun)
+    for entry in left:
+        check_installed(vars(entry.config.tracker))
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
     if jobs is None:  # runs of real processes are measured by the clock: one at a time, with the machine to itself
         is_timed = any(entry.config.runner.time_kind == "wall" for entry in left)
-        jobs = 1 if is_timed else len(os.sched_getaffinity(0))
+        jobs = 1 if is_timed else _cores()
     jobs = min(jobs, len(left))
     failed = 0
-    # A server process imports all this once and forks for each run: a fresh process without the 2 s of import.
+    # A server process imports all this once and forks: a fresh process without the 2 s of import.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD + _preload_for(left))
-    waiting, running = left[::-1], list[_Job]()
+    if left:
+        resource_tracker.ensure_running()  # else the next line would do it, and hear again
+        with deaf():  # who signals a whole group must not end it: each run has still to write its checkpoint
+            forkserver.ensure_running()
+    waiting, running, idle = left[::-1], list[_Worker](), list[_Worker]()
     elsewhere = list[Entry]()  # somebody else makes these
     next_look = 0.0
+    ends = math.inf  # who is running still then has had its time
+    kept = list[str]()  # runs that go on later
     try:
-        with display:
-            while waiting or running or elsewhere:
+        with display, patience() as asked:
+            while running or ((waiting or elsewhere) and ends == math.inf):
+                if asked() is not None and ends == math.inf:
+                    say(f"told to stop: {len(running)} runs write their checkpoints; told again, they end at once")
+                    ends = _tell(running)
+                if time.monotonic() >= ends:
+                    break
                 if elsewhere and time.monotonic() >= next_look:
                     free = [entry for entry in elsewhere if owner_of(results / entry.config.identity) is None]
                     elsewhere = [entry for entry in elsewhere if entry not in free]
                     waiting += free  # finished by now, which is seen at once, or to be made here after all
                     next_look = time.monotonic() + LOOK_S
-                while waiting and len(running) < jobs:
+                while waiting and len(running) < jobs and ends == math.inf:
                     entry = waiting.pop()
-                    messages, child_end = context.Pipe(duplex=False)
-                    process = context.Process(
-                        target=_child, args=(entry.config, results, rerun, child_end), daemon=True
-                    )
-                    process.start()
-                    child_end.close()
-                    running.append(_Job(entry, process, messages))
+                    running.append(_given(entry, idle, context, results, rerun))
                     display.started(entry)
-                for ready in wait([job.messages for job in running], timeout=0.5):
-                    job = next(job for job in running if job.messages is ready)
-                    kind, content = _receive(job)
+                for ready in wait([worker.pipe for worker in running], timeout=0.5):
+                    worker = next(worker for worker in running if worker.pipe is ready)
+                    entry = worker.entry
+                    kind, content = _receive(worker, results)
                     if kind == "progress":
-                        display.progressed(job.entry, content)
+                        display.progressed(entry, content)
                         continue
-                    running.remove(job)
-                    job.process.join()
+                    running.remove(worker)
+                    if kind in ("finished", "held") and worker.is_fresh:
+                        idle.append(worker)
+                    else:
+                        _dismiss(worker)
                     if kind == "finished":
-                        display.finished(job.entry, content)
+                        display.finished(entry, content)
                         continue
                     if kind == "held":
-                        elsewhere.append(job.entry)
-                        display.held(job.entry, content)
+                        elsewhere.append(entry)
+                        display.held(entry, content)
+                        continue
+                    if kind == "stopped":
+                        kept.append(entry.config.identity)
+                        display.stopped(entry)
                         continue
                     failed += 1
-                    display.failed(job.entry, content)
+                    display.failed(entry, content)
                     if fail_fast:
-                        waiting.clear()
-                        _stop(running)
+                        ends = _tell(running)
                 display.tick()
+            number = asked()
     finally:
-        _stop(running)
+        _end(running)
+        for worker in idle:
+            _dismiss(worker)
+    if number is not None:
+        raise Told(number, f"{display.words()}, {len(kept)} kept as they are")
     return failed
+
+
+def _cores() -> int:
+    """That this process may use. Not every cluster binds a task to those that it was given."""
+    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    bound = len(os.sched_getaffinity(0))
+    return min(bound, int(given)) if given.isdigit() else bound
 
 
 def _preload_for(entries: Sequence[Entry]) -> list[str]:
@@ -106,38 +154,88 @@ def _preload_for(entries: Sequence[Entry]) -> list[str]:
     return [module for name in names for module in PRELOAD_FOR.get(name, ())]
 
 
-def _child(config: RunConfig, results: Path, anew: bool, messages: Connection) -> None:
+def _given(entry: Entry, idle: list[_Worker], context: ForkServerContext, results: Path, rerun: bool) -> _Worker:
+    """Who makes this run from now on: one of the idle, or a new process."""
+    while idle:
+        worker = idle.pop()
+        with suppress(OSError):  # it was killed while it waited
+            worker.pipe.send(entry.config)
+            worker.entry = entry
+            return worker
+        _dismiss(worker)
+    pipe, child_end = context.Pipe()
+    process = context.Process(target=_child, args=(results, rerun, child_end), daemon=True)
+    process.start()
+    child_end.close()
+    pipe.send(entry.config)
+    return _Worker(process, pipe, time.monotonic(), entry)
+
+
+def _child(results: Path, anew: bool, pipe: Connection) -> None:
+    listen(ctrl_c=False)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # it was born deaf
+        with suppress(EOFError, OSError):  # dismissed; the parent is gone
+            while True:
+                pipe.send(_made(pipe.recv(), results, anew, pipe))
+    except KeyboardInterrupt:
+        with suppress(OSError):
+            pipe.send(("stopped", ""))
+
+
+def _made(config: RunConfig, results: Path, anew: bool, pipe: Connection) -> tuple[str, Any]:
+    """Make a run and tell the parent of it.
+
+    Returns:
+        ("finished", its summary), ("held", who makes it), ("failed", the cause in one line).
+    """
+
     def on_progress(progress: Any) -> None:
         try:
-            messages.send(("progress", progress))
-        except BrokenPipeError:  # the parent is gone, killed before it could stop us
-            raise KeyboardInterrupt from None
+            pipe.send(("progress", progress))
+        except OSError:  # the parent is gone, killed before it could stop us
+            signal.raise_signal(signal.SIGTERM)
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        summary = run_one(config, results, on_progress, anew)
-        messages.send(("finished", summary))
-    except KeyboardInterrupt:
-        pass
+        return "finished", run_one(config, results, on_progress, anew)
     except Held as error:
-        messages.send(("held", str(error)))
+        return "held", str(error)
     except Exception as error:
-        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        messages.send(("failed", said))
+        return "failed", str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
-def _receive(job: _Job) -> tuple[str, Any]:
+def _receive(worker: _Worker, results: Path) -> tuple[str, Any]:
     try:
-        message: tuple[str, Any] = job.messages.recv()
+        message: tuple[str, Any] = worker.pipe.recv()
         return message
-    except EOFError:
-        job.process.join()
-        return "failed", f"its process ended with exit code {job.process.exitcode} (killed, or out of memory?)"
+    except (EOFError, ConnectionResetError):
+        worker.process.join()
+    cause = f"its process ended with exit code {worker.process.exitcode} (killed, or out of memory?)"
+    folder = results / worker.entry.config.identity
+    with suppress(Held), held(folder):  # it could not say so itself
+        if status(folder) == UNFINISHED:
+            (folder / "log.txt").write_text(f"{cause}\n")
+    return "failed", cause
 
 
-def _stop(running: list[_Job]) -> None:
-    for job in running:
-        job.process.terminate()
-    for job in running:
-        job.process.join()
+def _dismiss(worker: _Worker) -> None:
+    worker.pipe.close()
+    worker.process.join()
+
+
+def _tell(running: list[_Worker]) -> float:
+    """To stop, each when it has written its checkpoint. Returns when they have had their time for that."""
+    for worker in running:
+        worker.process.terminate()
+    return time.monotonic() + STOP_S
+
+
+def _end(running: list[_Worker]) -> None:
+    """Now: whoever is still here has been told before, or cannot be waited for."""
+    _tell(running)
+    ends = time.monotonic() + END_S
+    for worker in running:
+        worker.process.join(max(ends - time.monotonic(), 0.0))
+        worker.process.kill()
+        worker.process.join()
     running.clear()

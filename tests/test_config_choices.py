@@ -17,6 +17,7 @@ from syncline.config import (
     ConfigError,
     Invocation,
     RunConfig,
+    SlurmConfig,
     choices,
     compose,
     compose_yaml,
@@ -47,8 +48,8 @@ def content(group: str, choice: str) -> dict[str, Any]:
 def test_every_file_of_every_group_composes_and_all_it_sets_arrives(group: str, choice: str) -> None:
     config, invocation = composed(*choosing(group, choice))
     values = content(group, choice)
-    assert set(values) == {field.name for field in dataclasses.fields(getattr(config, group, None) or invocation.scale)}
-    part = invocation.scale if group == "scale" else getattr(config, group)
+    part = getattr(invocation if group in ("scale", "launcher") else config, group)
+    assert set(values) == {field.name for field in dataclasses.fields(part)}
     delays = {key for key, value in values.items() if isinstance(value, dict) and "probability" in value}
     for path, value in leaves({key: value for key, value in values.items() if key not in delays}):
         if not str(value).startswith("${oc.env:") and (choice, path) != ("text", "path"):
@@ -187,3 +188,25 @@ def test_a_distribution_arrives_as_one() -> None:
     delay: Distribution = config.scenario.compute_delay
     assert delay.expectation() == pytest.approx(0.1 * 2.5 / 1.5)
     assert config.as_dict()["scenario"]["compute_delay"] == {"minimum": 0.1, "shape": 2.5, "name": "pareto"}
+
+
+def test_slurm_may_be_asked_for_as_a_runner_and_does_not_change_what_a_run_is() -> None:
+    config, invocation = composed("runner=slurm", "runner.partition=gpu", "runner.at_once=3", "runner.events=false")
+    assert invocation.launcher == SlurmConfig(partition="gpu", at_once=3)
+    assert config == composed("runner.events=false")[0]
+    assert composed("launcher=slurm", "launcher.partition=gpu", "launcher.at_once=3")[1] == invocation
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("cpus=0", "launcher.cpus must be >= 1, got 0"),
+        ("at_once=0", "launcher.at_once must be >= 1 or null, got 0"),
+        ("extra=[gres]", "launcher.extra must hold options of sbatch, which begin with -, got ['gres']"),
+        ("partition='a b'", "launcher.partition must be one word, got 'a b'"),
+    ],
+)
+def test_what_no_batch_script_can_hold_is_refused(word: str, line: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        compose(["runner=slurm", f"runner.{word}"])
+    assert str(refused.value) == line

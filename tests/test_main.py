@@ -77,8 +77,8 @@ def test_a_run_of_real_processes_that_was_broken_off_has_a_timeline_in_wall_time
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "the following arguments are required: {timeline}"),
-        (["timelime"], "argument {timeline}: invalid choice: 'timelime'"),
+        ([], "the following arguments are required: command"),
+        (["timelime"], "argument command: invalid choice: 'timelime'"),
         (["timeline"], "the following arguments are required: record"),
         (["timeline", "good", "--form", "1"], "unrecognized arguments: --form 1"),
         (["timeline", "good", "--from", "one"], "argument --from: invalid float value: 'one'"),

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from run import experiment_plan, experiment_plans, merged
 from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, choices, compose
-from syncline.plan import Entry, Plan, grid, plan_path, with_seeds
+from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.records.plans import plan_path, read_plan, stem_of
 from syncline.records.store import RecordError, RecordWriter
 
 EXPERIMENTS = choices("experiment")
@@ -101,7 +102,7 @@ def test_with_rerun_everything_is_left_once(tmp_path: Path) -> None:
 def test_a_plan_is_written_as_json_that_reports_can_read(tmp_path: Path) -> None:
     written = plan(entry_of(1, "BSP"), entry_of(2, "BSP"), entry_of(1, "again"))
     path = written.write(tmp_path / "results")
-    assert path == plan_path(tmp_path / "results", "dssp/table1", "smoke")
+    assert path == plan_path(tmp_path / "results", stem_of("dssp/table1", "smoke"))
     assert path.name == "dssp-table1-smoke.json"
     content = json.loads(path.read_text())
     assert (content["name"], content["scale"], content["report"]) == ("dssp/table1", "smoke", {"title": "A table"})
@@ -120,7 +121,44 @@ def test_a_plan_written_again_replaces_the_old_one_and_leaves_no_draft(tmp_path:
 
 def test_plans_of_other_scales_and_experiments_lie_beside_each_other(tmp_path: Path) -> None:
     names = [("dssp/table1", "smoke"), ("dssp/table1", "paper"), ("dssp/fig4", "smoke"), ("sweep", "")]
-    assert len({plan_path(tmp_path, name, scale) for name, scale in names}) == 4
+    assert len({Plan(name, scale, (entry_of(1),), {}).write(tmp_path) for name, scale in names}) == 4
+
+
+def test_one_sweep_does_not_take_the_place_of_another_and_the_same_one_has_the_same_name(tmp_path: Path) -> None:
+    def written(*entries: Entry) -> Path:
+        return Plan("sweep", "", entries, {}).write(tmp_path)
+
+    assert written(entry_of(1), entry_of(2)) == written(entry_of(2), entry_of(1), entry_of(1, "again"))
+    assert written(entry_of(1), entry_of(2)) != written(entry_of(1), entry_of(3))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "with_sweeps", "commands"),
+    [
+        (["+experiment=dssp/table1", "scale=smoke"], False, {"dssp-table1-smoke": ["+experiment=dssp/table1"]}),
+        (
+            ["jobs=2", "experiment=psp", "scale=smoke"],
+            False,
+            {f"psp-{name}-smoke": [f"+experiment=psp/{name}", "jobs=2"] for name in ("fig2", "fig3", "fig4", "table1")},
+        ),
+        (
+            ["+experiment=dssync/fig3", "scale=smoke", "batch_size=8,16"],
+            True,
+            {"dssync-fig3-smoke": ["-m", "+experiment=dssync/fig3", "batch_size=8,16"]},
+        ),
+    ],
+)
+def test_a_plan_says_the_words_that_make_exactly_it(
+    tmp_path: Path, overrides: list[str], with_sweeps: bool, commands: dict[str, list[str]]
+) -> None:
+    plans, _ = experiment_plans(overrides, with_sweeps)
+    found = [read_plan(plan.write(tmp_path)) for plan in plans]
+    said = {plan.stem: [word for word in plan.command if word != "scale=smoke"] for plan in found}
+    assert said == commands
+    for plan in found:
+        words = [word for word in plan.command if word != "-m"]
+        (again,), _ = experiment_plans(words, "-m" in plan.command)
+        assert [entry.config.identity for entry in again.entries] == [run.identity for run in plan.runs]
 
 
 def test_a_plan_that_cannot_be_written_is_one_line_with_its_path(tmp_path: Path) -> None:

@@ -1,60 +1,43 @@
-"""Look at records: python -m syncline timeline <identity or record folder>."""
+"""Look at plans and records, start and stop plans: python -m syncline <command>; --help lists the commands."""
 
 import argparse
+import os
 import sys
-from pathlib import Path
-from typing import NoReturn
 
-from syncline.records.store import RecordError
-from syncline.records.timeline import draw, read_timeline, trace_events, window_of, write_trace
+from syncline.operations import clean, control, show, status, timeline
+from syncline.operations.arguments import Commands, Parser
 
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(1, f"error: {message}\n")
+EXAMPLES = """\
+examples:
+  python -m syncline status                    one line a plan
+  python -m syncline status dssp/table1        one line a run
+  python -m syncline retry dssp/table1         make what failed, was broken off or is left
+  python -m syncline show <identity>
+Every command has its own --help; docs/operations.md tells more.
+"""
 
 
 def main(arguments: list[str]) -> int:
-    parser = _Parser(prog="python -m syncline", description="Look at the records of runs.")
-    commands = parser.add_subparsers(required=True)
-    timeline = commands.add_parser("timeline", help="who computed, sent and waited, and when: a trace and a picture")
-    timeline.add_argument("record", help="identity of a run, or the folder of its record")
-    timeline.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
-    timeline.add_argument("--output", type=Path, help="folder for what is written (the record's own)")
-    timeline.add_argument("--from", type=float, dest="from_s", metavar="S", help="first second to show")
-    timeline.add_argument("--to", type=float, dest="to_s", metavar="S", help="last second to show")
-    timeline.set_defaults(run=_timeline)
+    parser = Parser(
+        prog="python -m syncline",
+        description="Look at plans and records; start and stop plans.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = Commands(parser)
+    for module in (status, control, show, clean, timeline):
+        module.add_to(commands)
     asked = parser.parse_args(arguments)
     try:
-        files: list[Path] = asked.run(asked)
+        code: int = asked.run(asked)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # as of `| head`; Python would complain once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print("written:", *files)
-    return 0
-
-
-def _timeline(asked: argparse.Namespace) -> list[Path]:
-    folder = _find(asked.record, asked.results)
-    timeline, kind = read_timeline(folder)
-    window = window_of(timeline, asked.from_s, asked.to_s)
-    output: Path = asked.output or folder
-    output.mkdir(parents=True, exist_ok=True)
-    is_cut = (asked.from_s, asked.to_s) != (None, None)  # a viewer can zoom, so it gets all if nothing is asked for
-    trace = write_trace(output / "timeline.json", trace_events(timeline, *(window if is_cut else ())))
-    files = [output / "timeline.svg", output / "timeline.png"]
-    draw(timeline, folder.resolve().name, kind, *window, files)
-    return [trace, *files]
-
-
-def _find(record: str, results: Path) -> Path:
-    """The folder of a record, given as such or by its identity."""
-    for folder in (results / record, Path(record)):
-        if folder.is_dir():
-            return folder
-    raise RecordError(f"no such record: neither {results / record} nor {record} is a folder")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """A sweep or an experiment as an explicit list of runs, composed up front: what is finished, what is left.
 
-The plan is also written down (results/plans/<name>-<scale>.json), which is how reports find their records.
+The plan is also written down (records/plans.py), which is how reports find their records.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.config import ConfigError, RunConfig
+from syncline.records.plans import plan_path, stem_of
 from syncline.records.store import FINISHED, cannot_write, status
 
 
@@ -29,6 +31,15 @@ class Plan:
     scale: str
     entries: tuple[Entry, ...]
     report: dict[str, Any]  # what the experiment's file says to its report
+    command: tuple[str, ...] = ()  # the words of run.py that make exactly this plan
+
+    @property
+    def stem(self) -> str:
+        """How its file is called; a sweep is named after its runs, so that one does not take the place of another."""
+        if self.scale:
+            return stem_of(self.name, self.scale)
+        identities = " ".join(sorted(entry.config.identity for entry in self.unique()))
+        return stem_of(self.name, hashlib.sha256(identities.encode()).hexdigest()[:8])
 
     def unique(self) -> list[Entry]:
         """The entries with each identity once, in order: a run that several rows share is made once."""
@@ -47,10 +58,11 @@ class Plan:
         Raises:
             RecordError: it cannot be written.
         """
-        path = plan_path(results, self.name, self.scale)
+        path = plan_path(results, self.stem)
         content = {
             "name": self.name,
             "scale": self.scale,
+            "command": list(self.command),
             "report": self.report,
             "runs": [
                 {
@@ -70,11 +82,6 @@ class Plan:
         except OSError as error:
             raise cannot_write(path, error) from None
         return path
-
-
-def plan_path(results: Path, name: str, scale: str) -> Path:
-    """Where the plan of an experiment at a scale lies."""
-    return results / "plans" / f"{name.replace('/', '-')}-{scale}.json"
 
 
 def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) -> list[tuple[str, list[str]]]:

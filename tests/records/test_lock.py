@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from syncline.records import lock
-from syncline.records.lock import Held, held, owner_of
+from syncline.records.lock import Held, announced, at_work_on, held, owner_of
 from syncline.records.store import RecordError
 
 
@@ -102,6 +102,49 @@ def test_a_take_over_that_was_broken_off_is_no_hindrance(tmp_path: Path):
     with held(tmp_path / "run"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_owner_that_ends_while_we_look_at_its_lock_takes_nobody_elses_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It is read; then its owner gives it back and ends, and the next one takes it; then its owner is found dead."""
+    left_behind(tmp_path / "run")
+    read, was_read = lock._read, []
+
+    def read_and_then(path, clock):
+        owner = read(path, clock)
+        if not was_read:
+            was_read.append(owner)
+            path.unlink()
+            left_behind(tmp_path / "run", born=lock._born(os.getpid()))
+        return owner
+
+    monkeypatch.setattr(lock, "_read", read_and_then)
+    lock._remove_stale(tmp_path / "run.lock")
+    assert was_read
+    assert not was_read[0].is_alive
+    assert owner_of(tmp_path / "run") is not None, "the lock of the next one is still there"
+
+
+def test_who_goes_through_a_plan_says_so_and_several_may(tmp_path: Path):
+    plans = [tmp_path / "one-smoke.json", tmp_path / "two-smoke.json"]
+    with announced(plans):
+        (me,) = at_work_on(plans[0])
+        assert (me.host, me.pid) == (socket.gethostname(), os.getpid())
+        dead = tmp_path / "two-smoke.elsewhere.1.owner"
+        dead.write_text(json.dumps({"host": "far-away", "pid": 1, "born": 1, "since": 0.0}))
+        assert len(at_work_on(plans[1])) == 2, "another host's is believed"
+        then = time.time() - lock.STALE_S - 1
+        os.utime(dead, (then, then))
+        assert at_work_on(plans[1]) == [me]
+    assert at_work_on(plans[0]) == []
+    assert [path.name for path in tmp_path.iterdir()] == [dead.name]
+
+
+def test_an_error_inside_an_announcement_stays_itself(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="of the body"), announced([tmp_path / "plan.json"]):
+        raise FileNotFoundError("of the body")
+    assert not list(tmp_path.iterdir())
 
 
 RACER = """

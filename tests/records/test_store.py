@@ -82,7 +82,7 @@ def test_a_finished_record_holds_what_it_was_given(tmp_path: Path) -> None:
         "metrics.jsonl",
         "summary.json",
     }
-    assert read_summary(folder) == {"format": FORMAT, **SUMMARY}
+    assert read_summary(folder) == {"format": FORMAT, **SUMMARY, "restarts": 0}
     assert read_config(folder) == {**CONFIG, "sizes": [1, 2]}
     assert [row["epoch"] for row in read_metrics(folder)] == [0, 1, 2]
     assert read_metrics(folder)[1] == {"epoch": 1, "accuracy": 0.1, "train_loss": None}

@@ -1,137 +1,461 @@
-"""Trackers mirror a record and may fail as they like: the run goes on."""
+"""Trackers mirror a record and may fail as they like: the run goes its way."""
 
 import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
+from commands import cli, made
+from hypothesis import given
+from hypothesis import strategies as st
 
+import runners.one
 from runners.one import run_one
-from syncline.config import compose
-from syncline.records.store import FINISHED, read_metrics, read_summary, status
-from syncline.records.trackers import Guarded, NoTracker, Tracker, Wandb, start_tracker
+from syncline.config import ConfigError, compose
+from syncline.records.mirror import MAX_BINS, WAITS, group_of, histogram, histograms_of, mirror
+from syncline.records.store import FINISHED, RecordWriter, read_config, read_metrics, read_summary, status
+from syncline.records.timeline import ANSWER, BLOCKS, WAITING, read_timeline
+from syncline.records.trackers import Mirror, NoTracker, check_installed, start_tracker
 
-ROW = {"epoch": 1.0, "time_s": 0.5, "updates": 45, "accuracy": 0.5, "train_loss": None}
-OFFLINE = {"name": "wandb", "project": "syncline", "mode": "offline"}
-
-
-class Service:
-    """A service that notes what it is told and breaks down at the n-th call."""
-
-    def __init__(self, breaks_at: int) -> None:
-        self.told: list[Mapping[str, Any]] = []
-        self._breaks_at = breaks_at
-
-    def evaluation(self, row: Mapping[str, Any]) -> None:
-        self.told.append(row)
-        if len(self.told) >= self._breaks_at:
-            raise ConnectionError("the service is down")
-
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        self.evaluation(summary)
+TINY = ["epochs=2", "dataset.train_size=200", "dataset.test_size=50"]
+OFFLINE = {"name": "wandb", "project": "syncline", "mode": "offline", "group": "", "tags": [], "wait_s": 30.0}
 
 
-@pytest.fixture(autouse=True)
-def wandb_keeps_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What wandb keeps about its user goes to a folder of the test."""
-    for name in ("WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "wandb_home"))
-    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", "WANDB_DISABLED"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
 
 
-def test_a_tracker_that_works_is_told_everything_and_nothing_is_said() -> None:
-    service = Service(breaks_at=10)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        guarded = Guarded(lambda: service)
-        guarded.evaluation({"epoch": 0})
-        guarded.evaluation({"epoch": 1})
-        guarded.finish({"status": "finished"})
-    assert service.told == [{"epoch": 0}, {"epoch": 1}, {"status": "finished"}]
+@pytest.fixture(scope="module", autouse=True)
+def nobodys_settings(home: Path) -> Iterator[None]:
+    """None get in, and what wandb keeps about its user goes to a folder of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("WANDB_")]:
+            patch.delenv(name)
+        patch.setenv("MPLCONFIGDIR", matplotlib.get_cachedir())  # a list of fonts, which takes seconds to make
+        patch.setenv("HOME", str(home))
+        yield
 
 
-def whole_run(start: Callable[[], Tracker]) -> None:
-    guarded = Guarded(start)
-    for epoch in range(3):
-        guarded.evaluation({"epoch": epoch})
-    guarded.finish({"status": "finished"})
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a true run that was tracked, with an adaptive K."""
+    words = ["strategy=adasync", "strategy.k=2", "strategy.interval=0.02", "seed=3", "tracker.tags=[mine]"]
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runners.one, "say", said.append)
+        _, folder = tracked(tmp_path_factory.mktemp("results"), *words)
+    assert said == []
+    return folder
 
 
-@pytest.mark.parametrize("breaks_at", [1, 2, 4])
-def test_a_tracker_that_raises_is_left_out_with_one_warning(breaks_at: int) -> None:
-    service = Service(breaks_at)
-    with pytest.warns(UserWarning, match="the tracker failed and is left out: ConnectionError") as said:
-        whole_run(lambda: service)
-    assert len(said) == 1
-    assert len(service.told) == breaks_at
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines that a run says of its tracker."""
+    lines: list[str] = []
+    monkeypatch.setattr(runners.one, "say", lines.append)
+    return lines
 
 
-def test_a_tracker_that_does_not_even_start_is_left_out_with_one_warning() -> None:
-    def start() -> Tracker:
-        raise OSError("no route to host")
-
-    with pytest.warns(UserWarning, match="no route to host") as said:
-        whole_run(start)
-    assert len(said) == 1
+def tracked(results: Path, *words: str) -> tuple[dict[str, Any], Path]:
+    """A tiny run with wandb: its summary and the folder of its record."""
+    config, _ = compose(["tracker=wandb", *TINY, *words])
+    return run_one(config, results, lambda progress: None), results / config.identity
 
 
-def test_ctrl_c_during_tracking_is_no_failure_of_the_tracker() -> None:
-    def start() -> Tracker:
-        raise KeyboardInterrupt
+class Arrived:
+    """What lies in the one file that wandb has written into a record, read with wandb's own messages.
+
+    The file is a log of LevelDB's format: blocks of 32 KiB, in them pieces with checksum, length and kind.
+    """
+
+    def __init__(self, record: Path) -> None:
+        from wandb.proto.wandb_internal_pb2 import Record
+
+        (path,) = record.glob("wandb/offline-run-*/*.wandb")
+        data, at, whole = path.read_bytes(), 7, b""
+        assert data[:4] == b":W&B"
+        self.rows: list[dict[str, Any]] = []
+        self.summary: dict[str, Any] = {}
+        while at + 7 <= len(data):
+            if (room := 32768 - at % 32768) < 7:
+                at += room
+                continue
+            length, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+            whole += data[at + 7 : at + 7 + length]
+            at += 7 + length
+            if kind in (1, 4):  # the only piece, or the last
+                self._hear(Record.FromString(whole))
+                whole = b""
+
+    def _hear(self, record: Any) -> None:
+        kind = record.WhichOneof("record_type")
+        if kind == "history":
+            self.rows.append({_key(item): json.loads(item.value_json) for item in record.history.item})
+        elif kind == "summary":
+            self.summary |= {_key(item): json.loads(item.value_json) for item in record.summary.update}
+        elif kind == "run":
+            self.run = record.run
+            self.config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        elif kind == "artifact":
+            self.artifact = {entry.path: Path(entry.local_path) for entry in record.artifact.manifest.contents}
+        elif kind == "exit":
+            self.exit_code = record.exit.exit_code
+
+    def column(self, key: str) -> list[Any]:
+        return [row[key] for row in self.rows if key in row]
+
+
+def _key(item: Any) -> str:
+    return item.key or "/".join(item.nested_key)
+
+
+def test_wandb_offline_has_all_of_a_true_run(record: Path) -> None:
+    arrived, rows, summary = Arrived(record), read_metrics(record), read_summary(record)
+    assert (status(record), arrived.exit_code) == (FINISHED, 0)
+
+    assert arrived.run.run_id == arrived.run.display_name == record.name
+    assert arrived.run.run_group == group_of(read_config(record))
+    assert list(arrived.run.tags) == ["adasync", "lenet", "digits", "simulate", "mine"]
+    assert arrived.config["time_kind"] == "virtual"
+    assert {key: arrived.config[key] for key in read_config(record)} == read_config(record)
+
+    evaluations = [row for row in arrived.rows if "accuracy" in row]
+    expected = [{("virtual_time_s" if key == "time_s" else key): row[key] for key in row} for row in rows]
+    kept = [{key: row.get(key) for key in wanted} for row, wanted in zip(evaluations, expected, strict=True)]
+    assert kept == expected
+
+    changes = zip(*map(arrived.column, ("K_virtual_time_s", "K_updates", "K")), strict=True)
+    assert [list(change) for change in changes] == summary["waits_for"] != []
+    histograms = histograms_of(summary, read_timeline(record)[0])
+    assert set(histograms) == {"staleness_of_gradients", "waiting_held_s"}
+    for key, (counts, edges) in histograms.items():
+        assert (arrived.column(f"{key}/values"), arrived.column(f"{key}/bins")) == ([counts], [edges])
+    assert arrived.summary["final"] == summary["final"]
+
+    assert {"timeline.png", "timeline.json", "metrics.jsonl", "summary.json"} <= set(arrived.artifact)
+    assert all(path.is_relative_to(record) and path.stat().st_size for path in arrived.artifact.values())
+    assert arrived.column("timeline/_type") == ["image-file"]
+
+
+def test_told_twice_it_is_there_once(record: Path) -> None:
+    command = [sys.executable, "-m", "syncline.records.mirror", str(record)]
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert Arrived(record).column("accuracy") == [row["accuracy"] for row in read_metrics(record)]
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_has_each_point_once(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.simulation.run.REPORT_EVERY_S", 0.0)
+    config, _ = compose(["tracker=wandb", *TINY, "epochs=4", "runner.checkpoint_every_s=0.001"])
+
+    def broken_off(progress: Any) -> None:
+        if progress.epoch > 2:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Guarded(start)
+        run_one(config, tmp_path, broken_off)
+    record = tmp_path / config.identity
+    assert len(read_metrics(record)) > 1
+    summary = run_one(config, tmp_path, lambda progress: None)
+    assert (summary["restarts"], said) == (1, [])
+    arrived = Arrived(record)
+    assert arrived.run.run_id == record.name
+    assert arrived.column("updates") == [row["updates"] for row in read_metrics(record)]
+
+
+def test_a_tracked_run_gives_the_same_numbers_as_an_untracked_one(record: Path, tmp_path: Path) -> None:
+    plain, _ = compose([*TINY, "strategy=adasync", "strategy.k=2", "strategy.interval=0.02", "seed=3"])
+    other = run_one(plain, tmp_path, lambda progress: None)
+    assert record.name == plain.identity
+    assert {**read_summary(record), "wall_s": 0} == {**other, "wall_s": 0}
+    assert not (tmp_path / plain.identity / "wandb").exists()
+
+
+def test_nothing_is_left_in_the_home_folder(record: Path, home: Path) -> None:
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+def test_several_processes_at_once_and_seeds_stand_together(tmp_path: Path) -> None:
+    said = cli("-m", "seed=0,1", "gradients=false", *TINY, "tracker=wandb", "jobs=2", f"results={tmp_path}")
+    assert said.code == 0, said.err
+    assert "tracker" not in said.err
+    runs = {record.name: Arrived(record).run for record in tmp_path.glob("*-timing-*")}
+    assert [run.run_id for run in runs.values()] == list(runs)
+    assert len(runs) == 2
+    assert len({run.run_group for run in runs.values()}) == 1
+
+
+@pytest.mark.parametrize(("strategy", "kind"), [("bsp", WAITING), ("psp", BLOCKS), ("ds_sync", ANSWER)])
+def test_all_that_workers_waited_is_in_a_histogram(tmp_path: Path, strategy: str, kind: str) -> None:
+    record = made(tmp_path, f"strategy={strategy}", "gradients=false", *TINY)
+    timeline = read_timeline(record)[0]
+    waits = [span.end_s - span.begin_s for lane in timeline.workers for span in lane if span.kind == kind]
+    made_of = histograms_of(read_summary(record), timeline)
+    assert set(made_of) == {"staleness_of_gradients", WAITS[kind]}
+    counts, edges = made_of[WAITS[kind]]
+    assert sum(counts) == len(waits) > 0
+    assert (edges[0], edges[-1]) == (0, pytest.approx(max(waits)))
+    least = sum(count * edge for count, edge in zip(counts, edges, strict=False))
+    most = sum(count * edge for count, edge in zip(counts, edges[1:], strict=True))
+    assert least <= sum(waits) <= most
+
+
+class Heard:
+    """A service that remembers its points."""
+
+    is_live = True
+
+    def __init__(self) -> None:
+        self.points: list[Mapping[str, Any]] = []
+        self.ended: list[bool] = []
+        self.summary: Mapping[str, Any] = {}
+
+    def begin(self, folder: Path) -> None:
+        self.points = []
+
+    def point(self, row: Mapping[str, Any]) -> None:
+        self.points.append(row)
+
+    def result(self, folder: Path, summary: Mapping[str, Any]) -> None:
+        self.summary = summary
+
+    def end(self, is_finished: bool) -> None:
+        self.ended.append(is_finished)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.booleans())), st.booleans())
+def test_every_point_of_a_run_that_goes_back_is_there_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, bool]], is_finished: bool
+) -> None:
+    """Each step: the record goes back by some rows, goes on by others, the same values or not, and is looked at."""
+    folder = tmp_path_factory.mktemp("record") / "x"
+    service = Heard()
+
+    def course(record: RecordWriter) -> Iterator[None]:
+        rows: list[dict[str, Any]] = []
+        for back, on, is_same in steps:
+            if back:
+                rows = rows[: max(0, len(rows) - back)]
+                record.restart_evaluations()
+                for row in rows:
+                    record.evaluation(row)
+            for _ in range(on):
+                rows.append({"updates": len(rows), "loss": 0 if is_same else back})
+                record.evaluation(rows[-1])
+            yield
+            assert service.points == rows
+        if is_finished:
+            record.finish({"status": "finished"})
+        yield
+
+    with RecordWriter(folder, {}, with_events=False) as record:
+        mirror(service, folder, folder, course(record))
+    assert service.points == read_metrics(folder)
+    assert service.ended == [is_finished]
+    assert service.summary.get("status") == ("finished" if is_finished else None)
+
+
+def test_a_finished_record_that_is_made_again_is_followed_to_its_place(tmp_path: Path) -> None:
+    place, service = tmp_path / "x", Heard()
+    for loss in (1.0, 2.0):
+        record = RecordWriter(place, {}, with_events=False)
+
+        def looks(record: RecordWriter = record, loss: float = loss) -> Iterator[None]:
+            record.evaluation({"loss": loss})
+            yield
+            record.finish({"loss": loss})
+            yield
+
+        mirror(service, record.folder, place, looks())
+    assert (service.points, service.summary["loss"]) == ([{"loss": 2.0}], 2.0)
+
+
+BROKEN = {
+    "raises": ("raise OSError(28, 'No space left on device')", 30, "OSError: [Errno 28] No space left on device"),
+    "exits": ("import os; os._exit(7)", 30, "it ended with exit code 7"),
+    "hangs": ("import time; time.sleep(600)", 1, "it was not ready 1 s after the run"),
+    "hangs and cannot be interrupted": (
+        "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\ntime.sleep(600)",
+        1,
+        "it was not ready 1 s after the run",
+    ),
+}
+
+
+def broken_wandb(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this is what a new process imports as wandb."""
+    folder.mkdir()
+    (folder / "wandb.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *filter(None, sys.path)]))
+
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_a_tracker_that_fails_is_told_of_in_one_line_and_the_record_is_whole(
+    way: str, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, wait_s, why = BROKEN[way]
+    broken_wandb(tmp_path / "broken", program, monkeypatch)
+    begun = time.monotonic()
+    summary, record = tracked(tmp_path, "gradients=false", f"tracker.wait_s={wait_s}")
+    assert time.monotonic() - begun < 20
+    (line,) = said
+    assert why in line
+    assert f"python -m syncline.records.mirror {record}" in line
+    assert (status(record), read_summary(record)) == (FINISHED, summary)
+    assert running(str(record)) == []
+
+
+def test_a_network_that_is_silent_does_not_harm_the_run(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        summary, record = tracked(tmp_path, "gradients=false", "tracker.mode=online", "tracker.wait_s=2")
+    (line,) = said
+    assert "tracker=wandb failed, the run goes its way" in line
+    assert (status(record), read_summary(record)) == (FINISHED, summary)
+    assert running(str(record)) == []
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A record that asks for wandb, without an evaluation so far."""
+    RecordWriter(tmp_path / "x", {"tracker": OFFLINE}, with_events=False).close()
+    return tmp_path / "x"
+
+
+def running(word: str) -> list[Path]:
+    """Processes with this word in their command line; of those that are dead it is empty."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if word.encode() in path.read_bytes():
+                found.append(path)
+    return found
+
+
+def test_a_tracker_that_hangs_is_never_waited_for_while_the_run_goes_on(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
+    lines: list[str] = []
+    since = time.monotonic()
+    with Mirror({**OFFLINE, "wait_s": 0.1}, begun, begun, lines.append) as tracker:
+        for _ in range(100_000):  # more than the pipe holds
+            tracker.look()
+    assert time.monotonic() - since < 10
+    assert "not ready 0.1 s after the run" in "".join(lines)
+
+
+def test_a_tracker_that_dies_is_told_of_at_the_next_evaluation_and_only_then(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_wandb(tmp_path / "broken", "raise SyntaxError('what is this')", monkeypatch)
+    lines: list[str] = []
+    with Mirror(OFFLINE, begun, begun, lines.append) as tracker:
+        ends = time.monotonic() + 20
+        while not lines and time.monotonic() < ends:
+            tracker.look()
+            time.sleep(0.02)
+        assert "SyntaxError: what is this" in lines[0]
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_run_that_does_not_end_well_waits_hardly_for_its_tracker(
+    error: type[BaseException], begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
+    since = time.monotonic()
+    with pytest.raises(error), Mirror(OFFLINE, begun, begun, lambda line: None):
+        raise error
+    assert time.monotonic() - since < 10
+    assert running(str(tmp_path)) == []
+
+
+def test_a_tracker_ends_with_a_run_that_is_killed(begun: Path, tmp_path: Path) -> None:
+    program = f"""
+import os, pathlib, signal
+from syncline.records.trackers import Mirror
+folder = pathlib.Path({str(begun)!r})
+Mirror({OFFLINE!r}, folder, folder, print)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    assert subprocess.run([sys.executable, "-c", program], env=env).returncode == -signal.SIGKILL
+    ends = time.monotonic() + 20
+    while running(str(tmp_path)) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert running(str(tmp_path)) == []
 
 
 def test_no_tracker_is_asked_for_by_none(tmp_path: Path) -> None:
-    tracker = start_tracker({"name": "none"}, tmp_path, "x", {})
-    assert type(tracker) is NoTracker
-    tracker.evaluation(ROW)
-    tracker.finish({})
+    with start_tracker({"name": "none"}, tmp_path, tmp_path, print) as tracker:
+        assert type(tracker) is NoTracker
+        tracker.look()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_true_wandb_that_cannot_start_does_not_harm_the_run(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="the tracker failed and is left out") as said:
-        tracker = start_tracker({**OFFLINE, "mode": "nonsense"}, tmp_path, "x", {})
-    assert len(said) == 1
-    tracker.evaluation(ROW)
-    tracker.finish({})
+def test_an_absent_package_is_named_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"tracker=no_such_package needs .*: pip install no_such_package"):
+        check_installed({"name": "no_such_package"})
+    if find_spec("tensorboard") is None:
+        config, _ = compose(["tracker=tensorboard", *TINY])
+        with pytest.raises(ValueError, match="pip install tensorboard"):
+            run_one(config, tmp_path, lambda progress: None)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_wandb_offline_mirrors_a_true_run_in_the_records_folder(tmp_path: Path) -> None:
-    config, _ = compose(["tracker=wandb", "epochs=2", "dataset.train_size=200", "dataset.test_size=50"])
+@pytest.mark.parametrize("words", [["tracker=wandb"], ["tracker=tensorboard"]])
+def test_a_tracker_without_time_is_refused(words: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"tracker.wait_s must be > 0, got 0"):
+        compose([*words, "tracker.wait_s=0"])
+
+
+def test_a_group_is_all_but_the_seed_and_the_tracker() -> None:
+    def group(*words: str) -> str:
+        return group_of(compose(["tracker=wandb", *words])[0].as_dict())
+
+    assert group("seed=1") == group("seed=2", "tracker.project=other")
+    assert group() != group("optimizer.lr=0.5")
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1))
+def test_a_histogram_of_whole_numbers_counts_each_in_its_bin(values: list[int]) -> None:
+    counts, edges = histogram(values, [1] * len(values), is_whole=True)
+    inside = [[value for value in values if low < value < high] for low, high in pairwise(edges)]
+    assert [len(found) for found in inside] == counts
+    assert sum(counts) == len(values)
+    assert len(counts) <= MAX_BINS
+
+
+def test_tensorboard_has_the_curve_against_updates_and_the_time_of_the_run(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="the package tensorboard, which is not in requirements.lock, is absent")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config, _ = compose(["tracker=tensorboard", "strategy=adasync", *TINY])
     summary = run_one(config, tmp_path, lambda progress: None)
-    record = tmp_path / config.identity
-    assert status(record) == FINISHED
-    assert len(read_metrics(record)) >= 2
-    (offline,) = (record / "wandb").glob("offline-run-*")
-    (log,) = offline.glob("*.wandb")
-    assert config.identity in log.name
-    wanted = (b"accuracy", b"train_loss", b"mean_staleness", config.identity.encode())
-    until = time.monotonic() + 20  # wandb's own process writes the file a moment later
-    while time.monotonic() < until and not all(key in log.read_bytes() for key in wanted):
-        time.sleep(0.05)
-    assert [key for key in wanted if key not in log.read_bytes()] == []
-    assert json.dumps(summary) == json.dumps(read_summary(record))
-
-
-def test_a_tracked_run_gives_the_same_numbers_as_an_untracked_one(tmp_path: Path) -> None:
-    words = ["gradients=false", "epochs=1", "dataset.train_size=200"]
-    tracked, plain = compose(["tracker=wandb", *words])[0], compose(words)[0]
-    assert tracked.identity == plain.identity
-    one = run_one(tracked, tmp_path / "one", lambda progress: None)
-    other = run_one(plain, tmp_path / "other", lambda progress: None)
-    assert {**one, "wall_s": 0} == {**other, "wall_s": 0}
-    assert not (tmp_path / "other" / plain.identity / "wandb").exists()
-
-
-def test_wandb_takes_rows_and_a_summary_with_gaps(tmp_path: Path) -> None:
-    tracker = Wandb(tmp_path, "x", {"seed": 0}, "syncline", "offline")
-    tracker.evaluation(ROW)
-    tracker.finish({"final": None, "best": {"accuracy": {"value": 1.0}}, "used_by_worker": [1, 2]})
-    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
+    rows = read_metrics(tmp_path / config.identity)
+    read = EventAccumulator(str(tmp_path / config.identity / "tensorboard"))
+    read.Reload()
+    points = [(event.step, event.wall_time, event.value) for event in read.Scalars("accuracy")]
+    assert points == [(row["updates"], row["time_s"], pytest.approx(row["accuracy"])) for row in rows]
+    assert [event.value for event in read.Scalars("K")] == [count for _, _, count in summary["waits_for"]]
+    (stale,) = read.Histograms("staleness_of_gradients")
+    assert stale.histogram_value.num == summary["gradients_used"]

@@ -125,7 +125,7 @@ def test_status_says_what_is_there_and_starts_nothing(default: Default, command:
     assert said.out.split() == ["finished", "run", default.config.identity]
     said = command("--status", "-m", "epochs=3,4", "seed=0", f"results={default.results}")
     lines = [line.split() for line in said.out.splitlines()]
-    assert [(line[0], line[1]) for line in lines] == [("finished", "epochs=3"), ("absent", "epochs=4")]
+    assert [(line[0], line[1]) for line in lines] == [("finished", "epochs=3"), ("left", "epochs=4")]
     assert len(list(default.results.iterdir())) == 1
 
 

@@ -4,12 +4,16 @@ import json
 import os
 import signal
 import subprocess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
+from runners import plan
+from syncline.operations.states import LEFT, look
 from syncline.records.events import read_events
-from syncline.records.store import ABSENT, FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
+from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
 
 
 def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Path, command: Command) -> None:
@@ -28,8 +32,11 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
         assert f"strategy={summary['strategy']}" == strategy
         assert f"seed={summary['seed']}" == seed
         times[identity] = (tmp_path / identity / "summary.json").stat().st_mtime_ns
-    plan = json.loads((tmp_path / "plans" / "sweep-.json").read_text())
-    assert [entry["identity"] for entry in plan["runs"]] == [line[3] for line in listed]
+    (path,) = (tmp_path / "plans").iterdir()
+    written = json.loads(path.read_text())
+    assert path.name.startswith("sweep-")
+    assert written["command"] == words
+    assert [entry["identity"] for entry in written["runs"]] == [line[3] for line in listed]
 
     again = command(*words)
     assert again.code == 0
@@ -38,9 +45,10 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
 
 
 def test_a_run_of_a_plan_is_the_same_run_as_one_alone(tmp_path: Path, command: Command) -> None:
+    """Also when its process has made others before."""
     words = ["dataset=glyphs10", "dataset.train_size=200", "dataset.test_size=50", "max_updates=8"]
-    alone = made(tmp_path / "alone", *words)
-    said = command("-m", *words, f"results={tmp_path / 'plan'}")
+    alone = made(tmp_path / "alone", *words, "seed=2")
+    said = command("-m", *words, "seed=0,1,2", "jobs=1", f"results={tmp_path / 'plan'}")
     assert said.code == 0
     planned = tmp_path / "plan" / alone.name
     assert without_wall_time(read_metrics(planned)) == without_wall_time(read_metrics(alone))
@@ -70,7 +78,7 @@ def test_one_failing_run_does_not_stop_the_others_and_fail_fast_does(tmp_path: P
 
     fast = command(*words, f"results={tmp_path / 'fast'}", "fail_fast=true")
     assert fast.code == 1
-    assert states(tmp_path / "fast") == [FAILED, ABSENT, ABSENT, ABSENT]
+    assert states(tmp_path / "fast") == [FAILED, LEFT, LEFT, LEFT]
 
 
 def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
@@ -87,7 +95,42 @@ def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
     assert "Traceback" not in err
     assert err.splitlines()[-1].startswith("interrupted; ")
     states = [line.split()[0] for line in command("--status", *words).out.splitlines()]
-    assert states == [UNFINISHED, UNFINISHED, ABSENT]
+    assert states == [UNFINISHED, UNFINISHED, LEFT]
+
+
+def test_short_runs_share_a_process_and_a_long_one_has_its_own(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    start = BaseProcess.start
+
+    def counted(process: BaseProcess) -> None:
+        begun.append(process)
+        start(process)
+
+    monkeypatch.setattr(BaseProcess, "start", counted)
+    for shared_s, num_processes in ((1e9, 2), (0.0, 6)):
+        monkeypatch.setattr(plan, "SHARED_S", shared_s)
+        said = command("-m", "seed=range(0,6)", *TIMING, f"results={tmp_path / str(shared_s)}", "jobs=2")
+        assert said.code == 0, said.err
+        assert len(begun) == num_processes
+        assert not any(process.is_alive() for process in begun), "none stays behind"
+        begun.clear()
+
+
+def test_a_run_whose_process_is_killed_shows_as_failed_with_the_cause(tmp_path: Path) -> None:
+    words = ["-m", "seed=0", "gradients=false", "runner.events=false", f"results={tmp_path}"]
+    process = started(*words, "epochs=1e7")
+    wait_for(lambda: bool(list(tmp_path.glob("*/metrics.jsonl"))), process)
+    (lock,) = tmp_path.glob("*.lock")
+    os.kill(json.loads(lock.read_text())["pid"], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    cause = "its process ended with exit code -9 (killed, or out of memory?)"
+    assert cause in err
+    state = look(tmp_path, [lock.stem], {})[lock.stem]
+    assert (state.state, state.cause) == (FAILED, cause)
+    assert not list(tmp_path.glob("*.lock"))
 
 
 def test_two_plans_of_the_same_runs_make_each_once(tmp_path: Path) -> None:

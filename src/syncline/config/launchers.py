@@ -23,12 +23,13 @@ class SlurmConfig:
     qos: str | None = None
     time: str = "1:00:00"  # of one task, as Slurm writes it
     nodes: int = 1  # of one task, >= 1; more only for runs of several hosts
-    cpus: int = 2  # of one node, >= 1
+    cpus: int = 1  # of one node, >= 1; runs of real processes want one a worker
     memory: str | None = None  # of one node: 8G
     gpus: int = 0  # of one node
     at_once: int | None = None  # tasks at a time, >= 1
-    runs_per_task: int = 1  # one after another, >= 1
+    runs_per_task: int = 1  # as many at a time as it has cores, >= 1
     notice_s: int = 120  # before the time limit a task is told to write its checkpoint, >= 1
+    submit: bool = True  # False: write the script and say how to submit it
     setup: list[str] = field(default_factory=list)  # shell lines before the run: module load ...
     extra: list[str] = field(default_factory=list)  # further options of sbatch: --gres=gpu:a100:1, --exclude=...
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast, get_type_hints
 
 from syncline.config.checks import ConfigError, check, check_choice
@@ -134,7 +135,7 @@ class RunConfig:
         """Plain nested types, as config.yaml holds them."""
         return dataclasses.asdict(self)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Names what the run computes: the same for two configs that must give the same result."""
         plain = self.as_dict()
@@ -164,6 +165,7 @@ NOT_IN_IDENTITY = (
     "device",  # where it is computed; environment.json names the machine
     "runner.address",
     "runner.checkpoint_every_epochs",
+    "runner.checkpoint_every_s",
     "runner.evaluate",  # when, not what
     "runner.events",  # what is written down
     "runner.hang_s",

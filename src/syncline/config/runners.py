@@ -13,8 +13,12 @@ class SimulateConfig:
 
     name: str = "simulate"
     events: bool = True  # write events.arrow
+    checkpoint_every_s: float = 300.0  # wall seconds, > 0; shorter runs leave none unless they are told to stop
 
     time_kind: ClassVar[str] = "virtual"
+
+    def __post_init__(self) -> None:
+        check(self.checkpoint_every_s > 0, "runner.checkpoint_every_s must be > 0", self.checkpoint_every_s)
 
 
 @dataclass(frozen=True)
@@ -173,12 +177,29 @@ class NoTrackerConfig:
 
 @dataclass(frozen=True)
 class WandbConfig:
+    """Weights & Biases."""
+
     name: str = "wandb"
     project: str = "syncline"
     mode: str = "offline"  # offline, online
+    group: str = ""  # runs that stand together; empty: those that differ in their seed only
+    tags: tuple[str, ...] = ()  # besides the names of strategy, model, data set and runner
+    wait_s: float = 30.0  # at the end of a run, for what is not told yet, > 0
 
     def __post_init__(self) -> None:
         check(self.mode in ("offline", "online"), "tracker.mode must be offline or online", self.mode)
+        check(self.wait_s > 0, "tracker.wait_s must be > 0", self.wait_s)
 
 
-TRACKERS: dict[str, type[Any]] = {"none": NoTrackerConfig, "wandb": WandbConfig}
+@dataclass(frozen=True)
+class TensorBoardConfig:
+    """TensorBoard, whose package is to be installed apart: pip install tensorboard."""
+
+    name: str = "tensorboard"
+    wait_s: float = 30.0  # as above
+
+    def __post_init__(self) -> None:
+        check(self.wait_s > 0, "tracker.wait_s must be > 0", self.wait_s)
+
+
+TRACKERS: dict[str, type[Any]] = {"none": NoTrackerConfig, "tensorboard": TensorBoardConfig, "wandb": WandbConfig}

@@ -214,6 +214,7 @@ def main(words: list[str]) -> int:
     folder, headquarters, *given = words
     host = given[0] if given else os.environ.get("SLURMD_NODENAME", socket.gethostname())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a batch system sends it to all; the launcher alone obeys
     signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         Agent(Path(folder), headquarters, host).run()

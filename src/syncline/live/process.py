@@ -36,6 +36,7 @@ RESUME = "SYNCLINE_RESUME"  # number of the checkpoint to go on from; absent: a 
 
 def main(arguments: list[str]) -> int:
     die_with_parent()
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a batch system sends it to all; the launcher alone obeys
     role = arguments[0]
     if role == "agent":
         from torch.distributed.run import main as torchrun

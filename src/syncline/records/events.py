@@ -25,8 +25,9 @@ of real processes write the last three kinds; collectives in virtual time write 
 and `computed` come with the push: where a worker was killed, or its push came to nothing, they are missing.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute
@@ -82,26 +83,34 @@ class EventLog:
     """Appends rows; every `BATCH_ROWS` of them reach the file.
 
     Args:
-        path: of the file, which is replaced.
+        path: of the file, which is replaced, at once if something of it is kept.
         keep_rows: so many rows of the log that is there come first.
+        rows: and then these, which were not in the file yet.
 
     Raises:
         RecordError: the log that is there has not so many rows.
     """
 
-    def __init__(self, path: Path, keep_rows: int = 0) -> None:
+    def __init__(self, path: Path, keep_rows: int = 0, rows: Sequence[Sequence[Any]] = ()) -> None:
         kept = read_events(path).slice(0, keep_rows) if keep_rows else SCHEMA.empty_table()
         if kept.num_rows < keep_rows:
             from syncline.records.store import RecordError
 
             raise RecordError(f"{path}: {kept.num_rows} events, but {keep_rows} were there at the checkpoint")
-        self.num_rows = keep_rows
+        self.num_rows = keep_rows + len(rows)
         # Dictionaries may differ between batches: a new reason appears when it appears.
-        self._file = pa.OSFile(str(path), "wb")
+        draft = path.with_suffix(".draft")
+        self._file = pa.OSFile(str(draft if keep_rows else path), "wb")
         self._writer = pa.ipc.new_stream(self._file, SCHEMA)
-        self._rows: list[tuple[float, str, int, int, int, int, float, str]] = []
-        for batch in kept.to_batches() or [pa.RecordBatch.from_pylist([], schema=SCHEMA)]:
+        self._rows: list[Sequence[Any]] = list(rows)
+        for batch in [pa.RecordBatch.from_pylist([], schema=SCHEMA), *kept.to_batches()]:
             self._writer.write_batch(batch)  # from now on the file is a log, if an empty one
+        if keep_rows:
+            draft.replace(path)
+
+    def state_dict(self) -> dict[str, Any]:
+        """`keep_rows` and `rows` of a log that goes on from here and becomes the same file in every bit."""
+        return {"keep_rows": self.num_rows - len(self._rows), "rows": list(self._rows)}
 
     def append(
         self, at: float, kind: str, worker: int, shard: int, push: int, version: int, value: float, because: str

@@ -4,6 +4,8 @@
 creation is exclusive, which also shared file systems keep to. An owner renews it every RENEW_S seconds. It was left
 behind by an owner that is dead, which can be seen on the owner's host at once, and elsewhere after STALE_S seconds
 without renewal; then the next one takes it over.
+
+Who goes through a plan says so in the same words, in a file beside the plan; of these there may be several.
 """
 
 import json
@@ -11,9 +13,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from syncline.records.store import RecordError, cannot_write
@@ -35,11 +38,11 @@ class Owner:
     pid: int
     born: int  # of the process, in clock ticks since its host was started: a pid may be given away again
     since: float  # seconds since 1970
-    silent_s: float = 0.0  # since it last renewed the lock, by the file system's clock
+    silent_s: float = 0.0  # since it last renewed the lock, by the file system's clock; of owners on other hosts
 
     @property
     def is_alive(self) -> bool:
-        if self.host == socket.gethostname():
+        if is_here(self):
             return _born(self.pid) == self.born
         return self.silent_s < STALE_S
 
@@ -47,10 +50,57 @@ class Owner:
         return f"process {self.pid} on {self.host} since {time.strftime('%H:%M:%S', time.localtime(self.since))}"
 
 
-def owner_of(folder: Path) -> Owner | None:
-    """Who makes the run of this record now, if anybody does."""
-    owner = _read(_path(folder), _now(folder.parent))
+def owner_of(folder: Path, clock: Callable[[], float] | None = None) -> Owner | None:
+    """Who makes the run of this record now, if anybody does.
+
+    Args:
+        clock: `file_clock` of the results, for who asks of many records; read only for owners on other hosts.
+    """
+    owner = _read(_path(folder), clock or partial(file_clock, folder.parent))
     return owner if owner is not None and owner.is_alive else None
+
+
+@contextmanager
+def announced(plans: Sequence[Path]) -> Iterator[None]:
+    """While it is entered, a file beside each of these plans says that this process goes through it.
+
+    Raises:
+        RecordError: it cannot be written.
+    """
+    me = _me()
+    paths = [path.with_name(f"{path.stem}.{me.host}.{me.pid}.owner") for path in plans]
+    try:
+        for path in paths:
+            try:
+                draft = path.with_suffix(".draft")
+                draft.write_text(json.dumps(asdict(me)))
+                draft.replace(path)
+            except OSError as error:
+                raise cannot_write(path, error) from None
+        with _renewed(paths):
+            yield
+    finally:
+        for path in paths:
+            with suppress(OSError):
+                path.unlink()
+
+
+def at_work_on(plan: Path) -> list[Owner]:
+    """Who goes through this plan now."""
+    paths = sorted(plan.parent.glob(f"{plan.stem}.*.owner"))
+    owners = [_read(path, partial(file_clock, plan.parent)) for path in paths]
+    return [owner for owner in owners if owner is not None and owner.is_alive]
+
+
+def is_here(owner: Owner) -> bool:
+    """Whether it is a process of this host."""
+    return owner.host == socket.gethostname()
+
+
+def is_owner_dead(path: Path) -> bool:
+    """Whether this file of an owner was left behind."""
+    owner = _read(path, partial(file_clock, path.parent))
+    return owner is not None and not owner.is_alive
 
 
 @contextmanager
@@ -62,18 +112,15 @@ def held(folder: Path) -> Iterator[None]:
         RecordError: the lock cannot be written.
     """
     path = _path(folder)
-    me = Owner(socket.gethostname(), os.getpid(), _born(os.getpid()), time.time())
-    ended = threading.Event()
-    renewal = threading.Thread(target=_renew, args=(path, ended), daemon=True, name="lock")
+    me = _me()
     try:  # from here on, since an interrupt may come at any time
         _take(path, me)
-        renewal.start()
-        yield
+        with _renewed([path]):
+            yield
     finally:
-        ended.set()
         with suppress(OSError, RecordError):
-            owner = _read(path, 0.0)
-            if owner is not None and (owner.host, owner.pid, owner.since) == (me.host, me.pid, me.since):
+            owner = _read(path, lambda: 0.0)
+            if _is_same(owner, me):
                 path.unlink()  # else it was never ours, or taken over while this process was stopped for long
 
 
@@ -81,7 +128,7 @@ def _take(path: Path, me: Owner) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         while not _created(path, me):
-            owner = _read(path, _now(path.parent))
+            owner = _read(path, partial(file_clock, path.parent))
             if owner is None:
                 continue  # gone in this moment
             if owner.is_alive:
@@ -111,37 +158,49 @@ def _created(path: Path, me: Owner) -> bool:
 def _remove_stale(path: Path) -> None:
     """Remove a lock that is left behind, unless somebody else has just done so and made one that is not.
 
-    Only the holder of the guard removes one, and it looks again before it does.
+    Only the holder of the guard removes one, and it looks again once it knows the owner to be dead: an owner may give
+    its lock back and end between our reading it and our looking for its process, and another may then take it.
     """
     guard = path.with_name(f"{path.name}.taking")
     try:
         os.close(os.open(guard, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         with suppress(FileNotFoundError):
-            if _now(path.parent) - guard.stat().st_mtime > GUARD_S:
+            if file_clock(path.parent) - guard.stat().st_mtime > GUARD_S:
                 guard.unlink()
         time.sleep(0.01)
         return
     try:
-        owner = _read(path, _now(path.parent))
-        if owner is not None and not owner.is_alive:
+        clock = partial(file_clock, path.parent)
+        owner = _read(path, clock)
+        if owner is not None and not owner.is_alive and _is_same(_read(path, clock), owner):
             path.unlink()
     finally:
-        guard.unlink()
+        guard.unlink(missing_ok=True)
 
 
-def _read(path: Path, now: float) -> Owner | None:
+def _is_same(one: Owner | None, other: Owner) -> bool:
+    return one is not None and (one.host, one.pid, one.since) == (other.host, other.pid, other.since)
+
+
+def _me() -> Owner:
+    return Owner(socket.gethostname(), os.getpid(), _born(os.getpid()), time.time())
+
+
+def _read(path: Path, clock: Callable[[], float]) -> Owner | None:
     try:
-        content = json.loads(path.read_text())
-        return Owner(**{**content, "silent_s": now - path.stat().st_mtime})
+        owner = Owner(**json.loads(path.read_text()))
+        if is_here(owner):
+            return owner
+        return replace(owner, silent_s=clock() - path.stat().st_mtime)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
         raise RecordError(f"{path}: broken lock ({type(error).__name__}); remove it if nobody makes this run") from None
 
 
-def _now(folder: Path) -> float:
-    """By the clock that sets the times of files in this folder, which may be another host's."""
+def file_clock(folder: Path) -> float:
+    """Seconds since 1970 by the clock that sets the times of files in this folder, which may be another host's."""
     probe = folder / f".now.{socket.gethostname()}.{os.getpid()}"
     try:
         probe.touch()
@@ -172,7 +231,20 @@ def _born(pid: int) -> int:
     return 0
 
 
-def _renew(path: Path, ended: threading.Event) -> None:
-    while not ended.wait(RENEW_S):
-        with suppress(OSError):  # the next time, then
-            os.utime(path)
+@contextmanager
+def _renewed(paths: Sequence[Path]) -> Iterator[None]:
+    """While it is entered, the times of these files say that we are alive."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(RENEW_S):
+            for path in paths:
+                with suppress(OSError):  # the next time, then
+                    os.utime(path)
+
+    renewal = threading.Thread(target=renew, daemon=True, name="lock")
+    try:
+        renewal.start()
+        yield
+    finally:
+        ended.set()

@@ -1,12 +1,12 @@
 """What a run leaves: one folder, named by its identity.
 
     config.yaml        the whole config, and the format of the record
-    environment.json   versions, hardware, commit
+    environment.json   versions, hardware, commit; in `restarts` those of each start that went on from a checkpoint
     events.arrow       who computed, waited, pushed what and when (records/events.py)
     metrics.jsonl      an evaluation a line
     parameters-<shard>.safetensors   of a run of real processes: the weights and buffers at its end
-    checkpoint/        of the same: what an unfinished run goes on from; snapshots/: states to be evaluated
-    log/               of the same: what each process printed
+    checkpoint/        what an unfinished run goes on from
+    snapshots/, log/   of a run of real processes: states to be evaluated, and what each process printed
     log.txt            what went wrong, if something did
     summary.json       written last: a record is finished if and only if it has one
 
@@ -16,10 +16,12 @@ Our own record is the truth; a tracker only mirrors it. Readers need neither tor
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +31,9 @@ import yaml
 
 from syncline.records.events import EventLog
 
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast; it is not everywhere
+# libyaml's are several times as fast; they are not everywhere
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 FORMAT = 2  # of the whole record; a reader refuses a newer one
 
 FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
@@ -49,13 +53,21 @@ class RecordWriter:
         folder: its place.
         config: the whole config, in plain types.
         with_events: open events.arrow for writing.
-        go_on: leave what is there.
+        go_on: leave what is there, but for the evaluations.
+        log: where the event log stood at the checkpoint that the run goes on from, as `EventLog.state_dict` says it.
 
     Raises:
-        RecordError: no permission, no space, or no folder at this place.
+        RecordError: no permission, no space, or no folder at this place; or what is there is broken.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], with_events: bool, go_on: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        with_events: bool,
+        go_on: bool = False,
+        log: Mapping[str, Any] | None = None,
+    ) -> None:
         self._place = folder
         self.folder = folder = folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
         try:
@@ -63,12 +75,28 @@ class RecordWriter:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=go_on)
             (folder / "log.txt").unlink(missing_ok=True)
-            (folder / "config.yaml").write_text(yaml.safe_dump({"format": FORMAT, **_plain(config)}, sort_keys=False))
-            (folder / "environment.json").write_text(json.dumps(environment(), indent=2) + "\n")
+            content = yaml.dump({"format": FORMAT, **_plain(config)}, Dumper=Dumper, sort_keys=False)
+            (folder / "config.yaml").write_text(content)
+            self._environment = read_environment(folder) if go_on else environment()
+            self.events = EventLog(folder / "events.arrow", **(log or {})) if with_events else None
+            if go_on:
+                self.restarted()
+            else:
+                self._write("environment.json", self._environment)
             self._metrics = (folder / "metrics.jsonl").open("w")
-            self.events = EventLog(folder / "events.arrow") if with_events else None
         except OSError as error:
             raise cannot_write(folder, error) from None
+
+    def restarted(self) -> None:
+        """The run goes on from a checkpoint: that is counted, and where it does so written down."""
+        self._environment.setdefault("restarts", []).append(environment())
+        self._write("environment.json", self._environment)
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        """A file of the record, at once and whole."""
+        draft = self.folder / f"{name}.draft"
+        draft.write_text(json.dumps(content, indent=2) + "\n")
+        draft.replace(self.folder / name)
 
     def evaluation(self, row: Mapping[str, Any]) -> None:
         """One line of metrics.jsonl; on disk when this returns."""
@@ -81,14 +109,18 @@ class RecordWriter:
         self._metrics.truncate()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Close everything, then write summary.json: from now on the record is finished."""
+        """Close everything, then write summary.json: from now on the record is finished, and no checkpoint needed."""
         self.close()
-        draft = self.folder / "summary.json.draft"
-        draft.write_text(json.dumps({"format": FORMAT, **summary}, indent=2) + "\n")
-        draft.replace(self.folder / "summary.json")
+        restarts = len(self._environment.get("restarts", ()))
+        self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
+        shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
         if self.folder != self._place:
-            shutil.rmtree(self._place)
+            old = self._place.with_name(f"{self._place.name}.old")
+            if old.exists():
+                shutil.rmtree(old)
+            self._place.rename(old)  # whole, or there at all: what is removed file by file may be killed in the middle
             self.folder = self.folder.rename(self._place)
+            shutil.rmtree(old)
 
     def fail(self, trace: str) -> None:
         """Keep the traceback: the record shows as failed."""
@@ -123,6 +155,11 @@ def cannot_write(folder: Path, error: OSError) -> RecordError:
     return RecordError(
         f"cannot write the record {folder}: {error.strerror or error}; results=<folder> puts it elsewhere"
     )
+
+
+def is_identity(name: str) -> bool:
+    """Whether a folder of this name is a run's record (config/run.py makes the names)."""
+    return re.fullmatch(r".+-s\d+-[0-9a-f]{10}", name) is not None
 
 
 def status(folder: Path) -> str:
@@ -185,22 +222,49 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
 
 
+def read_environment(folder: Path) -> dict[str, Any]:
+    """Where a record was made.
+
+    Raises:
+        RecordError: absent or broken.
+    """
+    path = folder / "environment.json"
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
+    return facts
+
+
+def read_log(folder: Path) -> str:
+    """What went wrong, with its traceback; empty if nothing did."""
+    try:
+        return (folder / "log.txt").read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def environment() -> dict[str, Any]:
     """Versions, hardware and commit of this process."""
+    facts = {**_facts(), "command": sys.argv}
+    torch = sys.modules.get("torch")  # not imported for this alone
+    if torch is not None and torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name(0)
+    return facts
+
+
+@cache
+def _facts() -> dict[str, Any]:
+    """What stays the same while a process lives, and takes it 20 ms to find out."""
     packages = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "hydra-core", "pyarrow")
-    facts: dict[str, Any] = {
+    return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "packages": {name: metadata.version(name) for name in packages if _is_installed(name)},
         "commit": _commit(),
-        "command": sys.argv,
     }
-    torch = sys.modules.get("torch")  # not imported for this alone
-    if torch is not None and torch.cuda.is_available():
-        facts["gpu"] = torch.cuda.get_device_name(0)
-    return facts
 
 
 def _is_installed(name: str) -> bool:

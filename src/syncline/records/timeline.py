@@ -20,7 +20,7 @@ A `delayed` row lies over computing, sending or receiving and is cut off where t
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -227,8 +227,16 @@ class _Worker:
         return [span for span in cut if span.begin_s < span.end_s]
 
 
-def read_timeline(folder: Path) -> tuple[Timeline, str]:
+def time_kind(config: Mapping[str, Any]) -> str:
+    """Whether the time of a record with this config is `virtual` or `wall`."""
+    return "virtual" if config["runner"]["name"] == "simulate" else "wall"
+
+
+def read_timeline(folder: Path, max_events: int | None = None) -> tuple[Timeline, str]:
     """The spans of a record, and whether their time is `virtual` or `wall`.
+
+    Args:
+        max_events: only the first so many are looked at.
 
     Raises:
         RecordError: no events in it.
@@ -243,11 +251,12 @@ def read_timeline(folder: Path) -> tuple[Timeline, str]:
     if not events.num_rows:
         raise RecordError(f"{logs[0]}: no events so far")
     summary = read_summary(folder) if status(folder) == FINISHED else {}
-    runner = read_config(folder)["runner"]["name"]
-    kind = summary.get("time_kind", "virtual" if runner == "simulate" else "wall")
+    kind = time_kind(read_config(folder))
     first = summary.get("waits_for", [])[:1]
     first_count = first[0][2] if first and first[0][0] == 0 else None  # later ones are in the log
-    return timeline_of(events, summary.get("time_s", 0.0), runner != "simulate", first_count), kind
+    part = events.slice(0, max_events)
+    end_s = summary.get("time_s", 0.0) if part.num_rows == events.num_rows else 0.0
+    return timeline_of(part, end_s, kind == "wall", first_count), kind
 
 
 def timeline_of(

@@ -1,76 +1,139 @@
-"""Mirrors of the record for people who watch many runs. A tracker that fails is dropped with one warning."""
+"""A tracker shows a record elsewhere, for people who watch many runs. It is a process of its own, which only reads the
+record (records/mirror.py): whatever becomes of it, the run is not harmed and hardly slowed down.
+"""
 
-import warnings
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+LEAVE_S = 2.0  # for a tracker whose run has not ended well
 
 
 class Tracker(Protocol):
-    def evaluation(self, row: Mapping[str, Any]) -> None: ...
+    """Entered when the record is there, left when it is finished or has failed."""
 
-    def finish(self, summary: Mapping[str, Any]) -> None: ...
+    def look(self) -> None:
+        """There is a new evaluation in the record."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def check_installed(options: Mapping[str, Any]) -> None:
+    """Of the config's group `tracker`.
+
+    Raises:
+        ValueError: its package is absent; the message tells what to install.
+    """
+    name = options["name"]
+    if name != "none" and find_spec(name) is None:
+        raise ValueError(f"tracker={name} needs the package {name}, which is not installed: pip install {name}")
+
+
+def start_tracker(options: Mapping[str, Any], folder: Path, place: Path, say: Callable[[str], None]) -> Tracker:
+    """The tracker that the config's group `tracker` asks for.
+
+    Args:
+        folder: of the record.
+        place: where it will lie when it is finished.
+        say: takes the one line of what went wrong, if something does.
+    """
+    return NoTracker() if options["name"] == "none" else Mirror(options, folder, place, say)
 
 
 class NoTracker:
-    def evaluation(self, row: Mapping[str, Any]) -> None:
+    def look(self) -> None:
         pass
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         pass
 
 
-class Wandb:
-    """Weights & Biases, offline unless told otherwise; its files lie in the record's folder."""
+class Mirror:
+    """The process that follows the record; see `start_tracker`.
 
-    def __init__(self, folder: Path, identity: str, config: Mapping[str, Any], project: str, mode: str) -> None:
-        import wandb
+    It is told of each evaluation by one byte, which is never waited for, and of the end by the end of the pipe. Then it
+    has `wait_s` to tell the rest, or if the run has not ended well `LEAVE_S`, and is killed.
+    """
 
-        self._run = wandb.init(
-            project=project,
-            id=identity,
-            name=identity,
-            config=dict(config),
-            dir=str(folder),
-            mode=mode,  # type: ignore[arg-type]
-            resume="allow",
-            settings=wandb.Settings(silent=True),
-        )
-        for axis in ("epoch", "time_s", "updates"):
-            self._run.define_metric(axis)
-        self._run.define_metric("*", step_metric="time_s")
-
-    def evaluation(self, row: Mapping[str, Any]) -> None:
-        self._run.log(dict(row))
-
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        self._run.summary.update(dict(summary))
-        self._run.finish()
-
-
-class Guarded:
-    """A tracker whose failures never harm the run."""
-
-    def __init__(self, start: Callable[[], Tracker]) -> None:
-        self._tracker: Tracker = NoTracker()
-        self._try(lambda: setattr(self, "_tracker", start()))
-
-    def evaluation(self, row: Mapping[str, Any]) -> None:
-        self._try(lambda: self._tracker.evaluation(row))
-
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        self._try(lambda: self._tracker.finish(summary))
-
-    def _try(self, action: Callable[[], None]) -> None:
+    def __init__(self, options: Mapping[str, Any], folder: Path, place: Path, say: Callable[[str], None]) -> None:
+        self._name, self._wait_s, self._place, self._say = options["name"], options["wait_s"], place, say
+        self._process: subprocess.Popen[bytes] | None = None
+        command = [sys.executable, "-m", "syncline.records.mirror", "--follow", str(folder), str(place)]
         try:
-            action()
-        except Exception as error:  # whatever a foreign service raises
-            warnings.warn(f"the tracker failed and is left out: {type(error).__name__}: {error}", stacklevel=3)
-            self._tracker = NoTracker()
+            self._scratch = tempfile.TemporaryDirectory(prefix="syncline-", ignore_cleanup_errors=True)
+            self._words = Path(self._scratch.name, "words.txt")
+            with self._words.open("wb") as words:
+                self._process = subprocess.Popen(
+                    command,
+                    env=os.environ | {"TMPDIR": self._scratch.name},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=words,
+                    start_new_session=True,  # a Ctrl-C is for the run
+                )
+        except OSError as error:
+            self._warn(f"it did not start: {error.strerror}")
+            return
+        assert self._process.stdin is not None
+        self._pipe = self._process.stdin
+        os.set_blocking(self._pipe.fileno(), False)
 
+    def look(self) -> None:
+        if self._process is None:
+            return
+        try:
+            os.write(self._pipe.fileno(), b"\n")
+        except BlockingIOError:
+            pass  # it has enough to look at
+        except OSError:  # it is dead
+            self._end(LEAVE_S)
 
-def start_tracker(options: Mapping[str, Any], folder: Path, identity: str, config: Mapping[str, Any]) -> Tracker:
-    """The tracker that the config's `tracker` group asks for."""
-    if options["name"] == "none":
-        return NoTracker()
-    return Guarded(lambda: Wandb(folder, identity, config, options["project"], options["mode"]))
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind:  # that is what is to be told of
+            self._say = lambda line: None
+        self._end(LEAVE_S if kind else self._wait_s)
+
+    def _end(self, wait_s: float) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            self._pipe.close()
+            code = process.wait(wait_s)
+            if code:
+                said = re.search("^error: (.*)", self._words.read_text(errors="replace"), re.MULTILINE)
+                self._warn(said[1] if said else f"it ended with exit code {code}")
+        except subprocess.TimeoutExpired:
+            self._warn(f"it was not ready {wait_s:g} s after the run")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with what it has started
+            process.wait()
+            self._scratch.cleanup()
+
+    def _warn(self, why: str) -> None:
+        again = f"python -m syncline.records.mirror {self._place}"
+        self._say(f"tracker={self._name} failed, the run goes its way: {why}; once more when it is over: {again}")

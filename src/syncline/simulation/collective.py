@@ -16,16 +16,18 @@ Shape legend: P workers, K steps of a block, n parameters, m float buffer elemen
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from syncline.course import Limits, Totals
 from syncline.learning.evaluate import Evaluator, consensus
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.optimizer import Optimizer
-from syncline.simulation.engine import Log
+from syncline.simulation.engine import PAUSED, Log
+from syncline.simulation.shelf import Shelf
 from syncline.timing.cluster import Cluster
 from syncline.timing.distributions import Array
 from syncline.timing.network import Network
@@ -92,6 +94,25 @@ class Replicas:
             return evaluated, self.buffers[0], {}
         weights, buffers, divergence = consensus(evaluated, self.buffers)
         return [weights], buffers, {"divergence": divergence}
+
+    def put(self, shelf: Shelf) -> None:
+        """All that changes goes there."""
+        shelf.put_all("weights", {str(number): weights for number, weights in enumerate(self.weights)})
+        shelf.put_all("buffers", {str(number): buffers for number, buffers in enumerate(self.buffers)})
+        for number, optimizer in enumerate(self._optimizers):
+            shelf.put_all(f"optimizer-{number}", optimizer.state_dict())
+
+    def take(self, shelf: Shelf) -> None:
+        """Go on from what `put` put there."""
+        for name, replicas in (("weights", self.weights), ("buffers", self.buffers)):
+            for key, tensor in shelf.take_all(name).items():
+                replicas[int(key)].copy_(tensor)
+        for number, optimizer in enumerate(self._optimizers):
+            optimizer.load_state_dict(shelf.take_all(f"optimizer-{number}"))
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights[0].device
 
     def _step_together(self, iteration: int, rate: float) -> list[float]:
         (weights,), (buffers,) = self.weights, self.buffers
@@ -184,8 +205,19 @@ class Clocks:
         self._cluster, self._exchanges, self._averages_first = cluster, exchanges, averages_first
         self._now = np.zeros(cluster.num_workers)  # where the last step left each worker
         self._step = 0
+        self._begun = self._now, self._step  # before the last block
+
+    def state_dict(self) -> dict[str, Any]:
+        """From which `next_block` gives the last block again; plain types."""
+        now, step = self._begun
+        return {"now": now.tolist(), "step": step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._now, self._step = np.array(state["now"]), state["step"]
+        self._cluster.seek_computes(self._step)
 
     def next_block(self) -> Block:
+        self._begun = self._now, self._step
         gradient, delay = (np.ascontiguousarray(drawn.T) for drawn in self._cluster.draw_computes())
         duration = gradient + delay
         begun, computed, ended = np.empty_like(duration), np.empty_like(duration), np.empty_like(duration)
@@ -237,20 +269,33 @@ class Collective:
         self._busy_s = np.zeros(cluster.num_workers)
         self._last_computed = 0.0  # when the last worker had computed the step before this block
         self._rows: list[tuple[float, str, int, int, int, int, float, str]] = []  # not yet told to the log
+        self._block: Block | None = None  # under way
+        self._row = 0  # its step that comes next
+        self._next_look = 1.0  # update at which the observer is called, or the run ends
         self._ended_by: str | None = None
 
     def stop(self, reason: str) -> None:
         """End the run after the update under way."""
         self._ended_by = reason
 
+    def pause(self) -> None:
+        """Leave `run` after the update under way, unless that ends it."""
+        if self._ended_by is None:
+            self._ended_by = PAUSED
+
     def run(self) -> str:
-        """Simulate to the end. Returns why: "epochs", "max_updates", "max_time_s", "diverged", or what `stop` said."""
+        """Simulate to the end, or until the observer calls `pause`: then another call goes on.
+
+        Returns:
+            Why it ended: "epochs", "max_updates", "max_time_s", "diverged", or what `stop` said; or PAUSED.
+        """
         totals, limits, learning = self.totals, self._limits, self._learning
         samples_a_step = self._batch_size * totals.num_workers
-        next_look = 1.0  # update at which the observer is called, or the run ends
         while True:
-            block = self._clocks.next_block()
-            for row, at in enumerate(block.ended.max(axis=1).tolist()):
+            block = self._block = self._block or self._clocks.next_block()
+            ends = block.ended.max(axis=1).tolist()
+            for row in range(self._row, len(ends)):
+                at = ends[row]
                 if at > limits.time_s:
                     return self._end("max_time_s", block, row, limits.time_s)
                 losses = None
@@ -268,13 +313,47 @@ class Collective:
                 totals.updates += 1
                 totals.samples += samples_a_step
                 totals.time_s = at
-                if totals.updates >= next_look or totals.samples >= limits.samples:
+                if totals.updates >= self._next_look or totals.samples >= limits.samples:
                     self._ended_by = limits.reached(totals.samples, totals.updates)
-                    next_look = min(self._observer.updated(self), limits.updates)
+                    self._next_look = min(self._observer.updated(self), limits.updates)
+                    if self._ended_by == PAUSED:
+                        self._ended_by, self._row = None, row + 1
+                        return PAUSED
                     if self._ended_by is not None:
                         return self._end(self._ended_by, block, row + 1)
             self._count(block, len(block.ended))
             self._last_computed = block.computed[-1].max().item()
+            self._block, self._row = None, 0
+
+    def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that the arguments do not tell of a run that is paused: tensors, and plain types that JSON can hold.
+
+        They are the run's own: it changes them when it goes on.
+        """
+        shelf = Shelf()
+        if self._learning is not None:
+            self._learning.put(shelf)
+        return shelf.tensors, {
+            "totals": self.totals.state_dict(),
+            "clocks": self._clocks.state_dict(),
+            "row": self._row,
+            "busy_s": self._busy_s.tolist(),
+            "last_computed": self._last_computed,
+            "rows": list(self._rows),
+            "next_look": self._next_look,
+        }
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave; for a collective with the same arguments."""
+        if self._learning is not None:
+            self._learning.take(Shelf(tensors, self._learning.device))
+        self.totals = Totals.from_state(state["totals"])
+        self._clocks.load_state_dict(state["clocks"])
+        self._block, self._row = self._clocks.next_block(), state["row"]
+        self._busy_s = np.array(state["busy_s"])
+        self._last_computed = state["last_computed"]
+        self._rows = [tuple(row) for row in state["rows"]]
+        self._next_look = state["next_look"]
 
     def _count(self, block: Block, rows: int, at: float = math.inf) -> None:
         """Bring busy times and lead up to so many steps of the block, and to the gradients finished at `at`."""

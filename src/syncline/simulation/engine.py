@@ -9,13 +9,16 @@ but its inputs.
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Protocol
+from typing import Any, Protocol
+
+from torch import Tensor
 
 from syncline.course import Limits, Totals
 from syncline.learning.server import Gradient, Shard, Version
+from syncline.simulation.shelf import Shelf
 from syncline.simulation.worker import Workers
 from syncline.strategies.protocol import (
     Apply,
@@ -33,6 +36,14 @@ from syncline.strategies.protocol import (
     WakeAt,
 )
 from syncline.timing.cluster import Cluster
+
+PAUSED = "paused"  # what `run` returns in place of why it ended
+
+# What a state holds as it is; load_state_dict says the rest.
+_PLAIN = (
+    *("_versions", "_samples", "_missing", "_ends", "_unspent_s", "_timers", "_goes_at", "_made", "_pulls"),
+    *("_observer_at", "_next_look", "_staleness", "_counts", "_num_pushes"),
+)
 
 
 class Observer(Protocol):
@@ -129,24 +140,33 @@ class Simulation:
         self._staleness: list[int] = []  # staleness -> gradients used
         # pushes that each shard has received from each worker
         self._counts = [[0] * num_workers for _ in range(num_shards)]
+        self._num_pushes = 0  # that have arrived anywhere
+        self._is_begun = False
         self._ended_by: str | None = None
 
     def stop(self, reason: str) -> None:
         """End the run after the event under way."""
         self._ended_by = reason
 
+    def pause(self) -> None:
+        """Leave `run` after the event under way, unless that ends it."""
+        if self._ended_by is None:
+            self._ended_by = PAUSED
+
     def run(self) -> str:
-        """Simulate to the end.
+        """Simulate to the end, or until the observer calls `pause`: then another call goes on.
 
         Returns:
-            Why it ended: "epochs", "max_updates", "max_time_s", "diverged", or what `stop` was given.
+            Why it ended: "epochs", "max_updates", "max_time_s", "diverged", or what `stop` was given; or PAUSED.
 
         Raises:
             Deadlock: the strategy holds everybody.
         """
-        for worker in range(self._cluster.num_workers):
-            for shard in range(self._cluster.num_shards):
-                self._send_block(worker, shard)
+        if not self._is_begun:
+            self._is_begun = True
+            for worker in range(self._cluster.num_workers):
+                for shard in range(self._cluster.num_shards):
+                    self._send_block(worker, shard)
         # The loop is one function, and what it touches at every step is local: a timing-only run is this loop alone.
         times, due, time_limit, totals, log = self._times, self._due, self._limits.time_s, self.totals, self._log
         strategies, pending, workers = self._strategies, self._pending, self._workers
@@ -154,7 +174,7 @@ class Simulation:
         staleness, counts, ends = self._staleness, self._counts, self._ends
         batch_size, is_direct, compute_s = self._batch_size, self._is_direct, self._compute_s
         sample_limit, rules = self._limits.samples, self._rules
-        most = push = number = 0
+        most, push, number = max(self._counts[0]), self._num_pushes, 0
         while True:
             if self._first_is_done:
                 heappop(times)
@@ -170,11 +190,12 @@ class Simulation:
             popped = due.pop(now, None)
             if popped is None:
                 continue  # all of it was broken off
-            entries: Sequence[int | _Message | _Wake | None]
+            entries: Iterable[int | _Message | _Wake | None]
             if isinstance(popped, int):
                 entries = (popped,)
             else:
-                entries = self._happening = popped
+                self._happening = popped
+                entries = iter(popped)  # which tells at any time what is left
             for entry in entries:
                 commands: list[Command]
                 if type(entry) is int:  # the worker has finished its gradient
@@ -286,8 +307,80 @@ class Simulation:
                         self._obey(shard, command)
                 if versions[shard] >= self._next_look or samples[shard] >= sample_limit:
                     self._look()
+                    if self._ended_by == PAUSED:
+                        self._num_pushes = push
+                        self._put_back(list(entries) if isinstance(entries, Iterator) else [])
+                        return PAUSED
                     if self._ended_by is not None:
                         return self._end(self._ended_by)
+
+    def _put_back(self, entries: "_Entries") -> None:
+        """The run is paused: these are due now, before whatever has become due now since."""
+        self._ended_by = None
+        if entries:
+            since = self._due.get(self._now, [])
+            self._due[self._now] = [*entries, *(since if isinstance(since, list) else [since])]
+        self._times[:] = sorted(self._due)
+        self._first_is_done = False
+
+    def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that the arguments do not tell of a run that is paused: tensors, and plain types that JSON can hold.
+
+        They are the run's own: it changes them when it goes on.
+        """
+        shelf = Shelf()
+        state = {name: getattr(self, name) for name in _PLAIN} | {
+            "totals": self.totals.state_dict(),
+            "strategies": [strategy.state_dict() for strategy in self._strategies],
+            "rules": [rule.state_dict() for rule in self._rules],
+            "cluster": self._cluster.state_dict(),
+            "workers": None if self._workers is None else self._workers.state_dict(shelf),
+            "version_of": [versions.tolist() for versions in self._version_of],
+            "void_below": list(self._void_below.items()),
+            "inboxes": [
+                [(shard, version, shelf.put(block)) for shard, (version, block) in inbox.items()]
+                for inbox in self._inboxes
+            ],
+            "pending": [
+                [(push, worker, version, shelf.put(gradient)) for push, (worker, version, gradient) in pending.items()]
+                for pending in self._pending
+            ],
+            "due": [
+                (at, entries if isinstance(entries, int) else [_plain(entry, shelf) for entry in entries])
+                for at, entries in self._due.items()
+            ],
+        }
+        return shelf.tensors, state
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave; for a simulation with the same arguments that has not run yet."""
+        assert not self._is_begun
+        self._is_begun = True
+        shelf = Shelf(tensors, self._shards[0].current.weights.device if self._shards else None)
+        for name in _PLAIN:
+            setattr(self, name, state[name])
+        self.totals = Totals.from_state(state["totals"])
+        for strategy, theirs in zip(self._strategies, state["strategies"], strict=True):
+            strategy.load_state_dict(theirs)
+        for rule, theirs in zip(self._rules, state["rules"], strict=True):
+            rule.load_state_dict(theirs)
+        self._cluster.load_state_dict(state["cluster"])
+        if self._workers is not None:
+            self._workers.load_state_dict(state["workers"], shelf)
+        self._version_of = [array("q", versions) for versions in state["version_of"]]
+        self._void_below = dict(state["void_below"])
+        self._inboxes = [
+            {shard: (version, shelf.version(block)) for shard, version, block in inbox} for inbox in state["inboxes"]
+        ]
+        self._pending = [
+            {push: (worker, version, shelf.gradient(gradient)) for push, worker, version, gradient in pending}
+            for pending in state["pending"]
+        ]
+        self._due = {
+            at: entries if isinstance(entries, int) else [_entry(words, shelf) for words in entries]
+            for at, entries in state["due"]
+        }
+        self._times = sorted(self._due)
 
     def _obey(self, shard: int, command: Command) -> None:
         """What most strategies never command."""
@@ -545,3 +638,29 @@ class _Wake:
 
 
 _Entries = list[int | _Message | _Wake | None]
+
+
+def _plain(entry: int | _Message | _Wake | None, shelf: Shelf) -> Any:
+    """An entry of what is due, as a state holds it."""
+    if isinstance(entry, _Wake):
+        return "wake", entry.worker, entry.shard
+    if not isinstance(entry, _Message):
+        return entry
+    where = entry.worker, entry.shard, entry.version
+    if entry.is_push:
+        return "push", *where, entry.tag, entry.loss, shelf.put(entry.gradient), entry.number
+    return "block", *where, shelf.put(entry.block), entry.repeats
+
+
+def _entry(words: Any, shelf: Shelf) -> int | _Message | _Wake | None:
+    """What `_plain` wrote."""
+    if words is None or isinstance(words, int):
+        return words
+    kind, worker, shard, *about = words
+    if kind == "wake":
+        return _Wake(worker, shard)
+    if kind == "push":
+        version, tag, loss, gradient, number = about
+        return _Message(True, worker, shard, version, tag, loss, shelf.gradient(gradient), number)
+    version, block, repeats = about
+    return _Message(False, worker, shard, version, block=shelf.version(block), repeats=repeats)

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,9 +23,11 @@ from syncline.learning.evaluate import Evaluator
 from syncline.learning.server import Shard, blocks
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective, Exchange, Replicas
-from syncline.simulation.engine import Simulation
+from syncline.simulation.engine import PAUSED, Simulation
 from syncline.simulation.worker import Workers
 from syncline.timing.cluster import Cluster
+
+LOOK_EVERY = 1000  # gradients used between two looks at a run in which nothing is learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,30 @@ class Learning:
         return self.shards[0].rate(samples, updates)
 
 
+State = tuple[Mapping[str, Tensor], Mapping[str, Any]]
+"""Tensors, and plain types that JSON can hold: all that a config does not tell of a run under way."""
+
+
+class Keeper(AbstractContextManager[Any], Protocol):
+    """Keeps states of a run under way; entered while there is one."""
+
+    @property
+    def is_due(self) -> bool:
+        """A state is to be kept now."""
+        ...
+
+    def keep(self, state: State) -> None:
+        """Take a state, which changes when this returns. Whatever it raises ends the run."""
+        ...
+
+
 def simulate(
     config: RunConfig,
     on_evaluation: Callable[[Mapping[str, Any]], None],
     on_progress: Callable[[Progress], None],
     log: EventLog | None = None,
+    keeper: Keeper | None = None,
+    state: State | None = None,
 ) -> dict[str, Any]:
     """Run `config` to its end.
 
@@ -59,6 +81,8 @@ def simulate(
         on_evaluation: given each row of metrics.jsonl.
         on_progress: called every `REPORT_EVERY_S` or so.
         log: takes the events.
+        keeper: asked at every look whether the run is to be kept as it is then.
+        state: what a keeper of the same run was given, to go on from; the log stands where it stood then.
 
     Returns:
         The summary, as summary.json holds it.
@@ -69,8 +93,44 @@ def simulate(
     """
     begun = time.perf_counter()
     torch.set_num_threads(config.threads)
-    if not config.strategy.has_server:
-        return _simulate_collective(config, on_evaluation, on_progress, log, begun)
+    if state is not None:
+        begun -= state[1]["course"]["wall_s"]
+    build = _build_simulation if config.strategy.has_server else _build_collective
+    simulation, course, num_parameters = build(config, on_evaluation, on_progress, log, begun)
+    if state is None:
+        course.begin(simulation.totals)
+    else:
+        tensors, about = state
+        simulation.load_state_dict(tensors, about["engine"])
+        course.load_state_dict(about["course"])
+    course.keeper = keeper
+    with keeper or nullcontext():
+        while (ended_by := simulation.run()) == PAUSED:
+            assert keeper is not None
+            tensors, engine = simulation.state_dict()
+            keeper.keep((tensors, {"engine": engine, "course": course.state_dict()}))
+        course.end(simulation.totals, ended_by)
+    return summary(
+        config,
+        "simulation",
+        simulation.totals,
+        ended_by,
+        course.curve,
+        num_train=course.num_train,
+        num_parameters=num_parameters,
+        best_possible={} if course.learning is None else course.learning.best_possible,
+        wall_s=time.perf_counter() - begun,
+    )
+
+
+def _build_simulation(
+    config: RunConfig,
+    on_evaluation: Callable[[Mapping[str, Any]], None],
+    on_progress: Callable[[Progress], None],
+    log: EventLog | None,
+    begun: float,
+) -> tuple[Simulation, "_Course", int]:
+    """With its course and the number of its parameters."""
     learning = build_learning(config) if config.gradients else None
     size = learning.num_parameters if learning is not None else _sizes(config)[0]
     message_bytes = 4 * size if config.cluster.message_bytes is None else config.cluster.message_bytes
@@ -93,36 +153,17 @@ def simulate(
         log=None if log is None else log.append,
     )
     simulation.totals.begin(config.strategy.first_count)
-    return _finished(config, simulation, course, size, begun)
+    return simulation, course, size
 
 
-def _finished(
-    config: RunConfig, simulation: Simulation | Collective, course: "_Course", num_parameters: int, begun: float
-) -> dict[str, Any]:
-    """Run it to its end, and sum it up."""
-    course.begin(simulation.totals)
-    ended_by = simulation.run()
-    course.end(simulation.totals, ended_by)
-    return summary(
-        config,
-        "simulation",
-        simulation.totals,
-        ended_by,
-        course.curve,
-        num_train=course.num_train,
-        num_parameters=num_parameters,
-        best_possible={} if course.learning is None else course.learning.best_possible,
-        wall_s=time.perf_counter() - begun,
-    )
-
-
-def _simulate_collective(
+def _build_collective(
     config: RunConfig,
     on_evaluation: Callable[[Mapping[str, Any]], None],
     on_progress: Callable[[Progress], None],
     log: EventLog | None,
     begun: float,
-) -> dict[str, Any]:
+) -> tuple[Collective, "_Course", int]:
+    """As `_build_simulation`, without a server."""
     learning = build_replicas(config) if config.gradients else None
     size, tensors = _sizes(config) if learning is None else (learning.num_parameters, learning.num_tensors)
     num_train = learning.num_train if learning is not None else config.dataset.num_train
@@ -144,7 +185,7 @@ def _simulate_collective(
         learning=learning,
         log=None if log is None else log.append,
     )
-    return _finished(config, simulation, course, size, begun)
+    return simulation, course, size
 
 
 def build_replicas(config: RunConfig) -> Replicas:
@@ -192,7 +233,9 @@ def _sizes(config: RunConfig) -> tuple[int, int]:
 
 
 class _Course:
-    """Watches a run: evaluates when it is time, reports progress, ends it at its target."""
+    """Watches a run: evaluates when it is time, reports progress, ends it at its target, pauses it to be kept."""
+
+    keeper: Keeper | None = None
 
     def __init__(
         self,
@@ -213,6 +256,18 @@ class _Course:
         self._next_report = begun
         self._eval_every = config.eval_every_epochs * num_train
         self._evaluations = 0
+        self._batch_size = config.batch_size
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain types; `wall_s`: spent so far."""
+        wall_s = time.perf_counter() - self._begun
+        return {"rows": self.curve.rows, "evaluations": self._evaluations, "wall_s": wall_s}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave; its rows were told before."""
+        for row in state["rows"]:
+            self.curve.add(row)
+        self._evaluations = state["evaluations"]
 
     def begin(self, totals: Totals) -> None:
         """The untrained network is the first point of every curve."""
@@ -223,13 +278,17 @@ class _Course:
         totals = simulation.totals
         if time.perf_counter() >= self._next_report:
             self._report(totals)
-        if self.learning is None:
-            return totals.updates + 1000
-        if totals.samples >= self._evaluations * self._eval_every:
-            self._evaluate(totals)
-        if self.curve.reached_s is not None:
-            simulation.stop("target")
-        return totals.updates + 1
+        if self.learning is not None:
+            if totals.samples >= self._evaluations * self._eval_every:
+                self._evaluate(totals)
+            if self.curve.reached_s is not None:
+                simulation.stop("target")
+        if self.keeper is not None and self.keeper.is_due:
+            simulation.pause()
+        if self.learning is not None:
+            return totals.updates + 1
+        # Where only time is simulated, a thousand gradients lie between two looks, however many an update takes.
+        return totals.updates + max(1, LOOK_EVERY * totals.updates * self._batch_size // totals.samples)
 
     def end(self, totals: Totals, ended_by: str) -> None:
         """The last state is evaluated, unless it was just now, or is worthless."""

@@ -3,10 +3,12 @@
 All workers share one module, since only one computes at a time; each has its own snapshot and its own data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.server import Gradient, Shard, Version
+from syncline.simulation.shelf import Shelf
 
 
 class Workers:
@@ -70,3 +72,21 @@ class Workers:
         gradient.readers -= 1
         if gradient.readers == 0:
             self._free.append(gradient)
+
+    def state_dict(self, shelf: Shelf) -> dict[str, Any]:
+        """What the workers and the shards hold; the tensors go to the shelf."""
+        for number, shard in enumerate(self._shards):
+            shelf.put_all(f"optimizer-{number}", shard.optimizer.state_dict())
+        return {
+            "iterations": list(self._iterations),
+            "snapshots": [[shelf.put(version) for version in snapshot] for snapshot in self._snapshots],
+            "current": [shelf.put(shard.current) for shard in self._shards],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], shelf: Shelf) -> None:
+        """Go on from what `state_dict` gave; for workers and shards that have done nothing yet."""
+        for number, shard in enumerate(self._shards):
+            shard.optimizer.load_state_dict(shelf.take_all(f"optimizer-{number}"))
+            shard.current = shelf.current(state["current"][number])
+        self._iterations = list(state["iterations"])
+        self._snapshots = [[shelf.version(number) for number in snapshot] for snapshot in state["snapshots"]]

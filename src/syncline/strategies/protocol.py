@@ -186,6 +186,14 @@ class PullRule(Protocol):
         """The worker goes on: the shards whose newest block it takes; of the others it keeps what it has."""
         ...
 
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state in plain types (JSON can hold it)."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that `state_dict` gave."""
+        ...
+
 
 class StrategyOptions:
     """What a user chooses about a strategy; each is a frozen dataclass that checks its own ranges (ValueError)."""

@@ -200,6 +200,19 @@ class PartialPull:
         tag = self.tag
         return [shard for shard, version in enumerate(self._newest) if version >= tag]
 
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "tag": self.tag,
+            "newest": list(self._newest),
+            "came": self._came,
+            "is_waiting": self._is_waiting,
+            "goes_at": self._goes_at,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.tag, self._newest, self._came = state["tag"], list(state["newest"]), state["came"]
+        self._is_waiting, self._goes_at = state["is_waiting"], state["goes_at"]
+
     @property
     def _reached(self) -> int:
         """The version that as many of the blocks as are needed have got to."""

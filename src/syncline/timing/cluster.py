@@ -5,6 +5,7 @@ A profile may be a paper's cluster, in seconds a gradient, while the learning be
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,26 @@ class Cluster:
     def busy_s(self, worker: int) -> float:
         """Seconds of all gradients that the worker has begun."""
         return sum(draws.drawn(worker) for draws in self._compute_draws)
+
+    @property
+    def _draws(self) -> list[Draws]:
+        parts = (self._push_delays, self._pull_delays, self._push_jitters, self._pull_jitters)
+        return [*self._compute_draws, *chain.from_iterable(parts)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the streams are, and when the cards are free; plain types."""
+        return {"draws": [draws.state_dict() for draws in self._draws], "network": self.network.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave; the same durations follow, in every bit."""
+        for draws, theirs in zip(self._draws, state["draws"], strict=True):
+            draws.load_state_dict(theirs)
+        self.network.load_state_dict(state["network"])
+
+    def seek_computes(self, begin: int) -> None:
+        """`draw_computes` is to go on with gradient number `begin` of every worker, a multiple of `BLOCK`."""
+        for draws in self._compute_draws:
+            draws.seek_block(begin)
 
     @property
     def sends_instantly(self) -> bool:

@@ -297,8 +297,7 @@ class Draws:
         if used == BLOCK:
             self._before[worker] += self._rows[worker].sum()
             self._begins[worker] += BLOCK
-            uniform = self._stream(worker, self._begins[worker]).random(BLOCK)
-            self._rows[worker] = self._source.quantile(uniform) * self._factors[worker]
+            self._draw_row(worker)
             used = 0
         self._used[worker] = used + 1
         return self._flat[worker * BLOCK + used]
@@ -325,6 +324,27 @@ class Draws:
         Column i is what the i-th call of `next` gives, in every bit.
         """
         return self._make(0, num)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far every worker is in its stream, in plain types."""
+        return {"begins": list(self._begins), "used": list(self._used), "before": self._before.tolist()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave; the same durations follow, in every bit."""
+        self._begins, self._used = list(state["begins"]), list(state["used"])
+        self._before[:] = state["before"]
+        for worker in range(len(self._factors)):
+            self._draw_row(worker)
+
+    def seek_block(self, begin: int) -> None:
+        """`next_block` is to give the durations from number `begin` on, a multiple of `BLOCK`; `drawn` is lost."""
+        self._begins, self._used = [begin] * len(self._factors), [0] * len(self._factors)
+        self._before[:] = math.nan
+        self._rows[:] = self._make(begin, BLOCK)
+
+    def _draw_row(self, worker: int) -> None:
+        uniform = self._stream(worker, self._begins[worker]).random(BLOCK)
+        self._rows[worker] = self._source.quantile(uniform) * self._factors[worker]
 
     def _make(self, begin: int, num: int) -> Array:
         """Durations number begin, begin + 1, ... of every worker, [workers, num]."""

@@ -28,6 +28,9 @@ class NetworkConfig:
             raise ValueError(f"cluster.network.bandwidth_gbps must be > 0 or null, got {self.bandwidth_gbps}")
 
 
+_CARDS = ("_worker_out", "_worker_in", "_shard_out", "_shard_in")
+
+
 class Network:
     """The cards of one cluster and the moments at which they are free again.
 
@@ -63,6 +66,15 @@ class Network:
         """
         latency_s = self._latency_s * num_messages
         return ring_s(members, size_bytes, latency_s, self._seconds_a_byte)
+
+    def state_dict(self) -> dict[str, list[float]]:
+        """When each card is free again."""
+        return {name: list(getattr(self, name)) for name in _CARDS}
+
+    def load_state_dict(self, state: Mapping[str, list[float]]) -> None:
+        """Go on from what `state_dict` gave."""
+        for name in _CARDS:
+            setattr(self, name, list(state[name]))
 
     def _send(
         self, now: float, out_free: list[float], sender: int, in_free: list[float], receiver: int, size_bytes: int

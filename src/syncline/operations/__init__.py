@@ -1,0 +1,1 @@
+"""What becomes of plans: who makes them, what waits, what is left."""

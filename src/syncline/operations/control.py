@@ -1,0 +1,91 @@
+"""python -m syncline retry and cancel: a plan is started again, or stopped."""
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+
+from syncline.operations import jobs
+from syncline.operations.arguments import Commands
+from syncline.operations.plans import find_plan
+from syncline.operations.states import look
+from syncline.records.lock import Owner, at_work_on, is_here
+from syncline.records.store import RecordError
+
+RUN_PY = Path(__file__).parents[3] / "run.py"
+PATIENCE_S = 60.0  # for checkpoints to be written
+
+RETRY_EXAMPLES = """\
+examples:
+  python -m syncline retry dssp/table1          makes what failed, was broken off or is left; prints what run.py prints
+  python -m syncline status dssp/table1 --state failed && python -m syncline retry dssp/table1
+"""
+CANCEL_EXAMPLES = """\
+examples:
+  python -m syncline cancel dssp/table1         what is finished stays; retry goes on with the rest
+"""
+
+
+def add_to(commands: Commands) -> None:
+    what = "start run.py once more as the plan was started; what is finished is not made again"
+    parser = commands.add("retry", retry, what, RETRY_EXAMPLES, has_json=False)
+    parser.add_argument("plan", help="its experiment (dssp/table1), its name, or its file")
+    what = "stop what runs of a plan: processes of this host, and Slurm jobs"
+    parser = commands.add("cancel", cancel, what, CANCEL_EXAMPLES)
+    parser.add_argument("plan", help="its experiment (dssp/table1), its name, or its file")
+
+
+def retry(asked: argparse.Namespace) -> int:
+    """Ends in run.py, whose exit code is ours."""
+    plan = find_plan(asked.results, asked.plan)
+    if not plan.command:
+        raise RecordError(f"{plan.path} does not say how it was made (by an older version); start run.py by hand")
+    words = [word for word in plan.command if word.partition("=")[0] not in ("results", "rerun")]
+    words.append(f"results={plan.results}")
+    print("python run.py", shlex.join(words), file=sys.stderr, flush=True)
+    os.execv(sys.executable, [sys.executable, str(RUN_PY), *words])
+
+
+def cancel(asked: argparse.Namespace) -> int:
+    """Returns 1 if something still runs."""
+    plan = find_plan(asked.results, asked.plan)
+    results = plan.results
+    cancelled = jobs.cancel(jobs.submissions(results, plan.stem))
+    here = [owner for owner in at_work_on(plan.path) if is_here(owner)]
+    for owner in here:
+        os.kill(owner.pid, signal.SIGTERM)
+    until = time.monotonic() + PATIENCE_S
+    while any(owner.is_alive for owner in here) and time.monotonic() < until:
+        time.sleep(0.05)
+    stopped = [owner for owner in here if not owner.is_alive]
+    left = at_work_on(plan.path)
+    runs = {identity: state.owner for identity, state in look(results, plan.once(), {}).items() if state.owner}
+    if asked.json:
+        content = {
+            "plan": plan.stem,
+            "jobs": cancelled,
+            "stopped": [_plain(owner) for owner in stopped],
+            "still_at_work": [_plain(owner) for owner in left],
+            "still_running": {identity: _plain(owner) for identity, owner in runs.items()},
+        }
+        print(json.dumps(content, indent=1))
+        return 1 if left or runs else 0
+    for job in cancelled:
+        print(f"cancelled Slurm job {job}")
+    for owner in stopped:
+        print(f"stopped {owner}")
+    for owner in left:
+        print(f"still at work: {owner}" + ("" if is_here(owner) else f"; cancel it on {owner.host}"))
+    for identity, running in runs.items():
+        print(f"still running: {identity}, {running}")
+    if not (cancelled or stopped or left or runs):
+        print(f"nothing of {plan.stem} runs or is queued")
+    return 1 if left or runs else 0
+
+
+def _plain(owner: Owner) -> dict[str, object]:
+    return {"host": owner.host, "pid": owner.pid, "since": owner.since}

@@ -1,0 +1,96 @@
+"""Slurm's jobs of a plan, as their submission wrote them down: results/plans/<stem>.slurm/<number>/job.json."""
+
+import getpass
+import json
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncline.records.store import RecordError
+
+PATIENCE_S = 30.0  # with a busy controller
+RUNNING = ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT")  # of Slurm's states; in the others a task waits
+
+
+class NoAnswer(RecordError):
+    """Slurm is not here, or does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """An array job."""
+
+    job_id: str
+    submitted: float  # seconds since 1970
+    tasks: dict[int, list[str]]  # array index -> identities, which it makes in this order
+    folder: Path  # of its script and its output
+
+
+def submissions(results: Path, stem: str) -> list[Submission]:
+    """The jobs of a plan, the oldest first.
+
+    Args:
+        stem: of the plan's file.
+
+    Raises:
+        RecordError: one cannot be read.
+    """
+    jobs = []
+    for path in sorted(
+        (results / "plans" / f"{stem}.slurm").glob("*/job.json"), key=lambda path: int(path.parent.name)
+    ):
+        try:
+            content = json.loads(path.read_text())
+            tasks = {int(index): identities for index, identities in content["tasks"].items()}
+            jobs.append(Submission(content["job_id"], content["submitted"], tasks, path.parent))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(f"{path}: broken ({type(error).__name__})") from None
+    return jobs
+
+
+def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
+    """identity -> "queued" or "running", of what Slurm has not ended; asks it once, and not without jobs.
+
+    Raises:
+        NoAnswer.
+    """
+    tasks = {job.job_id: job.tasks for job in jobs}
+    if not tasks:
+        return {}
+    said = _ask(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F %K %T"])
+    states: dict[str, str] = {}
+    for line in said.splitlines():
+        job_id, index, state = line.split()
+        if job_id in tasks and index.isdigit():
+            is_running = state in RUNNING
+            for identity in tasks[job_id].get(int(index), ()):
+                if states.get(identity) != "running":
+                    states[identity] = "running" if is_running else "queued"
+    return states
+
+
+def cancel(jobs: Sequence[Submission]) -> list[str]:
+    """End the jobs that are not over; returns their ids.
+
+    Raises:
+        NoAnswer.
+    """
+    if not jobs:
+        return []
+    said = _ask(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])
+    alive = [job.job_id for job in jobs if job.job_id in said.split()]
+    if alive:
+        _ask(["scancel", *alive])
+    return alive
+
+
+def _ask(command: Sequence[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+    except FileNotFoundError:
+        raise NoAnswer(f"{command[0]} is not on this machine's PATH: Slurm's jobs are seen where it is") from None
+    except subprocess.TimeoutExpired:
+        raise NoAnswer(f"{command[0]} gave no answer within {PATIENCE_S:g} s") from None
+    except subprocess.CalledProcessError as error:
+        raise NoAnswer(f"{command[0]}: {error.stderr.strip() or f'exit code {error.returncode}'}") from None

@@ -1,0 +1,139 @@
+"""python -m syncline show and compare: one record, or two beside each other."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from syncline.operations.arguments import Commands, find_record
+from syncline.operations.plans import all_plans
+from syncline.operations.states import look, waiting_in
+from syncline.operations.tables import cell, columns
+from syncline.records.store import (
+    FINISHED,
+    read_config,
+    read_environment,
+    read_log,
+    read_metrics,
+    read_summary,
+    status,
+)
+
+SHOW_EXAMPLES = """\
+examples:
+  python -m syncline show <identity>
+  python -m syncline show <identity> --config --last 20
+  python -m syncline show <identity> --json | jq .summary.final
+"""
+COMPARE_EXAMPLES = """\
+examples:
+  python -m syncline compare <identity> <identity>
+  python -m syncline compare <identity> <identity> --json | jq .config
+"""
+
+
+def add_to(commands: Commands) -> None:
+    what = "a run: how it was asked for, where it was made, what came out, or why it failed"
+    parser = commands.add("show", show, what, SHOW_EXAMPLES)
+    parser.add_argument("record", help="identity of a run, or the folder of its record")
+    parser.add_argument("--config", action="store_true", help="the whole config, not only what was asked for")
+    parser.add_argument("--last", type=int, default=5, metavar="N", help="so many of the last evaluations (5)")
+    what = "two runs: where their configs differ, and their results"
+    parser = commands.add("compare", compare, what, COMPARE_EXAMPLES)
+    parser.add_argument("first", help="identity of a run, or the folder of its record")
+    parser.add_argument("second", help="of another")
+
+
+def show(asked: argparse.Namespace) -> int:
+    content = about(find_record(asked.record, asked.results), asked.last)
+    if asked.json:
+        print(json.dumps(content, indent=1))
+        return 0
+    made = content["state"]
+    print(f"{content['identity']}: {made['state']}{' ' + made['note'] if made['note'] else ''}")
+    for place in content["plans"]:
+        print(f"plan {place['plan']}, row {place['label']}")
+    _section("asked for", {"": " ".join(content["overrides"])} if content["overrides"] else {})
+    _section("config", flat(content["config"]) if asked.config else {})
+    _section("environment", flat(content["environment"]))
+    _section("summary", scalars(content["summary"]))
+    if content["curve"]:
+        keys = list(content["curve"][-1])
+        rows = [keys, *([cell(row.get(key)) for key in keys] for row in content["curve"])]
+        print(f"\nlast evaluations\n{columns(rows, right=range(len(keys)))}")
+    if content["failure"]:
+        print(f"\nfailure\n{content['failure'].rstrip()}")
+    return 0
+
+
+def compare(asked: argparse.Namespace) -> int:
+    folders = [find_record(record, asked.results) for record in (asked.first, asked.second)]
+    configs = [flat(read_config(folder)) for folder in folders]
+    summaries = [scalars(read_summary(folder)) if status(folder) == FINISHED else {} for folder in folders]
+    records = [folder.resolve().name for folder in folders]
+    differing = {key: pair for key, pair in _beside(*configs).items() if pair[0] != pair[1]}
+    results = {key: pair for key, pair in _beside(*summaries).items() if key != "identity"}
+    if asked.json:
+        print(json.dumps({"records": records, "config": differing, "results": results}, indent=1))
+        return 0
+    header = ["", *records]
+    rows = [[key, *map(cell, pair)] for key, pair in differing.items()] or [["(the configs are the same)", "", ""]]
+    rows += [["", "", ""], *([key, *map(cell, pair)] for key, pair in results.items())]
+    print(columns([header, *rows]))
+    for name in [name for name, summary in zip(records, summaries, strict=True) if not summary]:
+        print(f"{name} is not finished: no results")
+    return 0
+
+
+def about(folder: Path, last: int) -> dict[str, Any]:
+    """All that `show` tells of a record; what is not there is empty.
+
+    Raises:
+        RecordError: part of it is broken.
+    """
+    identity, results = folder.resolve().name, folder.resolve().parent
+    plans = [plan for plan in all_plans(results) if any(run.identity == identity for run in plan.runs)]
+    named = [(plan, run) for plan in plans for run in plan.runs if run.identity == identity]
+    made = look(results, [identity], waiting_in(results, [plan.stem for plan in plans]))[identity]
+    has = {path.name for path in folder.iterdir()}
+    environment = read_environment(folder) if "environment.json" in has else {}
+    command = environment.get("command", [])
+    return {
+        "identity": identity,
+        "folder": str(folder),
+        "state": {**made.as_dict(), "note": made.note},
+        "plans": [{"plan": plan.stem, "label": run.label, "seed": run.seed} for plan, run in named],
+        "overrides": named[0][1].overrides if named else [word for word in command[1:] if "=" in word],
+        "config": read_config(folder) if "config.yaml" in has else {},
+        "environment": environment,
+        "summary": read_summary(folder) if "summary.json" in has else {},
+        "curve": read_metrics(folder)[-last:] if last > 0 and "metrics.jsonl" in has else [],
+        "failure": read_log(folder),
+    }
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one: {"strategy.name": ...}."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def scalars(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The single numbers and words of a summary; not its histograms and what it holds of each worker."""
+    plain = {key: value for key, value in summary.items() if key not in ("format", "staleness")}
+    return {key: value for key, value in flat(plain).items() if not isinstance(value, list | dict)}
+
+
+def _beside(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {key: (first.get(key), second.get(key)) for key in (*first, *(key for key in second if key not in first))}
+
+
+def _section(title: str, content: Mapping[str, Any]) -> None:
+    if content:
+        print(f"\n{title}\n{columns([(f'  {key}' if key else ' ', cell(value)) for key, value in content.items()])}")

@@ -1,0 +1,187 @@
+"""python -m syncline status: what of the plans is done, what went wrong, what is left."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from syncline.operations.arguments import Commands
+from syncline.operations.plans import all_plans, find_plan
+from syncline.operations.states import RUNNING, STATES, RunState, look, names, waiting_in
+from syncline.operations.tables import columns, duration
+from syncline.records.plans import PlannedRun, WrittenPlan
+from syncline.records.store import FINISHED, is_identity
+
+EXAMPLES = """\
+examples:
+  python -m syncline status                            one line a plan
+  python -m syncline status dssp/table1                its runs, one a line
+  python -m syncline status dssp/table1 --state failed
+  python -m syncline status --json | jq '.plans[] | select(.failed > 0) | .plan'
+
+states: finished, running (somebody alive is at it), queued (in Slurm), failed (with the cause), unfinished (broken
+off; the next start goes on with it or begins it anew), left (not begun). "to go" is the mean time of the finished
+runs of the same row times what is to be made, shared among the runs under way.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStatus:
+    """A plan and the states of its runs, each once."""
+
+    plan: WrittenPlan
+    runs: dict[str, PlannedRun]
+    states: dict[str, RunState]
+    at: float  # when it was looked at, in seconds since 1970
+
+    def count(self, state: str) -> int:
+        return sum(run.state == state for run in self.states.values())
+
+    @property
+    def diverged(self) -> int:
+        """Of the finished."""
+        return sum(run.ended_by == "diverged" for run in self.states.values())
+
+    @property
+    def taken_s(self) -> list[float]:
+        """By each finished run, where it is known."""
+        return [run.wall_s for run in self.states.values() if run.wall_s is not None]
+
+    @property
+    def mean_s(self) -> float | None:
+        return fmean(self.taken_s) if self.taken_s else None
+
+    @property
+    def to_go_s(self) -> float | None:
+        """Until all is made, if as many go on at a time as now (one, where none does); None where none is finished."""
+        overall = self.mean_s
+        if overall is None:
+            return 0.0 if self.count(FINISHED) == len(self.states) else None
+        by_label: dict[str, list[float]] = {}
+        for identity, state in self.states.items():
+            if state.wall_s is not None:
+                by_label.setdefault(self.runs[identity].label, []).append(state.wall_s)
+        means = {label: fmean(taken) for label, taken in by_label.items()}
+        to_go = 0.0
+        for identity, state in self.states.items():
+            if state.state != FINISHED:
+                whole = means.get(self.runs[identity].label, overall)
+                to_go += whole if state.owner is None else max(whole - (self.at - state.owner.since), 0.0)
+        return to_go / max(self.count(RUNNING), 1)
+
+    def as_dict(self, with_runs: bool, state: str | None) -> dict[str, Any]:
+        """Of --json."""
+        plan = self.plan
+        content: dict[str, Any] = {
+            "plan": plan.stem,
+            "name": plan.name,
+            "scale": plan.scale,
+            "total": len(self.states),
+            **{name: self.count(name) for name in STATES},
+            "diverged": self.diverged,
+            "spent_s": sum(self.taken_s),
+            "mean_s": self.mean_s,
+            "to_go_s": self.to_go_s,
+        }
+        if with_runs:
+            content["runs"] = [
+                {"identity": identity, "label": run.label, "seed": run.seed, **self.states[identity].as_dict()}
+                for identity, run in self.chosen(state)
+            ]
+        return content
+
+    def chosen(self, state: str | None) -> list[tuple[str, PlannedRun]]:
+        """(identity, run) of those in this state, or all."""
+        return [(identity, run) for identity, run in self.runs.items() if state in (None, self.states[identity].state)]
+
+
+def plan_status(results: Path, plans: Sequence[WrittenPlan]) -> list[PlanStatus]:
+    """The states of the runs of these plans; runs that plans share are looked at once.
+
+    Raises:
+        RecordError: a lock is broken.
+    """
+    runs = [plan.once() for plan in plans]
+    wanted = dict.fromkeys(identity for own in runs for identity in own)
+    states = look(results, wanted, waiting_in(results, [plan.stem for plan in plans]))
+    at = time.time()
+    return [
+        PlanStatus(plan, own, {identity: states[identity] for identity in own}, at)
+        for plan, own in zip(plans, runs, strict=True)
+    ]
+
+
+def add_to(commands: Commands) -> None:
+    what = "what of a plan is finished, running, queued, failed, unfinished, left, with times"
+    parser = commands.add("status", run, what, EXAMPLES)
+    parser.add_argument("plan", nargs="?", help="its experiment (dssp/table1), its name, or its file; all without")
+    parser.add_argument("--runs", action="store_true", help="list the runs, also of all plans")
+    parser.add_argument("--state", choices=STATES, help="list only the runs in this state")
+
+
+def run(asked: argparse.Namespace) -> int:
+    results: Path = asked.results
+    plans = [find_plan(results, asked.plan)] if asked.plan else all_plans(results)
+    if asked.plan:
+        results = plans[0].results
+    found = plan_status(results, plans)
+    with_runs = asked.runs or asked.state is not None or asked.plan is not None
+    others = None if asked.plan else _of_no_plan(results, plans)
+    if asked.json:
+        content: dict[str, Any] = {
+            "results": str(results),
+            "plans": [status.as_dict(with_runs, asked.state) for status in found],
+        }
+        if others is not None:
+            content["of_no_plan"] = {state: list(others.values()).count(state) for state in STATES}
+        print(json.dumps(content, indent=1))
+        return 0
+    if not found and not others:
+        print(f"no plans and no records in {results}")
+        return 0
+    header = ("plan", "runs", *STATES, "spent", "mean", "to go")
+    rows = [header, *(_row(status) for status in found)]
+    if others:
+        counts = [str(list(others.values()).count(state)) for state in STATES]
+        rows.append(("(no plan)", str(len(others)), *counts, "", "", ""))
+    print(columns(rows, right=range(1, len(header))))
+    if diverged := sum(status.diverged for status in found):
+        print(f"{diverged} of the finished diverged")
+    if with_runs:
+        _list(found, asked.state)
+    return 0
+
+
+def _row(status: PlanStatus) -> tuple[str, ...]:
+    times = (sum(status.taken_s), status.mean_s, status.to_go_s)
+    return (
+        status.plan.stem,
+        str(len(status.states)),
+        *(str(status.count(state)) for state in STATES),
+        *("?" if seconds is None else duration(seconds) for seconds in times),
+    )
+
+
+def _list(found: Sequence[PlanStatus], state: str | None) -> None:
+    for status in found:
+        rows = [("state", "identity", "time", "seed", "label", "note")]
+        for identity, run in status.chosen(state):
+            made = status.states[identity]
+            taken = "" if made.wall_s is None else duration(made.wall_s)
+            rows.append((made.state, identity, taken, str(run.seed), run.label, made.note))
+        if rows[1:]:
+            print()
+            if len(found) > 1:
+                print(f"{status.plan.stem}:")
+            print(columns(rows, right=(2, 3)))
+
+
+def _of_no_plan(results: Path, plans: Sequence[WrittenPlan]) -> dict[str, str]:
+    """Identity -> state of the records that none of these plans names."""
+    planned = {run.identity for plan in plans for run in plan.runs}
+    others = sorted(name for name in names(results) if is_identity(name) and name not in planned)
+    return {identity: state.state for identity, state in look(results, others, {}).items()}

@@ -1,0 +1,38 @@
+"""python -m syncline timeline: who computed, sent and waited, and when."""
+
+import argparse
+import json
+from pathlib import Path
+
+from syncline.operations.arguments import Commands, find_record
+from syncline.records.timeline import draw, read_timeline, trace_events, window_of, write_trace
+
+EXAMPLES = """\
+examples:
+  python -m syncline timeline <identity>
+  python -m syncline timeline <identity> --from 10 --to 12 --output figures
+"""
+
+
+def add_to(commands: Commands) -> None:
+    what = "who computed, sent and waited, and when: a trace and a picture"
+    parser = commands.add("timeline", run, what, EXAMPLES)
+    parser.add_argument("record", help="identity of a run, or the folder of its record")
+    parser.add_argument("--output", type=Path, help="folder for what is written (the record's own)")
+    parser.add_argument("--from", type=float, dest="from_s", metavar="S", help="first second to show")
+    parser.add_argument("--to", type=float, dest="to_s", metavar="S", help="last second to show")
+
+
+def run(asked: argparse.Namespace) -> int:
+    folder = find_record(asked.record, asked.results)
+    timeline, kind = read_timeline(folder)
+    window = window_of(timeline, asked.from_s, asked.to_s)
+    output: Path = asked.output or folder
+    output.mkdir(parents=True, exist_ok=True)
+    is_cut = (asked.from_s, asked.to_s) != (None, None)  # a viewer can zoom, so it gets all if nothing is asked for
+    trace = write_trace(output / "timeline.json", trace_events(timeline, *(window if is_cut else ())))
+    pictures = [output / "timeline.svg", output / "timeline.png"]
+    draw(timeline, folder.resolve().name, kind, *window, pictures)
+    files = [str(path) for path in (trace, *pictures)]
+    print(json.dumps({"written": files}) if asked.json else " ".join(["written:", *files]))
+    return 0

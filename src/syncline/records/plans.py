@@ -1,0 +1,74 @@
+"""A plan as it lies on disk, results/plans/<stem>.json: who reads it needs no config.
+
+name, scale   of the experiment; a sweep has no scale
+command       the words of run.py that make exactly this plan
+report        what the experiment's file says to its report
+runs          label, seed, identity, overrides of each; a run that several rows share stands there for each
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.records.store import RecordError
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    label: str
+    seed: int
+    identity: str
+    overrides: list[str]  # that make it from the defaults
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPlan:
+    path: Path
+    name: str
+    scale: str
+    command: list[str]  # empty: written by an older version
+    report: dict[str, Any]
+    runs: list[PlannedRun]
+
+    @property
+    def stem(self) -> str:
+        return self.path.stem
+
+    @property
+    def results(self) -> Path:
+        """The folder of its records."""
+        return self.path.parents[1]
+
+    def once(self) -> dict[str, PlannedRun]:
+        """Identity -> the first run that has it, in order."""
+        runs: dict[str, PlannedRun] = {}
+        for run in self.runs:
+            runs.setdefault(run.identity, run)
+        return runs
+
+
+def plan_path(results: Path, stem: str) -> Path:
+    """Where the plan of this stem lies."""
+    return results / "plans" / f"{stem}.json"
+
+
+def stem_of(name: str, scale: str) -> str:
+    """How the plan and the files of an artefact at a scale are called."""
+    return f"{name.replace('/', '-')}-{scale}"
+
+
+def read_plan(path: Path) -> WrittenPlan:
+    """
+    Raises:
+        FileNotFoundError: there is none.
+        RecordError: it is broken.
+    """
+    try:
+        content = json.loads(path.read_text())
+        runs = [PlannedRun(**run) for run in content["runs"]]
+        return WrittenPlan(path, content["name"], content["scale"], content.get("command", []), content["report"], runs)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path}: broken plan ({type(error).__name__}); make it again") from None

@@ -1,0 +1,125 @@
+"""clean: lists first, removes only what nobody makes, keeps what is finished unless asked."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from operations.planned import age, break_off, fail, finish, identity_of, lock, lock_of_the_dead
+
+from syncline.operations import clean, jobs
+from syncline.records.lock import STALE_S, held
+
+Said, AsJson = Callable[..., str], Callable[..., Any]
+OLD_S = STALE_S + 1
+
+
+@pytest.fixture
+def littered(results: Path) -> Path:
+    """With every kind of leftover, old and, beside each draft, one that may be in use."""
+    (break_off(results, 6) / "checkpoint").mkdir()
+    (results / identity_of(6) / "checkpoint" / "state").write_text("x" * 5000)
+    lock_of_the_dead(results, 7)
+    (results / f"{identity_of(0)}.rerun").mkdir()
+    for name in (f"{identity_of(0)}.lock.host.1", f"{identity_of(0)}.lock.taking", ".now.host.1", "plans/a.draft"):
+        (results / name).touch()
+        age(results / name, OLD_S)
+    for name in (f"{identity_of(1)}.lock.host.1", ".now.host.2", "plans/b.draft"):
+        (results / name).touch()
+    lock_of_the_dead(results, 8).rename(results / "plans" / "paper-table-smoke.host.1.owner")
+    (results / "site").mkdir()  # of the reports
+    (results / "notes.txt").touch()
+    return results
+
+
+GOES = {
+    identity_of(3): "failed",
+    identity_of(4): "unfinished",
+    identity_of(6): "unfinished, with a checkpoint to go on from",
+    f"{identity_of(4)}.lock": "lock of a dead process",
+    f"{identity_of(7)}.lock": "lock of a dead process",
+    f"{identity_of(0)}.rerun": "of a broken-off rerun",
+    f"{identity_of(0)}.lock.host.1": "draft of a lock",
+    f"{identity_of(0)}.lock.taking": "draft of a lock",
+    ".now.host.1": "draft",
+    "plans/a.draft": "draft",
+    "plans/paper-table-smoke.host.1.owner": "note of a dead process",
+}
+
+
+def everything(results: Path) -> set[str]:
+    return {str(path.relative_to(results)) for path in results.rglob("*")}
+
+
+def test_without_yes_it_only_tells(littered: Path, said: Said, as_json: AsJson) -> None:
+    before = everything(littered)
+    content = as_json("clean")
+    assert {os.path.relpath(thing["path"], littered): thing["why"] for thing in content["things"]} == GOES
+    assert not any(thing["removed"] for thing in content["things"])
+    assert content["bytes"] == sum(thing["bytes"] for thing in content["things"]) > 5000
+    assert said("clean").splitlines()[-1] == f"11 to remove, {content['bytes'] / 1000:.1f} kB; --yes does it"
+    assert everything(littered) == before
+
+
+def test_with_yes_that_goes_and_nothing_else(littered: Path, said: Said) -> None:
+    before = everything(littered)
+    assert said("clean", "--yes").splitlines()[-1].startswith("11 removed, ")
+    gone = before - everything(littered)
+    assert {name for name in gone if name in GOES or name.partition("/")[0] not in GOES} == set(GOES)
+    assert said("clean").splitlines() == ["0 to remove, 0 B; --yes does it"]
+    states = [line.split()[0] for line in said("status", "paper/table").splitlines()[5:]]
+    assert states == ["finished", "finished", "running", "left", "left", "left"]
+
+
+def test_finished_records_of_no_plan_go_only_when_asked(results: Path, said: Said) -> None:
+    assert identity_of(9) not in said("clean")
+    assert "finished, of no plan" in said("clean", "--orphans")
+    said("clean", "--orphans", "--yes")
+    finished = [(results / identity_of(seed)).exists() for seed in (0, 1, 9)]
+    assert finished == [True, True, False]
+
+
+def test_what_is_queued_stays(results: Path, as_json: AsJson, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "waiting", lambda submissions: {identity_of(seed): "queued" for seed in (3, 4)})
+    assert [thing["why"] for thing in as_json("clean")["things"]] == ["lock of a dead process"]
+
+
+def test_what_was_begun_or_finished_since_it_was_listed_stays(
+    results: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = clean.find
+
+    def find_and_then(folder: Path, with_orphans: bool) -> Any:
+        yield from list(find(folder, with_orphans))
+        lock(results, 3)
+        finish(results, 4)
+
+    monkeypatch.setattr(clean, "find", find_and_then)
+    text = said("clean", "--yes")
+    assert text.count("stays: it is being made, or was finished meanwhile") == 2
+    assert (results / identity_of(3)).exists()
+    assert (results / identity_of(4) / "summary.json").exists()
+
+
+def test_a_removal_that_is_broken_off_leaves_nothing_that_looks_finished(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        clean._remove(clean.Thing(results / identity_of(9), "finished, of no plan", 0, results / identity_of(9)))
+    assert not (results / identity_of(9) / "summary.json").exists()
+
+
+def test_nobody_can_begin_a_run_while_its_record_is_removed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(results, 30)
+    seen = []
+    monkeypatch.setattr("shutil.rmtree", lambda path: seen.append((results / f"{identity_of(30)}.lock").exists()))
+    thing = clean.Thing(results / identity_of(30), "failed", 0, results / identity_of(30))
+    assert clean._remove(thing)
+    with held(results / identity_of(30)):
+        assert not clean._remove(thing)
+    assert seen == [True]

@@ -1,0 +1,118 @@
+"""retry and cancel, with real processes: what was killed or failed is mended, what runs is stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import ROOT, Said, started, wait_for
+from operations.planned import write_plan
+
+from syncline.__main__ import main
+from syncline.operations import control, jobs
+from syncline.operations.states import look
+from syncline.records.lock import at_work_on
+from syncline.records.plans import read_plan
+
+AsJson = Callable[..., Any]
+
+
+def syncline(*words: str) -> Said:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "syncline", *words]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    return Said(process.returncode, process.stdout, process.stderr)
+
+
+def states_of(results: Path) -> list[str]:
+    (path,) = (results / "plans").glob("*.json")
+    return [state.state for state in look(results, read_plan(path).once(), {}).values()]
+
+
+def test_a_plan_whose_process_was_killed_is_mended_by_retry_which_says_what_it_starts(tmp_path: Path) -> None:
+    """The first run never ends: it is killed, and the others are made; then it may end."""
+    results = tmp_path / "results"
+    words = ["-m", "seed=0,1", "gradients=false", "runner.events=false", "epochs=1e7", "jobs=1", f"results={results}"]
+    process = started(*words)
+    wait_for(lambda: bool(list(results.glob("*/metrics.jsonl"))), process)
+    assert states_of(results) == ["running", "left"]
+    (path,) = (results / "plans").glob("*.json")
+    assert [owner.pid for owner in at_work_on(path)] == [process.pid]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    until = time.monotonic() + 30  # its processes have a group of their own, and see that it is gone
+    while states_of(results)[0] == "running" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert states_of(results) == ["unfinished", "left"]
+    assert at_work_on(path) == []
+    content = json.loads(path.read_text())
+    content["command"] = [word.replace("epochs=1e7", "epochs=1") for word in content["command"]] + ["rerun=true"]
+    path.write_text(json.dumps(content))
+    said = syncline("retry", "sweep", "--results", str(results))
+    assert said.code == 0, said.err
+    shown = "python run.py -m seed=0,1 gradients=false runner.events=false epochs=1 jobs=1 results="
+    assert said.err.splitlines()[0] == f"{shown}{results}"
+    assert "sweep: 2 of 2 runs finished, 0 failed" in said.err
+
+
+def test_cancel_stops_the_process_of_this_host_that_goes_through_the_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    words = ["-m", "seed=0,1", "gradients=false", "runner.events=false", "epochs=1e7", "jobs=1", f"results={results}"]
+    process = started(*words)
+    try:
+        wait_for(lambda: bool(list(results.glob("*/metrics.jsonl"))), process)
+        assert main(["cancel", "sweep", "--json", "--results", str(results)]) == 0
+        content = json.loads(capsys.readouterr().out)
+        assert list(content) == ["plan", "jobs", "stopped", "still_at_work", "still_running"]
+        assert [owner["pid"] for owner in content["stopped"]] == [process.pid]
+        assert (content["still_at_work"], content["still_running"]) == ([], {})
+        assert process.wait(timeout=30) != 0
+    finally:
+        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
+        process.communicate()
+    assert states_of(results) == ["unfinished", "left"]
+    assert main(["cancel", "sweep", "--results", str(results)]) == 0
+    assert capsys.readouterr().out.startswith("nothing of sweep-")
+
+
+def test_cancel_tells_what_it_cannot_stop_and_the_jobs_it_cancelled(
+    results: Path, as_json: AsJson, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = {"host": "far-away", "pid": 7, "born": 1, "since": time.time()}
+    (results / "plans" / "paper-table-smoke.far-away.7.owner").write_text(json.dumps(owner))
+    monkeypatch.setattr(jobs, "cancel", lambda submissions: ["123"])
+    content = as_json("cancel", "paper/table", code=1)
+    assert (content["jobs"], content["stopped"]) == (["123"], [])
+    assert [owner["host"] for owner in content["still_at_work"]] == ["far-away"]
+    assert [owner["pid"] for owner in content["still_running"].values()] == [7]
+    assert main(["cancel", "paper/table", "--results", str(results)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "cancelled Slurm job 123"
+    assert lines[1].startswith("still at work: process 7 on far-away since ")
+    assert lines[1].endswith("; cancel it on far-away")
+    assert lines[2].startswith("still running: asp-timing-digits-s2-")
+
+
+def test_retry_starts_run_py_with_the_plans_words_in_its_place(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started_with = []
+    monkeypatch.setattr(os, "execv", lambda program, words: started_with.append(words))
+    write_plan(
+        results, "paper-new-smoke", [0], command=["+experiment=paper/new", "rerun=true", "results=elsewhere", "jobs=2"]
+    )
+    main(["retry", "paper/new", "--results", str(results)])
+    words = ["+experiment=paper/new", "jobs=2", f"results={results}"]
+    assert started_with == [[sys.executable, str(ROOT / "run.py"), *words]]
+    assert control.RUN_PY.is_file()
+
+
+def test_a_plan_of_an_older_version_cannot_be_started_again(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["retry", "paper/table", "--results", str(results)]) == 1
+    assert "does not say how it was made (by an older version); start run.py by hand" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""docs/operations.md: every command in it runs, and the keys it names are those of the JSON."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from commands import ROOT
+from operations.planned import finish, identity_of, write_plan
+
+from syncline.__main__ import main
+
+TEXT = (ROOT / "docs/operations.md").read_text()
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
+KEYS = dict(re.findall(r"^\| `(\w+)` \| (.*(?:`\w+`).*) \|$", TEXT.partition("## JSON")[2], re.MULTILINE))
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    write_plan(tmp_path, "dssp-table1-smoke", [0, 1], command=["+experiment=dssp/table1", "scale=smoke"])
+    for seed in (0, 1):
+        finish(tmp_path, seed)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "timeline" not in command])
+def test_a_command_runs(
+    there: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = []
+    monkeypatch.setattr(os, "execv", lambda program, words: started.append(words))
+    for seed in (0, 1):
+        command = command.replace("<identity>", identity_of(seed), 1)
+    words = command.split()
+    assert words[:3] == ["python", "-m", "syncline"]
+    code = main([*words[3:], "--results", str(there)])
+    if "retry" in words:
+        assert started[0][-3:] == ["+experiment=dssp/table1", "scale=smoke", f"results={there}"]
+    else:
+        assert code == 0
+        assert capsys.readouterr().out
+
+
+def test_every_command_is_there_and_timelines_are_tested_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = re.findall(r"^    (\w+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert {command.split()[3] for command in COMMANDS} == set(listed)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["status", "--runs"], ["cancel", "dssp/table1"], ["show", "0"], ["compare", "0", "1"], ["clean"]],
+    ids=lambda words: words[0],
+)
+def test_the_keys_are_those_of_the_json(there: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [identity_of(int(word)) if word.isdigit() else word for word in words]
+    assert main([*words, "--json", "--results", str(there)]) == 0
+    content = json.loads(capsys.readouterr().out)
+    told = set(re.findall(r"`(\w+)`", KEYS[words[0]]))
+    assert set(content) <= told
+    for plan in content.get("plans", []) if words[0] == "status" else ():
+        states = {"finished", "running", "queued", "failed", "unfinished", "left"}
+        assert set(plan) <= told | states
+        assert all(set(run) <= told for run in plan["runs"])
+
+
+def test_every_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("status", "retry", "cancel", "show", "compare", "clean", "timeline"):
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        assert ended.value.code == 0
+        assert f"examples:\n  python -m syncline {name}" in capsys.readouterr().out

@@ -1,0 +1,85 @@
+"""Slurm's jobs of a plan, where Slurm is, and where it is not. (A real one: tests/slurm.)"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from syncline.__main__ import main
+from syncline.operations.jobs import NoAnswer, Submission, cancel, submissions, waiting
+from syncline.records.store import RecordError
+
+
+def submitted(results: Path, stem: str, number: int, job_id: str, tasks: dict[int, list[str]]) -> Path:
+    folder = results / "plans" / f"{stem}.slurm" / str(number)
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps({"job_id": job_id, "submitted": 1.5, "tasks": tasks}))
+    return folder
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands in the file is what it says."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "squeue").write_text(f"#!/bin/bash\ncat {tools}/says\n")
+    (tools / "scancel").write_text(f'#!/bin/bash\necho "$@" > {tools}/cancelled\n')
+    for name in ("squeue", "scancel"):
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    return tools / "says"
+
+
+def test_submissions_are_read_in_the_order_they_were_made(tmp_path: Path) -> None:
+    folders = [submitted(tmp_path, "a", number, str(number), {0: ["x"], 12: ["y", "z"]}) for number in (2, 10, 1)]
+    found = submissions(tmp_path, "a")
+    assert [job.job_id for job in found] == ["1", "2", "10"]
+    assert found[0] == Submission("1", 1.5, {0: ["x"], 12: ["y", "z"]}, folders[2])
+    assert submissions(tmp_path, "b") == []
+
+
+def test_a_broken_submission_is_named(tmp_path: Path) -> None:
+    folder = submitted(tmp_path, "a", 1, "1", {})
+    (folder / "job.json").write_text("{")
+    with pytest.raises(RecordError, match=r"job\.json: broken \(JSONDecodeError\)"):
+        submissions(tmp_path, "a")
+
+
+def test_the_tasks_that_are_not_over_give_their_runs_a_state(tmp_path: Path, squeue: Path) -> None:
+    submitted(tmp_path, "a", 1, "7", {0: ["x"], 1: ["y", "z"], 2: ["done"]})
+    submitted(tmp_path, "a", 2, "9", {1: ["y"]})
+    squeue.write_text("7 0 PENDING\n7 1 RUNNING\n9 1 PENDING\n8 2 RUNNING\n17 N/A RUNNING\n")
+    jobs = submissions(tmp_path, "a")
+    assert waiting(jobs) == {"x": "queued", "y": "running", "z": "running"}
+
+
+def test_only_jobs_that_are_not_over_are_cancelled(tmp_path: Path, squeue: Path) -> None:
+    submitted(tmp_path, "a", 1, "7", {0: ["x"]})
+    submitted(tmp_path, "a", 2, "9", {0: ["x"]})
+    squeue.write_text("9\n11\n")
+    assert cancel(submissions(tmp_path, "a")) == ["9"]
+    assert (squeue.parent / "cancelled").read_text() == "9\n"
+
+
+def test_without_submissions_slurm_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert waiting([]) == {}
+    assert cancel([]) == []
+
+
+def test_where_there_is_no_slurm_the_status_says_so_and_all_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    (tmp_path / "plans").mkdir()
+    run = {"label": "bsp", "seed": 0, "identity": "bsp-x", "overrides": []}
+    plan = {"name": "sweep", "scale": "", "command": ["-m"], "report": {}, "runs": [run]}
+    (tmp_path / "plans" / "sweep-1.json").write_text(json.dumps(plan))
+    submitted(tmp_path, "sweep-1", 1, "7", {0: ["bsp-x"]})
+    with pytest.raises(NoAnswer, match="squeue is not on this machine's PATH"):
+        waiting(submissions(tmp_path, "sweep-1"))
+    assert main(["status", "sweep-1", "--json", "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("what Slurm has queued is not known here: squeue is not")
+    (shown,) = json.loads(said.out)["plans"]
+    assert shown["left"] == 1

@@ -1,0 +1,82 @@
+"""show and compare: what a record holds, in a few words or all of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from operations.planned import TRACE, finish, identity_of
+
+from syncline.__main__ import main
+
+Said, AsJson = Callable[..., str], Callable[..., Any]
+
+
+def test_a_finished_run_is_shown_with_its_plan_words_summary_and_last_evaluations(said: Said) -> None:
+    text = said("show", identity_of(0))
+    assert text.splitlines()[:2] == [f"{identity_of(0)}: finished", "plan paper-table-smoke, row even"]
+    assert "asked for\n   seed=0" in text
+    assert "  wall_s          10" in text
+    assert "  final.accuracy  0.5" in text
+    assert text.endswith("last evaluations\ntime_s  accuracy\n   0.5      0.25\n     1       0.5\n")
+    assert "epochs" not in text.partition("summary")[0], "the whole config is for --config"
+    assert "config\n  seed    0\n  epochs  1" in said("show", identity_of(0), "--config")
+    assert said("show", identity_of(0), "--last", "1").endswith("accuracy\n     1       0.5\n")
+
+
+def test_why_a_run_failed_is_shown_and_who_makes_one(said: Said) -> None:
+    assert said("show", identity_of(3)).endswith(f"\nfailure\n{TRACE}")
+    assert said("show", identity_of(3)).splitlines()[0].endswith("DataMissingError: cifar10 not found: no data")
+    assert said("show", identity_of(2)).startswith(f"{identity_of(2)}: running process 7 on far-away")
+
+
+def test_a_record_of_no_plan_tells_the_command_that_made_it(
+    results: Path, as_json: AsJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["run.py", "strategy=asp", "seed=11"])
+    finish(results, 11)
+    content = as_json("show", identity_of(11))
+    assert (content["plans"], content["overrides"]) == ([], ["strategy=asp", "seed=11"])
+
+
+def test_the_keys_of_show(as_json: AsJson) -> None:
+    content = as_json("show", identity_of(0))
+    keys = "identity folder state plans overrides config environment summary curve failure"
+    assert list(content) == keys.split()
+    assert content["plans"] == [{"plan": "paper-table-smoke", "label": "even", "seed": 0}]
+    assert (content["state"]["state"], content["summary"]["wall_s"], content["failure"]) == ("finished", 10.0, "")
+    assert as_json("show", identity_of(3))["failure"] == TRACE
+
+
+def test_two_runs_are_compared_where_they_differ(said: Said, as_json: AsJson) -> None:
+    content = as_json("compare", identity_of(0), identity_of(1))
+    assert content["records"] == [identity_of(0), identity_of(1)]
+    assert content["config"] == {"seed": [0, 1]}
+    assert (
+        content["results"].items()
+        >= {
+            "wall_s": [10.0, 30.0],
+            "ended_by": ["epochs", "diverged"],
+            "time_s": [1.0, 1.0],
+            "final.accuracy": [0.5, 0.5],
+        }.items()
+    )
+    assert not {"identity", "format"} & set(content["results"])
+    rows = [line.split() for line in said("compare", identity_of(0), identity_of(1)).splitlines()]
+    assert rows[:3] == [[identity_of(0), identity_of(1)], ["seed", "0", "1"], []]
+    assert ["wall_s", "10", "30"] in rows
+
+
+def test_of_a_run_that_is_not_finished_only_the_config_is_compared(said: Said) -> None:
+    text = said("compare", identity_of(0), identity_of(3))
+    assert ["epochs", "1", "-"] in [line.split() for line in text.splitlines()]
+    assert text.endswith(f"{identity_of(3)} is not finished: no results\n")
+    assert "(the configs are the same)" in said("compare", identity_of(0), identity_of(0))
+
+
+@pytest.mark.parametrize("words", [["show", "none"], ["compare", identity_of(0), "none"]])
+def test_a_record_that_is_not_there_is_one_line(
+    results: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main([*words, "--results", str(results)]) == 1
+    assert capsys.readouterr().err == f"error: no such record: neither {results}/none nor none is a folder\n"

@@ -1,0 +1,237 @@
+"""status: the truth about every run, in text and JSON, quickly."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from operations.planned import TRACE, age, fail, finish, identity_of, lock, write_plan
+
+from syncline.__main__ import main
+from syncline.operations import jobs, states
+from syncline.operations.states import FAILED, FINISHED, LEFT, QUEUED, RUNNING, UNFINISHED, first_cause, look
+from syncline.records.lock import STALE_S, held
+from syncline.records.store import RecordError
+
+Said, AsJson = Callable[..., str], Callable[..., Any]
+
+
+def test_each_run_is_in_the_state_that_it_is_in(results: Path) -> None:
+    """Seed 4's owner was killed with -9: its lock is there, and it is not running."""
+    found = look(results, [identity_of(seed) for seed in range(6)], {})
+    wanted = [FINISHED, FINISHED, RUNNING, FAILED, UNFINISHED, LEFT]
+    assert [found[identity_of(seed)].state for seed in range(6)] == wanted
+
+
+def test_a_look_changes_nothing(results: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in [results, *results.rglob("*")] if path != results}
+    main(["status", "--runs", "--results", str(results)])
+    assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
+
+
+def test_who_is_silent_elsewhere_for_long_is_not_running(results: Path) -> None:
+    age(lock(results, 2), STALE_S + 1)
+    assert look(results, [identity_of(2)], {})[identity_of(2)].state == UNFINISHED
+
+
+def test_a_run_that_this_process_makes_is_running_even_if_it_was_finished_before(results: Path) -> None:
+    with held(results / identity_of(0)):
+        state = look(results, [identity_of(0)], {})[identity_of(0)]
+    assert state.state == RUNNING
+    assert state.owner is not None
+    assert (state.owner.host, state.owner.pid) == (socket.gethostname(), os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("waiting", "states_then"),
+    [
+        ("queued", [FINISHED, FINISHED, RUNNING, QUEUED, QUEUED, QUEUED]),
+        ("running", [FINISHED, FINISHED, RUNNING, FAILED, QUEUED, QUEUED]),
+    ],
+)
+def test_what_slurm_will_make_is_queued_and_what_failed_in_a_task_that_goes_on_is_not(
+    results: Path, waiting: str, states_then: list[str]
+) -> None:
+    identities = [identity_of(seed) for seed in range(6)]
+    found = look(results, identities, dict.fromkeys(identities, waiting))
+    assert [found[identity].state for identity in identities] == states_then
+
+
+def test_slurm_is_asked_once_for_all_plans(results: Path, as_json: AsJson, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def submissions(folder: Path, stem: str) -> list[str]:
+        return [stem]
+
+    def waiting(submissions: Sequence[str]) -> dict[str, str]:
+        asked.append(list(submissions))
+        return {identity_of(5): "queued"}
+
+    monkeypatch.setattr(jobs, "submissions", submissions)
+    monkeypatch.setattr(jobs, "waiting", waiting)
+    write_plan(results, "paper-table-laptop", [5])
+    counts = {plan["plan"]: plan["queued"] for plan in as_json("status")["plans"]}
+    assert counts == {"paper-table-laptop": 1, "paper-table-smoke": 1}
+    assert asked == [["paper-table-laptop", "paper-table-smoke"]]
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (TRACE, "syncline.datasets.errors.DataMissingError: cifar10 not found: no data"),
+        (
+            "Traceback (most recent call last):\n  a\nKeyError: 1\n\nDuring\n\n" + TRACE.replace("cifar10", "mnist"),
+            "mnist",
+        ),
+        ("Traceback (most recent call last):\n  a\nRunFailed: worker 1\nits last words\n", "RunFailed: worker 1"),
+        ("its process ended with exit code -9 (killed, or out of memory?)\n", "exit code -9"),
+        ("", "log.txt is empty"),
+    ],
+)
+def test_the_cause_is_one_line(log: str, cause: str) -> None:
+    assert cause in first_cause(log)
+    assert "\n" not in first_cause(log)
+
+
+def test_a_plan_is_a_line_with_its_counts_and_times(said: Said) -> None:
+    header, line, of_no_plan, diverged = said("status").splitlines()
+    assert header.split("  ")[0] == "plan"
+    # to go: seed 2 (even, 10 s) has run for longer than that, 3 (odd) 30 s, 4 (even) 10 s, 5 (odd) 30 s; one at a time
+    assert line.split() == ["paper-table-smoke", "6", "2", "1", "0", "1", "1", "1", "0:40", "0:20", "1:10"]
+    assert of_no_plan.split() == ["(no", "plan)", "1", "1", "0", "0", "0", "0", "0"]
+    assert diverged == "1 of the finished diverged"
+
+
+def test_a_plans_runs_are_listed_with_their_causes_and_owners(said: Said) -> None:
+    lines = said("status", "paper/table").splitlines()
+    listed = lines[lines.index("") + 1 :]
+    assert listed[0].split() == ["state", "identity", "time", "seed", "label", "note"]
+    assert [line.split()[:2] for line in listed[1:]] == [
+        [state, identity_of(seed)] for seed, state in enumerate([FINISHED, FINISHED, RUNNING, FAILED, UNFINISHED, LEFT])
+    ]
+    assert listed[2].split()[2:] == ["0:30", "1", "odd", "diverged"]
+    assert "process 7 on far-away since " in listed[3]
+    assert listed[4].endswith("odd    syncline.datasets.errors.DataMissingError: cifar10 not found: no data")
+
+
+def test_runs_can_be_chosen_by_their_state(said: Said, as_json: AsJson) -> None:
+    lines = said("status", "--state", "failed").splitlines()
+    assert [line.split()[1] for line in lines[lines.index("") + 2 :]] == [identity_of(3)]
+    (plan,) = as_json("status", "paper/table", "--state", "running")["plans"]
+    assert [run["identity"] for run in plan["runs"]] == [identity_of(2)]
+
+
+def test_the_keys_of_json_are_those_that_are_documented(as_json: AsJson) -> None:
+    content = as_json("status", "--runs")
+    assert set(content) == {"results", "plans", "of_no_plan"}
+    (plan,) = content["plans"]
+    counts = {key: plan[key] for key in ("total", *states.STATES, "diverged")}
+    assert counts == {
+        "total": 6, "finished": 2, "running": 1, "queued": 0, "failed": 1, "unfinished": 1, "left": 1, "diverged": 1,
+    }  # fmt: skip
+    assert set(plan) == {*counts, "plan", "name", "scale", "spent_s", "mean_s", "to_go_s", "runs"}
+    assert (plan["spent_s"], plan["mean_s"], plan["to_go_s"]) == (40.0, 20.0, 70.0)
+    for run in plan["runs"]:
+        assert set(run) == {"identity", "label", "seed", "state", "wall_s", "ended_by", "by", "cause"}
+    assert plan["runs"][2]["by"].keys() == {"host", "pid", "since"}
+    assert content["of_no_plan"]["finished"] == 1
+
+
+def test_all_that_runs_at_a_time_shortens_what_is_to_go(results: Path, as_json: AsJson) -> None:
+    lock(results, 5, since=time.time())
+    (plan,) = as_json("status", "paper/table")["plans"]
+    assert plan["running"] == 2
+    assert plan["to_go_s"] == pytest.approx((30 + 10 + 30) / 2, abs=1)
+
+
+def test_without_a_finished_run_nobody_knows_how_long_it_takes(results: Path, said: Said) -> None:
+    write_plan(results, "paper-new-smoke", [20, 21])
+    line = next(line for line in said("status").splitlines() if line.startswith("paper-new"))
+    assert line.split()[-3:] == ["0:00", "?", "?"]
+
+
+@pytest.mark.parametrize("asked", ["paper/table", "paper-table", "paper-table-smoke", "paper/table-smoke", "FILE"])
+def test_a_plan_has_several_names(results: Path, asked: str, as_json: AsJson) -> None:
+    asked = asked.replace("FILE", str(results / "plans" / "paper-table-smoke.json"))
+    assert [plan["plan"] for plan in as_json("status", asked)["plans"]] == ["paper-table-smoke"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ("paper/tabel", "no plan 'paper/tabel'; there are paper-table-laptop, paper-table-smoke"),
+        ("paper/table", "'paper/table' may be any of paper-table-laptop, paper-table-smoke; name one"),
+        ("nothing.json", "no plan 'nothing.json'; there are"),
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "retry", "cancel"])
+def test_a_plan_that_is_unknown_or_ambiguous_is_one_line_with_what_there_is(
+    results: Path, capsys: pytest.CaptureFixture[str], command: str, asked: str, line: str
+) -> None:
+    write_plan(results, "paper-table-laptop", [0])
+    assert main([command, asked, "--results", str(results)]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"error: {line}")
+
+
+def test_where_nothing_is_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--results", str(tmp_path / "none")]) == 0
+    assert capsys.readouterr().out == f"no plans and no records in {tmp_path / 'none'}\n"
+    assert main(["status", "dssp/table1", "--results", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err.startswith(f"error: no plan in {tmp_path / 'none' / 'plans'}; ")
+
+
+def test_a_broken_plan_or_lock_is_one_line_and_a_broken_summary_is_told(results: Path, said: Said) -> None:
+    (results / identity_of(0) / "summary.json").write_text("{")
+    assert "broken record (JSONDecodeError)" in said("status", "paper/table")
+    (results / f"{identity_of(2)}.lock").write_text("{")
+    with pytest.raises(RecordError, match="broken lock"):
+        look(results, [identity_of(2)], {})
+    (results / "plans" / "paper-table-smoke.json").write_text("{}")
+    assert main(["status", "--results", str(results)]) == 1
+
+
+TEN_THOUSAND = """
+import resource, sys
+from syncline.__main__ import main
+main(["status", "big", "--results", sys.argv[1]])
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, *sys.modules, file=sys.stderr)
+"""
+
+
+def test_ten_thousand_runs_are_looked_at_in_three_seconds_without_heavy_imports(tmp_path: Path) -> None:
+    """CPU time of the whole process, with its start; 9,000 finished, 500 failed, 500 left."""
+    write_plan(tmp_path, "big-smoke", range(10_000), labels=[f"row{number}" for number in range(50)])
+    model = finish(tmp_path, 0, wall_s=1.0, staleness={str(lag): lag for lag in range(30)}, updates=1)
+    summary, log = (model / "summary.json").read_text(), (fail(tmp_path, 9_000) / "log.txt").read_text()
+    for seed in (*range(1, 9_000), *range(9_001, 9_500)):
+        folder = tmp_path / identity_of(seed)
+        folder.mkdir()
+        name, text = ("summary.json", summary) if seed < 9_000 else ("log.txt", log)
+        (folder / name).write_text(text)
+    command = [sys.executable, "-c", TEN_THOUSAND, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.splitlines()[1].split()[:8] == ["big-smoke", "10000", "9000", "0", "0", "500", "0", "500"]
+    used, *modules = ended.stderr.split()
+    assert float(used) < 3.0
+    assert not {"torch", "hydra", "omegaconf", "pandas", "scipy", "matplotlib"} & set(modules)
+
+
+def test_its_reader_may_leave_early(results: Path) -> None:
+    command = f"{sys.executable} -m syncline status --runs --results {results} | true"
+    ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.stderr == ""
+
+
+def test_json_is_json_on_every_command_that_prints(results: Path, as_json: AsJson) -> None:
+    as_json("cancel", "paper/table", code=1)
+    for words in (["show", identity_of(0)], ["compare", identity_of(0), identity_of(1)], ["clean"]):
+        assert json.dumps(as_json(*words))

@@ -1,0 +1,233 @@
+"""Runs that are told to stop, or killed, and the same command again: it ends as if nothing had been."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, made, record_of, started, wait_for, without_wall_time
+
+from runners import stop
+from runners.checkpoints import checkpoint_path
+from runners.one import run_one
+from runners.stop import Ears, Told, listen, patience
+from syncline.config import RunConfig, compose
+from syncline.records.snapshots import read_state, write_state
+from syncline.records.store import FINISHED, UNFINISHED, read_metrics, read_summary, status
+
+LEARNING = ["strategy=dssp", "epochs=6", "eval_every_epochs=0.25"]
+
+
+def left(record: Path) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
+    """What must not depend on how often the run was broken off."""
+    summary = {key: value for key, value in read_summary(record).items() if key not in ("wall_s", "restarts")}
+    assert {path.name for path in record.iterdir()} == {
+        *("config.yaml", "environment.json", "events.arrow", "metrics.jsonl", "summary.json"),
+    }
+    return summary, without_wall_time(read_metrics(record)), (record / "events.arrow").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("undisturbed"), *LEARNING)
+
+
+def num_rows(record: Path) -> int:
+    return (record / "metrics.jsonl").read_bytes().count(b"\n") if (record / "metrics.jsonl").exists() else 0
+
+
+# Real processes.
+
+
+def test_stopped_and_gone_on_with_and_then_killed_a_run_ends_as_if_nothing_had_been(
+    tmp_path: Path, undisturbed: Path, ended_at_last: list["subprocess.Popen[str]"]
+) -> None:
+    words = [*LEARNING, "runner.checkpoint_every_s=0.2", f"results={tmp_path}"]
+    record = record_of(tmp_path, *words)
+
+    def broken_off(by: signal.Signals, num: int) -> str:
+        """What it said; it was broken off after so many evaluations."""
+        process = started(*words)
+        ended_at_last.append(process)
+        wait_for(lambda: num_rows(record) >= num, process)
+        os.killpg(process.pid, by)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == (75 if by == signal.SIGTERM else -by), err
+        assert status(record) == UNFINISHED
+        return err
+
+    said = broken_off(signal.SIGTERM, 3)
+    updates = read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"]
+    assert said.splitlines() == [
+        f"interrupted; {record.name} is kept as it is after {updates:,} updates; the same command goes on: "
+        f"python run.py {' '.join(words)}"
+    ]
+    assert not list(tmp_path.glob("*.lock"))
+    broken_off(signal.SIGKILL, 15)
+    assert read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"] > updates
+    last = cli(*words)
+    assert last.code == 0, last.err
+    assert left(record) == left(undisturbed)
+    assert read_summary(record)["restarts"] == 2
+    assert "2 from a checkpoint" in last.out
+    starts = json.loads((record / "environment.json").read_text())["restarts"]
+    assert [start["command"][1:] for start in starts] == [words] * 2
+    walls = [row["wall_s"] for row in read_metrics(record)]
+    assert walls == sorted(walls), "the time spent goes on where it was"
+
+
+def test_a_plan_told_to_stop_waits_for_its_runs_and_goes_on_with_them(
+    tmp_path: Path, undisturbed: Path, ended_at_last: list["subprocess.Popen[str]"]
+) -> None:
+    """The signal comes to every process of the group, as from a batch system."""
+    words = ["-m", "seed=0,1", *LEARNING, "jobs=1", f"results={tmp_path}"]
+    process = started(*words)
+    ended_at_last.append(process)
+    records = [record_of(tmp_path, *LEARNING, f"seed={seed}") for seed in range(2)]
+    wait_for(lambda: num_rows(records[0]) >= 3, process)
+    os.killpg(process.pid, signal.SIGUSR1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    again = f"interrupted; 0 of 2 runs finished, 1 kept as they are; the same command goes on: python run.py {words[0]}"
+    assert err.splitlines()[-1].startswith(again)
+    assert "FAILED" not in err
+    assert [checkpoint_path(record).exists() for record in records] == [True, False]
+    said = cli(*words)
+    assert said.code == 0, said.err
+    assert [status(record) for record in records] == [FINISHED] * 2
+    assert [read_summary(record)["restarts"] for record in records] == [1, 0]
+    assert left(records[0]) == left(undisturbed)
+
+
+# In this process.
+
+
+@pytest.fixture
+def listening() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in stop.SIGNALS}
+    listen()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+SHORT = ["strategy=ssp", "model=softmax_regression", "epochs=3", "runner.events=false"]
+
+
+def stopped(results: Path, *words: str) -> RunConfig:
+    """A run that was told to stop at its first update."""
+    config, _ = compose(words)
+    with pytest.raises(Told):
+        run_one(config, results, lambda progress: signal.raise_signal(signal.SIGUSR1))
+    listen()  # anew: a process that was told to stop begins nothing else
+    assert status(results / config.identity) == UNFINISHED
+    return config
+
+
+def finished(results: Path, config: RunConfig) -> dict[str, Any]:
+    summary = run_one(config, results, lambda progress: None)
+    assert not (results / config.identity / "checkpoint").exists()
+    return summary
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize("fault", ["broken", "another format", "events"])
+def test_a_checkpoint_of_no_use_is_named_and_the_run_begins_anew(
+    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = stopped(tmp_path, *SHORT)
+    path = checkpoint_path(tmp_path / config.identity)
+    why = f"{path}: checkpoint format 0, this version reads 1"
+    if fault == "broken":
+        path.write_bytes(path.read_bytes()[:-100])
+        why = f"{path}: broken state (SafetensorError: "
+    elif fault == "events":
+        config, _ = compose([*SHORT, "runner.events=true"])
+        why = f"{path}: written with runner.events=false"
+    else:
+        tensors, state = read_state(path)
+        write_state(path, tensors, {**state, "format": 0})
+    assert finished(tmp_path, config)["restarts"] == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(why)
+    assert line.endswith("; the run begins anew")
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_run_that_is_asked_to_begin_anew_does(tmp_path: Path) -> None:
+    config = stopped(tmp_path, *SHORT)
+    assert run_one(config, tmp_path, lambda progress: None, anew=True)["restarts"] == 0
+
+
+@pytest.mark.usefixtures("listening")
+def test_where_events_are_missing_the_run_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A disk that lost power, say."""
+    words = [*SHORT[:2], "max_updates=20000", "epochs=null", "cluster.workers=20", "gradients=false"]
+    config, _ = compose(words)
+    calls: list[Any] = []
+
+    def told_later(progress: Any) -> None:
+        calls.append(progress)
+        if progress.updates > 5000:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Told):
+        run_one(config, tmp_path, told_later)
+    listen()
+    (tmp_path / config.identity / "events.arrow").write_bytes(b"")
+    assert finished(tmp_path, config)["restarts"] == 0
+    assert "events.arrow: not an event log" in capsys.readouterr().err
+
+
+def test_a_short_run_writes_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.checkpoints.write_state", lambda *about: pytest.fail("a checkpoint was written"))
+    made(tmp_path, *SHORT)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr("runners.stop.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_who_is_not_patient_is_broken_off_by_every_signal_but_an_echo(clock: list[float]) -> None:
+    ears = Ears()
+    with pytest.raises(Told) as told:
+        ears(signal.SIGUSR1)
+    assert told.value.code == 75
+    clock[0] += 1.9
+    ears(signal.SIGTERM)
+    clock[0] += 0.2
+    with pytest.raises(Told) as told:
+        ears(signal.SIGTERM)
+    with pytest.raises(Told):
+        ears(signal.SIGINT)
+    assert Told(signal.SIGINT).code == 130
+
+
+@pytest.mark.usefixtures("listening")
+def test_who_is_patient_is_asked_once_and_then_broken_off(clock: list[float]) -> None:
+    with patience() as asked:
+        assert asked() is None
+        signal.raise_signal(signal.SIGTERM)
+        assert asked() == signal.SIGTERM
+        signal.raise_signal(signal.SIGUSR1)  # an echo
+        clock[0] += 3
+        with pytest.raises(Told) as told:
+            signal.raise_signal(signal.SIGUSR1)
+        assert told.value.number == signal.SIGTERM
+    with pytest.raises(Told):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_needs_no_time_between() -> None:
+    ears = Ears()
+    ears.is_patient = True
+    ears(signal.SIGINT)
+    with pytest.raises(Told):
+        ears(signal.SIGINT)

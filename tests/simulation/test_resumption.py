@@ -1,0 +1,233 @@
+"""A run in virtual time that is broken off and gone on with ends as if nothing had been, in every bit.
+
+What was kept goes through a file, and all objects are built anew: nothing of the old ones can be of help.
+"""
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import without_wall_time
+from engine_play import CASES
+
+from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, compose
+from syncline.records import events
+from syncline.records.events import EventLog
+from syncline.records.snapshots import read_state, write_state
+from syncline.simulation import run as simulation_run
+from syncline.simulation.run import State, simulate
+from syncline.strategies.asp import AspOptions
+from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.protocol import StrategyOptions
+from syncline.strategies.psp import PspOptions
+from syncline.timing.cluster import ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import Exponential, Occasional
+from syncline.timing.network import NetworkConfig
+
+NUM_UPDATES = 40
+JITTER = Exponential(1.0)
+DIRECT = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=JITTER)
+LEVEL = ClusterConfig(workers=4, gradient_s=[0.02])  # all are ready at the same moments
+NETWORK = NetworkConfig(latency_s=0.004, bandwidth_gbps=0.01, jitter=Exponential(0.002))
+REMOTE = replace(DIRECT, network=NETWORK)
+DELAYS = ScenarioConfig(
+    compute_delay=Exponential(0.01),
+    push_delay=Occasional(0.3, Exponential(0.03)),
+    pull_delay=Exponential(0.02),
+    slow={1: 2.0},
+    slow_shards={0: 0.003},
+)
+
+
+class Broken(Exception):
+    """The run was broken off here."""
+
+
+class BreaksOff:
+    """Keeps a run in a file at the look with this number, and leaves it; never for None. Counts the looks."""
+
+    def __init__(self, path: Path, log: EventLog, at: int | None) -> None:
+        self.path, self.log, self.at, self.looks = path, log, at, 0
+
+    def __enter__(self) -> "BreaksOff":
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        pass
+
+    @property
+    def is_due(self) -> bool:
+        self.looks += 1
+        return self.looks == self.at
+
+    def keep(self, state: State) -> None:
+        tensors, about = state
+        write_state(self.path, tensors, {**about, "log": self.log.state_dict()})
+        raise Broken
+
+
+@dataclass
+class Whole:
+    """What a run leaves."""
+
+    summary: dict[str, Any]
+    rows: list[dict[str, Any]]
+    events: bytes
+    looks: int
+
+
+def whole(config: RunConfig, folder: Path) -> Whole:
+    rows: list[Mapping[str, Any]] = []
+    log = EventLog(folder / "whole.arrow")
+    counter = BreaksOff(folder / "never", log, None)
+    summary = simulate(config, rows.append, lambda progress: None, log, counter)
+    log.close()
+    return Whole(*plain(summary, rows), (folder / "whole.arrow").read_bytes(), counter.looks)
+
+
+def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
+    """Broken off after so many looks, then again, ...; each piece begins with what the file holds."""
+    path, place = folder / "pieces.arrow", folder / "checkpoint" / "run.safetensors"
+    rows: list[Mapping[str, Any]] = []
+    state, looks = None, 0
+    for length in [*lengths, None]:
+        log = EventLog(path, **(state[1]["log"] if state else {}))
+        keeper = BreaksOff(place, log, length)
+        try:
+            summary = simulate(config, rows.append, lambda progress: None, log, keeper, state)
+        except Broken:
+            log.append(1e9, "left", 0, 0, -1, -1, 0.0, "more than was kept")
+            state = read_state(place)
+            assert state[1]["course"]["rows"] == json.loads(json.dumps(rows))
+        else:
+            break
+        finally:
+            looks += keeper.looks
+            log.close()
+    return Whole(*plain(summary, rows), path.read_bytes(), looks)
+
+
+def plain(summary: dict[str, Any], rows: list[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    return without_wall_time([summary])[0], without_wall_time([dict(row) for row in rows])
+
+
+def check(config: RunConfig, folder: Path, luck: random.Random, pieces: int = 4) -> None:
+    expected = whole(config, folder)
+    assert expected.looks > pieces
+    breaks = sorted(luck.sample(range(1, expected.looks), pieces - 1))
+    lengths = [there - before for before, there in zip([0, *breaks], breaks, strict=False)]
+    found = in_pieces(config, folder, lengths)
+    assert found == expected
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches of events lie before a break, and a run of times alone is looked at as often as another."""
+    monkeypatch.setattr(events, "BATCH_ROWS", 100)
+    monkeypatch.setattr(simulation_run, "LOOK_EVERY", 1)
+
+
+def config_of(strategy: StrategyOptions, cluster: ClusterConfig, **about: Any) -> RunConfig:
+    standard = {"gradients": False, "batch_size": 8, "max_updates": NUM_UPDATES, "eval_every_epochs": 0.25}
+    standard |= {"model": ModelConfig(name="softmax_regression"), "dataset": DigitsConfig(train_size=200)}
+    return RunConfig(strategy=strategy, cluster=cluster, **(standard | about))
+
+
+SERVERS = [*CASES, PspOptions(c=2, b=60, tau1=0.01, tau2=0.01), PspOptions(c=3, b=50, tau2=0.02, tag="newest")]
+every_strategy = pytest.mark.parametrize("strategy", SERVERS, ids=repr)
+
+
+def shards_of(strategy: StrategyOptions) -> int:
+    return 1 if strategy.single_server else 3
+
+
+@every_strategy
+@pytest.mark.parametrize("cluster", [DIRECT, LEVEL, REMOTE], ids=["direct", "level", "remote"])
+def test_times_alone(strategy: StrategyOptions, cluster: ClusterConfig, tmp_path: Path) -> None:
+    is_remote = cluster is REMOTE
+    cluster = replace(cluster, shards=shards_of(strategy) if is_remote else 1)
+    config = config_of(strategy, cluster, scenario=DELAYS if is_remote else ScenarioConfig(), max_updates=150)
+    check(config, tmp_path, random.Random(f"{strategy} {cluster}"))
+
+
+@every_strategy
+def test_learning(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """With messages under way, of several shards where it may have them."""
+    cluster = replace(REMOTE, shards=shards_of(strategy))
+    check(config_of(strategy, cluster, scenario=DELAYS, gradients=True), tmp_path, random.Random(repr(strategy)))
+
+
+COLLECTIVES: list[StrategyOptions] = [
+    BspOptions(topology="allreduce"),
+    DsSyncOptions(),
+    DsSyncOptions(average="before_forward"),
+]
+every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
+
+
+@every_collective
+def test_times_alone_of_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """Over several blocks of steps."""
+    scenario = ScenarioConfig(compute_delay=Exponential(0.01), slow={1: 2.0})
+    cluster = replace(REMOTE, network=replace(NETWORK, jitter=None))
+    config = config_of(strategy, cluster, scenario=scenario, max_updates=150)
+    check(config, tmp_path, random.Random(repr(strategy)))
+
+
+@every_collective
+def test_learning_in_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """Statistics of batch norm and momentum, of each replica."""
+    about = {"gradients": True, "model": ResnetConfig(depth=8), "max_updates": 6, "batch_size": 2}
+    check(config_of(strategy, DIRECT, **about), tmp_path, random.Random(repr(strategy)), pieces=3)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "optimizer=sgd momentum=lr_inside optimizer.average_decay=0.99",
+        "optimizer=nesterov optimizer.schedule.at_epochs=[1,2]",
+        "optimizer=adam",
+        "optimizer=adamw optimizer.average_decay=0.9 optimizer.clip_norm=1",
+        "optimizer=rmsprop",
+    ],
+)
+def test_every_optimizer(words: str, tmp_path: Path) -> None:
+    """Its state is of each shard's block; the rate follows the epochs."""
+    about = "model=softmax_regression strategy=ssp cluster.workers=3 cluster.shards=2 batch_size=8 max_updates=40"
+    about += " epochs=null eval_every_epochs=0.1 dataset.train_size=200"
+    check(compose([*about.split(), *words.split()])[0], tmp_path, random.Random(words))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "model=resnet8 dataset.augment=true strategy=asp",  # statistics of batch norm, and crops at random
+        "model=draw_small dataset=mnist_digits strategy=ssp optimizer.lr=1e-4",  # a network that draws numbers
+        "model=char_lstm dataset=pydoc_text strategy=k_async",
+    ],
+)
+def test_what_else_a_gradient_may_depend_on(words: str, tmp_path: Path) -> None:
+    about = "cluster.workers=3 cluster.gradient_s=[0.02,0.05] batch_size=4 max_updates=9 epochs=null"
+    about += " eval_every_epochs=100 dataset.train_size=50 dataset.test_size=10"
+    check(compose([*words.split(), *about.split()])[0], tmp_path, random.Random(words), pieces=3)
+
+
+@pytest.mark.parametrize("strategy", [BspOptions(), PspOptions(c=2, b=40, tau1=0.02)], ids=repr)
+def test_a_run_that_is_broken_off_at_every_look(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """Three shards: at an update of one, the others have gradients that wait, or a timer that runs."""
+    config = config_of(strategy, replace(REMOTE, shards=3), scenario=DELAYS, max_updates=30)
+    expected = whole(config, tmp_path)
+    assert in_pieces(config, tmp_path, [1] * (expected.looks - 1)) == expected
+
+
+def test_what_ends_a_run_goes_before_a_pause(tmp_path: Path) -> None:
+    """At its last look it is not kept, but over."""
+    config = config_of(AspOptions(), DIRECT)
+    expected = whole(config, tmp_path)
+    assert in_pieces(config, tmp_path, [expected.looks]) == expected
+    assert not (tmp_path / "checkpoint").exists()

@@ -1,0 +1,180 @@
+"""The batch scripts: their text, and what their shell does with the signals that Slurm sends."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from itertools import chain, pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm.scripts import PAUSED, Wishes, array_script, ranges, report_script
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+ALL = Wishes(
+    partition="gpu",
+    account="physics",
+    qos="low",
+    time="2-00:00:00",
+    nodes=2,
+    cpus=8,
+    memory="32G",
+    gpus=2,
+    extra=["--gres=gpu:a100:1", "--no-requeue"],
+    setup=["module load cuda", "export NCCL_DEBUG=WARN"],
+)
+
+
+def test_the_script_that_lies_ready_is_the_one_that_the_runner_writes() -> None:
+    plan = '"${1:?sbatch --array=0-N slurm/array.sbatch results/plans/NAME.json}"'
+    script = array_script("syncline", plan, None, Wishes(), runs_per_task="${RUNS_PER_TASK:-1}")
+    assert (ROOT / "slurm" / "array.sbatch").read_text() == script
+
+
+def test_every_wish_is_in_the_script() -> None:
+    script = array_script(
+        "dssp-table1-gpu",
+        "/home/a/results/plans/dssp-table1-gpu.slurm/1/plan.json",
+        "0-3,7%2",
+        ALL,
+        project="/home/a/syncline",
+        python="/home/a/syncline/.venv/bin/python",
+        log="/home/a/results/plans/dssp-table1-gpu.slurm/1/%a.txt",
+        results="/home/a/results",
+        runs_per_task=4,
+        notice_s=300,
+    )
+    assert script == (GOLDEN / "array.sbatch").read_text()
+
+
+def test_the_report_asks_for_little() -> None:
+    script = report_script(
+        "dssp-table1-gpu-report",
+        "dssp/table1",
+        "gpu",
+        "/home/a/results",
+        ALL,
+        project="/home/a/syncline",
+        python="/home/a/syncline/.venv/bin/python",
+        log="/home/a/results/plans/dssp-table1-gpu.slurm/1/report.txt",
+    )
+    assert script == (GOLDEN / "report.sbatch").read_text()
+
+
+@pytest.mark.parametrize("script", sorted(ROOT.glob("slurm/*.sbatch")) + sorted(GOLDEN.glob("*.sbatch")), ids=str)
+def test_bash_reads_every_script(script: Path) -> None:
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+@given(st.sets(st.integers(0, 60)).filter(len), st.none() | st.integers(1, 9))
+def test_ranges_name_each_number_once(numbers: set[int], at_once: int | None) -> None:
+    words, _, most = ranges(numbers, at_once).partition("%")
+    assert most == ("" if at_once is None else str(at_once))
+    spans = [[int(number) for number in word.split("-")] for word in words.split(",")]
+    assert list(chain.from_iterable(range(span[0], span[-1] + 1) for span in spans)) == sorted(numbers)
+    assert all(after[0] > before[-1] + 1 for before, after in pairwise(spans)), "not the fewest"
+
+
+class Task:
+    """A task's script under bash, around a program that obeys as run.py does."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        self.folder = folder
+        tools = folder / "bin"
+        tools.mkdir()
+        self._executable(tools / "scontrol", f'#!/bin/bash\necho "$@" >> {folder}/asked\n')
+        self._executable(tools / "program", f"#!{sys.executable} -IS\n{PROGRAM}{program}")
+        script = array_script(
+            "test", "plan.json", "0-9", Wishes(), project=str(folder), python=str(tools / "program"), runs_per_task=3
+        )
+        (folder / "script").write_text(script)
+        environment = {
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "SLURM_ARRAY_JOB_ID": "17",
+            "SLURM_ARRAY_TASK_ID": "4",
+        }
+        self.process = subprocess.Popen(["bash", folder / "script"], env=environment)
+
+    def wait_for(self, name: str) -> None:
+        ends = time.monotonic() + 20
+        while not (self.folder / name).exists():
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+
+    @property
+    def requeued(self) -> list[str]:
+        asked = self.folder / "asked"
+        return asked.read_text().splitlines() if asked.exists() else []
+
+    def _executable(self, path: Path, body: str) -> None:
+        path.write_text(body)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+# The program begins with this; its folder is the working directory.
+PROGRAM = """
+import os, signal, sys, time
+
+def write(name, text=""):
+    with open(name + ".draft", "w") as file:
+        file.write(text)
+    os.rename(name + ".draft", name)
+
+def listen(code):
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: os._exit(code))
+    write("listens", str(os.getpid()))
+    while True:
+        time.sleep(1)
+
+write("words", " ".join(sys.argv[1:]))
+"""
+
+
+def test_a_task_makes_its_part_of_the_plan_and_hands_on_the_exit_code(tmp_path: Path) -> None:
+    task = Task(tmp_path, "sys.exit(3)")
+    assert task.process.wait(20) == 3
+    assert (tmp_path / "words").read_text() == "run.py --plan plan.json --runs 12:15 results=results"
+    assert task.requeued == []
+
+
+def test_notice_of_the_time_limit_reaches_the_program_and_brings_the_task_back(tmp_path: Path) -> None:
+    task = Task(tmp_path, f"listen({PAUSED})")
+    task.wait_for("listens")
+    task.process.send_signal(signal.SIGUSR1)
+    assert task.process.wait(20) == PAUSED
+    assert task.requeued == ["requeue 17_4"]
+
+
+def test_a_notice_that_comes_before_the_program_listens_is_given_again(tmp_path: Path) -> None:
+    task = Task(tmp_path, f"while not os.path.exists('now'): time.sleep(0.01)\nlisten({PAUSED})")
+    task.wait_for("words")
+    task.process.send_signal(signal.SIGUSR1)
+    time.sleep(0.2)
+    (tmp_path / "now").touch()
+    assert task.process.wait(20) == PAUSED
+    assert task.requeued == ["requeue 17_4"]
+
+
+def test_a_program_that_ends_by_itself_after_the_notice_does_not_come_back(tmp_path: Path) -> None:
+    task = Task(tmp_path, "listen(0)")
+    task.wait_for("listens")
+    task.process.send_signal(signal.SIGUSR1)
+    assert task.process.wait(20) == 0
+    assert task.requeued == []
+
+
+def test_who_is_cancelled_or_preempted_does_not_ask_to_come_back(tmp_path: Path) -> None:
+    """Slurm signals the script and the program; whether the task comes back is up to it."""
+    task = Task(tmp_path, f"listen({PAUSED})")
+    task.wait_for("listens")
+    task.process.send_signal(signal.SIGTERM)
+    os.kill(int((tmp_path / "listens").read_text()), signal.SIGTERM)
+    assert task.process.wait(20) == PAUSED
+    assert task.requeued == []

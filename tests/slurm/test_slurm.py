@@ -1,0 +1,136 @@
+"""Plans through a real Slurm of three nodes: they finish, come back half-way, and are mended when something dies."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import ROOT, Said, made, record_of, without_wall_time
+from slurm_lab import Slurm, skip_without_slurm, slurm
+
+from syncline.records.events import read_events
+from syncline.records.store import read_metrics, read_summary
+
+LONG = ["epochs=60", "eval_every_epochs=2"]  # a few seconds, and a look at it every few tenths
+PATIENCE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    skip_without_slurm()
+    with slurm(tmp_path_factory.mktemp("slurm"), num_nodes=3) as lab:
+        yield lab
+
+
+class Cluster:
+    """What a user of the cluster types, with results of its own."""
+
+    def __init__(self, lab: Slurm, results: Path) -> None:
+        self._lab, self.results = lab, results
+
+    def run(self, *words: str) -> Said:
+        return self._python("run.py", *words, f"results={self.results}")
+
+    def submit(self, *words: str) -> str:
+        """Returns the array job's id."""
+        said = self.run(*words, "runner=slurm")
+        assert said.code == 0, said
+        assert said.out.startswith("job "), said
+        return said.out.split()[1].rstrip(":")
+
+    def operate(self, *words: str) -> Said:
+        return self._python("-m", "syncline", *words, "--results", str(self.results))
+
+    def states(self) -> list[str]:
+        """Of the runs of the only plan, in its order."""
+        said = self.operate("status", "--json", "--runs")
+        assert said.code == 0, said
+        (plan,) = json.loads(said.out)["plans"]
+        return [run["state"] for run in plan["runs"]]
+
+    def wait_for_rows(self, identity: str, number: int) -> None:
+        """Until a run has been evaluated so often."""
+        path = self.results / identity / "metrics.jsonl"
+        ends = time.monotonic() + PATIENCE_S
+        while not path.exists() or len(path.read_text().splitlines()) < number:
+            assert time.monotonic() < ends, self._lab.states()
+            time.sleep(0.05)
+
+    def output(self) -> str:
+        """Of all tasks."""
+        files = sorted((self.results / "plans").glob("*.slurm/*/*.txt"))
+        return "\n".join(f"{file.name}: {file.read_text()}" for file in files)
+
+    def _python(self, *words: str) -> Said:
+        said = subprocess.run(
+            [sys.executable, *words],
+            cwd=ROOT,
+            env={**self._lab.environment, "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return Said(said.returncode, said.stdout, said.stderr)
+
+
+@pytest.fixture
+def cluster(lab: Slurm, tmp_path: Path) -> Cluster:
+    return Cluster(lab, tmp_path)
+
+
+def test_an_array_of_eight_runs_finishes_and_in_the_morning_the_report_is_there(lab: Slurm, cluster: Cluster) -> None:
+    said = cluster.run("+experiment=psp/fig2", "scale=smoke", "runner=slurm")
+    assert said.code == 0, said
+    assert "8 runs in 8 tasks, its report is job" in said.out
+    assert set(cluster.states()) <= {"queued", "running", "finished"}
+    lab.wait_until_over(PATIENCE_S)
+    assert cluster.states() == ["finished"] * 8, cluster.output()
+    assert (cluster.results / "reports" / "psp-fig2-smoke.svg").stat().st_size > 1000, cluster.output()
+    again = cluster.run("+experiment=psp/fig2", "scale=smoke", "runner=slurm")
+    assert "nothing is left" in again.out
+
+
+def test_a_task_that_is_out_of_time_comes_back_and_ends_as_if_nothing_had_been(
+    lab: Slurm, cluster: Cluster, tmp_path: Path
+) -> None:
+    """The signal is the one that sbatch --signal=B:USR1 has Slurm send."""
+    record = record_of(cluster.results, *LONG)
+    job = cluster.submit(*LONG)
+    cluster.wait_for_rows(record.name, 3)
+    lab.ask("scancel", "--batch", "--signal=USR1", f"{job}_0")
+    undisturbed = made(tmp_path / "undisturbed", *LONG)
+    lab.wait_until_over(PATIENCE_S)
+    assert cluster.states() == ["finished"], cluster.output()
+    summary = read_summary(record)
+    assert summary["restarts"] == 1
+    wall = {"restarts", "wall_s"}
+    assert {key: value for key, value in summary.items() if key not in wall} == {
+        key: value for key, value in read_summary(undisturbed).items() if key not in wall
+    }
+    assert without_wall_time(read_metrics(record)) == without_wall_time(read_metrics(undisturbed))
+    assert read_events(record / "events.arrow").equals(read_events(undisturbed / "events.arrow"))
+
+
+def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_mends(lab: Slurm, cluster: Cluster) -> None:
+    words = ["-m", "seed=0,1,2", *LONG]
+    options = ["runner.cpus=4", "runner.extra=[--no-requeue]"]  # a node for each; what is lost stays lost
+    records = [record_of(cluster.results, *LONG, f"seed={seed}") for seed in range(3)]
+    job = cluster.submit(*words, *options)
+    for record in records:
+        cluster.wait_for_rows(record.name, 2)
+    assert cluster.states() == ["running"] * 3
+    lab.ask("scancel", f"{job}_0")
+    lab.kill_node(lab.node_of(f"{job}_1"))
+    assert cluster.states()[1] == "queued"  # Slurm has not noticed, and nobody is at work on it
+    lab.wait_until_over(PATIENCE_S)
+    assert cluster.states() == ["unfinished", "unfinished", "finished"], cluster.output()
+    name = next((cluster.results / "plans").glob("sweep-*.json")).stem
+    said = cluster.operate("retry", name)
+    assert said.code == 0, said
+    assert "2 runs in 2 tasks" in said.out
+    lab.wait_until_over(PATIENCE_S)
+    assert cluster.states() == ["finished"] * 3, cluster.output()
+    assert [read_summary(record)["restarts"] for record in records] == [1, 0, 0]
