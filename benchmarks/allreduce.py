@@ -56,7 +56,7 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
     rank = int(os.environ["RANK"])
     config = config_of(model, num_members, "auto", image_size)
     device = pick_device(config, rank)
-    start_group(device, num_members)
+    start_group(device, rank, num_members, num_members)
     learner = build_learner(config, device, NUM_EXTRA)
     flat = learner.flat
     module = deepcopy(flat.module)  # an ordinary one: its tensors are no views

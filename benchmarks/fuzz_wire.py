@@ -31,7 +31,6 @@ import torch
 from syncline.learning.server import Version
 from syncline.live import transport, wire
 from syncline.live.server import (
-    CLOCK_QUESTIONS,
     Call,
     Connection,
     Door,
@@ -44,7 +43,18 @@ from syncline.live.server import (
     view,
 )
 from syncline.live.transport import Socket, Tls, address_of, dial, listen
-from syncline.live.wire import INTRODUCTION, PROOF, Frame, Kind, Reader, connect, receive_json, send, send_json
+from syncline.live.wire import (
+    CLOCK_QUESTIONS,
+    INTRODUCTION,
+    PROOF,
+    Frame,
+    Kind,
+    Reader,
+    connect,
+    receive_json,
+    send,
+    send_json,
+)
 
 SECRET = b"of this fuzz"
 SIZE = 16  # elements of a gradient, and of a tiny block

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,22 @@ PATIENCE_S = 150.0  # a loaded machine starts six processes in half a minute
 
 
 class LiveRun:
-    """`python run.py runner=local ...` under way."""
+    """`python run.py runner=local ...` under way.
 
-    def __init__(self, results: Path, *overrides: str, **environment: str) -> None:
-        self.words = ["runner=local", f"results={results}", *overrides]
+    Args:
+        overrides: another runner may be among them.
+        on: what stands before the command.
+    """
+
+    def __init__(self, results: Path, *overrides: str, on: Sequence[str] = (), **environment: str) -> None:
+        own = [] if any(word.startswith("runner=") for word in overrides) else ["runner=local"]
+        self.words = [*own, f"results={results}", *overrides]
         self.config: RunConfig = compose(self.words)[0]
         self.folder = results / self.config.identity
         results.mkdir(exist_ok=True)
         self._output = (results / f"output-{time.monotonic_ns()}.txt").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "run.py", *self.words],
+            [*on, sys.executable, "run.py", *self.words],
             cwd=ROOT,
             env=os.environ | environment,
             stdout=self._output,
@@ -50,7 +56,7 @@ class LiveRun:
 
     def wait_for_snapshot(self, number: int) -> None:
         """Until the first shard has written it."""
-        self._until(lambda: (self.folder / "snapshots" / f"{float(number)}-0.safetensors").exists())
+        self.until(lambda: (self.folder / "snapshots" / f"{float(number)}-0.safetensors").exists())
 
     def pid(self, role: str, index: int) -> int:
         """Of the process that last said to be this one."""
@@ -62,7 +68,8 @@ class LiveRun:
     def summary(self) -> dict[str, Any]:
         return read_summary(self.folder)
 
-    def _until(self, condition: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for this, while the run goes on."""
         ends = time.monotonic() + PATIENCE_S
         while not condition():
             assert self.process.poll() is None, self.wait()
@@ -71,12 +78,14 @@ class LiveRun:
 
     def left_over(self) -> list[str]:
         """Processes of this run that are alive."""
-        mark = f"SYNCLINE_FOLDER={self.folder.absolute()}".encode()
+        folder = str(self.folder.absolute()).encode()
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
-                if mark in path.read_bytes().split(b"\0") and is_alive(int(path.parent.name)):
-                    found.append((path.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                words = (path.parent / "cmdline").read_bytes().split(b"\0")
+                is_ours = b"SYNCLINE_FOLDER=" + folder in path.read_bytes().split(b"\0") or folder in words
+                if is_ours and is_alive(int(path.parent.name)):
+                    found.append(b" ".join(words).decode())
             except OSError:
                 continue  # it ended meanwhile, or is not ours
         return found
@@ -86,7 +95,7 @@ class LiveRun:
         ends = time.monotonic() + 2
         while self.left_over() and time.monotonic() < ends:
             time.sleep(0.02)
-        return self.left_over() == [] and not (self.folder / "secret").exists()
+        return self.left_over() == [] and not list(self.folder.glob("secret*"))
 
 
 def kill(pid: int) -> None:

@@ -18,9 +18,9 @@ import torch
 
 from benchmarks.spread import Spread
 from syncline.learning.server import Version
-from syncline.live.server import CLOCK_QUESTIONS, Connection, Door, Free, GradientPool, Hello, Inbox, Lost, Pushed
+from syncline.live.server import Connection, Door, Free, GradientPool, Hello, Inbox, Lost, Pushed
 from syncline.live.transport import address_of, listen
-from syncline.live.wire import Frame, Kind, Reader, connect, receive_json, send, send_json
+from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader, connect, receive_json, send, send_json
 
 BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32
 TINY_BYTES = 64

@@ -7,9 +7,9 @@ from typing import Any
 
 from runners.checkpoints import Checkpoints, State, begin_anew, read_checkpoint
 from runners.display import say
-from runners.local import can_go_on, run_local
+from runners.live import can_go_on, run_live
 from runners.replay import run_replay
-from syncline.config import RunConfig
+from syncline.config import LiveConfig, RunConfig
 from syncline.records.lock import held
 from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
 from syncline.records.trackers import check_installed, start_tracker
@@ -18,7 +18,7 @@ OnEvaluation = Callable[[Mapping[str, Any]], None]
 OnProgress = Callable[[Any], None]
 Engine = Callable[[RunConfig, RecordWriter, OnEvaluation, OnProgress], dict[str, Any]]
 
-ENGINES: dict[str, Engine] = {"local": run_local, "replay": run_replay}  # beside the simulation
+ENGINES: dict[str, Engine] = {"local": run_live, "multinode": run_live, "replay": run_replay}  # beside the simulation
 
 
 def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: bool = False) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
 def _open(config: RunConfig, folder: Path, plain: dict[str, Any], anew: bool) -> tuple[RecordWriter, State | None]:
     """The record, and what a run in virtual time goes on from, if it does."""
     if config.runner.name != "simulate":  # the others bring their own events and checkpoints
-        go_on = config.runner.name == "local" and not anew and can_go_on(config, folder)
+        go_on = isinstance(config.runner, LiveConfig) and not anew and can_go_on(config, folder)
         return RecordWriter(folder, plain, with_events=False, go_on=go_on), None
     with_events = config.runner.events
     state = None if anew else read_checkpoint(folder, with_events)

@@ -19,6 +19,7 @@ CONFIGS = [
     ["strategy=bsp", "dataset=glyphs100", "scenario=late_pulls", "cluster=gtx1060_1080ti", "max_updates=10"],
     ["gradients=false", "cluster.jitter=null", "scenario=exponential_20ms", "optimizer.schedule.at_epochs=[10,12]"],
     ["runner=local", "strategy=bsp"],
+    ["runner=multinode", "hosts=[a,b]", "strategy=psp", "cluster.shards=2"],
     ["strategy=psp", "cluster.shards=2"],
     ["strategy=adasync", "strategy.variant=k_batch_sync"],
     ["strategy=backup"],
@@ -66,8 +67,10 @@ def other_values(value: Any) -> list[Any]:
             return [value * 0.5 + 0.001, value + 1]
         case str():
             return ["another", *(set().union(*_CHOICES) - {value})]
+        case [str(), *_]:
+            return [[f"{each}x" for each in value]]
         case list():
-            return [[*value, (value[-1] if value else 0) + 1.0]]
+            return [[*value, (value[-1] if value else 0) + 1.0], [2]]
         case dict():
             return [{**value, 1: 2.5}]
         case None:
@@ -86,6 +89,9 @@ _CHOICES = [
     ("offline", "online"),
     ("server", "allreduce"),
     ("auto", "unix", "tcp"),
+    ("ssh", "srun", "print", "command"),
+    ("workers", "own"),
+    ("10.0.0.1", "20000-20009"),
     ("relative", "absolute"),
     ("after", "during"),
     ("flat", "naive"),
@@ -136,7 +142,9 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
     bound.add("optimizer.schedule.end_epoch")  # goes with kind=linear, which needs it
     if config.optimizer.schedule.at_epochs:
         bound.add("optimizer.schedule.kind")
-    if config.runner.name == "local":  # keys that allow nothing else unless another one is changed, too
+    if config.runner.name == "multinode":
+        bound |= {"runner.nodes", "runner.start_command", "runner.shard_hosts"}
+    if config.runner.time_kind == "wall":  # keys that allow nothing else unless another one is changed, too
         bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key"}
     assert fixed <= bound
     identities = {path: other.identity for path, other in changed.items() if other is not None}
@@ -148,6 +156,7 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
 def test_every_key_of_the_written_list_exists() -> None:
     overrides = [
         ["dataset=cifar10", "runner=local"],
+        ["runner=multinode"],
         ["dataset=imagenet"],
         ["model=deepfm", "dataset=criteo"],
         ["model=bert_tiny", "dataset=qa_synthetic"],

@@ -6,8 +6,20 @@ from typing import Any
 import pytest
 import yaml
 from composing import choosing, composed, line_of
+from hypothesis import given
+from hypothesis import strategies as st
 
-from syncline.config import GROUPS, ConfigError, LocalConfig, ReplayConfig, RunConfig, choices, from_plain
+from syncline.config import (
+    GROUPS,
+    ConfigError,
+    LocalConfig,
+    MultinodeConfig,
+    ReplayConfig,
+    RunConfig,
+    choices,
+    from_plain,
+)
+from syncline.config.placement import places
 from syncline.records.store import RecordWriter, read_config
 from syncline.timing.distributions import Empirical, Exponential, Occasional
 
@@ -168,3 +180,62 @@ def test_from_is_short_for_the_source_of_a_replay() -> None:
     assert short.runner == ReplayConfig(source="abc")
     assert short == long
     assert "source" in line_of("from=abc"), "a simulation has none"
+
+
+# Several hosts.
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["nodes=2"], "runner.nodes must be 3, as many as runner.hosts, or null, got 2"),
+        (["start=rsh"], "runner.start must be one of ssh, srun, print, command, got rsh"),
+        (["start_command=x"], "runner.start_command goes with start=command, got 'x' with start=ssh"),
+        (["start=command"], "runner.start_command goes with start=command, got '' with start=command"),
+        (["start=print", "start_options=[-v]"], "runner.start_options must be empty unless start is ssh or srun, got"),
+        (["workers_per_host=[1,2]"], "runner.workers_per_host must hold one number, 3 or none, got [1, 2]"),
+        (["workers_per_host=[1,2,2]"], "runner.workers_per_host must come to cluster.workers = 4, got [1, 2, 2]"),
+        (
+            ["workers_per_host=[2,2,0]"],
+            "every host must have a worker or a shard; without: runner.hosts number, got [2]",
+        ),
+        (["shards_on=moon"], "runner.shards_on must be one of workers, own, got moon"),
+        (["shard_hosts=[1]"], "runner.shard_hosts must be empty unless shards_on=own, got [1]"),
+        (["shards_on=own", "shard_hosts=[3]"], "runner.shard_hosts must be in 0 .. 2, got [3]"),
+        (["ports=80-90"], "runner.ports must be LOW-HIGH in 1024 .. 65535 or empty, got 80-90"),
+        (["ports=2000"], "runner.ports must be LOW-HIGH in 1024 .. 65535 or empty, got 2000"),
+        (["address=node1"], "runner.address or runner.interface: "),
+        (["interface=10.0.0.1/8"], "runner.address or runner.interface: "),
+        (["hosts=[a,a,b]"], "runner.hosts must differ, got ['a', 'a', 'b']"),
+        (["hosts=[a,b,-oX]"], "runner.hosts must be names or addresses, got ['-oX']"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_over_several_hosts_is_refused_in_one_line(words: list[str], line: str) -> None:
+    said = line_of("runner=multinode", "hosts=[a,b,c]", *(f"runner.{word}" for word in words))
+    assert said.startswith(line)
+
+
+def test_the_file_of_runs_over_several_hosts_says_what_the_class_says() -> None:
+    assert config_of("runner=multinode").runner == MultinodeConfig()
+    assert config_of("runner=multinode", "hosts=[a,b]").runner == MultinodeConfig(hosts=["a", "b"])
+
+
+@given(st.data())
+def test_every_worker_and_every_shard_is_on_one_host_and_none_has_nothing(data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(1, 6))
+    workers, shards = data.draw(st.integers(1, 12)), data.draw(st.integers(0, 4))
+    on = data.draw(st.sampled_from(["workers", "own"]))
+    runner = MultinodeConfig(nodes=nodes, shards_on=on)
+    if (on == "own" and (shards == 0 or nodes == 1)) or workers < (nodes if on == "workers" else nodes - shards):
+        with pytest.raises(ConfigError, match=r"must|needs"):
+            places(runner, workers, shards)
+        return
+    made = places(runner, workers, shards)
+    assert [worker for place in made for worker in place.workers] == list(range(workers))
+    assert [shard for place in made for shard in place.shards] == list(range(shards))
+    assert not any(place.is_empty for place in made)
+    counts = [len(place.workers) for place in made if place.workers]
+    assert max(counts) - min(counts) <= 1
+    if on == "own":
+        assert not any(place.workers and place.shards for place in made)

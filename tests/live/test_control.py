@@ -14,6 +14,7 @@ from leaks import nothing_left, wait_until
 
 from syncline.live import transport, wire
 from syncline.live.control import Headquarters
+from syncline.live.exits import LINE_LOST
 from syncline.live.transport import Tls, dial
 from syncline.live.wire import MAX_JSON, Frame, Kind
 
@@ -105,11 +106,12 @@ def test_a_process_ends_without_a_word_when_the_launcher_is_gone(way, is_heard):
         place = transport.address_of(listener)
         with process(place, tls, "" if is_heard else "for _ in range(100): line.tell('progress')") as child:
             sock = wire.welcome(listener.accept()[0], SECRET, tls)
-            assert wire.receive_json(sock)["kind"] == "hello"
+            while wire.receive_json(sock)["kind"] == "clock":
+                wire.tell_clock(sock)
             time.sleep(0.1)
             sock.close()
             _, said = child.communicate(timeout=10)
-            assert (child.returncode, said) == (1, "")
+            assert (child.returncode, said) == (LINE_LOST, "")
 
 
 # Hostile ones

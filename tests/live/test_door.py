@@ -14,9 +14,9 @@ from leaks import nothing_left
 
 from syncline.learning.server import Version
 from syncline.live import wire
-from syncline.live.server import CLOCK_QUESTIONS, TINY_BYTES, Door, Free, GradientPool, Hello, Lost, Pushed, view
+from syncline.live.server import TINY_BYTES, Door, Free, GradientPool, Hello, Lost, Pushed, view
 from syncline.live.transport import address_of, dial, listen
-from syncline.live.wire import Frame, Kind, Reader
+from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader
 
 SECRET = b"the run's own"
 SIZE, BUFFERS = 100, 3

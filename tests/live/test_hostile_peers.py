@@ -21,9 +21,9 @@ from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live import server as live_server
 from syncline.live import transport, wire
-from syncline.live.server import CLOCK_QUESTIONS, Door, Free, GradientPool, Hello, Lost, Pushed, view
+from syncline.live.server import Door, Free, GradientPool, Hello, Lost, Pushed, view
 from syncline.live.transport import Socket, address_of, dial, listen
-from syncline.live.wire import Frame, Kind, Reader
+from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader
 
 SECRET = b"the run's own"
 SIZE, BUFFERS = 100, 3

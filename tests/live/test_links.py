@@ -280,7 +280,7 @@ def at_work(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shar
     monkeypatch.setattr(worker_module, "Links", KeptLinks)
     flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
     shard = Shard(flat.weights.numel(), flat.buffers.numel())
-    thread = threading.Thread(target=work, args=(config, 0, [shard.address], SECRET, None))
+    thread = threading.Thread(target=work, args=(config, 0, [shard.address], SECRET, None, 0))
     thread.start()
     shard.meet()
     try:

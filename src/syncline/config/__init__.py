@@ -15,7 +15,15 @@ from syncline.config.run import (
     TargetConfig,
     from_plain,
 )
-from syncline.config.runners import LocalConfig, NoTrackerConfig, ReplayConfig, SimulateConfig, WandbConfig
+from syncline.config.runners import (
+    LiveConfig,
+    LocalConfig,
+    MultinodeConfig,
+    NoTrackerConfig,
+    ReplayConfig,
+    SimulateConfig,
+    WandbConfig,
+)
 
 __all__ = [
     "ASYNC_GRADIENTS",
@@ -36,8 +44,10 @@ __all__ = [
     "GlyphsConfig",
     "HereConfig",
     "Invocation",
+    "LiveConfig",
     "LocalConfig",
     "ModelConfig",
+    "MultinodeConfig",
     "NoTrackerConfig",
     "ReplayConfig",
     "ResnetConfig",

@@ -173,11 +173,12 @@ def _launcher_if(names: set[str]) -> Callable[[re.Match[str]], str]:
 def _plain(override: str) -> list[str]:
     """One override as Hydra is to see it.
 
-    `from=` is short for `runner.source=`. `+` may stand or not: the schema holds every key, so nothing can be added but
-    the experiment. A whole distribution (`cluster.jitter={name: ...}`) takes the place of the one that is there; Hydra
-    alone would mix the two.
+    `from=` is short for `runner.source=`, `hosts=` for `runner.hosts=`. `+` may stand or not: the schema holds every
+    key, so nothing can be added but the experiment. A whole distribution (`cluster.jitter={name: ...}`) takes the place
+    of the one that is there; Hydra alone would mix the two.
     """
     override = re.sub("^from=", "runner.source=", override.lstrip("+"))
+    override = re.sub("^hosts=", "runner.hosts=", override)
     if override.startswith("experiment="):
         return [f"+{override}"]
     if re.match(r"[\w.]+=\{(.*,)?\s*name:", override):

@@ -12,7 +12,8 @@ from syncline.config.checks import ConfigError, check, check_choice
 from syncline.config.datasets import DATASETS, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, SgdConfig
-from syncline.config.runners import RUNNERS, TRACKERS, LocalConfig, NoTrackerConfig, SimulateConfig
+from syncline.config.placement import places
+from syncline.config.runners import RUNNERS, TRACKERS, LiveConfig, MultinodeConfig, NoTrackerConfig, SimulateConfig
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS
 from syncline.strategies import STRATEGIES
@@ -98,13 +99,15 @@ class RunConfig:
                 f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from",
                 delay,
             )
-        if isinstance(self.runner, LocalConfig):
-            check(self.gradients, "runner=local learns: gradients must be true", self.gradients)
+        if isinstance(self.runner, LiveConfig):
+            check(self.gradients, f"runner={self.runner.name} learns: gradients must be true", self.gradients)
             check(
                 self.target.value is None or self.runner.evaluate == "during",
                 "a target needs runner.evaluate=during",
                 self.runner.evaluate,
             )
+        if isinstance(self.runner, MultinodeConfig):
+            places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
 
     def _check_momentum(self) -> None:
         """The rate goes inside the buffer of plain SGD alone; RMSProp has its own forms."""
@@ -160,13 +163,20 @@ NOT_IN_IDENTITY = (
     "model.root",
     "dataset.root",  # where the data lies, not what it is
     "device",  # where it is computed; environment.json names the machine
+    "runner.address",
     "runner.checkpoint_every_epochs",
     "runner.checkpoint_every_s",
     "runner.evaluate",  # when, not what
     "runner.events",  # what is written down
     "runner.hang_s",
+    "runner.hosts",  # which they are; how many, and what is where, is in it
+    "runner.interface",
     "runner.leave_s",
     "runner.max_restarts",
+    "runner.ports",
+    "runner.start",
+    "runner.start_command",
+    "runner.start_options",
     "runner.start_timeout_s",
     "runner.tls_cert",
     "runner.tls_key",

@@ -1,9 +1,10 @@
 """Options of the runners and the trackers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any, ClassVar
 
-from syncline.config.checks import check, check_choice
+from syncline.config.checks import ConfigError, check, check_choice
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,11 @@ class SimulateConfig:
 
 
 @dataclass(frozen=True)
-class LocalConfig:
-    """Real processes on this machine, started by torchrun."""
+class LiveConfig:
+    """What all runs of real processes share."""
 
-    name: str = "local"
+    name: str = ""
     events: bool = True  # write events.arrow
-    transport: str = "auto"  # one of TRANSPORTS; auto: unix where there is one
     pace: str = "relative"  # one of PACES: how the cluster's gradient_s is kept
     evaluate: str = "after"  # after, during: when snapshots are evaluated
     checkpoint_every_epochs: float = 1.0  # > 0
@@ -40,7 +40,7 @@ class LocalConfig:
     time_kind: ClassVar[str] = "wall"
 
     def __post_init__(self) -> None:
-        for key, allowed in (("transport", TRANSPORTS), ("pace", PACES), ("evaluate", ("after", "during"))):
+        for key, allowed in (("pace", PACES), ("evaluate", ("after", "during"))):
             check_choice(f"runner.{key}", getattr(self, key), allowed)
         for key in ("checkpoint_every_epochs", "hang_s", "leave_s", "start_timeout_s"):
             check(getattr(self, key) > 0, f"runner.{key} must be > 0", getattr(self, key))
@@ -52,10 +52,103 @@ class LocalConfig:
         )
 
 
+@dataclass(frozen=True)
+class LocalConfig(LiveConfig):
+    """Real processes on this machine, started by torchrun."""
+
+    name: str = "local"
+    transport: str = "auto"  # one of TRANSPORTS; auto: unix where there is one
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("runner.transport", self.transport, TRANSPORTS)
+
+
+@dataclass(frozen=True)
+class MultinodeConfig(LiveConfig):
+    """Real processes on several hosts, which see the results and the code at the same paths."""
+
+    name: str = "multinode"
+    leave_s: float = 60.0  # also what a connection may be without a sign of life
+    hosts: list[str] = field(default_factory=list)  # names or addresses; none: those of the Slurm allocation
+    nodes: int | None = None  # how many hosts, >= 1; None: as many as `hosts`
+    workers_per_host: list[int] = field(default_factory=list)  # one number for all, or one a host; none: evenly
+    shards_on: str = "workers"  # one of SHARD_PLACES
+    shard_hosts: list[int] = field(default_factory=list)  # of shards_on=own: numbers of hosts; none: the first ones
+    start: str = "ssh"  # one of STARTS
+    start_command: str = ""  # of start=command: what stands before the agent's own, {host} in it
+    start_options: list[str] = field(default_factory=list)  # of ssh or srun, before their others
+    address: str = ""  # of the launcher, an IPv4 address; empty: the one towards the hosts
+    interface: str = ""  # of the hosts: a name (eth0) or a network (10.0.0.0/16); empty: towards the launcher
+    ports: str = ""  # of all listening sockets but those of gloo and NCCL: LOW-HIGH; empty: any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("runner.shards_on", self.shards_on, SHARD_PLACES)
+        check_choice("runner.start", self.start, STARTS)
+        check(len(set(self.hosts)) == len(self.hosts), "runner.hosts must differ", self.hosts)
+        odd = [host for host in self.hosts if not host or host.startswith("-") or set(host) & set(" ,;|&$\t\n\"'")]
+        check(not odd, "runner.hosts must be names or addresses", odd)
+        if self.hosts and self.nodes is None:
+            object.__setattr__(self, "nodes", len(self.hosts))
+        check(self.nodes is None or self.nodes >= 1, "runner.nodes must be >= 1", self.nodes)
+        check(
+            not self.hosts or self.nodes == len(self.hosts),
+            f"runner.nodes must be {len(self.hosts)}, as many as runner.hosts, or null",
+            self.nodes,
+        )
+        check(
+            (self.start == "command") == bool(self.start_command),
+            "runner.start_command goes with start=command",
+            f"{self.start_command!r} with start={self.start}",
+        )
+        check(
+            not self.start_options or self.start in ("ssh", "srun"),
+            "runner.start_options must be empty unless start is ssh or srun",
+            self.start_options,
+        )
+        self._check_places()
+        self._check_network()
+
+    def _check_places(self) -> None:
+        counts, shard_hosts = self.workers_per_host, self.shard_hosts
+        check(all(count >= 0 for count in counts), "runner.workers_per_host must be >= 0", counts)
+        check(
+            not shard_hosts or self.shards_on == "own",
+            "runner.shard_hosts must be empty unless shards_on=own",
+            shard_hosts,
+        )
+        check(len(set(shard_hosts)) == len(shard_hosts), "runner.shard_hosts must differ", shard_hosts)
+        if self.nodes is not None:
+            check(
+                len(counts) in (0, 1, self.nodes),
+                f"runner.workers_per_host must hold one number, {self.nodes} or none",
+                counts,
+            )
+            fits = all(0 <= host < self.nodes for host in shard_hosts)
+            check(fits, f"runner.shard_hosts must be in 0 .. {self.nodes - 1}", shard_hosts)
+
+    def _check_network(self) -> None:
+        low, dash, high = self.ports.partition("-")
+        is_range = dash and low.isdecimal() and high.isdecimal() and 1024 <= int(low) < int(high) <= 65535
+        check(not self.ports or bool(is_range), "runner.ports must be LOW-HIGH in 1024 .. 65535 or empty", self.ports)
+        try:
+            if self.address:
+                IPv4Address(self.address)
+            if "/" in self.interface:
+                IPv4Network(self.interface)
+        except ValueError as error:
+            raise ConfigError(f"runner.address or runner.interface: {error}") from None
+
+
 TRANSPORTS = ("auto", "unix", "tcp")
 # relative: a worker is as many times slower than the fastest as gradient_s says; absolute: a gradient takes
 # gradient_s, if the machine is quick enough.
 PACES = ("relative", "absolute")
+# How an agent is started on each host. print: by hand, or by any other launcher; command: by start_command.
+STARTS = ("ssh", "srun", "print", "command")
+# workers: spread over the hosts as the workers are; own: on hosts that have no workers.
+SHARD_PLACES = ("workers", "own")
 
 
 @dataclass(frozen=True)
@@ -69,7 +162,12 @@ class ReplayConfig:
     time_kind: ClassVar[str] = "wall"
 
 
-RUNNERS: dict[str, type[Any]] = {"local": LocalConfig, "replay": ReplayConfig, "simulate": SimulateConfig}
+RUNNERS: dict[str, type[Any]] = {
+    "local": LocalConfig,
+    "multinode": MultinodeConfig,
+    "replay": ReplayConfig,
+    "simulate": SimulateConfig,
+}
 
 
 @dataclass(frozen=True)

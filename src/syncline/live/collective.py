@@ -46,12 +46,17 @@ class Group:
     handle: dist.ProcessGroup | None  # None: everybody
 
 
-def start_group(device: torch.device, num_members: int) -> None:
-    """Join the group of all members: NCCL where each has a GPU of its own, else gloo, which takes either."""
-    own_gpu = device.type == "cuda" and torch.cuda.device_count() >= num_members
+def start_group(device: torch.device, rank: int, num_members: int, num_here: int) -> None:
+    """Join the group of all members: NCCL where each has a GPU of its own, else gloo, which takes either.
+
+    Args:
+        rank: of this member, which torchrun does not know.
+        num_here: members on this host; all hosts must have a GPU for each, or none.
+    """
+    own_gpu = device.type == "cuda" and torch.cuda.device_count() >= num_here
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if own_gpu else "gloo")
+    dist.init_process_group("nccl" if own_gpu else "gloo", rank=rank, world_size=num_members)
 
 
 def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> list[Group]:
@@ -168,6 +173,7 @@ class Member:
     Args:
         folder: of the run.
         rank: of this process; the first one also speaks with the launcher.
+        place, num_here: this member's place among those of its host, from 0, and how many these are.
         headquarters, secret, tls: of the launcher.
         resume: number of the checkpoint to go on from; None for a fresh run.
     """
@@ -177,6 +183,8 @@ class Member:
         config: RunConfig,
         folder: Path,
         rank: int,
+        place: int,
+        num_here: int,
         headquarters: str,
         secret: bytes,
         tls: Tls | None,
@@ -193,9 +201,9 @@ class Member:
         self._began = threading.Event()
         self._zero_s = 0.0
         hello = {"role": "worker", "index": rank, "address": ""}
-        self._line = Line(headquarters, secret, tls, hello, self._told)
-        device = pick_device(config, rank)
-        start_group(device, num_members)
+        self._line = Line(headquarters, secret, tls, hello, self._told, dead_s=config.runner.leave_s)
+        device = pick_device(config, place)
+        start_group(device, rank, num_members, num_here)
         partitions = [strategy.groups(step, num_members) for step in (0, 1)]
         self._groups = make_groups(rank, partitions)  # of even and of odd steps
         self._order = Order(1 if len(partitions[0]) == 1 else 2)
@@ -256,11 +264,13 @@ class Member:
         if self._rank == 0:
             self._line.tell("ready")
             self._began.wait()
-        # Shared by a sum to which the others add nothing. On one host all processes read the same clock.
+            if not self._zero_s:  # told to stop instead
+                self._zero_s = time.monotonic() + self._line.clock.offset_s
+        # On the launcher's clock, which all know theirs from; shared by a sum to which the others add nothing.
         zero_s = torch.tensor([self._zero_s], dtype=torch.float64, device=device)
         all_reduce(zero_s)
         (past_s,) = self._largest(self._totals.time_s)
-        self._zero_s = zero_s.item() - past_s
+        self._zero_s = self._line.clock.ours(zero_s.item()) - past_s
 
     def _loop(self) -> tuple[str, float]:
         """Steps until one of them is the last. Returns why, and the last loss."""
@@ -480,9 +490,7 @@ class Member:
         elif message["kind"] in ("stop", "end"):
             self._said = ORDERS.index(message.get("why", "stop"))
             self._ordered.set()
-            if not self._began.is_set():
-                self._zero_s = time.monotonic()
-                self._began.set()
+            self._began.set()
 
     def _now(self) -> float:
         return time.monotonic() - self._zero_s

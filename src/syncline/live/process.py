@@ -20,15 +20,17 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
-RESTART = 75  # exit code: the run is to begin again from its checkpoint
-SHARD_GONE = 76  # exit code of a worker that lost a shard
+from syncline.live.exits import LINE_LOST, RESTART, SHARD_GONE
+
 MOST_RESTARTS = 100  # of one worker
+LATE_FILES_S = 5.0  # for a shared file system to show what was written on another host
 
 # What the launcher says by the environment.
-FOLDER = "SYNCLINE_FOLDER"  # of the record: config.yaml, secret, log/
+FOLDER = "SYNCLINE_FOLDER"  # of the record: config.yaml, secrets, log/
+SECRET = "SYNCLINE_SECRET"  # name of its file there
 HEADQUARTERS = "SYNCLINE_HEADQUARTERS"  # address
 LISTEN = "SYNCLINE_LISTEN"  # address for a shard
-NUM_SHARDS = "SYNCLINE_NUM_SHARDS"  # absent: no parameter server
+ROLES = "SYNCLINE_ROLES"  # of the processes of this host, in order: "shard:0 worker:0 worker:1", or members
 RESUME = "SYNCLINE_RESUME"  # number of the checkpoint to go on from; absent: a fresh run
 
 
@@ -43,22 +45,28 @@ def main(arguments: list[str]) -> int:
         return 0
     if role == "worker":
         return _run("worker", int(arguments[1]))
-    rank = int(os.environ["RANK"])
-    if NUM_SHARDS not in os.environ:  # no parameter server
-        return _run("member", rank)
-    num_shards = int(os.environ[NUM_SHARDS])
-    return _run("shard", rank) if rank < num_shards else guard(rank - num_shards)
+    kind, _, number = _roles()[int(os.environ["LOCAL_RANK"])].partition(":")
+    return guard(int(number)) if kind == "worker" else _run(kind, int(number))
 
 
 def guard(worker: int) -> int:
     """Keep a worker alive until it has done its work. Returns its exit code if that was its own fault."""
     for attempt in range(MOST_RESTARTS):
         code = subprocess.call([sys.executable, "-m", __spec__.name, "worker", str(worker)])
-        if code >= 0 and code != SHARD_GONE:
+        if code >= 0 and code not in (SHARD_GONE, LINE_LOST):
             return code
         time.sleep(min(0.1 * 2**attempt, 1.0))
     _note_failure("worker", worker, f"it was killed or lost its shards {MOST_RESTARTS} times", "")
     return 1
+
+
+def _roles() -> list[str]:
+    return os.environ[ROLES].split()
+
+
+def _place(role: str, index: int) -> int:
+    """Among those of this role on this host, from 0."""
+    return [each for each in _roles() if each.startswith(role)].index(f"{role}:{index}")
 
 
 def _run(role: str, index: int) -> int:
@@ -97,12 +105,18 @@ def _worker(index: int) -> int:
     messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
     secret, tls = _secret(), _tls()
     hello = {"role": "worker", "index": index, "address": ""}
-    line = Line(os.environ[HEADQUARTERS], secret, tls, hello, messages.put)
+    config = _run_config()
+    try:
+        line = Line(os.environ[HEADQUARTERS], secret, tls, hello, messages.put, dead_s=config.runner.leave_s)
+    except OSError as error:  # this host may be cut off: the guardian tries again
+        print(f"no launcher: {error}", file=sys.stderr)
+        return LINE_LOST
     addresses = messages.get()["addresses"]
     try:
-        work(_run_config(), index, addresses, secret, tls)
+        work(config, index, addresses, secret, tls, _place("worker", index))
     except (ShardGone, OSError) as error:
         print(f"lost: {error}", file=sys.stderr)
+        line.tell("unreachable", why=str(error))
         return SHARD_GONE
     line.tell("done")
     return 0
@@ -115,6 +129,8 @@ def _member(index: int) -> int:
         _run_config(),
         Path(os.environ[FOLDER]),
         index,
+        _place("member", index),
+        len(_roles()),
         os.environ[HEADQUARTERS],
         _secret(),
         _tls(),
@@ -140,7 +156,19 @@ def _config() -> dict[str, Any]:
 
 
 def _secret() -> bytes:
-    return (Path(os.environ[FOLDER]) / "secret").read_bytes()
+    return read_secret(Path(os.environ[FOLDER]) / os.environ[SECRET])
+
+
+def read_secret(path: Path) -> bytes:
+    """It may be new, and a shared file system shows new files late.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    ends = time.monotonic() + LATE_FILES_S
+    while not path.exists() and time.monotonic() < ends:
+        time.sleep(0.2)
+    return path.read_bytes()
 
 
 def _tls() -> Any:

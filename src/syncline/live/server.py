@@ -24,9 +24,8 @@ from torch import Tensor
 from syncline.learning.server import Gradient, Version
 from syncline.live.engine import Engine
 from syncline.live.transport import MAX_STRANGERS, Socket, Tls, WireError, accept
-from syncline.live.wire import Frame, Kind, Reader, receive_json, send, send_json, welcome
+from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader, receive_json, send, tell_clock, welcome
 
-CLOCK_QUESTIONS = 5
 TINY_BYTES = 1 << 16  # a block up to this size is sent by the owner itself: handing it over would take longer
 
 
@@ -257,7 +256,7 @@ class Door:
                 raise WireError("a hello without a worker")
             for _ in range(CLOCK_QUESTIONS):
                 receive_json(sock)
-                send_json(sock, {"now": time.monotonic()})
+                tell_clock(sock)
             connection = Connection(sock, worker, self._pool, self._inbox)
             connection.start()
             self._inbox.put(Hello(connection, about))

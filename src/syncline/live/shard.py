@@ -55,7 +55,7 @@ class ShardProcess:
         num_versions = config.cluster.shards if self._pulls else 0
         self._pool = GradientPool(block.stop, self._num_buffers, config.cluster.workers + 1, num_versions)
         self._postman = Postman(self._pool, lambda words: self._line.tell("warning", text=words, at=self._now()))
-        self._listener = listen(address)
+        self._listener = listen(address, config.runner.leave_s)
         Door(self._listener, secret, tls, self._pool, self._inbox).open()
         self._began: float | None = None
         self._is_ready = self._is_stopped = False
@@ -67,6 +67,7 @@ class ShardProcess:
             tls,
             {"role": "shard", "index": number, "address": address_of(self._listener)},
             lambda message: self._inbox.put(Call(lambda: self._told(message))),
+            dead_s=config.runner.leave_s,
         )
 
     def run(self) -> bool:
@@ -269,7 +270,7 @@ class ShardProcess:
 
     def _told(self, message: Message) -> None:
         if message["kind"] == "begin":
-            self._began = message["zero_s"]
+            self._began = self._line.clock.ours(message["zero_s"])
         elif message["kind"] == "stop":
             self._is_stopped = True
         elif message["kind"] == "end":

@@ -122,24 +122,37 @@ class TlsSocket:
 Socket = socket.socket | TlsSocket
 
 
-def listen(address: str) -> socket.socket:
-    """A listening socket; "unix:" and "tcp:HOST:0" pick a free name or port.
+def listen(address: str, dead_s: float | None = None) -> socket.socket:
+    """A listening socket; "unix:" and "tcp:HOST:0" pick a free name or port, "tcp:HOST:LOW-HIGH" one of these.
+
+    Args:
+        dead_s: see `dial`; of the connections that are accepted.
 
     Raises:
         OSError: the address is taken or not of this machine.
     """
     kind, _, rest = address.partition(":")
     if kind == "unix":
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        place: Any = f"{_ABSTRACT}{rest or secrets.token_hex(8)}"
-    else:
-        host, _, port = rest.rpartition(":")
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place = (host, int(port))
+        return _bound(socket.AF_UNIX, f"{_ABSTRACT}{rest or secrets.token_hex(8)}", dead_s)
+    host, _, port = rest.rpartition(":")
+    low, _, high = port.partition("-")
+    for number in range(int(low), int(high or low) + 1):
+        try:
+            return _bound(socket.AF_INET, (host, number), dead_s)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or number == int(high or low):
+                raise
+    raise AssertionError("a range of ports is not empty")
+
+
+def _bound(family: int, place: Any, dead_s: float | None) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if family == socket.AF_INET:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(place)
         _enlarge(sock)
+        _expire(sock, dead_s)  # handed down to what it accepts
         sock.listen(128)
     except BaseException:
         sock.close()
@@ -166,8 +179,12 @@ def address_of(sock: socket.socket) -> str:
     return f"tcp:{host}:{port}"
 
 
-def dial(address: str) -> socket.socket:
+def dial(address: str, dead_s: float | None = None, timeout_s: float = HANDSHAKE_S) -> socket.socket:
     """A connection that has proved nothing yet.
+
+    Args:
+        dead_s: it ends when the peer's host has given no sign of life for so long; None: when the system says so.
+        timeout_s: to be connected.
 
     Raises:
         OSError: nobody listens there.
@@ -182,7 +199,8 @@ def dial(address: str) -> socket.socket:
         target = (host, int(port))
     try:
         _enlarge(sock)
-        sock.settimeout(HANDSHAKE_S)
+        _expire(sock, dead_s)
+        sock.settimeout(timeout_s)
         sock.connect(target)
     except BaseException:
         sock.close()
@@ -202,6 +220,17 @@ def _enlarge(sock: socket.socket) -> None:
     if sock.family == socket.AF_UNIX:  # TCP tunes its own
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+
+
+def _expire(sock: socket.socket, dead_s: float | None) -> None:
+    """A silent host is asked a few times, a little sooner than all is given up."""
+    if sock.family == socket.AF_UNIX or dead_s is None or not hasattr(socket, "TCP_USER_TIMEOUT"):
+        return
+    every_s = max(1, int(dead_s / 4))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, every_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * dead_s)))
 
 
 def default_address() -> str:

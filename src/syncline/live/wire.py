@@ -29,6 +29,7 @@ VERSION = 2
 NONCE = 32
 PROOF = 32
 MAX_JSON = 1 << 20
+CLOCK_QUESTIONS = 5
 READ_BYTES = 1 << 16  # asked for at a time, unless it is known where it is to go
 INTRODUCTION = struct.Struct(f"!{len(MAGIC)}sH{NONCE}s")
 
@@ -234,6 +235,44 @@ def receive_json_payload(sock: Socket, frame: Frame) -> dict[str, Any]:
     return message
 
 
+# Clocks
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The peer's monotonic clock, which on another host began at another time."""
+
+    offset_s: float = 0.0  # it minus ours
+    error_s: float = 0.0  # of this, at most: half of a round trip
+
+    def ours(self, theirs: float) -> float:
+        """Our monotonic time at this moment of the peer's."""
+        return theirs - self.offset_s
+
+
+def ask_clock(sock: Socket) -> Clock:
+    """How far the peer's clock is from ours, by the quickest of a few questions.
+
+    An offset within its error is taken for none: on one host both are the same clock.
+    """
+    best = Clock(error_s=float("inf"))
+    for _ in range(CLOCK_QUESTIONS):
+        asked = time.monotonic()
+        send_json(sock, {"kind": "clock"})
+        theirs = receive_json(sock).get("now")
+        now = time.monotonic()
+        if not isinstance(theirs, float):
+            raise WireError("an answer without the time")
+        if now - asked < 2 * best.error_s:
+            best = Clock(theirs - (asked + now) / 2, (now - asked) / 2)
+    return best if abs(best.offset_s) > best.error_s else Clock(0.0, best.error_s)
+
+
+def tell_clock(sock: Socket) -> None:
+    """Answer one of its questions, which was received."""
+    send_json(sock, {"now": time.monotonic()})
+
+
 # Proof of the secret
 
 
@@ -318,13 +357,15 @@ def _proof(secret: bytes, role: bytes, first: bytes, second: bytes) -> bytes:
     return hmac.digest(secret, role + first + second, "sha256")
 
 
-def connect(address: str, secret: bytes, tls: Tls | None = None) -> Socket:
-    """A connection that has proved the secret.
+def connect(
+    address: str, secret: bytes, tls: Tls | None = None, dead_s: float | None = None, timeout_s: float = HANDSHAKE_S
+) -> Socket:
+    """A connection that has proved the secret; `dead_s` and `timeout_s` as in `dial`.
 
     Raises:
         OSError: nobody listens there. WireError: the handshake failed.
     """
-    raw = dial(address)
+    raw = dial(address, dead_s, timeout_s)
     sock: Socket = raw
     try:
         if tls is not None:

@@ -15,9 +15,9 @@ from syncline.assembly import build_learner, pick_device
 from syncline.config import RunConfig
 from syncline.learning.flat import FlatModule
 from syncline.learning.server import blocks
-from syncline.live.server import CLOCK_QUESTIONS, view
+from syncline.live.server import view
 from syncline.live.transport import Socket, Tls, WireError
-from syncline.live.wire import Frame, Kind, Reader, connect, receive_json, send, send_json
+from syncline.live.wire import Clock, Frame, Kind, Reader, ask_clock, connect, send, send_json
 from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import Pace
 
@@ -68,7 +68,7 @@ class _Link:
     shard: int
     sock: Socket
     reader: Reader
-    offset_s: float  # the shard's monotonic clock minus ours
+    clock: Clock  # the shard's
     weights: Tensor  # its block of the staged weights
     gradient: Tensor
     buffers: Tensor  # which the forward pass changes; empty but for the first shard
@@ -98,17 +98,32 @@ class Links:
         self._links: list[_Link] = []
         self._zero_s: float | None = None  # the run's beginning on our monotonic clock, by the first shard's word
 
-    def connect(self, addresses: Sequence[str], secret: bytes, tls: Tls | None, about: dict[str, int]) -> None:
-        """Meet every shard: who we are, and how far its clock is from ours (half a round trip is its error)."""
+    def connect(
+        self,
+        addresses: Sequence[str],
+        secret: bytes,
+        tls: Tls | None,
+        about: dict[str, int],
+        dead_s: float | None = None,
+    ) -> None:
+        """Meet every shard: who we are, and how far its clock is from ours.
+
+        Raises:
+            ShardGone: one cannot be reached.
+        """
         staging = self._staging
         for shard, (address, block) in enumerate(
             zip(addresses, blocks(staging.weights.numel(), self._num_shards), strict=True)
         ):
-            sock = connect(address, secret, tls)
-            send_json(sock, {"worker": self._worker, **about})
+            try:
+                sock = connect(address, secret, tls, dead_s)
+                send_json(sock, {"worker": self._worker, **about})
+                clock = ask_clock(sock)
+            except OSError as error:
+                raise ShardGone(f"shard {shard} at {address}: {error.strerror or error}") from None
             buffers = staging.buffers if shard == 0 else staging.buffers[:0]
-            weights, gradient, offset_s = staging.weights[block], staging.gradient[block], _offset(sock)
-            self._links.append(_Link(shard, sock, Reader(sock), offset_s, weights, gradient, buffers, buffers.clone()))
+            weights, gradient = staging.weights[block], staging.gradient[block]
+            self._links.append(_Link(shard, sock, Reader(sock), clock, weights, gradient, buffers, buffers.clone()))
 
     @property
     def open(self) -> list[_Link]:
@@ -226,7 +241,7 @@ class Links:
             self._closed(link)
         elif frame.kind is Kind.BLOCK:
             if self._zero_s is None and link.shard == 0:
-                self._zero_s = frame.started_at - link.offset_s
+                self._zero_s = link.clock.ours(frame.started_at)
             self._block(link, frame)
         elif frame.kind is Kind.REPEAT and link.last is not None and not link.is_answered:
             link.is_answered, link.arrived = True, time.monotonic()
@@ -337,26 +352,17 @@ class PulledLinks(Links):
         self._goes_at = self._rule.closed(time.monotonic(), link.shard)
 
 
-def _offset(sock: Socket) -> float:
-    """The peer's monotonic clock minus ours, from the quickest of a few questions."""
-    best = float("inf"), 0.0
-    for _ in range(CLOCK_QUESTIONS):
-        asked = time.monotonic()
-        send_json(sock, {})
-        theirs = receive_json(sock)["now"]
-        now = time.monotonic()
-        best = min(best, (now - asked, theirs - (asked + now) / 2))
-    return best[1]
-
-
-def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes, tls: Tls | None) -> None:
+def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes, tls: Tls | None, place: int) -> None:
     """Be this worker until the run is over.
+
+    Args:
+        place: among the workers of this host, from 0; it says which GPU is this one's.
 
     Raises:
         ShardGone: a connection ended before.
     """
     torch.set_num_threads(config.threads)
-    device = pick_device(config, worker)
+    device = pick_device(config, place)
     learner = build_learner(config, device)
     flat, gradient_of = learner.flat, learner.gradient
     batches = learner.batches(config, worker)
@@ -369,7 +375,7 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
     else:
         links = PulledLinks(worker, staging, config.cluster.shards, rule)
     about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": learner.num_train}
-    links.connect(addresses, secret, tls, about)
+    links.connect(addresses, secret, tls, about, config.runner.leave_s)
     iteration = links.first_iteration()
     if iteration is None:
         return

@@ -1,0 +1,118 @@
+"""Several hosts on one machine: network namespaces on a bridge, each with a cable of a given rate (Linux, as root)."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+
+NETWORK = "10.77"  # 10.77.X.Y, X by the process that makes them
+
+
+class CannotEmulate(RuntimeError):
+    """This machine does not let us; the message tells why."""
+
+
+class EmulatedHosts:
+    """Hosts `names`, and the switch, on which a launcher may run and knows them by name.
+
+    Args:
+        count: of hosts.
+        rate: of each cable, each way, as tc writes it (1gbit); None: as fast as the machine is.
+
+    Raises:
+        CannotEmulate.
+    """
+
+    def __init__(self, count: int, rate: str | None = None) -> None:
+        mark = f"syncline{os.getpid()}"
+        net = f"{NETWORK}.{os.getpid() % 250}"
+        self.names = [f"{mark}-{host}" for host in range(1, count + 1)]
+        self.switch = f"{mark}-switch"
+        self.addresses = [f"{net}.{host}" for host in range(1, count + 1)]
+        self.launcher_address = f"{net}.254"
+        if shutil.which("ip") is None or shutil.which("tc") is None:
+            raise CannotEmulate("iproute2, which makes network namespaces, is absent")
+        try:
+            self._make(rate)
+        except CannotEmulate:
+            self.close()
+            raise
+
+    def on(self, name: str) -> list[str]:
+        """What stands before a command that is to run there."""
+        return ["ip", "netns", "exec", name]
+
+    def cut(self, name: str) -> None:
+        """Unplug its cable from the switch: what is sent is lost, and nobody is told."""
+        _ip("-n", self.switch, "link", "set", self._port(name), "nomaster")
+
+    def heal(self, name: str) -> None:
+        _ip("-n", self.switch, "link", "set", self._port(name), "master", "br0")
+
+    def block(self, name: str, ports: str) -> None:
+        """A firewall that drops what comes in for these ports (LOW-HIGH)."""
+        rule = ("rule", "add", "pref", "10", "iif", "eth0", "ipproto", "tcp", "dport", ports, "blackhole")
+        _ip("-n", name, "rule", "add", "pref", "100", "lookup", "local")
+        _ip("-n", name, "rule", "del", "pref", "0")
+        _ip("-n", name, *rule)
+
+    def unblock(self, name: str) -> None:
+        _ip("-n", name, "rule", "add", "pref", "0", "lookup", "local")
+        for pref in ("10", "100"):
+            _ip("-n", name, "rule", "del", "pref", pref)
+
+    def close(self) -> None:
+        """Gone, with whoever is still there cut off."""
+        for name in [*self.names, self.switch]:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        shutil.rmtree(self._etc, ignore_errors=True)
+
+    def __enter__(self) -> "EmulatedHosts":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _etc(self) -> Path:
+        return Path("/etc/netns") / self.switch  # what `ip netns exec` shows as /etc
+
+    def _port(self, name: str) -> str:
+        return f"port{self.names.index(name)}"
+
+    def _make(self, rate: str | None) -> None:
+        switch = self.switch
+        _ip("netns", "add", switch)
+        _ip("-n", switch, "link", "set", "lo", "up")
+        _ip("-n", switch, "link", "add", "br0", "type", "bridge", "forward_delay", "0")
+        _ip("-n", switch, "addr", "add", f"{self.launcher_address}/24", "dev", "br0")
+        _ip("-n", switch, "link", "set", "br0", "up")
+        lines = ["127.0.0.1 localhost"]
+        for name, address in zip(self.names, self.addresses, strict=True):
+            port = self._port(name)
+            _ip("netns", "add", name)
+            _ip("link", "add", port, "netns", switch, "type", "veth", "peer", "name", "eth0", "netns", name)
+            _ip("-n", switch, "link", "set", port, "master", "br0", "up")
+            _ip("-n", name, "link", "set", "lo", "up")
+            _ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+            _ip("-n", name, "link", "set", "eth0", "up")
+            if rate is not None:
+                for place, device in ((name, "eth0"), (switch, port)):
+                    limit = ("tbf", "rate", rate, "burst", "256k", "latency", "50ms")
+                    _run("tc", "-n", place, "qdisc", "replace", "dev", device, "root", *limit)
+            lines.append(f"{address} {name}")
+        self._etc.mkdir(parents=True, exist_ok=True)
+        (self._etc / "hosts").write_text("\n".join(lines) + "\n")
+
+
+def _ip(*words: str) -> None:
+    _run("ip", *words)
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotEmulate(f"{' '.join(words)}: {done.stderr.strip()}")

@@ -1,0 +1,101 @@
+"""make hosts: does the simulator foresee runs over several hosts, whose time is what they send?
+
+The hosts are network namespaces with cables of 1 Gbit/s. A network of 4.9 million weights (20 MB a message) learns; a
+gradient takes a set time, longer than its computing. The same config in virtual time, with
+cluster.network.bandwidth_gbps=1, says what an update should take.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.emulated import EmulatedHosts
+from benchmarks.live_run import LiveRun
+from benchmarks.spread import Spread
+from syncline.config import compose
+from syncline.records.store import environment
+from syncline.simulation.run import simulate
+
+RATE = "1gbit"
+GOAL = 0.10  # of the median error of a case
+GRADIENT_S = 0.25
+COMMON = (
+    *("model=resnet8", "model.width=128", "dataset=digits", "batch_size=2", "epochs=null", "eval_every_epochs=1000"),
+    *(f"cluster.gradient_s=[{GRADIENT_S}]", "cluster.jitter=null", "scenario=none", "tracker=none"),
+    *("cluster.network.bandwidth_gbps=1", "cluster.network.latency_s=1e-4"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One strategy on its hosts: every shard and every worker has one of its own."""
+
+    name: str
+    hosts: int
+    words: tuple[str, ...]
+    updates: int
+
+
+OWN = "runner.shards_on=own"
+CASES: tuple[Case, ...] = (
+    Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
+    Case("bsp, 3 workers, all-reduce", 3, ("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=3"), 40),
+    Case("ds_sync, 4 workers", 4, ("strategy=ds_sync", "cluster.workers=4"), 40),
+    Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 90),
+    Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
+)
+
+
+def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
+    """Seconds an update: of real processes, and foreseen."""
+    words = (*COMMON, *case.words, f"seed={seed}", f"max_updates={case.updates}")
+    with EmulatedHosts(case.hosts, RATE) as hosts:
+        run = LiveRun(
+            results,
+            *words,
+            *("runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.pace=absolute", "runner.events=false"),
+            *("runner.start=command", "runner.start_command='ip netns exec {host}'"),
+            on=hosts.on(hosts.switch),
+        )
+        run.wait()
+    measured = run.summary()
+    plain = [word for word in words if not word.startswith("runner.")]
+    foreseen = simulate(
+        compose([*plain, "gradients=false", "runner.events=false"])[0], lambda row: None, lambda progress: None
+    )
+    return measured["time_s"] / measured["updates"], foreseen["time_s"] / foreseen["updates"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases whose name begins so")
+    parser.add_argument("--output", type=Path, default=Path("results/hosts"))
+    options = parser.parse_args()
+    made = list[dict[str, Any]]()
+    for case in [case for case in CASES if case.name.startswith(options.only)]:
+        with tempfile.TemporaryDirectory() as folder:
+            pairs = [measure(case, Path(folder), seed) for seed in range(options.repeats)]
+        measured, foreseen = Spread(tuple(one for one, _ in pairs)), Spread(tuple(other for _, other in pairs))
+        ratio = Spread(tuple(one / other for one, other in pairs))
+        load = os.getloadavg()[0]
+        print(
+            f"{case.name:26} measured {measured.median:.3f} s an update, foreseen {foreseen.median:.3f}, "
+            f"ratio {ratio}, load {load:.1f}",
+            flush=True,
+        )
+        made.append({"case": case.name, "measured_s": measured.values, "foreseen_s": foreseen.values, "load": load})
+    options.output.mkdir(parents=True, exist_ok=True)
+    content = {"rate": RATE, "gradient_s": GRADIENT_S, "cases": made, "commit": environment()["commit"]}
+    (options.output / "cases.json").write_text(json.dumps(content, indent=1) + "\n")
+    medians = [Spread(tuple(m / f for m, f in zip(e["measured_s"], e["foreseen_s"], strict=True))) for e in made]
+    return 0 if all(abs(ratio.median - 1) <= GOAL for ratio in medians) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

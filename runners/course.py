@@ -1,0 +1,176 @@
+"""The curve and the progress of a run of real processes: what they leave on disk is evaluated during it or after."""
+
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from syncline.config import RunConfig
+from syncline.course import Curve, Limits, Progress, Totals
+from syncline.live.control import Message
+from syncline.records.snapshots import numbers, read_state, state_path
+from syncline.records.store import RecordWriter
+
+
+class Course:
+    """Of one run, over all its attempts."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        record: RecordWriter,
+        on_evaluation: Callable[[Mapping[str, Any]], None],
+        on_progress: Callable[[Progress], None],
+        begun: float,
+    ) -> None:
+        self.curve = Curve(config)
+        self.start_s = 0.0  # from the launch to the beginning of the run's clock
+        self.num_train = self.num_parameters = 0  # known when something was evaluated
+        self.best_possible: Mapping[str, float] = {}  # likewise
+        self._config, self._record, self._folder = config, record, record.folder
+        self._on_evaluation, self._on_progress, self.begun = on_evaluation, on_progress, begun
+        self._parts = range(num_parts(config))
+        self._num_leaders = config.cluster.shards if config.strategy.has_server else 1
+        self._progress: dict[int, Message] = {}
+        self._written: dict[int, set[int]] = {part: set() for part in self._parts}
+        self._evaluated = 0  # snapshots
+        self._evaluator: Any = None  # of live/evaluation.py, which imports torch
+        self._waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._rows: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._next_report = 0.0
+
+    def go_back(self, checkpoint: float | None) -> None:
+        """Forget what was made after this checkpoint, of which all will be made again."""
+        self._end_thread()
+        self.tick()
+        folder = self._folder / "snapshots"
+        updates = -1
+        for part in self._parts:
+            for number in numbers(self._folder / "checkpoint", part):
+                if checkpoint is None or number > checkpoint:  # not of all parts
+                    state_path(self._folder / "checkpoint", number, part).unlink()
+        if checkpoint is not None:
+            states = [read_state(state_path(self._folder / "checkpoint", checkpoint, part))[1] for part in self._parts]
+            updates = min(state["totals"]["updates"] for state in states)
+        kept = [row for row in self.curve.rows if row["updates"] <= updates]
+        if kept != self.curve.rows:
+            self.curve = Curve(self._config)
+            self._record.restart_evaluations()
+            for row in kept:
+                self.curve.add(row)
+                self._record.evaluation(row)
+        self._evaluated = len(kept)
+        for part in self._parts:
+            self._written[part] = set()
+            for number in numbers(folder, part):
+                path = state_path(folder, number, part)
+                if read_state(path)[1]["updates"] > updates:
+                    path.unlink()
+                else:
+                    self._written[part].add(int(number))
+        self._evaluate_what_is_there()
+
+    def progressed(self, shard: int, message: Message) -> None:
+        self._progress[shard] = message
+        self.tick()
+
+    def tick(self) -> None:
+        """Show how far the run is, and what was evaluated meanwhile."""
+        while not self._rows.empty():
+            row = self._rows.get()
+            self.curve.add(row)
+            self._on_evaluation(row)
+        now = time.perf_counter()
+        if len(self._progress) < self._num_leaders or now < self._next_report:
+            return
+        self._next_report = now + 0.1
+        num_train = self.num_train or self._config.dataset.num_train
+        messages = list(self._progress.values())
+        totals = Totals(1)
+        totals.time_s = max(message["time_s"] for message in messages)
+        totals.updates = min(message["updates"] for message in messages)
+        totals.samples = min(message["samples"] for message in messages)
+        loss = self._progress[0]["loss"]
+        self._on_progress(
+            Progress(
+                updates=totals.updates,
+                samples=totals.samples,
+                epoch=totals.samples / num_train,
+                time_s=totals.time_s,
+                loss=float("nan") if loss is None else loss,
+                metric=self.curve.metric,
+                value=self.curve.value,
+                fraction=Limits.of(self._config, num_train).fraction(totals),
+                wall_s=now - self.begun,
+                count=self._progress[0].get("count"),
+            )
+        )
+
+    def snapshot_written(self, shard: int, number: int) -> None:
+        self._written[shard].add(number)
+        self._evaluate_what_is_there()
+
+    def finish(self, ended_by: str) -> None:
+        """Evaluate what is left, and the last state unless it is worthless."""
+        self._end_thread()
+        self._start_evaluator()
+        for number in self._whole():
+            self._rows.put(self._row(number))
+        self.tick()
+        if ended_by != "diverged":
+            row = self._evaluator.row([self._folder / f"parameters-{part}.safetensors" for part in self._parts], 0.0)
+            row["wall_s"] = time.perf_counter() - self.begun
+            if row["updates"] > self.curve.rows[-1]["updates"]:
+                self._rows.put(row)
+                self.tick()
+
+    def _whole(self) -> list[int]:
+        """Snapshots of which every part is there and that were not evaluated, in order; they are, from now on."""
+        whole = sorted(set.intersection(*self._written.values()))[self._evaluated :]
+        self._evaluated += len(whole)
+        return whole
+
+    def _evaluate_what_is_there(self) -> None:
+        if self._config.runner.evaluate == "during":
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
+                self._thread.start()
+            for number in self._whole():
+                self._waiting.put(number)
+
+    def _end_thread(self) -> None:
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _work(self) -> None:
+        if sys.platform == "linux":  # a thread may give way on its own
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        while (number := self._waiting.get()) is not None:
+            self._start_evaluator()
+            self._rows.put(self._row(number))
+
+    def _start_evaluator(self) -> None:
+        if self._evaluator is None:
+            from syncline.live.evaluation import SnapshotEvaluator  # imports torch
+
+            self._evaluator = SnapshotEvaluator(self._config)
+            self.num_train, self.num_parameters = self._evaluator.num_train, self._evaluator.num_parameters
+            self.best_possible = self._evaluator.best_possible
+
+    def _row(self, number: int) -> dict[str, Any]:
+        paths = [state_path(self._folder / "snapshots", float(number), part) for part in self._parts]
+        row: dict[str, Any] = self._evaluator.row(paths, time.perf_counter() - self.begun)
+        return row
+
+
+def num_parts(config: RunConfig) -> int:
+    """Processes that keep parameters: the shards, all replicas, or the first member of a collective where all agree."""
+    if config.strategy.replicas:
+        return config.cluster.workers
+    return config.cluster.shards if config.strategy.has_server else 1

@@ -1,0 +1,69 @@
+"""This host's network interfaces and their IPv4 addresses (Linux)."""
+
+import fcntl
+import socket
+import struct
+from ipaddress import IPv4Address, IPv4Network
+
+SIOCGIFADDR = 0x8915
+
+
+class InterfaceError(ValueError):
+    """This host has no such interface, or no way to another one; the message tells more."""
+
+
+def interfaces() -> dict[str, str]:
+    """Address of each interface that has one, by name."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(sock, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # it has none
+            found[name] = socket.inet_ntoa(answer[20:24])
+    return found
+
+
+def address_on(wanted: str) -> str:
+    """This host's address on the interface of this name, or in this network (10.0.0.0/16); empty for neither.
+
+    Raises:
+        InterfaceError: it has none.
+    """
+    if not wanted:
+        return ""
+    there = interfaces()
+    if "/" in wanted:
+        network = IPv4Network(wanted)
+        address = next((address for address in there.values() if IPv4Address(address) in network), None)
+    else:
+        address = there.get(wanted)
+    if address is None:
+        known = ", ".join(f"{name} {address}" for name, address in there.items())
+        raise InterfaceError(f"runner.interface={wanted} is none of its interfaces: {known or 'none'}")
+    return address
+
+
+def interface_of(address: str) -> str | None:
+    """The name of the interface that has this address."""
+    return next((name for name, there in interfaces().items() if there == address), None)
+
+
+def address_towards(hosts: list[str]) -> str:
+    """This host's address for messages to those that are not itself; loopback if there are no others.
+
+    Raises:
+        InterfaceError: a name is unknown, or there is no route.
+    """
+    address = "127.0.0.1"
+    for host in hosts:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            try:
+                sock.connect((host, 9))  # sends nothing
+            except OSError as error:
+                raise InterfaceError(f"host {host} is not to be found from here ({error.strerror})") from None
+            address = sock.getsockname()[0]
+        if not address.startswith("127."):
+            break
+    return str(address)

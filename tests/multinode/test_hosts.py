@@ -1,0 +1,139 @@
+"""Runs over three emulated hosts. Each start costs seconds, so a run serves several tests."""
+
+import re
+import shlex
+import signal
+import subprocess
+import time
+
+from benchmarks.emulated import EmulatedHosts
+from benchmarks.live_run import LiveRun
+from syncline.records.events import read_events
+
+UNEVEN = ["cluster.gradient_s=[0.05]", "runner.pace=absolute"]
+SMALL = ["strategy=asp", "cluster.workers=3", "max_updates=9"]
+STARTS_S = 20.0  # for run.py itself, on a loaded machine
+
+
+def output(run: LiveRun) -> str:
+    """What it has printed so far."""
+    return next(run.folder.parent.glob("output-*.txt")).read_text()
+
+
+def said_on_the_way(run: LiveRun, words: str) -> None:
+    """Wait until it has printed this."""
+    run.until(lambda: words in output(run))
+
+
+def test_bsp_of_hosts_with_clocks_apart_begins_again_when_a_cut_host_is_back(hosts: EmulatedHosts, run_on, tmp_path):
+    """All-reduce by torchrun over all hosts; their monotonic clocks are hours apart."""
+    enter = tmp_path / "enter"
+    enter.write_text(
+        "#!/bin/sh\n"
+        "host=$1; shift; shift_s=$((${host##*-} * 5000))\n"
+        'exec ip netns exec "$host" unshare --time --monotonic $shift_s --kill-child --fork -- "$@"\n'
+    )
+    enter.chmod(0o755)
+    run = run_on(
+        *("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=3", "max_updates=160", *UNEVEN),
+        *("runner.start=command", f"runner.start_command='{enter} {{host}}'"),
+        *("runner.leave_s=4", "runner.hang_s=2", "runner.checkpoint_every_epochs=2"),
+        results=tmp_path / "results",
+    )
+    run.wait_for_snapshot(3)
+    hosts.cut(hosts.names[2])
+    said_on_the_way(run, "begins again from its last checkpoint")
+    hosts.heal(hosts.names[2])
+    said = run.wait()
+    summary = run.summary()
+    assert (summary["updates"], summary["restarts"]) == (160, 1), said
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    assert log[log.kind == "applied"].groupby("version").size().tolist() == [3] * 160
+    # One clock for all: no two members end a step at times further apart than a message and what clocks are known to.
+    ends = log[log.kind == "granted"].groupby("version")["at"]
+    assert (ends.max() - ends.min()).median() < 0.1
+    assert 0 < summary["clock_error_s"] < 0.5
+    assert 0.05 * 160 < summary["time_s"] < 3 * 0.05 * 160
+
+
+def test_psp_through_two_shards_goes_on_without_a_host_that_is_cut_off_until_it_is_back(hosts: EmulatedHosts, run_on):
+    run = run_on(
+        *("strategy=psp", "cluster.workers=3", "cluster.shards=2", "max_time_s=40", *UNEVEN),
+        *("runner.shards_on=own", "runner.workers_per_host=[1,1,1]", "runner.leave_s=3", "runner.hang_s=1"),
+    )
+    lost = hosts.names[2]
+    run.wait_for_snapshot(2)
+    hosts.cut(lost)
+    said_on_the_way(run, f"host {lost} was lost, and with it worker 2")
+    said_on_the_way(run, "worker 2 left")
+    hosts.heal(lost)
+    said_on_the_way(run, f"host {lost} is there again")
+    said_on_the_way(run, "worker 2 joined")
+    time.sleep(1)
+    run.process.send_signal(signal.SIGINT)
+    run.wait(expected=130)
+    for shard in range(2):
+        log = read_events(run.folder / f"events-{shard}.arrow").to_pandas()
+        left, joined = (log[(log.kind == kind) & (log.worker == 2)]["at"].max() for kind in ("left", "joined"))
+        pushed = log[log.kind == "pushed"]
+        assert pushed[pushed.worker != 2]["at"].between(left, joined).sum() > 10
+        assert (pushed[pushed.worker == 2]["at"] > joined).any()
+
+
+def test_who_is_not_there_is_named_within_the_time_out(hosts: EmulatedHosts, run_on):
+    lost = hosts.names[2]
+    hosts.cut(lost)
+    begun = time.monotonic()
+    try:
+        said = run_on("strategy=asp", "cluster.workers=3", "max_updates=9", "runner.start_timeout_s=8").wait(expected=1)
+    finally:
+        hosts.heal(lost)
+    assert time.monotonic() - begun < 8 + STARTS_S
+    place = rf"{re.escape(hosts.launcher_address)}:\d+"
+    assert re.search(rf"error: host {lost}: the launcher cannot be reached at {place} \(.+\)$", said, re.M)
+
+
+def test_a_port_that_a_firewall_closes_is_named_with_both_hosts(hosts: EmulatedHosts, run_on):
+    one, other, third = hosts.names
+    hosts.block(other, "21000-21009")
+    begun = time.monotonic()
+    try:
+        said = run_on(
+            *("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=3", "max_updates=9"),
+            *("runner.ports=21000-21009", "runner.start_timeout_s=6"),
+        ).wait(expected=1)
+    finally:
+        hosts.unblock(other)
+    assert time.monotonic() - begun < 6 + STARTS_S
+    place = f"{hosts.addresses[1]}:21000"
+    assert re.search(rf"error: host ({one}|{third}) cannot reach host {other} at {place} \(timed out\)$", said, re.M)
+
+
+def test_the_first_line_of_an_agent_that_does_not_start_is_shown(hosts: EmulatedHosts, run_on):
+    command = "runner.start_command=\"sh -c 'echo no way into {host}; echo for nobody; exit 3'\""
+    said = run_on(*SMALL, "runner.start=command", command).wait(expected=1)
+    assert re.search(r"error: host \S+: its agent did not start: no way into \S+-\d$", said, re.M)
+
+
+def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run_on, tmp_path):
+    hide = f"mount -t tmpfs none {tmp_path} && exec \\$0 \\$@".replace("\\", "")
+    command = f"runner.start_command=\"ip netns exec {{host}} unshare --mount sh -c '{hide}'\""
+    said = run_on(*SMALL, "runner.start=command", command).wait(expected=1)
+    assert re.search(r"error: host \S+: /.+ is not to be seen here \(.+\); all hosts must share it$", said, re.M)
+
+
+def test_commands_are_printed_for_any_launcher_and_agents_end_when_theirs_was_killed(hosts: EmulatedHosts, run_on):
+    run = run_on(*SMALL, "runner.start=print", "runner.start_timeout_s=60")
+    said_on_the_way(run, f"on {hosts.names[2]}: ")
+    lines = output(run).replace("\n", " ").split(f"on {hosts.names[0]}: ")[1]
+    command = shlex.split(lines.split(" on ")[0])
+    secret = (run.folder / "secret-agents").read_text()
+    assert secret not in output(run)
+    assert (run.folder / "secret-agents").stat().st_mode & 0o777 == 0o600
+    agent = subprocess.Popen([*hosts.on(hosts.names[0]), *command])
+    said_on_the_way(run, "")
+    time.sleep(1)
+    assert agent.poll() is None
+    run.kill_launcher()
+    assert agent.wait(5) == 0
+    (run.folder / "secret-agents").unlink()
