@@ -23,6 +23,8 @@ def test_there_are_commands():
 
 RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c]
 LIVE_RUNS = [c for c in COMMANDS if "runner=local" in c]
+SLURM_RUNS = [c for c in COMMANDS if "runner=slurm" in c]
+OPERATIONS = [c for c in COMMANDS if c.startswith("python -m syncline") and "<identity>" not in c]
 
 
 @pytest.mark.parametrize("command", RUNS)
@@ -50,9 +52,23 @@ def test_a_command_of_real_processes_runs_and_so_does_what_looks_at_its_record(c
             assert "equal in every bit" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize("command", SLURM_RUNS)
+def test_a_command_writes_a_batch_script(command, tmp_path, capsys):
+    assert run.main([*command.split()[2:], f"results={tmp_path}"]) == 0
+    assert "not submitted: sbatch" in capsys.readouterr().out
+    assert list(tmp_path.glob("plans/*.slurm/1/array.sbatch"))
+
+
+def test_the_commands_that_look_after_plans_are_those_of_their_own_page():
+    """Whose tests run them (tests/operations)."""
+    own = (ROOT / "docs" / "operations.md").read_text().splitlines()
+    assert OPERATIONS
+    assert set(OPERATIONS) <= set(own)
+
+
 def test_every_command_is_run_by_a_test():
     others = {"make run", "make dssp-table1 SCALE=smoke", "make papers", "make report"}  # tests/test_papers.py
-    assert {c for c in COMMANDS if "<identity>" not in c} == {*RUNS, *LIVE_RUNS, *others}
+    assert {c for c in COMMANDS if "<identity>" not in c} == {*RUNS, *LIVE_RUNS, *SLURM_RUNS, *OPERATIONS, *others}
 
 
 def make_lines(*words: str) -> list[str]:
