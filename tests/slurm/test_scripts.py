@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runners.stop import AGAIN
 from slurm.scripts import PAUSED, Wishes, array_script, ranges, report_script
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,10 @@ def test_the_script_that_lies_ready_is_the_one_that_the_runner_writes() -> None:
     plan = '"${1:?sbatch --array=0-N slurm/array.sbatch results/plans/NAME.json}"'
     script = array_script("syncline", plan, None, Wishes(), runs_per_task="${RUNS_PER_TASK:-1}")
     assert (ROOT / "slurm" / "array.sbatch").read_text() == script
+
+
+def test_the_script_knows_the_exit_code_of_a_run_that_goes_on() -> None:
+    assert PAUSED == AGAIN
 
 
 def test_every_wish_is_in_the_script() -> None:
