@@ -47,9 +47,8 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# One process more than cores: tests of real processes and of Slurm wait most of their time.
 test: $(READY) ## all tests: make test ARGS="-k dssp"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --durations=25 $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --durations=25 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
 	$(call made,all,*)
