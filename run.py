@@ -256,6 +256,10 @@ def command_line() -> NoReturn:
     debug = "debug=true" in arguments
     try:
         code = main(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of `| head`; Python would complain once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 141  # as shells have it
     except ValueError as error:  # ConfigError, RecordError, DataMissingError: the user's, and one line long
         if debug:
             raise

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import Command
+from commands import Command, started
 
 import run
 from syncline.config import CONF, GROUPS, choices
@@ -37,3 +37,14 @@ def test_the_command_line_is_quick_until_something_is_run() -> None:
     code = "import sys, run; print([name for name in ('torch', 'hydra', 'sklearn') if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_who_reads_only_the_beginning_is_not_told_of_an_error() -> None:
+    """As of `python run.py --cfg | head -1`."""
+    process = started("--cfg")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    with process.stderr as said:
+        assert said.read() == ""
+    assert process.wait(60) == 141
