@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+import syncline
 from syncline.config import compose
 from syncline.records.events import read_events
 from syncline.records.store import (
@@ -120,6 +121,18 @@ def test_the_environment_names_versions_hardware_and_the_command(tmp_path: Path)
     assert facts["cores"] == len(os.sched_getaffinity(0))
     assert facts["processor"]
     assert facts["command"] == sys.argv
+
+
+def test_the_environment_is_known_while_torch_is_being_imported(tmp_path: Path) -> None:
+    """As when a run of real processes begins again while a thread of the launcher makes its first evaluation."""
+    (tmp_path / "torch.py").write_text("from syncline.records.store import environment\nfacts = environment()\n")
+    script = "import json, torch; print(json.dumps(torch.facts))"
+    paths = os.pathsep.join([str(tmp_path), str(Path(syncline.__file__).parents[1])])
+    said = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+    assert "gpu" not in json.loads(said.stdout)
 
 
 def test_the_environment_knows_the_commit_wherever_it_is_asked_from(

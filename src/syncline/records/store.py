@@ -247,8 +247,9 @@ def read_log(folder: Path) -> str:
 def environment() -> dict[str, Any]:
     """Versions, hardware and commit of this process."""
     facts = {**_facts(), "command": sys.argv}
-    torch = sys.modules.get("torch")  # not imported for this alone
-    if torch is not None and torch.cuda.is_available():
+    torch = sys.modules.get("torch")  # not imported for this alone, and of no use while another thread imports it
+    is_whole = torch is not None and not getattr(torch.__spec__, "_initializing", False)
+    if torch is not None and is_whole and torch.cuda.is_available():
         facts["gpu"] = torch.cuda.get_device_name(0)
     return facts
 
