@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -162,12 +162,11 @@ def launched(overrides: Sequence[str]) -> list[str]:
     words = [override.lstrip("+") for override in overrides]
     if "runner=slurm" not in words:
         return list(overrides)
-    names = {entry.name for entry in dataclasses.fields(SlurmConfig)}
-    return [re.sub(r"^runner(?==slurm$|\.(\w+)=)", _launcher_if(names), word) for word in words]
-
-
-def _launcher_if(names: set[str]) -> Callable[[re.Match[str]], str]:
-    return lambda match: "launcher" if match.group(1) is None or match.group(1) in names else "runner"
+    moved = {f"runner.{entry.name}" for entry in dataclasses.fields(SlurmConfig)}
+    return [
+        word.replace("runner", "launcher", 1) if word == "runner=slurm" or word.partition("=")[0] in moved else word
+        for word in words
+    ]
 
 
 def _plain(override: str) -> list[str]:
