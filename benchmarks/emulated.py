@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 NETWORK = "10.77"  # 10.77.X.Y, X by the process that makes them
+BRIDGE = "02:00:00:00:00:fe"  # what the hosts know the launcher's network card by
 
 
 class CannotEmulate(RuntimeError):
@@ -87,7 +88,8 @@ class EmulatedHosts:
         switch = self.switch
         _ip("netns", "add", switch)
         _ip("-n", switch, "link", "set", "lo", "up")
-        _ip("-n", switch, "link", "add", "br0", "type", "bridge", "forward_delay", "0")
+        # A bridge without an address of its own takes its lowest port's: another one when that cable is cut.
+        _ip("-n", switch, "link", "add", "br0", "address", BRIDGE, "type", "bridge", "forward_delay", "0")
         _ip("-n", switch, "addr", "add", f"{self.launcher_address}/24", "dev", "br0")
         _ip("-n", switch, "link", "set", "br0", "up")
         lines = ["127.0.0.1 localhost"]

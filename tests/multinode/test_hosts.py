@@ -25,6 +25,18 @@ def said_on_the_way(run: LiveRun, words: str) -> None:
     run.until(lambda: words in output(run))
 
 
+def test_a_cut_cable_leaves_the_others_where_they_were(hosts: EmulatedHosts):
+    """Whichever is cut, the launcher keeps the address that the others know: none of them loses it for seconds."""
+    card = [*hosts.on(hosts.switch), "cat", "/sys/class/net/br0/address"]
+    before = subprocess.check_output(card)
+    for name in hosts.names:
+        hosts.cut(name)
+        try:
+            assert subprocess.check_output(card) == before
+        finally:
+            hosts.heal(name)
+
+
 def test_bsp_of_hosts_with_clocks_apart_begins_again_when_a_cut_host_is_back(hosts: EmulatedHosts, run_on, tmp_path):
     """All-reduce by torchrun over all hosts; their monotonic clocks are hours apart."""
     enter = tmp_path / "enter"
