@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,7 @@ def in_summary(key: str) -> Callable[[Run], float | None]:
     return read
 
 
+@cache
 def published(paper: str) -> Any:
-    """The numbers of a paper's text."""
+    """The numbers of a paper's text; all who ask share them."""
     return yaml.safe_load((PUBLISHED / f"{paper}.yaml").read_text())

@@ -12,6 +12,7 @@ from syncline.config import MOMENTUM_FORMS, NOT_IN_IDENTITY, PRECISIONS, RunConf
 from syncline.learning.schedule import SCHEDULES
 from syncline.strategies import adasync, backup, ds_sync, psp
 from syncline.timing.distributions import Constant
+from syncline.timing.network import SHARINGS
 
 CONFIGS = [
     [],
@@ -47,6 +48,11 @@ def test_a_whole_number_and_the_same_number_with_a_point_are_one_run(one: list[s
     left, right = compose(one)[0], compose(other)[0]
     assert left == right
     assert left.identity == right.identity
+
+
+def test_a_run_of_before_cards_could_be_shared_is_still_itself() -> None:
+    """What was stored then is found."""
+    assert compose(["max_updates=7"])[0].identity == "dssp-lenet-digits-s0-5029b48d5d"
 
 
 def test_the_identity_says_what_runs_and_is_a_folder_name() -> None:
@@ -95,6 +101,7 @@ _CHOICES = [
     ("relative", "absolute"),
     ("after", "during"),
     ("flat", "naive"),
+    SHARINGS,
     adasync.VARIANTS,
     backup.AGGREGATES,
     ds_sync.AVERAGES,

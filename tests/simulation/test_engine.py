@@ -12,7 +12,7 @@ from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.protocol import Apply, Discard, Grant, Hold, PushArrived
 from syncline.strategies.ssp import SspOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
-from syncline.timing.network import NetworkConfig
+from syncline.timing.network import SHARINGS, NetworkConfig
 
 NOISE = {"name": "exponential", "mean": 1.0}
 
@@ -108,6 +108,38 @@ def test_bsp_meets_incast_at_the_shards_card_both_ways():
         )
         # worker k starts at 8(k+1) ms and pushes 8 ms, just when worker k-1's push has passed
         assert totals.time_s == pytest.approx(5 * (0.008 * workers + 0.1 + 0.008))
+
+
+def test_bsp_over_shared_cards_moves_in_step():
+    """P equal workers: all blocks arrive when the last of a queue would, and so do all pushes."""
+    network = NetworkConfig(latency_s=0.001, bandwidth_gbps=1.0, sharing="fair")
+    for workers in (1, 2, 8):
+        _, totals = run(
+            BspOptions(), ClusterConfig(workers=workers, gradient_s=[0.1], network=network), size=10**6, updates=5
+        )
+        assert totals.time_s == pytest.approx(5 * (2 * (0.008 * workers + 0.001) + 0.1))
+
+
+def test_sharing_matters_only_where_cards_have_a_bandwidth():
+    times = [
+        run(
+            AspOptions(),
+            ClusterConfig(workers=3, gradient_s=[0.1, 0.13], network=NetworkConfig(latency_s=0.01, sharing=sharing)),
+            size=10**6,
+            updates=20,
+        )[1].time_s
+        for sharing in SHARINGS
+    ]
+    assert times[0] == times[1]
+
+
+def test_a_worker_alone_does_not_feel_how_cards_are_shared():
+    times = []
+    for sharing in SHARINGS:
+        network = NetworkConfig(bandwidth_gbps=1.0, sharing=sharing)
+        cluster = ClusterConfig(workers=1, shards=1, gradient_s=[0.1], network=network)
+        times.append(run(AspOptions(), cluster, size=10**6, updates=20)[1].time_s)
+    assert times[0] == pytest.approx(times[1], rel=1e-12)
 
 
 def test_two_shards_halve_what_the_server_sends():

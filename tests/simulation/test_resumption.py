@@ -170,6 +170,15 @@ COLLECTIVES: list[StrategyOptions] = [
 every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
 
 
+@every_strategy
+def test_messages_that_share_the_cards(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """A run is broken off with messages half-way."""
+    cluster = replace(
+        REMOTE, shards=shards_of(strategy), network=replace(NETWORK, bandwidth_gbps=0.001, sharing="fair")
+    )
+    check(config_of(strategy, cluster, scenario=DELAYS, gradients=True), tmp_path, random.Random(repr(strategy)))
+
+
 @every_collective
 def test_times_alone_of_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
     """Over several blocks of steps."""

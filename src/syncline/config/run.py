@@ -142,6 +142,8 @@ class RunConfig:
         for key in NOT_IN_IDENTITY:
             group, _, name = key.rpartition(".")
             (plain[group] if group else plain).pop(name, None)
+        if self.cluster.network.sharing == "queue":  # as it was when there was no choice: what was run then is still it
+            del plain["cluster"]["network"]["sharing"]
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
         model = f"{self.model.name}{getattr(self.model, 'depth', '')}" if self.gradients else "timing"
         return f"{self.strategy.name}-{model}-{self.dataset.name}-s{self.seed}-{digest}"

@@ -36,13 +36,14 @@ from syncline.strategies.protocol import (
     WakeAt,
 )
 from syncline.timing.cluster import Cluster
+from syncline.timing.sharing import Line, SharedCards
 
 PAUSED = "paused"  # what `run` returns in place of why it ended
 
 # What a state holds as it is; load_state_dict says the rest.
 _PLAIN = (
     *("_versions", "_samples", "_missing", "_ends", "_unspent_s", "_timers", "_goes_at", "_made", "_pulls"),
-    *("_observer_at", "_next_look", "_staleness", "_counts", "_num_pushes"),
+    *("_observer_at", "_next_look", "_staleness", "_counts", "_num_pushes", "_cards_at"),
 )
 
 
@@ -97,6 +98,8 @@ class Simulation:
         self._cluster = cluster
         # One shard and messages that take no time: they need no place in the heap.
         self._is_direct = cluster.sends_instantly and cluster.num_shards == 1
+        self._cards: SharedCards[_Message] | None = cluster.shared_cards()
+        self._cards_at = math.inf  # when they are seen to next
         self._compute_s = cluster.compute_s
         self._block_bytes = block_bytes
         self._batch_size = batch_size
@@ -233,7 +236,9 @@ class Simulation:
                         continue
                 elif type(entry) is _Wake:
                     if entry.shard < 0:
-                        if self._goes_at[entry.worker] == now:  # else it was to start at another time
+                        if entry.worker < 0:
+                            self._pass_on()
+                        elif self._goes_at[entry.worker] == now:  # else it was to start at another time
                             self._go_on(entry.worker, now)
                         continue
                     if self._timers[entry.shard] != now:
@@ -334,6 +339,7 @@ class Simulation:
             "strategies": [strategy.state_dict() for strategy in self._strategies],
             "rules": [rule.state_dict() for rule in self._rules],
             "cluster": self._cluster.state_dict(),
+            "cards": None if self._cards is None else self._cards.state_dict(lambda message: _plain(message, shelf)),
             "workers": None if self._workers is None else self._workers.state_dict(shelf),
             "version_of": [versions.tolist() for versions in self._version_of],
             "void_below": list(self._void_below.items()),
@@ -365,6 +371,8 @@ class Simulation:
         for rule, theirs in zip(self._rules, state["rules"], strict=True):
             rule.load_state_dict(theirs)
         self._cluster.load_state_dict(state["cluster"])
+        if self._cards is not None:
+            self._cards.load_state_dict(state["cards"], lambda words: _message(words, shelf))
         if self._workers is not None:
             self._workers.load_state_dict(state["workers"], shelf)
         self._version_of = [array("q", versions) for versions in state["version_of"]]
@@ -392,8 +400,7 @@ class Simulation:
             if self._is_direct:
                 self._start(command.worker)
             else:
-                at = self._cluster.pull(self._now, shard, command.worker, 0)
-                self._schedule(at, _Message(False, command.worker, shard, self._versions[shard], repeats=True))
+                self._send(_Message(False, command.worker, shard, self._versions[shard], repeats=True), 0)
         elif isinstance(command, Interrupt):
             if self._log is not None:
                 self._log_answer("interrupted", shard, command)
@@ -427,14 +434,49 @@ class Simulation:
             else:
                 heappush(self._times, at)
 
+    def _send(self, message: "_Message", size_bytes: int) -> None:
+        """A message leaves now."""
+        worker, shard, cards = message.worker, message.shard, self._cards
+        if cards is not None:
+            cards.send(self._now, Line(message.is_push, worker, shard), size_bytes, message)
+            self._await_cards()
+        elif message.is_push:
+            self._schedule(self._cluster.push(self._now, worker, shard, size_bytes), message)
+        else:
+            self._schedule(self._cluster.pull(self._now, shard, worker, size_bytes), message)
+
+    def _await_cards(self) -> None:
+        """To be there when the next message is through the shared cards."""
+        assert self._cards is not None
+        at = self._cards.next_through
+        if at != self._cards_at:
+            self._cards_at = at
+            if at < math.inf:
+                self._schedule(at, _Wake())
+
+    def _pass_on(self) -> None:
+        """What is through the shared cards has only its latency and its delays before it."""
+        cards, cluster = self._cards, self._cluster
+        assert cards is not None
+        if cards.next_through > self._now:
+            return  # something was sent since, and holds it up
+        message: _Message
+        for message in cards.through(self._now):
+            worker, shard = message.worker, message.shard
+            if message.is_push:
+                self._schedule(cluster.pushed(self._now, worker, shard), message)
+            else:
+                self._schedule(cluster.pulled(self._now, shard, worker), message)
+        self._await_cards()
+
     def _send_block(self, worker: int, shard: int) -> None:
         """The shard's current version leaves for the worker."""
         block = None if self._workers is None else self._workers.pin(shard)
         if self._is_direct and self._rules:
             self._land(worker, shard, self._versions[shard], block)
         else:
-            at = self._cluster.pull(self._now, shard, worker, self._block_bytes[shard])
-            self._schedule(at, _Message(False, worker, shard, self._versions[shard], block=block))
+            message = _Message(False, worker, shard, self._versions[shard], block=block)
+            self._send(message, self._block_bytes[shard])
 
     def _block_arrived(self, message: "_Message") -> None:
         """A block reached the worker, which starts to compute with the last one, or when its rule says so."""
@@ -544,10 +586,10 @@ class Simulation:
         first = 0 if rule is None else rule.tag % num_shards
         for turn in range(first, first + num_shards):
             shard = turn % num_shards
-            at = self._cluster.push(self._now, worker, shard, self._block_bytes[shard])
             version = self._version_of[shard][worker]
             tag = version if rule is None else rule.tag
-            self._schedule(at, _Message(True, worker, shard, version, tag, loss, gradient, self._made[worker]))
+            message = _Message(True, worker, shard, version, tag, loss, gradient, self._made[worker])
+            self._send(message, self._block_bytes[shard])
         self._made[worker] += 1
         if rule is not None:
             self._go_on(worker, rule.pushed(self._now))
@@ -631,7 +673,7 @@ class _Message:
 
 @dataclass(slots=True)
 class _Wake:
-    """A strategy's timer, or the moment at which a worker's rule lets it go on."""
+    """A strategy's timer, the moment at which a worker's rule lets it go on, or when shared cards are seen to."""
 
     worker: int = -1
     shard: int = -1
@@ -664,3 +706,10 @@ def _entry(words: Any, shelf: Shelf) -> int | _Message | _Wake | None:
         return _Message(True, worker, shard, version, tag, loss, shelf.gradient(gradient), number)
     version, block, repeats = about
     return _Message(False, worker, shard, version, block=shelf.version(block), repeats=repeats)
+
+
+def _message(words: Any, shelf: Shelf) -> _Message:
+    """One that `_plain` wrote."""
+    message = _entry(words, shelf)
+    assert isinstance(message, _Message)
+    return message

@@ -1,4 +1,7 @@
-"""How long messages take: latency, and network cards that send and receive one message at a time (incast)."""
+"""How long messages take: latency, and network cards that send and receive one message at a time (incast).
+
+Cards that share what they can among all messages are in sharing.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +9,8 @@ from typing import Any
 
 from syncline.timing.collectives import ring_s
 from syncline.timing.distributions import distribution
+
+SHARINGS = ("queue", "fair")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +20,7 @@ class NetworkConfig:
     latency_s: float = 0.0  # of every message, >= 0
     bandwidth_gbps: float | None = None  # of every card, each way, Gbit/s > 0; None: sending takes no time
     jitter: Any = None  # distribution of seconds added to the latency of every message to or from a shard; None: none
+    sharing: str = "queue"  # one of SHARINGS: messages at one card go one after another, or all at once, each slower
 
     def __post_init__(self) -> None:
         if isinstance(self.jitter, Mapping):
@@ -22,10 +28,17 @@ class NetworkConfig:
         elif self.jitter is not None and not hasattr(self.jitter, "quantile"):
             given = self.jitter
             raise ValueError(f"cluster.network.jitter must be null or {{name: <distribution>, ...}}, got {given!r}")
+        if self.sharing not in SHARINGS:
+            raise ValueError(f"cluster.network.sharing must be one of {', '.join(SHARINGS)}, got {self.sharing!r}")
         if not self.latency_s >= 0:
             raise ValueError(f"cluster.network.latency_s must be >= 0, got {self.latency_s}")
         if self.bandwidth_gbps is not None and not self.bandwidth_gbps > 0:
             raise ValueError(f"cluster.network.bandwidth_gbps must be > 0 or null, got {self.bandwidth_gbps}")
+
+    @property
+    def seconds_a_byte(self) -> float:
+        """Of every card, each way."""
+        return 0.0 if self.bandwidth_gbps is None else 8.0 / (self.bandwidth_gbps * 1e9)
 
 
 _CARDS = ("_worker_out", "_worker_in", "_shard_out", "_shard_in")
@@ -40,7 +53,7 @@ class Network:
 
     def __init__(self, config: NetworkConfig, num_workers: int, num_shards: int) -> None:
         self._latency_s = config.latency_s
-        self._seconds_a_byte = 0.0 if config.bandwidth_gbps is None else 8.0 / (config.bandwidth_gbps * 1e9)
+        self._seconds_a_byte = config.seconds_a_byte
         self.is_instant = self._latency_s == 0 and self._seconds_a_byte == 0  # sending takes no time
         self._worker_out = [0.0] * num_workers
         self._worker_in = [0.0] * num_workers

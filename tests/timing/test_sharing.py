@@ -1,0 +1,133 @@
+"""Shared cards against closed forms, and what holds for any traffic."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.timing.network import Network, NetworkConfig
+from syncline.timing.sharing import Line, SharedCards, fair_rates
+
+LINES = st.builds(Line, st.booleans(), st.integers(0, 3), st.integers(0, 2))
+# (when, line, bytes), at a byte a second
+TRAFFIC = st.lists(st.tuples(st.floats(0, 100), LINES, st.integers(0, 50)), max_size=30)
+
+
+def push(worker: int, shard: int = 0) -> Line:
+    return Line(True, worker, shard)
+
+
+def arrivals(traffic: Iterable[tuple[float, Line, int]], seconds_a_byte: float = 1.0) -> dict[int, float]:
+    """When each message, by its place in the traffic, is through."""
+    cards = SharedCards[int](seconds_a_byte)
+    found: dict[int, float] = {}
+
+    def pass_until(moment: float) -> None:
+        while (at := cards.next_through) <= moment and at < math.inf:
+            messages = cards.through(at)
+            assert messages, "promised for now"
+            found.update(dict.fromkeys(messages, at))
+
+    for number, (at, line, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
+        pass_until(at)
+        cards.send(at, line, size, number)
+    pass_until(math.inf)
+    return found
+
+
+@given(st.floats(0, 1e4), st.floats(1e-3, 400), st.integers(1, 10**10))
+def test_a_lone_message_takes_what_it_takes_in_a_queue(now: float, gbps: float, size_bytes: int) -> None:
+    config = NetworkConfig(bandwidth_gbps=gbps)
+    expected = Network(config, 1, 1).push(now, 0, 0, size_bytes)
+    assert arrivals([(now, push(0), size_bytes)], config.seconds_a_byte)[0] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50])
+def test_incast_messages_of_one_size_all_arrive_when_the_last_of_a_queue_would(count: int) -> None:
+    found = arrivals([(2.0, push(worker), 10) for worker in range(count)])
+    assert list(found.values()) == pytest.approx([2.0 + 10 * count] * count, rel=1e-12)
+
+
+@pytest.mark.parametrize("later", [0.0, 1.0, 4.5, 9.9])
+def test_two_that_overlap_keep_the_distance_at_which_they_began(later: float) -> None:
+    """The first has the card alone for `later`, the second its last `later` seconds."""
+    found = arrivals([(0.0, push(0), 10), (later, push(1), 10)])
+    assert found[0] == pytest.approx(20 - later)
+    assert found[1] == pytest.approx(20)
+
+
+def test_a_small_message_does_not_wait_for_a_large_one() -> None:
+    found = arrivals([(0.0, push(0), 100), (50.0, push(1), 1)])
+    assert found == {1: pytest.approx(52.0), 0: pytest.approx(101.0)}
+
+
+def test_what_a_line_cannot_use_the_others_have() -> None:
+    """Worker 2 sends to three shards, a third to each; the rest of shard 1 is worker 3's."""
+    rates = fair_rates([push(0, 0), push(1, 0), push(2, 0), push(2, 1), push(2, 2), push(3, 1)])
+    assert rates == pytest.approx({**{line: 1 / 3 for line in rates}, push(3, 1): 2 / 3})
+
+
+def test_no_push_meets_a_pull() -> None:
+    found = arrivals([(0.0, push(0), 10), (0.0, Line(False, 0, 0), 10)])
+    assert found == {0: pytest.approx(10), 1: pytest.approx(10)}
+
+
+@given(st.sets(LINES, min_size=1))
+def test_rates_are_max_min_fair(lines: set[Line]) -> None:
+    """Every line goes through a card that is full, and on which nobody is faster (Bertsekas and Gallager)."""
+    rates = fair_rates(sorted(lines))
+    assert set(rates) == lines
+    on_card = defaultdict(list)
+    for line, rate in rates.items():
+        assert 0 < rate <= 1
+        for card in line.cards:
+            on_card[card].append(rate)
+    assert all(sum(there) <= 1 + 1e-9 for there in on_card.values())
+    for line, rate in rates.items():
+        held_by = [on_card[card] for card in line.cards if sum(on_card[card]) >= 1 - 1e-9]
+        assert any(rate >= max(there) - 1e-9 for there in held_by)
+
+
+@given(TRAFFIC)
+def test_everything_arrives_in_order_on_each_line_and_not_before_it_could(
+    traffic: list[tuple[float, Line, int]],
+) -> None:
+    found = arrivals(traffic)
+    assert set(found) == set(range(len(traffic)))
+    last: dict[Line, float] = {}
+    for number, (at, line, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
+        assert found[number] >= max(at, last.get(line, 0.0)) + size - 1e-6
+        last[line] = found[number]
+
+
+@given(TRAFFIC)
+def test_a_card_is_never_idle_while_something_waits_for_it_alone(traffic: list[tuple[float, Line, int]]) -> None:
+    """To one shard from workers with one message each: all is through when it would be, one after another."""
+    alone = [(at, push(worker), size) for worker, (at, _, size) in enumerate(traffic)]
+    free = 0.0
+    for at, _, size in sorted(alone, key=lambda entry: entry[0]):
+        free = max(at, free) + size
+    assert max(arrivals(alone).values(), default=0.0) == pytest.approx(free)
+
+
+def test_a_state_goes_on_in_every_bit() -> None:
+    def begun() -> SharedCards[int]:
+        cards = SharedCards[int](1.0)
+        for number, (worker, shard, size) in enumerate([(0, 0, 7), (1, 0, 5), (1, 1, 9), (0, 0, 3)]):
+            cards.send(number / 7, push(worker, shard), size, number)
+        return cards
+
+    def rest(cards: SharedCards[int]) -> list[tuple[float, list[int]]]:
+        found = []
+        while (at := cards.next_through) < math.inf:
+            found.append((at, cards.through(at)))
+        return found
+
+    kept = json.loads(json.dumps(begun().state_dict(str)))
+    again = SharedCards[int](1.0)
+    again.load_state_dict(kept, int)
+    assert rest(again) == rest(begun())
