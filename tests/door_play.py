@@ -4,7 +4,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -46,6 +46,15 @@ class Shard:
         self.connection.post(Frame(Kind.BLOCK, 0, iteration, version, started_at=0.0), state, is_busy=True)
         return state
 
+    def half_a_block(self, version: int) -> Callable[[], None]:
+        """The beginning of `block`. Returns what sends the rest."""
+        parts = [torch.full((size,), float(version)) for size in (self.size, self.num_buffers)]
+        payload = torch.cat(parts).numpy().tobytes()
+        frame = Frame(Kind.BLOCK, 0, 0, version, size=len(payload))
+        middle = len(payload) // 2
+        self.connection.sock.sendall(frame.pack() + payload[:middle])
+        return lambda: self.connection.sock.sendall(payload[middle:])
+
     def say(self, kind: Kind) -> None:
         self.connection.post(Frame(kind), None, is_busy=True)
 
@@ -83,17 +92,17 @@ class Delays:
 NONE = Delays()
 
 
-def staging(num_shards: int = 1) -> SimpleNamespace:
-    weights = torch.zeros(SIZE * num_shards)
+def staging(num_shards: int = 1, size: int = SIZE) -> SimpleNamespace:
+    weights = torch.zeros(size * num_shards)
     return SimpleNamespace(weights=weights, gradient=torch.zeros_like(weights), buffers=torch.zeros(BUFFERS))
 
 
 @contextmanager
-def linked(links: Links, num_shards: int = 1) -> Iterator[list[Shard]]:
+def linked(links: Links, num_shards: int = 1, size: int = SIZE) -> Iterator[list[Shard]]:
     """The shards, each of which has sent its version 0; afterwards no thread and no socket is left."""
     with nothing_left():
         num_versions = num_shards if isinstance(links, PulledLinks) else 0
-        shards = [Shard(SIZE, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
+        shards = [Shard(size, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
         links.connect([shard.address for shard in shards], SECRET, None, {})
         for shard in shards:
             shard.meet()
@@ -102,6 +111,7 @@ def linked(links: Links, num_shards: int = 1) -> Iterator[list[Shard]]:
         try:
             yield shards
         finally:
+            links.close()
             for link in links._links:
                 link.sock.close()
             for shard in shards:

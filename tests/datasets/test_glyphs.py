@@ -83,7 +83,7 @@ def test_no_two_characters_share_a_drawing() -> None:
         boxes = []
         for shape in shapes:
             rows, columns = np.flatnonzero(shape.max(axis=1)), np.flatnonzero(shape.max(axis=0))
-            cut = torch.from_numpy(shape[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+            cut = torch.tensor(shape[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
             boxes.append(F.interpolate(cut[None, None], (16, 16), mode="area").flatten())
         assert torch.pdist(torch.stack(boxes), p=1).min() / 256 > 0.015
 

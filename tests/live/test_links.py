@@ -183,6 +183,32 @@ def test_an_interrupt_during_the_delay_of_a_block_ends_it_and_the_newer_block_ha
         assert shard.pushed().frame.pull_delay_s == 0.3
 
 
+def test_half_a_block_is_an_interrupt_and_nothing_is_computed_before_the_other_half_is_there():
+    place = staging()
+    links = Links(0, place, 1, interrupts=True)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        rest = shard.half_a_block(1)
+        assert wait_until(links.is_interrupted)
+        assert links.interrupted
+        soon(rest, 0.3)
+        begun = time.monotonic()
+        assert links.await_blocks(NONE)
+        assert time.monotonic() - begun > 0.2
+        assert set(place.weights.tolist()) == set(place.buffers.tolist()) == {1.0}
+
+
+def test_half_a_block_during_the_delay_of_another_one_is_waited_for():
+    place = staging()
+    links = Links(0, place, 1, interrupts=True)
+    with linked(links) as (shard,):
+        rests = []
+        soon(lambda: rests.append(shard.half_a_block(1)))
+        soon(lambda: rests[0](), 0.5)
+        assert links.await_blocks(Delays({0: [LONG_S]}))
+        assert set(place.weights.tolist()) == {1.0}
+
+
 def test_a_block_that_comes_while_the_worker_computes_makes_that_in_vain():
     links = Links(0, staging(), 1, interrupts=True)
     with linked(links) as (shard,):
@@ -244,6 +270,60 @@ def test_the_end_of_the_run_ends_a_long_delay():
         with at_once():
             assert not links.wait(LONG_S)
             assert not links.await_blocks(NONE)
+
+
+def test_a_shard_that_is_slow_to_send_holds_up_no_other():
+    place = staging(2)
+    links = Links(0, place, 2)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        push(links)
+        rest = first.half_a_block(1)
+        assert wait_until(lambda: links.poll() or links._links[0].coming is not None)
+        second.block(1)
+        assert wait_until(lambda: links.poll() or links._links[1].is_answered)
+        assert not links._links[0].is_answered
+        assert place.weights[SIZE:].tolist() == [1.0] * SIZE
+        soon(rest)
+        assert links.await_blocks(NONE)
+        assert set(place.weights.tolist()) == {1.0}
+
+
+@contextmanager
+def nothing_read_by(shard: Shard) -> Iterator[None]:
+    """No push of its worker is received before the end."""
+    may_read = threading.Event()
+    pool = shard.connection.pool
+    take, pool.take = pool.take, lambda: may_read.wait() and take()  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        may_read.set()
+
+
+def test_a_shard_that_is_slow_to_receive_holds_up_no_other():
+    links = Links(0, staging(2, LARGE), 2)
+    with linked(links, 2, LARGE) as (first, second):
+        links.await_blocks(NONE)
+        thread = threading.Thread(target=push, args=(links,))
+        with nothing_read_by(first):
+            thread.start()
+            assert second.pushed().frame.version == 0
+            assert thread.is_alive(), "no socket holds what the other one does not read"
+        assert first.pushed().frame.version == 0
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_a_shard_that_dies_while_it_is_sent_to_is_named():
+    links = Links(0, staging(2, LARGE), 2)
+    with linked(links, 2, LARGE) as (first, second):
+        links.await_blocks(NONE)
+        with nothing_read_by(first):
+            soon(first.connection.close, 0.3)
+            with pytest.raises(ShardGone, match="shard 0"):
+                push(links)
+            assert second.pushed().frame.version == 0
 
 
 def test_a_worker_goes_on_with_the_shards_that_are_not_at_their_end():

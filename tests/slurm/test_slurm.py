@@ -34,9 +34,9 @@ class Cluster:
     def run(self, *words: str) -> Said:
         return self._python("run.py", *words, f"results={self.results}")
 
-    def submit(self, *words: str) -> str:
+    def submit(self, *words: str, launcher: str = "runner=slurm") -> str:
         """Returns the array job's id."""
-        said = self.run(*words, "runner=slurm")
+        said = self.run(*words, launcher)
         assert said.code == 0, said
         assert said.out.startswith("job "), said
         return said.out.split()[1].rstrip(":")
@@ -134,3 +134,17 @@ def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_mends(lab
     lab.wait_until_over(PATIENCE_S)
     assert cluster.states() == ["finished"] * 3, cluster.output()
     assert [read_summary(record)["restarts"] for record in records] == [1, 0, 0]
+
+
+def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> None:
+    """Two shards and three workers, which srun starts: a node holds a shard and a worker, or a worker alone."""
+    run = ["strategy=psp", "cluster.workers=3", "cluster.shards=2", "max_updates=30", "epochs=null"]
+    hosts = ["runner=multinode", "runner.start=srun", "runner.nodes=3", "runner.address=127.0.0.1"]
+    cluster.submit(*run, *hosts, "launcher.nodes=3", launcher="launcher=slurm")
+    lab.wait_until_over(PATIENCE_S)
+    assert cluster.states() == ["finished"], cluster.output()
+    record = record_of(cluster.results, *run, *hosts)
+    summary = read_summary(record)
+    assert (summary["engine"], summary["updates"], summary["restarts"]) == ("live", 30, 0)
+    log = read_events(record / "events.arrow").to_pandas()
+    assert set(log[log.kind == "pushed"].worker) == {0, 1, 2}

@@ -68,7 +68,7 @@ def test_a_small_message_does_not_wait_for_a_large_one() -> None:
 def test_what_a_line_cannot_use_the_others_have() -> None:
     """Worker 2 sends to three shards, a third to each; the rest of shard 1 is worker 3's."""
     rates = fair_rates([push(0, 0), push(1, 0), push(2, 0), push(2, 1), push(2, 2), push(3, 1)])
-    assert rates == pytest.approx({**{line: 1 / 3 for line in rates}, push(3, 1): 2 / 3})
+    assert rates == pytest.approx({**dict.fromkeys(rates, 1 / 3), push(3, 1): 2 / 3})
 
 
 def test_no_push_meets_a_pull() -> None:

@@ -4,6 +4,7 @@ Elementwise numpy throughout: the number of threads changes no pixel.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -39,8 +40,12 @@ class Look:
     noise: float  # standard deviation of the noise of each value
 
 
+@cache
 def templates(characters: str, side: int) -> Floats:
-    """Opacity 0..1 [K, F, E, E] of every character in every font, centred in its square; the rim is empty."""
+    """Opacity 0..1 [K, F, E, E] of every character in every font, centred in its square; the rim is empty.
+
+    All who ask share the array, which nobody can write to.
+    """
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     fonts = [ImageFont.truetype(folder / f"{name}.ttf", side) for name in FONTS]
     edge = side * 7 // 4
@@ -52,6 +57,7 @@ def templates(characters: str, side: int) -> Floats:
             picture = Image.new("L", (edge, edge))
             ImageDraw.Draw(picture).text(place, character, fill=255, font=font)
             opacity[i, j, 1:-1, 1:-1] = np.asarray(picture, np.float32)[1:-1, 1:-1] / 255
+    opacity.flags.writeable = False
     return opacity
 
 

@@ -193,15 +193,44 @@ class Reader:
         Raises:
             WireError: it is not, or the peer closed the connection.
         """
+        is_whole = self.begin(frame, views)
+        while not is_whole:
+            is_whole = self.more()
+
+    def begin(self, frame: Frame, views: Sequence[memoryview]) -> bool:
+        """As `payload`, without waiting. Returns whether it is there already; else `more` goes on with it.
+
+        Raises:
+            WireError: it is of another length.
+        """
         expected = sum(view.nbytes for view in views)
         if frame.size != expected:
             raise WireError(f"{frame.kind.name} of {frame.size} bytes, expected {expected}")
+        self._missing = list[memoryview]()
         for view in views:
             here = min(self._end - self._begin, view.nbytes)
             if here:
                 view[:here] = self._buffer[self._begin : self._begin + here]
                 self._begin += here
-            receive_into(self._sock, view[here:])
+            if here < view.nbytes:
+                self._missing.append(view[here:])
+        return not self._missing
+
+    def more(self) -> bool:
+        """Receive once what is missing of the payload that was begun. Returns whether it is whole.
+
+        Raises:
+            WireError: the peer closed the connection.
+        """
+        place = self._missing[0]
+        got = self._sock.recv_into(place)
+        if got == 0:
+            raise WireError("the connection was closed")
+        if got < place.nbytes:
+            self._missing[0] = place[got:]
+        else:
+            del self._missing[0]
+        return not self._missing
 
 
 def send_json(sock: Socket, message: dict[str, Any]) -> None:

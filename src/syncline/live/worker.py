@@ -1,21 +1,26 @@
 """A worker's process: gradients at the weights it was granted, pushed to every shard, each answered with its block.
 
-One thread computes, sends and receives; whatever it waits for, a message of a shard ends the waiting.
+One thread computes and receives; whatever it waits for, a message of a shard ends the waiting. To several shards it
+sends at once, and from several it receives what is there of each: one that is slow, or busy with others, holds up none.
 """
 
 import select
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from syncline.assembly import build_learner, pick_device
+from syncline.assembly import Learner, build_learner, pick_device
 from syncline.config import RunConfig
 from syncline.learning.flat import FlatModule
+from syncline.learning.gradient import WorkerBatches
 from syncline.learning.server import blocks
-from syncline.live.server import view
+from syncline.live.server import TINY_BYTES, view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.live.wire import Clock, Frame, Kind, Reader, ask_clock, connect, send, send_json
 from syncline.strategies.protocol import PullRule
@@ -74,6 +79,8 @@ class _Link:
     buffers: Tensor  # which the forward pass changes; empty but for the first shard
     came: Tensor  # the buffers as they came with the block that is in place
     last: Frame | None = None  # that brought the block that is in place
+    coming: Frame | None = None  # of the block of which a part has come
+    place: tuple[Tensor, Tensor] | None = None  # where that comes to: weights and buffers
     is_answered: bool = False  # since the last push
     arrived: float = 0.0  # when that was, monotonic
     pull_delay_s: float = 0.0
@@ -96,6 +103,7 @@ class Links:
         self._num_shards = num_shards
         self._interrupts = interrupts
         self._links: list[_Link] = []
+        self._senders = ThreadPoolExecutor(num_shards, "sender")  # has no thread until it is given something
         self._zero_s: float | None = None  # the run's beginning on our monotonic clock, by the first shard's word
 
     def connect(
@@ -124,6 +132,13 @@ class Links:
             buffers = staging.buffers if shard == 0 else staging.buffers[:0]
             weights, gradient = staging.weights[block], staging.gradient[block]
             self._links.append(_Link(shard, sock, Reader(sock), clock, weights, gradient, buffers, buffers.clone()))
+
+    def close(self) -> None:
+        """Nobody sends any more."""
+        for link in self._links:
+            with suppress(OSError):
+                link.sock.shutdown(socket.SHUT_RDWR)
+        self._senders.shutdown()
 
     @property
     def open(self) -> list[_Link]:
@@ -158,9 +173,9 @@ class Links:
         Returns:
             False if the run is over at every shard.
         """
-        while any(not link.is_answered for link in self.open):
-            self._receive_ready(None)
         while True:
+            while any(not link.is_answered for link in self.open):
+                self._receive_ready(None)
             for link in self.open:
                 link.pull_delay_s = pace.pull(link.shard)
             delayed = [link.arrived + link.pull_delay_s for link in self.open if link.pull_delay_s]
@@ -181,27 +196,35 @@ class Links:
     def push(self, pace: Pace, frame: Frame, computed: float) -> bool:
         """Send the staged gradient to every shard, each at its time. False if an interrupt came before."""
         delays = {link.shard: pace.push(link.shard) for link in self._links}
-        for link in sorted(self._in_turn(), key=lambda link: delays[link.shard]):
-            if delays[link.shard]:
-                self.wait(computed + delays[link.shard] - time.monotonic())
-                if self.interrupted:
-                    return False
-            if not link.is_open:
-                continue
-            assert link.last is not None
-            header = replace(
-                frame,
-                version=link.last.version,
-                tag=self._tag(link.last.version),
-                push_delay_s=delays[link.shard],
-                pulled_at=self.clock(link.arrived),
-                pull_delay_s=link.pull_delay_s,
-            )
-            link.is_answered = False
-            try:
-                send(link.sock, header, [view(link.gradient), view(link.buffers), *self._appendix()])
-            except OSError as error:
-                raise ShardGone(f"shard {link.shard}: {error}") from None
+        sending: list[tuple[_Link, Future[None]]] = []
+        try:
+            for link in sorted(self._in_turn(), key=lambda link: delays[link.shard]):
+                if delays[link.shard]:
+                    self.wait(computed + delays[link.shard] - time.monotonic())
+                    if self.interrupted:
+                        return False
+                if not link.is_open:
+                    continue
+                assert link.last is not None
+                header = replace(
+                    frame,
+                    version=link.last.version,
+                    tag=self._tag(link.last.version),
+                    push_delay_s=delays[link.shard],
+                    pulled_at=self.clock(link.arrived),
+                    pull_delay_s=link.pull_delay_s,
+                )
+                link.is_answered = False
+                message = link.sock, header, [view(link.gradient), view(link.buffers), *self._appendix()]
+                if self._num_shards > 1 and link.gradient.nbytes > TINY_BYTES:
+                    sending.append((link, self._senders.submit(send, *message)))
+                else:
+                    with _naming(link):
+                        send(*message)
+        finally:  # the gradient's memory is used again
+            for link, sent in sending:
+                with _naming(link):
+                    sent.result()
         return True
 
     def _reset_buffers(self) -> None:
@@ -228,33 +251,43 @@ class Links:
             readable, _, _ = select.select([link.sock for link in links], [], [], timeout)
             ready = [link for link in links if link.sock in readable]
         for link in ready:
-            try:
+            with _naming(link):
                 self._receive(link)
-            except OSError as error:
-                raise ShardGone(f"shard {link.shard}: {error}") from None
         return bool(ready)
 
     def _receive(self, link: _Link) -> None:
-        frame = link.reader.next()
-        if frame.kind is Kind.STOP:
-            link.is_open = False
-            self._closed(link)
-        elif frame.kind is Kind.BLOCK:
+        """A frame, or more of the block that it brings."""
+        if link.coming is None:
+            frame = link.reader.next()
+            if frame.kind is Kind.STOP:
+                link.is_open = False
+                self._closed(link)
+                return
+            if frame.kind is Kind.REPEAT and link.last is not None and not link.is_answered:
+                link.is_answered, link.arrived = True, time.monotonic()
+                return
+            if frame.kind is not Kind.BLOCK:
+                raise WireError(f"an unexpected {frame.kind.name}")
             if self._zero_s is None and link.shard == 0:
                 self._zero_s = link.clock.ours(frame.started_at)
-            self._block(link, frame)
-        elif frame.kind is Kind.REPEAT and link.last is not None and not link.is_answered:
-            link.is_answered, link.arrived = True, time.monotonic()
+            link.coming, link.place = frame, self._place(link)
+            is_whole = link.reader.begin(frame, [view(part) for part in link.place])
         else:
-            raise WireError(f"an unexpected {frame.kind.name}")
+            is_whole = link.reader.more()
+        if is_whole:
+            frame, link.coming = link.coming, None
+            self._landed(link, frame)
 
-    def _block(self, link: _Link, frame: Frame) -> None:
-        """A block is to be received."""
+    def _place(self, link: _Link) -> tuple[Tensor, Tensor]:
+        """Weights and buffers for the block that begins to come."""
         if link.is_answered:
             if not self._interrupts:
                 raise WireError("an unexpected BLOCK")
-            self.interrupted = True
-        link.reader.payload(frame, [view(link.weights), view(link.came)])
+            self.interrupted, link.is_answered = True, False
+        return link.weights, link.came
+
+    def _landed(self, link: _Link, frame: Frame) -> None:
+        """A block is there."""
         link.last, link.is_answered, link.arrived = frame, True, time.monotonic()
 
     def _closed(self, link: _Link) -> None:
@@ -341,15 +374,26 @@ class PulledLinks(Links):
     def _appendix(self) -> list[memoryview]:
         return [view(self._versions)]
 
-    def _block(self, link: _Link, frame: Frame) -> None:
-        spare = link.spare.pop() if link.spare else (link.weights.clone(), link.came.clone())
-        link.reader.payload(frame, [view(part) for part in spare])
-        link.landed.append(_Landed(frame.version, *spare, time.monotonic()))
+    def _place(self, link: _Link) -> tuple[Tensor, Tensor]:
+        return link.spare.pop() if link.spare else (link.weights.clone(), link.came.clone())
+
+    def _landed(self, link: _Link, frame: Frame) -> None:
+        assert link.place is not None
+        link.landed.append(_Landed(frame.version, *link.place, time.monotonic()))
         if link.last is None:
             link.last = frame
 
     def _closed(self, link: _Link) -> None:
         self._goes_at = self._rule.closed(time.monotonic(), link.shard)
+
+
+@contextmanager
+def _naming(link: _Link) -> Iterator[None]:
+    """Whatever goes wrong with this connection means that its shard is gone."""
+    try:
+        yield
+    except OSError as error:
+        raise ShardGone(f"shard {link.shard}: {error}") from None
 
 
 def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes, tls: Tls | None, place: int) -> None:
@@ -375,11 +419,20 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
     else:
         links = PulledLinks(worker, staging, config.cluster.shards, rule)
     about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": learner.num_train}
-    links.connect(addresses, secret, tls, about, config.runner.leave_s)
-    iteration = links.first_iteration()
-    if iteration is None:
-        return
-    pace = Pace(config.cluster, config.scenario, config.seed, worker, config.runner.pace == "absolute", iteration)
+    with closing(links):
+        links.connect(addresses, secret, tls, about, config.runner.leave_s)
+        iteration = links.first_iteration()
+        if iteration is not None:
+            absolute = config.runner.pace == "absolute"
+            pace = Pace(config.cluster, config.scenario, config.seed, worker, absolute, iteration)
+            _push_gradients(worker, links, staging, learner, batches, pace, iteration)
+
+
+def _push_gradients(
+    worker: int, links: Links, staging: Staging, learner: Learner, batches: WorkerBatches, pace: Pace, iteration: int
+) -> None:
+    """One after another, from this iteration on, until the run is over."""
+    flat, gradient_of = learner.flat, learner.gradient
     cut = in_vain = 0  # gradients that came to nothing since the last push
     while links.await_blocks(pace):
         staging.to_device()
