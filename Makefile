@@ -65,7 +65,7 @@ fidelity: $(READY) ## does the simulator foresee what real processes do? (4 minu
 kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
 
-hosts: $(READY) ## does it foresee runs over several hosts? Emulated ones, as root (6 minutes)
+hosts: $(READY) ## does it foresee runs over several hosts? Emulated ones, as root (11 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hosts $(ARGS)
 
 clean: ## remove the virtual environment and caches; records stay
