@@ -1,7 +1,7 @@
 """A page as a reader sees it: headless Chromium, driven by Playwright."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ class Seen:
     broken_images: list[str] = field(default_factory=list)
     num_panels: int = 0  # drawn by the script
     num_empty_panels: int = 0
-    overflow: int = 0  # pixels by which the page is wider than the window
+    overflow: list[int] = field(default_factory=list)  # pixels by which the page is wider than the window
     text: str = ""
 
 
@@ -42,10 +42,13 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-def look(chromium: Any, path: Path, width: int, scripts: bool = True) -> Seen:
-    """Open a file in a window of this width, scroll through all of it, and say what is seen."""
+def look(chromium: Any, path: Path, widths: Sequence[int], scripts: bool = True) -> Seen:
+    """Open a file in a window of the first of these widths, scroll through all of it, and say what is seen.
+
+    With scripts, the window then gets the other widths, one after another.
+    """
     seen = Seen()
-    context = chromium.new_context(viewport={"width": width, "height": 900}, java_script_enabled=scripts)
+    context = chromium.new_context(viewport={"width": widths[0], "height": 900}, java_script_enabled=scripts)
     page = context.new_page()
     page.on(
         "console", lambda message: seen.faults.append(message.text) if message.type in ("error", "warning") else None
@@ -61,11 +64,19 @@ def look(chromium: Any, path: Path, width: int, scripts: bool = True) -> Seen:
     )
     seen.broken_images = [source for source, is_there in images if not is_there]
     if scripts:
-        seen.overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        for width in widths:
+            page.set_viewport_size({"width": width, "height": 900})
+            seen.overflow.append(page.evaluate(OVERFLOW))
     seen.text = page.inner_text("body")
     context.close()
     return seen
 
+
+# When the figures have taken the new width.
+OVERFLOW = """async () => {
+  await new Promise((done) => setTimeout(done, 300));
+  return document.documentElement.scrollWidth - document.documentElement.clientWidth;
+}"""
 
 # Scroll down window by window, until every figure is drawn, and count the panels and those without a drawing.
 DRAW_ALL = """async () => {
