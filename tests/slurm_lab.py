@@ -80,6 +80,16 @@ class Slurm:
     def node_of(self, task: str) -> str:
         return self.ask("squeue", "--noheader", f"--jobs={task}", "--format=%N").strip()
 
+    def start_node(self, name: str) -> None:
+        self.ask("slurmd", "-N", name, "-f", str(self.conf))
+
+    def wait_for_idle(self, num_nodes: int) -> None:
+        """Until all nodes are there, and have nothing to do."""
+        ends = time.monotonic() + 60
+        while len(self.ask("sinfo", "--noheader", "-N", "-t", "idle", "-o", "%N").split()) < num_nodes:
+            assert time.monotonic() < ends, (self.base / "slurmctld.log").read_text()[-2000:]
+            time.sleep(0.1)
+
     def kill_node(self, name: str) -> None:
         """As if its machine lost power: its daemon and all that it started are gone at once."""
         pids = [int((self.base / f"slurmd.{name}.pid").read_text())]
@@ -142,13 +152,8 @@ def slurm(base: Path, num_nodes: int) -> Iterator[Slurm]:
         lab.ask("munged", f"--key-file={key}", f"--socket={munge}/s", *munge_files)
         lab.ask("slurmctld", "-c", "-f", str(conf))
         for node in range(1, num_nodes + 1):
-            lab.ask("slurmd", "-N", f"node{node}", "-f", str(conf))
-        ends = time.monotonic() + 60
-        while lab.ask("sinfo", "--noheader", "-N", "-t", "idle", "-o", "%N").split() != [
-            f"node{node}" for node in range(1, num_nodes + 1)
-        ]:
-            assert time.monotonic() < ends, (base / "slurmctld.log").read_text()[-2000:]
-            time.sleep(0.1)
+            lab.start_node(f"node{node}")
+        lab.wait_for_idle(num_nodes)
         yield lab
     finally:
         with suppress(subprocess.SubprocessError):

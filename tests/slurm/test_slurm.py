@@ -123,7 +123,8 @@ def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_mends(lab
         cluster.wait_for_rows(record.name, 2)
     assert cluster.states() == ["running"] * 3
     lab.ask("scancel", f"{job}_0")
-    lab.kill_node(lab.node_of(f"{job}_1"))
+    lost = lab.node_of(f"{job}_1")
+    lab.kill_node(lost)
     assert cluster.states()[1] == "queued"  # Slurm has not noticed, and nobody is at work on it
     lab.wait_until_over(PATIENCE_S)
     assert cluster.states() == ["unfinished", "unfinished", "finished"], cluster.output()
@@ -134,6 +135,8 @@ def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_mends(lab
     lab.wait_until_over(PATIENCE_S)
     assert cluster.states() == ["finished"] * 3, cluster.output()
     assert [read_summary(record)["restarts"] for record in records] == [1, 0, 0]
+    lab.start_node(lost)
+    lab.wait_for_idle(3)
 
 
 def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> None:
