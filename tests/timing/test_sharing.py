@@ -131,3 +131,8 @@ def test_a_state_goes_on_in_every_bit() -> None:
     again = SharedCards[int](1.0)
     again.load_state_dict(kept, int)
     assert rest(again) == rest(begun())
+
+
+def test_cards_are_shared_in_one_of_two_ways() -> None:
+    with pytest.raises(ValueError, match=r"^cluster\.network\.sharing must be one of queue, fair, got 'both'$"):
+        NetworkConfig(sharing="both")

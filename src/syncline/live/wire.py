@@ -160,6 +160,7 @@ class Reader:
         self._sock = sock
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._begin = self._end = 0  # what was received and not taken yet
+        self._missing: list[memoryview] = []  # of the payload that was begun
 
     @property
     def pending(self) -> bool:
@@ -206,7 +207,7 @@ class Reader:
         expected = sum(view.nbytes for view in views)
         if frame.size != expected:
             raise WireError(f"{frame.kind.name} of {frame.size} bytes, expected {expected}")
-        self._missing = list[memoryview]()
+        self._missing.clear()
         for view in views:
             here = min(self._end - self._begin, view.nbytes)
             if here:

@@ -43,7 +43,7 @@ PAUSED = "paused"  # what `run` returns in place of why it ended
 # What a state holds as it is; load_state_dict says the rest.
 _PLAIN = (
     *("_versions", "_samples", "_missing", "_ends", "_unspent_s", "_timers", "_goes_at", "_made", "_pulls"),
-    *("_observer_at", "_next_look", "_staleness", "_counts", "_num_pushes", "_cards_at"),
+    *("_observer_at", "_next_look", "_staleness", "_counts", "_num_pushes"),
 )
 
 
@@ -373,6 +373,7 @@ class Simulation:
         self._cluster.load_state_dict(state["cluster"])
         if self._cards is not None:
             self._cards.load_state_dict(state["cards"], lambda words: _message(words, shelf))
+            self._cards_at = self._cards.next_through
         if self._workers is not None:
             self._workers.load_state_dict(state["workers"], shelf)
         self._version_of = [array("q", versions) for versions in state["version_of"]]
@@ -460,7 +461,6 @@ class Simulation:
         assert cards is not None
         if cards.next_through > self._now:
             return  # something was sent since, and holds it up
-        message: _Message
         for message in cards.through(self._now):
             worker, shard = message.worker, message.shard
             if message.is_push:
