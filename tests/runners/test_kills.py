@@ -107,7 +107,9 @@ def test_of_two_that_make_the_same_plan_at_once_each_run_is_made_by_one(tmp_path
 def test_a_plan_that_is_killed_at_random_moments_finishes_and_makes_each_run_once(
     tmp_path: Path, starter: Starter
 ) -> None:
-    """Only run.py itself is killed; its processes end as they may. The moments are parts of what the plan takes."""
+    """Only run.py itself is killed; its processes end as they may. The moments are parts of what the plan takes;
+    every second one is when one more run has just been made.
+    """
     begun = time.monotonic()
     starter.start(*PLAN, f"results={tmp_path / 'undisturbed'}")
     assert starter.wait() == 0
@@ -122,7 +124,13 @@ def test_a_plan_that_is_killed_at_random_moments_finishes_and_makes_each_run_onc
         finished: dict[str, tuple[int, int]] = {}
         while num_kills < NUM_KILLS:
             pid = starter.start(*words)
-            time.sleep(chance.uniform(0.0, takes_s))
+            ends = time.monotonic() + chance.uniform(0.0, takes_s)
+            if num_kills % 2 and len(finished) < NUM_RUNS:
+                ends += 3 * takes_s
+                while len(list(results.glob("*/summary.json"))) == len(finished) and time.monotonic() < ends:
+                    time.sleep(0.01)
+            else:
+                time.sleep(max(0.0, ends - time.monotonic()))
             os.kill(pid, signal.SIGKILL)
             if starter.wait() == 0:
                 break
