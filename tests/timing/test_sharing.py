@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syncline.timing.network import Network, NetworkConfig
@@ -30,6 +30,7 @@ def arrivals(traffic: Iterable[tuple[float, Line, int]], seconds_a_byte: float =
         while (at := cards.next_through) <= moment and at < math.inf:
             messages = cards.through(at)
             assert messages, "promised for now"
+            assert cards.next_through > at, "nobody asks twice at one moment"
             found.update(dict.fromkeys(messages, at))
 
     for number, (at, line, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
@@ -92,7 +93,16 @@ def test_rates_are_max_min_fair(lines: set[Line]) -> None:
         assert any(rate >= max(there) - 1e-9 for there in held_by)
 
 
+NO_SIZE = [(1.0, push(0), 0), (1.0, push(0), 0)]
+ONE_END_BUT_FOR_ROUNDING = [
+    *((0.1, push(0), 5), (0.1, push(0, 1), 3), (0.1, push(0, 1), 2)),
+    *((0.3, push(2), 3), (0.3, push(0), 2)),
+]
+
+
 @given(TRAFFIC)
+@example(NO_SIZE)
+@example(ONE_END_BUT_FOR_ROUNDING)
 def test_everything_arrives_in_order_on_each_line_and_not_before_it_could(
     traffic: list[tuple[float, Line, int]],
 ) -> None:

@@ -140,10 +140,12 @@ class RunConfig:
         """Names what the run computes: the same for two configs that must give the same result."""
         plain = self.as_dict()
         for key in NOT_IN_IDENTITY:
-            group, _, name = key.rpartition(".")
-            (plain[group] if group else plain).pop(name, None)
-        if self.cluster.network.sharing == "queue":  # as it was when there was no choice: what was run then is still it
-            del plain["cluster"]["network"]["sharing"]
+            group, name = _place(plain, key)
+            group.pop(name, None)
+        for key, before in CAME_LATER.items():
+            group, name = _place(plain, key)
+            if group[name] == before:
+                del group[name]
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
         model = f"{self.model.name}{getattr(self.model, 'depth', '')}" if self.gradients else "timing"
         return f"{self.strategy.name}-{model}-{self.dataset.name}-s{self.seed}-{digest}"
@@ -185,6 +187,17 @@ NOT_IN_IDENTITY = (
     "threads",
     "tracker",  # only mirrors the record
 )
+
+CAME_LATER: dict[str, Any] = {"cluster.network.sharing": "queue"}
+"""Keys, and what was done before there was a choice: with it, a run has the identity that it had then."""
+
+
+def _place(plain: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    """The group in which a dotted key lies, and its name there."""
+    *groups, name = key.split(".")
+    for group in groups:
+        plain = plain[group]
+    return plain, name
 
 
 def from_plain(plain: Mapping[str, Any]) -> RunConfig:

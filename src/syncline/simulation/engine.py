@@ -98,7 +98,7 @@ class Simulation:
         self._cluster = cluster
         # One shard and messages that take no time: they need no place in the heap.
         self._is_direct = cluster.sends_instantly and cluster.num_shards == 1
-        self._cards: SharedCards[_Message] | None = cluster.shared_cards()
+        self._cards: SharedCards[_Message] | None = cluster.network.shared_cards()
         self._cards_at = math.inf  # when they are seen to next
         self._compute_s = cluster.compute_s
         self._block_bytes = block_bytes
@@ -457,16 +457,10 @@ class Simulation:
 
     def _pass_on(self) -> None:
         """What is through the shared cards has only its latency and its delays before it."""
-        cards, cluster = self._cards, self._cluster
-        assert cards is not None
-        if cards.next_through > self._now:
-            return  # something was sent since, and holds it up
-        for message in cards.through(self._now):
-            worker, shard = message.worker, message.shard
-            if message.is_push:
-                self._schedule(cluster.pushed(self._now, worker, shard), message)
-            else:
-                self._schedule(cluster.pulled(self._now, shard, worker), message)
+        assert self._cards is not None
+        at = self._now + self._cluster.network.latency_s
+        for message in self._cards.through(self._now):  # none, if what was sent since holds it up
+            self._schedule(self._cluster.late(at, message.is_push, message.worker, message.shard), message)
         self._await_cards()
 
     def _send_block(self, worker: int, shard: int) -> None:

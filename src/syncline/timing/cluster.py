@@ -12,7 +12,6 @@ import numpy as np
 
 from syncline.timing.distributions import Array, Constant, Distribution, Draws, Occasional, distribution
 from syncline.timing.network import Network, NetworkConfig
-from syncline.timing.sharing import SharedCards
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,6 @@ class Cluster:
         self.num_workers = config.workers
         self.num_shards = config.shards
         self.network = Network(config.network, config.workers, config.shards)
-        self._network = config.network
         means = [
             config.gradient_s[worker % len(config.gradient_s)] * scenario.slow.get(worker, 1.0)
             for worker in range(config.workers)
@@ -179,34 +177,20 @@ class Cluster:
         is_delayed = self._push_delays or self._pull_delays or self._push_jitters or any(self._shard_delays_s)
         return self.network.is_instant and not is_delayed
 
-    def shared_cards(self) -> SharedCards[Any] | None:
-        """New ones, for a network whose messages do not queue."""
-        is_shared = self._network.sharing == "fair" and self._network.bandwidth_gbps is not None
-        return SharedCards(self._network.seconds_a_byte) if is_shared else None
-
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
         """When a gradient block that leaves the worker now has arrived at the shard."""
-        return self._pushed(self.network.push(now, worker, shard, size_bytes), worker, shard)
+        return self.late(self.network.push(now, worker, shard, size_bytes), True, worker, shard)
 
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
         """When a weight block that leaves the shard now has arrived at the worker."""
-        return self._pulled(self.network.pull(now, shard, worker, size_bytes), shard, worker)
+        return self.late(self.network.pull(now, shard, worker, size_bytes), False, worker, shard)
 
-    def pushed(self, now: float, worker: int, shard: int) -> float:
-        """When a gradient block has arrived whose last byte is through the (shared) cards now."""
-        return self._pushed(now + self._network.latency_s, worker, shard)
-
-    def pulled(self, now: float, shard: int, worker: int) -> float:
-        """When a weight block has arrived whose last byte is through the (shared) cards now."""
-        return self._pulled(now + self._network.latency_s, shard, worker)
-
-    def _pushed(self, at: float, worker: int, shard: int) -> float:
-        jitter = self._push_jitters[shard].next(worker) if self._push_jitters else 0.0
-        return at + jitter + self.draw_push_delay(shard, worker)
-
-    def _pulled(self, at: float, shard: int, worker: int) -> float:
-        jitter = self._pull_jitters[shard].next(worker) if self._pull_jitters else 0.0
-        return at + jitter + self.draw_pull_delay(shard, worker)
+    def late(self, at: float, is_push: bool, worker: int, shard: int) -> float:
+        """When the next message is there that the network alone would have there at `at`."""
+        jitters = self._push_jitters if is_push else self._pull_jitters
+        jitter = jitters[shard].next(worker) if jitters else 0.0
+        draw_delay = self.draw_push_delay if is_push else self.draw_pull_delay
+        return at + jitter + draw_delay(shard, worker)
 
 
 class Pace:

@@ -9,6 +9,7 @@ from typing import Any
 
 from syncline.timing.collectives import ring_s
 from syncline.timing.distributions import distribution
+from syncline.timing.sharing import SharedCards
 
 SHARINGS = ("queue", "fair")
 
@@ -52,9 +53,10 @@ class Network:
     """
 
     def __init__(self, config: NetworkConfig, num_workers: int, num_shards: int) -> None:
-        self._latency_s = config.latency_s
+        self.latency_s = config.latency_s
         self._seconds_a_byte = config.seconds_a_byte
-        self.is_instant = self._latency_s == 0 and self._seconds_a_byte == 0  # sending takes no time
+        self._is_shared = config.sharing == "fair" and config.bandwidth_gbps is not None
+        self.is_instant = self.latency_s == 0 and self._seconds_a_byte == 0  # sending takes no time
         self._worker_out = [0.0] * num_workers
         self._worker_in = [0.0] * num_workers
         self._shard_out = [0.0] * num_shards
@@ -77,8 +79,11 @@ class Network:
 
         Groups that are at it at one time do not slow each other down, whatever cards they share.
         """
-        latency_s = self._latency_s * num_messages
-        return ring_s(members, size_bytes, latency_s, self._seconds_a_byte)
+        return ring_s(members, size_bytes, self.latency_s * num_messages, self._seconds_a_byte)
+
+    def shared_cards(self) -> SharedCards[Any] | None:
+        """New ones, through which all messages go where they do not queue: one latency after it each has arrived."""
+        return SharedCards(self._seconds_a_byte) if self._is_shared else None
 
     def state_dict(self) -> dict[str, list[float]]:
         """When each card is free again."""
@@ -95,6 +100,6 @@ class Network:
         duration = size_bytes * self._seconds_a_byte
         begins = max(now, out_free[sender])
         out_free[sender] = begins + duration
-        arrives = max(begins + self._latency_s, in_free[receiver]) + duration
+        arrives = max(begins + self.latency_s, in_free[receiver]) + duration
         in_free[receiver] = arrives
         return arrives

@@ -52,18 +52,22 @@ class SharedCards(Generic[_M]):
             self._share()
 
     def through(self, now: float) -> list[_M]:
-        """The messages whose last byte has left the receiver's card by `next_through`, which is now."""
-        ending = [line for line, left in self._left.items() if self._now + left / self._rates[line] <= now]
-        self._advance(now)
+        """The messages whose last byte has left the receiver's card by now, which is not past `next_through`.
+
+        After it `next_through` is later than now.
+        """
         messages = []
-        for line in ending:
-            waiting = self._waiting[line]
-            messages.append(waiting.popleft()[1])
-            if waiting:
-                self._left[line] = waiting[0][0]
-            else:
-                del self._waiting[line], self._left[line]
-        self._share()
+        while self.next_through <= now:  # again, where one without size follows, or two end at once but for rounding
+            ending = [line for line, left in self._left.items() if self._now + left / self._rates[line] <= now]
+            self._advance(now)
+            for line in ending:
+                waiting = self._waiting[line]
+                messages.append(waiting.popleft()[1])
+                if waiting:
+                    self._left[line] = waiting[0][0]
+                else:
+                    del self._waiting[line], self._left[line]
+            self._share()
         return messages
 
     def state_dict(self, plain: Callable[[_M], Any]) -> dict[str, Any]:
@@ -72,7 +76,7 @@ class SharedCards(Generic[_M]):
             (list(line), self._left[line], [(seconds, plain(message)) for seconds, message in waiting])
             for line, waiting in self._waiting.items()
         ]
-        return {"now": self._now, "lines": lines, "next_through": self.next_through}
+        return {"now": self._now, "lines": lines}
 
     def load_state_dict(self, state: Mapping[str, Any], message: Callable[[Any], _M]) -> None:
         """Go on from what `state_dict` gave."""
@@ -81,8 +85,7 @@ class SharedCards(Generic[_M]):
             line = Line(*words)
             self._left[line] = left
             self._waiting[line] = deque((seconds, message(words)) for seconds, words in waiting)
-        self._rates = fair_rates(self._left)
-        self.next_through = state["next_through"]
+        self._share()
 
     def _advance(self, now: float) -> None:
         for line, rate in self._rates.items():
