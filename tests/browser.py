@@ -26,9 +26,8 @@ class Seen:
     faults: list[str] = field(default_factory=list)  # of the console, and scripts' errors
     requests: list[str] = field(default_factory=list)  # all that was asked for
     broken_images: list[str] = field(default_factory=list)
-    num_panels: int = 0  # drawn by the script
-    num_empty_panels: int = 0
-    overflow: list[int] = field(default_factory=list)  # pixels by which the page is wider than the window
+    panels: list[tuple[int, int]] = field(default_factory=list)  # at each width: all, and those without a drawing
+    overflow: list[int] = field(default_factory=list)  # at each width: pixels by which the page is wider than the window
     text: str = ""
 
 
@@ -43,9 +42,9 @@ def browser() -> Iterator[Any]:
 
 
 def look(chromium: Any, path: Path, widths: Sequence[int], scripts: bool = True) -> Seen:
-    """Open a file in a window of the first of these widths, scroll through all of it, and say what is seen.
+    """Open a file in a window that gets these widths one after another, scroll through all of it, say what is seen.
 
-    With scripts, the window then gets the other widths, one after another.
+    Without scripts, it is the text alone.
     """
     seen = Seen()
     context = chromium.new_context(viewport={"width": widths[0], "height": 900}, java_script_enabled=scripts)
@@ -57,30 +56,24 @@ def look(chromium: Any, path: Path, widths: Sequence[int], scripts: bool = True)
     page.on("requestfailed", lambda request: seen.faults.append(f"{request.url}: failed"))
     page.on("request", lambda request: seen.requests.append(request.url))
     page.goto(path.as_uri(), wait_until="load")
-    if scripts:
-        seen.num_panels, seen.num_empty_panels = page.evaluate(DRAW_ALL)
-    images = (
-        page.evaluate("[...document.images].map((i) => [i.src, i.complete && i.naturalWidth > 0])") if scripts else []
-    )
-    seen.broken_images = [source for source, is_there in images if not is_there]
-    if scripts:
-        for width in widths:
-            page.set_viewport_size({"width": width, "height": 900})
-            seen.overflow.append(page.evaluate(OVERFLOW))
+    for width in widths if scripts else ():
+        page.set_viewport_size({"width": width, "height": 900})
+        seen.panels.append(tuple(page.evaluate(DRAW_ALL)))
+        images = page.evaluate("[...document.images].map((i) => [i.src, i.complete && i.naturalWidth > 0])")
+        seen.broken_images += [source for source, is_there in images if not is_there]
+        seen.overflow.append(
+            page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        )
     seen.text = page.inner_text("body")
     context.close()
     return seen
 
 
-# When the figures have taken the new width.
-OVERFLOW = """async () => {
-  await new Promise((done) => setTimeout(done, 300));
-  return document.documentElement.scrollWidth - document.documentElement.clientWidth;
-}"""
-
-# Scroll down window by window, until every figure is drawn, and count the panels and those without a drawing.
+# When the figures have taken the window's width: scroll down window by window, until every figure is drawn, and count the
+# panels and those without a drawing.
 DRAW_ALL = """async () => {
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  await pause(200);
   for (let y = 0; y <= document.body.scrollHeight; y += 600) { window.scrollTo(0, y); await pause(20); }
   const left = () => [...document.querySelectorAll("figure.figure .panels")].some((place) => place.hidden);
   for (let i = 0; left() && i < 200; i++) await pause(50);

@@ -147,9 +147,11 @@ def test_the_pages_in_a_browser(site: Path) -> None:
             assert seen.faults == [], path.name
             assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == [], path.name
             assert seen.broken_images == [], path.name
-            assert seen.num_empty_panels == 0, path.name
+            (narrow, empty), (wide, empty_when_wide) = seen.panels
+            assert (empty, empty_when_wide) == (0, 0), path.name
+            assert narrow == wide, path.name
             assert max(seen.overflow) <= 0, path.name
-            panels += seen.num_panels
+            panels += wide
             plain = look(chromium, path, (1400,), scripts=False)
             assert plain.faults == []
             assert len(plain.text) > 200
