@@ -27,7 +27,7 @@ class Seen:
     requests: list[str] = field(default_factory=list)  # all that was asked for
     broken_images: list[str] = field(default_factory=list)
     panels: list[tuple[int, int]] = field(default_factory=list)  # at each width: all, and those without a drawing
-    overflow: list[int] = field(default_factory=list)  # at each width: pixels by which the page is wider than the window
+    overflow: list[int] = field(default_factory=list)  # at each width: pixels that the page is wider than it
     text: str = ""
 
 
@@ -69,8 +69,8 @@ def look(chromium: Any, path: Path, widths: Sequence[int], scripts: bool = True)
     return seen
 
 
-# When the figures have taken the window's width: scroll down window by window, until every figure is drawn, and count the
-# panels and those without a drawing.
+# When the figures have taken the window's width: scroll down window by window, until every figure is drawn, and count
+# the panels and those without a drawing.
 DRAW_ALL = """async () => {
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   await pause(200);
