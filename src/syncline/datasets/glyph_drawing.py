@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
@@ -46,7 +45,9 @@ def templates(characters: str, side: int) -> Floats:
 
     All who ask share the array, which nobody can write to.
     """
-    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    from matplotlib import get_data_path  # here: a worker of another data set starts sooner without it
+
+    folder = Path(get_data_path()) / "fonts" / "ttf"
     fonts = [ImageFont.truetype(folder / f"{name}.ttf", side) for name in FONTS]
     edge = side * 7 // 4
     opacity = np.zeros((len(characters), len(fonts), edge, edge), np.float32)
