@@ -19,7 +19,7 @@ define made
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test papers report bench fidelity kills hosts clean $(PAPERS) $(ARTEFACTS)
+.PHONY: help setup run check test papers report bench fidelity kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 
 
 hosts: $(READY) ## does it foresee runs over several hosts? Emulated ones, as root (11 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hosts $(ARGS)
+
+cuts: $(READY) ## a host is cut off in the middle of a run, and comes back: each strategy, as root (2 minutes)
+	$(BIN)/python -m benchmarks.cuts $(ARGS)
 
 clean: ## remove the virtual environment and caches; records stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -76,6 +76,14 @@ class LiveRun:
             assert time.monotonic() < ends, "it took too long"
             time.sleep(0.02)
 
+    def output(self) -> str:
+        """What it has printed so far."""
+        return Path(self._output.name).read_text()
+
+    def wait_until_said(self, words: str) -> None:
+        """Until it has printed this."""
+        self.until(lambda: words in self.output())
+
     def left_over(self) -> list[str]:
         """Processes of this run that are alive."""
         folder = str(self.folder.absolute()).encode()

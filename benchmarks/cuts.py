@@ -1,0 +1,114 @@
+"""make cuts: a host is cut off in the middle of a run, as root; the others must go on, and take it back.
+
+Three emulated hosts (benchmarks/emulated.py), a worker on each, the shards on the first ones; a gradient takes 50 ms.
+The cable of the third is cut. `LEAVE_S` after the last word of its worker that is given up; then the cable is mended.
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.emulated import EmulatedHosts
+from benchmarks.live_run import LiveRun
+from syncline.records.events import read_events
+
+RATE = "1gbit"
+LEAVE_S = 3.0
+LOST = 2  # the worker, and the host
+STRATEGIES: dict[str, tuple[str, ...]] = {
+    "asp": ("strategy=asp",),
+    "ssp": ("strategy=ssp", "strategy.staleness=3"),
+    "dssp": ("strategy=dssp",),
+    "backup": ("strategy=backup", "strategy.backups=1", "cluster.shards=2"),
+    "psp": ("strategy=psp", "cluster.shards=2"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a shard saw of one: whichever saw the least is told of."""
+
+    away_s: float  # from the last push of the lost worker to its return
+    pushes_without: int  # of the others, meanwhile
+    longest_pause_s: float  # between two of these
+    pushes_after: int  # of the lost worker, when it was back
+
+
+def cut_once(strategy: str, hosts: EmulatedHosts, results: Path) -> Cut:
+    """One run, which is ended when its lost worker is back.
+
+    Raises:
+        AssertionError: it did not go on, or did not end as it should.
+    """
+    words = STRATEGIES[strategy]
+    name = hosts.names[LOST]
+    run = LiveRun(
+        results,
+        *words,
+        *("cluster.workers=3", "cluster.gradient_s=[0.05]", "runner.pace=absolute", "epochs=null", "max_time_s=60"),
+        *("runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1,1,1]"),
+        *("runner.start=command", "runner.start_command='ip netns exec {host}'", "runner.shards_on=own"),
+        *(f"runner.leave_s={LEAVE_S}", "runner.hang_s=1"),
+        on=hosts.on(hosts.switch),
+    )
+    try:
+        run.wait_for_snapshot(2)
+        hosts.cut(name)
+        run.wait_until_said(f"host {name} was lost, and with it worker {LOST}")
+        run.wait_until_said(f"worker {LOST} left")
+        hosts.heal(name)
+        run.wait_until_said(f"host {name} is there again")
+        run.wait_until_said(f"worker {LOST} joined")
+        time.sleep(1)
+        run.process.send_signal(signal.SIGINT)
+        run.wait(expected=130)
+    finally:
+        if run.process.poll() is None:
+            run.kill_launcher()
+    assert run.has_ended_cleanly(), run.left_over()
+    return min((seen(path) for path in run.folder.glob("events-*.arrow")), key=lambda cut: cut.pushes_without)
+
+
+def seen(path: Path) -> Cut:
+    """What the shard says that wrote these events."""
+    log = read_events(path).to_pandas()
+    joined = log[(log.kind == "joined") & (log.worker == LOST)]["at"].max()
+    pushed = log[log.kind == "pushed"]
+    own = pushed[pushed.worker == LOST]["at"]
+    last = own[own < joined].max()
+    others = pushed[pushed.worker != LOST]["at"]
+    without = others[others.between(last, joined)].tolist()
+    pauses = [after - before for before, after in pairwise([last, *without, joined])]
+    return Cut(joined - last, len(without), max(pauses), int((own > joined).sum()))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=STRATEGIES, default=list(STRATEGIES))
+    options = parser.parse_args()
+    failed = 0
+    for strategy in options.only:
+        with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3, RATE) as hosts:
+            try:
+                cut = cut_once(strategy, hosts, Path(folder))
+            except AssertionError as error:
+                failed += 1
+                print(f"{strategy:6} FAILED: {error}", flush=True)
+                continue
+        pace = cut.pushes_without / cut.away_s
+        print(
+            f"{strategy:6} away for {cut.away_s:.1f} s: {cut.pushes_without} pushes by others ({pace:.1f} a second), "
+            f"longest pause {cut.longest_pause_s:.2f} s; {cut.pushes_after} of its own later",
+            flush=True,
+        )
+        failed += not (cut.pushes_without > 10 and cut.pushes_after > 0)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
