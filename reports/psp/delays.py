@@ -109,22 +109,22 @@ def notes(artefact: Artefact) -> list[str]:
 
 def _delays(run: Run) -> list[float]:
     """Seconds of each pull but the first ones."""
-    table = read_events(run.folder / "events.arrow").combine_chunks()
-    kinds, at, workers, versions, values = (
-        table.column(name).to_pylist() for name in ("kind", "at", "worker", "version", "value")
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    pulled = log[(log.kind == "pulled") & (log.value > 0)]
+    if run.config["cluster"]["shards"] == 1:
+        begun = log[log.kind == "granted"]
+        number, wanted = begun.version, pulled.version
+    else:
+        begun = log[log.kind == "computed"]
+        number, wanted = begun.groupby("worker").cumcount() + 1, pulled.value.astype(int)
+    both = pulled.assign(number=wanted).merge(
+        begun.assign(number=number),
+        how="left",
+        on=["worker", "number"],
+        suffixes=("", "_begun"),
+        validate="many_to_one",
     )
-    is_response = run.config["cluster"]["shards"] == 1
-    begun: dict[tuple[int, int], float] = {}
-    computed: dict[int, int] = {}  # worker -> gradients
-    delays = []
-    for kind, moment, worker, version, value in zip(kinds, at, workers, versions, values, strict=True):
-        if is_response and kind == "granted":
-            begun[worker, version] = moment
-        elif not is_response and kind == "computed":
-            computed[worker] = computed.get(worker, 0) + 1
-            begun[worker, computed[worker]] = moment
-        elif kind == "pulled" and value > 0:
-            delays.append(moment - begun[worker, version if is_response else int(value)])
+    delays: list[float] = (both["at"] - both["at_begun"]).tolist()
     return delays
 
 
