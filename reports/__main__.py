@@ -15,9 +15,8 @@ from pathlib import Path
 from rich.console import Console
 
 from reports.claims import scoreboard
-from reports.exhibits import SCALES, Exhibit, Paper, Press, Shelf
+from reports.exhibits import DRAWN, SCALES, Exhibit, Paper, Press, Shelf
 from reports.fidelity import fidelity
-from reports.figures import FORMATS
 from reports.papers import SHOWN
 from reports.tables import Table
 from syncline.records.plans import stem_of
@@ -65,7 +64,7 @@ class Printer:
         Raises:
             RecordError: nothing of it was run.
         """
-        with Press(self._shelf.results / "reports", FORMATS) as press:
+        with Press(self._shelf.results / DRAWN) as press:
             if what == "all":
                 written = [files for paper in SHOWN.values() for files in self._paper(paper, press)]
             elif what == "fidelity":

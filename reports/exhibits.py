@@ -1,18 +1,26 @@
 """What an artefact shows, and what a paper is to the reports: its artefacts and its claims."""
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import matplotlib
+
+import reports.figures
+import syncline.records.timeline
 from reports.claims import Claim, Verdict, judge
-from reports.figures import FORMATS, Figure
+from reports.figures import Figure
 from reports.records import Artefact, Run, load_artefact, published
 from reports.tables import Table
 from syncline.records.timeline import draw, read_timeline, window_of
 
+DRAWN = "reports"  # the folder, in that of the results, of all files
 SCALES = ("smoke", "laptop", "gpu", "paper")
 
 
@@ -26,10 +34,14 @@ class Picture:
     end_s: float | None = None
     notes: Sequence[str] = field(default_factory=tuple)
 
-    def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+    def shown(self) -> dict[str, Any]:
+        """All that the picture depends on; a run that is made again takes another wall time."""
+        return {"title": self.title, "summary": self.run.summary, "begin_s": self.begin_s, "end_s": self.end_s}
+
+    def write(self, folder: Path, stem: str) -> list[Path]:
         """`stem`.svg, .png and .pdf in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / f"{stem}.{suffix}" for suffix in formats if suffix in ("svg", "png", "pdf")]
+        files = [folder / f"{stem}.{suffix}" for suffix in ("svg", "png", "pdf")]
         timeline, kind = read_timeline(self.run.folder)
         draw(timeline, self.title, kind, *window_of(timeline, self.begin_s, self.end_s), files)
         return files
@@ -76,19 +88,19 @@ class Shelf:
 
 
 class Press:
-    """Writes items on all cores: a figure takes about a second in all its formats.
+    """Writes items on all cores: a drawing takes about a second in all its formats, and none if it is there already.
 
     A context: its end waits for everything.
     """
 
-    def __init__(self, folder: Path, formats: Sequence[str]) -> None:
-        self._folder, self._formats = folder, formats
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._pool = ProcessPoolExecutor(len(os.sched_getaffinity(0)))
 
     def print(self, exhibit: Exhibit, stem: str) -> list[tuple[Item, Future[list[Path]]]]:
         """The items of an exhibit, each with the files that it is going to be in."""
         return [
-            (item, self._pool.submit(item.write, self._folder, f"{stem}-{suffix}" if suffix else stem, self._formats))
+            (item, self._pool.submit(written, item, self._folder, f"{stem}-{suffix}" if suffix else stem))
             for suffix, item in exhibit.items()
         ]
 
@@ -97,3 +109,32 @@ class Press:
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
+
+
+def written(item: Item, folder: Path, stem: str) -> list[Path]:
+    """The item's files; those of a drawing stay as they are if it would come out the same.
+
+    `stem`.drawn says from what they were drawn. It is written last, and goes first.
+    """
+    if isinstance(item, Table):
+        return item.write(folder, stem)
+    shown = asdict(item) if isinstance(item, Figure) else item.shown()
+    content = json.dumps([shown, _pen()], default=lambda numbers: numbers.tolist())
+    digest = sha256(content.encode()).hexdigest()
+    stamp = folder / f"{stem}.drawn"
+    if stamp.exists():
+        drawn_from, *names = stamp.read_text().split("\n")
+        files = [folder / name for name in names]
+        if drawn_from == digest and all(file.exists() for file in files):
+            return files
+        stamp.unlink()
+    files = item.write(folder, stem)
+    stamp.write_text("\n".join([digest, *(file.name for file in files)]))
+    return files
+
+
+@cache
+def _pen() -> str:
+    """With what all is drawn: our code, and matplotlib's version."""
+    code = [Path(module.__file__ or "").read_text() for module in (reports.figures, syncline.records.timeline)]
+    return sha256("".join([*code, matplotlib.__version__]).encode()).hexdigest()

@@ -92,10 +92,10 @@ class Figure:
     notes: Sequence[str] = field(default_factory=tuple)
     columns: int = 3  # panels side by side, at most
 
-    def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+    def write(self, folder: Path, stem: str) -> list[Path]:
         """`stem`.svg, .png, .pdf and .csv (what is plotted) in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / f"{stem}.{suffix}" for suffix in formats if suffix in FORMATS]
+        files = [folder / f"{stem}.{suffix}" for suffix in FORMATS]
         figure = None
         for path in files:
             if path.suffix == ".csv":

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from reports import interactive
 from reports.claims import VERDICTS, Verdict, scoreboard
-from reports.exhibits import Item, Paper, Press, Shelf
+from reports.exhibits import DRAWN, Item, Paper, Press, Shelf
 from reports.fidelity import fidelity
 from reports.figures import Figure
 from reports.overview import OVERVIEW
@@ -73,6 +73,10 @@ class Section:
     settings: Table | None
     missing: str  # why there is nothing, or not all
 
+    def files(self) -> list[Path]:
+        """Of all that is shown, when they are written."""
+        return [path for one in self.shown for path in one.files.result()]
+
 
 def build(shelf: Shelf, folder: Path) -> Path:
     """Write all pages from what was run at the shelf's scale; returns the first.
@@ -88,11 +92,14 @@ def build(shelf: Shelf, folder: Path) -> Path:
     (folder / FILES).mkdir(parents=True)
     _static(folder / FILES)
     verdicts = {key: shelf.verdicts(paper) for key, paper in PAPERS.items()}
-    with Press(folder / FILES, ("svg", "csv")) as press:
+    with Press(shelf.results / DRAWN) as press:
         sections = {
             (key, name): section(paper, name, shelf, press) for key, paper in SHOWN.items() for name in paper.shows
         }
         live = live_section(shelf.results, press)
+        for part in (*sections.values(), live):
+            for path in part.files():
+                shutil.copy(path, folder / FILES)
         for name, content in _contents(verdicts, sections, live).items():
             (folder / name).write_text(_rendered(name, shelf.scale, content))
     return folder / "index.html"

@@ -106,8 +106,8 @@ class Table:
         for note in self.notes:
             console.print(f"- {note}", markup=False, highlight=False)
 
-    def write(self, folder: Path, stem: str, formats: Sequence[str] = ()) -> list[Path]:
-        """`stem`.md, .csv and .tex in the folder, whatever formats figures are wanted in; returns the files."""
+    def write(self, folder: Path, stem: str) -> list[Path]:
+        """`stem`.md, .csv and .tex in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
         files = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
         for suffix, content in files.items():

@@ -123,4 +123,4 @@ def test_what_is_no_number_is_a_gap_on_the_page_and_no_fault():
 
 def test_a_logarithmic_axis_with_nothing_to_show_is_linear(tmp_path: Path):
     panel = Panel("", "", [Series("", [0.0, 0.0], [0.0, math.nan])], log_x=True, log_y=True)
-    assert Figure("", [panel]).write(tmp_path, "empty", ["svg"])[0].exists()
+    assert Figure("", [panel]).write(tmp_path, "empty")[0].exists()

@@ -1,0 +1,72 @@
+"""A drawing is made again when it would come out otherwise, and only then."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import reports.exhibits
+from reports.exhibits import written
+from reports.figures import FORMATS, Figure, Panel, Series
+
+FIGURE = Figure("A line", [Panel("virtual time, s", "accuracy", [Series("BSP", [0.0, 1.0], [0.1, 0.9])])])
+
+
+def test_what_is_drawn_already_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = written(FIGURE, tmp_path, "one")
+    assert [path.name for path in files] == [f"one.{suffix}" for suffix in FORMATS]
+    assert all(path.exists() for path in files)
+    monkeypatch.delattr(Figure, "write")
+    assert written(FIGURE, tmp_path, "one") == files
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(FIGURE, title="Another line"),
+        replace(FIGURE, columns=1),
+        replace(FIGURE, panels=[replace(FIGURE.panels[0], log_y=True)]),
+        replace(FIGURE, panels=[replace(FIGURE.panels[0], series=[Series("BSP", [0.0, 1.0], [0.1, 0.9 + 1e-15])])]),
+    ],
+)
+def test_a_figure_that_shows_something_else_is_drawn(tmp_path: Path, other: Figure) -> None:
+    first, *_ = written(FIGURE, tmp_path, "one")
+    first.write_text("old")
+    written(other, tmp_path, "one")
+    assert first.read_text() != "old"
+    first.write_text("old")
+    written(FIGURE, tmp_path, "one")
+    assert first.read_text() != "old", "what lies there is of the other"
+
+
+@pytest.mark.parametrize("lost", ["one.pdf", "one.csv", "one.drawn"])
+def test_what_is_not_all_there_is_drawn(tmp_path: Path, lost: str) -> None:
+    first, *_ = written(FIGURE, tmp_path, "one")
+    first.write_text("old")
+    (tmp_path / lost).unlink()
+    assert all(path.exists() for path in written(FIGURE, tmp_path, "one"))
+    assert first.read_text() != "old"
+
+
+def test_a_drawing_that_is_broken_off_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(FIGURE, tmp_path, "one")
+    other = replace(FIGURE, title="Another line")
+
+    def broken_off(self: Figure, folder: Path, stem: str) -> list[Path]:
+        (folder / f"{stem}.svg").write_text("half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Figure, "write", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            written(other, tmp_path, "one")
+    first, *_ = written(FIGURE, tmp_path, "one")
+    assert first.read_text() != "half"
+
+
+def test_with_other_code_all_is_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *_ = written(FIGURE, tmp_path, "one")
+    first.write_text("old")
+    monkeypatch.setattr(reports.exhibits, "_pen", lambda: "another")
+    written(FIGURE, tmp_path, "one")
+    assert first.read_text() != "old"
