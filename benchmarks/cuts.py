@@ -39,7 +39,7 @@ class Cut:
     pushes_after: int  # of the lost worker, when it was back
 
 
-def cut_once(strategy: str, hosts: EmulatedHosts, results: Path) -> Cut:
+def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str) -> Cut:
     """One run, which is ended when its lost worker is back.
 
     Raises:
@@ -53,7 +53,7 @@ def cut_once(strategy: str, hosts: EmulatedHosts, results: Path) -> Cut:
         *("cluster.workers=3", "cluster.gradient_s=[0.05]", "runner.pace=absolute", "epochs=null", "max_time_s=60"),
         *("runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1,1,1]"),
         *("runner.start=command", "runner.start_command='ip netns exec {host}'", "runner.shards_on=own"),
-        *(f"runner.leave_s={LEAVE_S}", "runner.hang_s=1"),
+        *(f"runner.leave_s={LEAVE_S}", "runner.hang_s=1", *overrides),
         on=hosts.on(hosts.switch),
     )
     try:

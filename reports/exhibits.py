@@ -127,7 +127,7 @@ def written(item: Item, folder: Path, stem: str) -> list[Path]:
         files = [folder / name for name in names]
         if drawn_from == digest and all(file.exists() for file in files):
             return files
-        stamp.unlink()
+        stamp.unlink(missing_ok=True)  # another process may be drawing it
     files = item.write(folder, stem)
     stamp.write_text("\n".join([digest, *(file.name for file in files)]))
     return files

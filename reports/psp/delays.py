@@ -124,6 +124,7 @@ def _delays(run: Run) -> list[float]:
         suffixes=("", "_begun"),
         validate="many_to_one",
     )
+    assert not both["at_begun"].isna().any(), "a pull that was never begun"
     delays: list[float] = (both["at"] - both["at_begun"]).tolist()
     return delays
 

@@ -1,28 +1,13 @@
 """Ways from a client to a server: addresses, with and without TLS."""
 
-import shutil
-import subprocess
-
 import pytest
-
-from syncline.live.transport import Tls
-
-OPENSSL = shutil.which("openssl")
+from certificates import certificate
 
 
 @pytest.fixture(scope="session")
 def two_certificates(tmp_path_factory):
     """The run's, and another's."""
-    if OPENSSL is None:
-        pytest.skip("openssl, which makes the certificates, is absent")
-    made = []
-    for name in ("ours", "other"):
-        folder = tmp_path_factory.mktemp(name)
-        key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem"
-        command = f"{OPENSSL} req -x509 {key} -out cert.pem -days 1 -subj /CN=syncline"
-        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-        made.append(Tls(str(folder / "cert.pem"), str(folder / "key.pem")))
-    return made
+    return [certificate(tmp_path_factory.mktemp(name)) for name in ("ours", "other")]
 
 
 @pytest.fixture(params=["unix", "tcp", "unix with TLS", "tcp with TLS"])

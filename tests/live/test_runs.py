@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from certificates import over_tls
 
 from benchmarks.live_run import ROOT, LiveRun, is_alive, kill
 from syncline.config import RunConfig, compose, from_plain
@@ -152,15 +152,6 @@ def test_asp_with_one_worker_equals_the_simulator_in_every_bit(tmp_path):
     assert torch.equal(buffers, expected_buffers)
 
 
-def certificate(folder: Path) -> list[str]:
-    """A new certificate and key, as overrides; none where there is no openssl to make them."""
-    if shutil.which("openssl") is None:
-        return []
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 1 -subj /CN=syncline"
-    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-    return [f"runner.tls_cert={folder}/cert.pem", f"runner.tls_key={folder}/key.pem"]
-
-
 def test_bsp_over_tcp_and_tls_and_two_shards_equals_the_simulator(tmp_path):
     run = LiveRun(
         tmp_path,
@@ -170,7 +161,7 @@ def test_bsp_over_tcp_and_tls_and_two_shards_equals_the_simulator(tmp_path):
         "cluster.shards=2",
         "max_updates=20",
         "runner.transport=tcp",
-        *certificate(tmp_path),
+        *over_tls(tmp_path),
     )
     run.wait()
     weights, buffers = final(run.folder, 2)

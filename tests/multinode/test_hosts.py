@@ -5,6 +5,8 @@ import shlex
 import subprocess
 import time
 
+from certificates import over_tls
+
 from benchmarks.cuts import cut_once
 from benchmarks.emulated import EmulatedHosts
 from syncline.records.events import read_events
@@ -58,8 +60,8 @@ def test_bsp_of_hosts_with_clocks_apart_begins_again_when_a_cut_host_is_back(hos
 
 
 def test_psp_through_two_shards_goes_on_without_a_host_that_is_cut_off_until_it_is_back(hosts: EmulatedHosts, tmp_path):
-    """`make cuts` does so with all that have a server."""
-    cut = cut_once("psp", hosts, tmp_path)
+    """Over TLS; `make cuts` does so with all strategies that have a server, without."""
+    cut = cut_once("psp", hosts, tmp_path, *over_tls(tmp_path))
     assert cut.pushes_without > 10
     assert cut.pushes_after > 0
 

@@ -450,7 +450,7 @@ def test_the_commands_write_and_print_all_forms(tmp_path: Path, capsys: pytest.C
     assert "≤ 9.000" in shown
     written = {path.name for path in (tmp_path / "reports").iterdir()}
     assert written == {
-        *(f"adasync-fig7-laptop.{suffix}" for suffix in ("svg", "png", "pdf", "csv")),
+        *(f"adasync-fig7-laptop.{suffix}" for suffix in ("svg", "png", "pdf", "csv", "drawn")),
         *(f"adasync-fig7-laptop-table.{suffix}" for suffix in ("md", "csv", "tex")),
     }
 
