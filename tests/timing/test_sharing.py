@@ -93,7 +93,7 @@ def test_rates_are_max_min_fair(lines: set[Line]) -> None:
         assert any(rate >= max(there) - 1e-9 for there in held_by)
 
 
-NO_SIZE = [(1.0, push(0), 0), (1.0, push(0), 0)]
+NO_SIZE_BEHIND = [(0.0, push(0), 5), (1.0, push(0), 0), (1.0, push(0), 0)]
 ONE_END_BUT_FOR_ROUNDING = [
     *((0.1, push(0), 5), (0.1, push(0, 1), 3), (0.1, push(0, 1), 2)),
     *((0.3, push(2), 3), (0.3, push(0), 2)),
@@ -101,7 +101,7 @@ ONE_END_BUT_FOR_ROUNDING = [
 
 
 @given(TRAFFIC)
-@example(NO_SIZE)
+@example(NO_SIZE_BEHIND)
 @example(ONE_END_BUT_FOR_ROUNDING)
 def test_everything_arrives_in_order_on_each_line_and_not_before_it_could(
     traffic: list[tuple[float, Line, int]],
