@@ -23,11 +23,14 @@ from syncline.records.lock import Held, held, owner_of
 from syncline.records.store import UNFINISHED, status
 from syncline.records.trackers import check_installed
 
-PRELOAD = ["pandas", "syncline.simulation.run", "runners.plan"]  # what each process would import first, torch above all
-PRELOAD_FOR = {  # and what those of a network or a data set would: seconds each
+# What each process would import first, torch above all; and what those of a network or a data set would.
+PRELOAD = ["syncline.simulation.run", "runners.plan", "scipy.special"]
+PRELOAD_FOR = {
     "bert": ["runners.preload_bert"],
     "deepfm": ["sklearn.metrics"],
-    "digits": ["sklearn.datasets", "sklearn.model_selection"],
+    "glyphs10": ["matplotlib"],
+    "glyphs100": ["matplotlib"],
+    "mnist_digits": ["matplotlib", "scipy.ndimage"],
 }
 
 LOOK_S = 2.0  # between two looks at what is made elsewhere

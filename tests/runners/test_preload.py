@@ -15,7 +15,7 @@ def test_only_what_is_learned_is_prepared_and_each_module_once() -> None:
     bert = ["model=bert_tiny", "dataset=qa_synthetic"]
     assert _preload_for(entries(*bert) + entries(*bert, "seed=1")) == ["runners.preload_bert"]
     assert _preload_for(entries(*bert, "gradients=false")) == []
-    assert _preload_for(entries("model=lenet", "dataset=glyphs10")) == []
+    assert _preload_for(entries("model=lenet", "dataset=digits")) == []
 
 
 def test_what_is_named_exists() -> None:

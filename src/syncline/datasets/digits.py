@@ -1,12 +1,17 @@
 """Handwritten digits of 8x8 pixels that come with scikit-learn: real data without a download."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
 import torch
 
 from syncline.datasets.images import ImageDataset, channel_statistics, take
 
 TEST_SIZE = 360
-SPLIT_SEED = 0  # fixed: the split belongs to the dataset, not to a run
+# The images in an order of its own, the last TEST_SIZE for testing: the split belongs to the dataset, not to a run.
+# It is that of scikit-learn's train_test_split(range(1797), test_size=360, stratify=<labels>, random_state=0).
+ORDER = Path(__file__).with_name("digits-order.txt")
 
 
 def digits(train_size: int | None = None, test_size: int | None = None) -> ImageDataset:
@@ -22,16 +27,19 @@ def digits(train_size: int | None = None, test_size: int | None = None) -> Image
     Source: Alpaydin and Kaynak 1998, "Optical recognition of handwritten digits" (UCI), test part, as in scikit-learn's
     load_digits. Its grey values 0..16 are scaled to 0..255.
     """
-    # Imported here: scikit-learn takes more than a second, which runs on other data need not wait for.
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    bunch = load_digits()
-    images = torch.from_numpy(np.rint(bunch.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)
-    labels = torch.from_numpy(bunch.target.astype(np.int64))
-    train, test = train_test_split(
-        np.arange(len(labels)), test_size=TEST_SIZE, stratify=bunch.target, random_state=SPLIT_SEED
-    )
+    order = np.array(ORDER.read_text().split(), dtype=np.int64)
+    table = torch.from_numpy(np.loadtxt(_file(), delimiter=",")[order])
+    images = (table[:, :-1] * (255 / 16)).round().to(torch.uint8).view(-1, 1, 8, 8)
+    labels = table[:, -1].long()
+    train, test = slice(-TEST_SIZE), slice(-TEST_SIZE, None)
     mean, std = channel_statistics(images[train])
     whole = ImageDataset("digits", images[train], labels[train], images[test], labels[test], 10, mean, std)
     return take(whole, train_size, test_size)
+
+
+def _file() -> Path:
+    """Where it lies in scikit-learn, which is not imported for it: that takes as long as to import torch."""
+    spec = find_spec("sklearn")
+    assert spec is not None, "scikit-learn is installed with this package"
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")

@@ -25,7 +25,8 @@ of real processes write the last three kinds; collectives in virtual time write 
 and `computed` come with the push: where a worker was killed, or its push came to nothing, they are missing.
 """
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ class EventLog:
     """
 
     def __init__(self, path: Path, keep_rows: int = 0, rows: Sequence[Sequence[Any]] = ()) -> None:
-        kept = read_events(path).slice(0, keep_rows) if keep_rows else SCHEMA.empty_table()
+        kept = read_events(path).slice(0, keep_rows) if keep_rows else pa.Table.from_batches([], SCHEMA)
         if kept.num_rows < keep_rows:
             from syncline.records.store import RecordError
 
@@ -103,7 +104,7 @@ class EventLog:
         self._file = pa.OSFile(str(draft if keep_rows else path), "wb")
         self._writer = pa.ipc.new_stream(self._file, SCHEMA)
         self._rows: list[Sequence[Any]] = list(rows)
-        for batch in [pa.RecordBatch.from_pylist([], schema=SCHEMA), *kept.to_batches()]:
+        for batch in [_batch(()), *kept.to_batches()]:
             self._writer.write_batch(batch)  # from now on the file is a log, if an empty one
         if keep_rows:
             draft.replace(path)
@@ -133,14 +134,37 @@ class EventLog:
         """Bring all rows to the file."""
         if not self._rows:
             return
-        columns = [
-            pa.array(column, field.type.value_type).dictionary_encode().cast(field.type)
-            if pa.types.is_dictionary(field.type)
-            else pa.array(column, field.type)
-            for column, field in zip(zip(*self._rows, strict=True), SCHEMA, strict=True)
-        ]
-        self._writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
+        self._writer.write_batch(_batch(self._rows))
         self._rows.clear()
+
+
+# Arrays are made from buffers: `pa.array` imports pandas, half a second, to see that a list is none of its series.
+_CODES = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
+
+
+def _batch(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    arrays = [
+        _words(column, field.type) if pa.types.is_dictionary(field.type) else _numbers(column, field.type)
+        for column, field in zip(columns, SCHEMA, strict=True)
+    ]
+    return pa.record_batch(arrays, schema=SCHEMA)
+
+
+def _numbers(values: Iterable[float], of: pa.DataType) -> pa.Array:
+    numbers = array(_CODES[of], values)
+    return pa.Array.from_buffers(of, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _words(values: Sequence[str], of: pa.DictionaryType) -> pa.DictionaryArray:
+    places: dict[str, int] = {}
+    indices = _numbers([places.setdefault(word, len(places)) for word in values], of.index_type)
+    words, ends = b"", [0]
+    for word in places:
+        words += word.encode()
+        ends.append(len(words))
+    dictionary = pa.StringArray.from_buffers(len(places), pa.py_buffer(array("i", ends)), pa.py_buffer(words))
+    return pa.DictionaryArray.from_arrays(indices, dictionary)
 
 
 def read_events(path: Path) -> pa.Table:
