@@ -36,6 +36,9 @@ $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@# On all cores, which pip does not. Where PYTHONDONTWRITEBYTECODE is set, each of a run's many processes would
+	@# else compile all that it imports. (Of one file of torch's, for a newer Python, nothing becomes.)
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src runners reports || true
 	@touch $@
 
 run: $(READY) ## one run: make run ARGS="strategy=dssp model=resnet20"

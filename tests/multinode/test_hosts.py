@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import time
+from pathlib import Path
 
 from certificates import over_tls
 
@@ -14,6 +15,13 @@ from syncline.records.events import read_events
 UNEVEN = ["cluster.gradient_s=[0.05]", "runner.pace=absolute"]
 SMALL = ["strategy=asp", "cluster.workers=3", "max_updates=9"]
 STARTS_S = 20.0  # for run.py itself, on a loaded machine
+
+
+def is_connected(pid: int) -> bool:
+    """Whether anything on the host of this process has a TCP connection."""
+    established = "01"
+    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    return any(line.split()[3] == established for line in lines)
 
 
 def test_a_cut_cable_leaves_the_others_where_they_were(hosts: EmulatedHosts):
@@ -117,7 +125,7 @@ def test_commands_are_printed_for_any_launcher_and_agents_end_when_theirs_was_ki
     assert secret not in run.output()
     assert (run.folder / "secret-agents").stat().st_mode & 0o777 == 0o600
     agent = subprocess.Popen([*hosts.on(hosts.names[0]), *command])
-    run.wait_until_said("")
+    run.until(lambda: is_connected(agent.pid))
     time.sleep(1)
     assert agent.poll() is None
     run.kill_launcher()

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pandas  # noqa: F401  what a run would import first
+import scipy.special  # noqa: F401  what a run would import first
 
 import run
 import runners.plan
