@@ -1,6 +1,12 @@
 """What the process that runs are forked from imports for them."""
 
 import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ROOT
 
 from runners.plan import PRELOAD_FOR, _preload_for
 from syncline.config import DATASETS, MODELS, compose
@@ -22,3 +28,24 @@ def test_what_is_named_exists() -> None:
     assert set(PRELOAD_FOR) <= set(MODELS) | set(DATASETS)
     for modules in PRELOAD_FOR.values():
         assert all(importlib.util.find_spec(module) for module in modules)
+
+
+@pytest.mark.parametrize("dataset", ["digits", "glyphs10", "mnist_digits"])
+def test_what_runs_would_each_import_is_prepared(tmp_path: Path, dataset: str) -> None:
+    """Of the large packages nothing is left to a run: of four unequal workers with jitter, and with a log of events."""
+    code = (
+        "import importlib, sys; from pathlib import Path\n"
+        "from runners.one import run_one; from runners.plan import PRELOAD, _preload_for\n"
+        "from syncline.config import compose; from syncline.plan import Entry\n"
+        "config, _ = compose(sys.argv[2:])\n"
+        "for name in PRELOAD + _preload_for([Entry('run', (), config)]): importlib.import_module(name)\n"
+        "before = set(sys.modules)\n"
+        "run_one(config, Path(sys.argv[1]), lambda progress: None)\n"
+        "large = ('matplotlib', 'pandas', 'scipy', 'sklearn')\n"
+        "print(sorted(name for name in set(sys.modules) - before if name.startswith(large)))"
+    )
+    words = ["model=lenet", f"dataset={dataset}", "cluster.jitter={name: normal, mean: 1.0, std: 0.1}"]
+    words += ["max_updates=2", "epochs=null"]
+    command = [sys.executable, "-c", code, str(tmp_path), *words]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert said.stdout == b"[]\n"
