@@ -9,30 +9,31 @@ from torch.nn import functional as F
 
 
 def filterbank(centre: Tensor, stride: Tensor, log_variance: Tensor, num_filters: int, num_pixels: int) -> Tensor:
-    """N Gaussian filters a stride apart along one side of the image, each with weights that add up to 1.
+    """N Gaussian filters a stride apart along a side of the image, each with weights that add up to 1.
 
     F[i, a] = exp(-(a - mu_i)^2 / (2 sigma^2)) / Z_i,  mu_i = centre + (i - N/2 - 1/2) stride,  a = 1..S,  i = 1..N
 
     Args:
-        centre, stride: in pixels, [B]; the first pixel lies at 1, the last at S.
+        centre: in pixels, [..., B], of one side or of several; the first pixel lies at 1, the last at S.
+        stride: in pixels, [B].
         log_variance: log sigma^2, [B].
 
     Returns:
-        [B, N, S].
+        [..., B, N, S].
 
     Source: Gregor et al. 2015, equations 19, 20, 25 and 26. The normaliser is a softmax's, so that a filter far outside
     of the image takes the nearest pixel instead of dividing zero by zero.
     """
     steps = torch.arange(num_filters, device=centre.device) - (num_filters - 1) / 2
-    means = centre[:, None] + steps * stride[:, None]  # [B, N]
+    means = centre[..., None] + steps * stride[:, None]  # [..., B, N]
     pixels = torch.arange(1, num_pixels + 1, device=centre.device)
-    exponent = (pixels - means[:, :, None]).square() / -2 * torch.exp(-log_variance)[:, None, None]
-    return torch.softmax(exponent, dim=2)
+    exponent = (pixels - means[..., None]).square() / -2 * torch.exp(-log_variance)[:, None, None]
+    return torch.softmax(exponent, dim=-1)
 
 
 def divergence_from_prior(mean: Tensor, log_std: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of N(mean, std^2), both [B, Z], from N(0, 1), in nats, [B] (one term of (11))."""
-    return (mean.square() + torch.exp(2 * log_std) - 2 * log_std - 1).sum(dim=1) / 2
+    """Kullback-Leibler divergence of N(mean, std^2), both [B, ...], from N(0, 1), in nats, [B] (as (11))."""
+    return (mean.square() + torch.exp(2 * log_std) - 2 * log_std - 1).flatten(1).sum(dim=1) / 2
 
 
 class Attention(nn.Module):
@@ -51,16 +52,9 @@ class Attention(nn.Module):
         """State [B, H] -> filters of the rows and of the columns, [B, N, S] each, and log gamma [B]."""
         x, y, log_variance, log_stride, log_gamma = self.linear(hidden).unbind(dim=1)
         widest = (self.image_size - 1) / max(self.patch_size - 1, 1)
-        rows, columns = (
-            filterbank(
-                (self.image_size + 1) / 2 * (at + 1),
-                widest * torch.exp(log_stride),
-                log_variance,
-                self.patch_size,
-                self.image_size,
-            )
-            for at in (y, x)
-        )
+        centre = (self.image_size + 1) / 2 * (torch.stack([y, x]) + 1)
+        stride = widest * torch.exp(log_stride)
+        rows, columns = filterbank(centre, stride, log_variance, self.patch_size, self.image_size).unbind()
         return rows, columns, log_gamma
 
 
@@ -184,14 +178,15 @@ class Draw(nn.Module):
         canvas = self.first_canvas.expand_as(pixels)
         encoder = self.first_encoder[:, None].expand(-1, num_images, -1).unbind()
         decoder = self.first_decoder[:, None].expand(-1, num_images, -1).unbind()
-        divergence = pixels.new_zeros(num_images)
+        posteriors = []  # parameters of each, [B, 2 Z]
         for noise in torch.randn(self.glimpses, num_images, self.latent_size, dtype=pixels.dtype, device=pixels.device):
             error = pixels - torch.sigmoid(canvas)  # (3)
             glimpse = self.read(torch.cat([pixels, error], dim=1), decoder[0])  # (4)
             encoder = self.encoder(torch.cat([glimpse, decoder[0]], dim=1), encoder)  # (5)
-            mean, log_std = self.posterior(encoder[0]).chunk(2, dim=1)  # (1), (2)
-            divergence = divergence + divergence_from_prior(mean, log_std)  # (10)
+            posteriors.append(self.posterior(encoder[0]))
+            mean, log_std = posteriors[-1].chunk(2, dim=1)  # (1), (2)
             decoder = self.decoder(mean + torch.exp(log_std) * noise, decoder)  # (6), (7)
             canvas = canvas + self.write(decoder[0])  # (8)
+        divergence = divergence_from_prior(*torch.stack(posteriors, dim=1).chunk(2, dim=2))  # (10)
         reconstruction = F.binary_cross_entropy_with_logits(canvas, pixels, reduction="none").flatten(1).sum(dim=1)
         return reconstruction + divergence  # (9), (12)

@@ -98,7 +98,7 @@ class Simulation:
         self._cluster = cluster
         # One shard and messages that take no time: they need no place in the heap.
         self._is_direct = cluster.sends_instantly and cluster.num_shards == 1
-        self._cards: SharedCards[_Message] | None = cluster.network.shared_cards()
+        self._cards: SharedCards[_Push | _Block] | None = cluster.network.shared_cards()
         self._cards_at = math.inf  # when they are seen to next
         self._compute_s = cluster.compute_s
         self._block_bytes = block_bytes
@@ -111,10 +111,10 @@ class Simulation:
             for part in self._shards:
                 part.spare = math.inf  # blocks that are under way, or not taken yet, hold versions, too
         self._log = log
-        # What is due, by its time: a number is a worker that has finished computing; several that are due at one time
-        # are a list, in the order of scheduling. The heap holds each time once, as a plain float: with 10,000 workers
-        # it is the size of what is touched that counts. A time of which nothing is left to do stays until it comes.
-        self._due: dict[float, int | _Entries] = {}
+        # What is due, by its time; several that are due at one time are a list, in the order of scheduling. The heap
+        # holds each time once, as a plain float: with 10,000 workers it is the size of what is touched that counts. A
+        # time of which nothing is left to do stays until it comes.
+        self._due: dict[float, _Entry | _Entries] = {}
         self._times: list[float] = []
         self._happening: _Entries = []  # what is due now
         self._first_is_done = False  # the first time in the heap has been dealt with and may be overwritten
@@ -193,12 +193,12 @@ class Simulation:
             popped = due.pop(now, None)
             if popped is None:
                 continue  # all of it was broken off
-            entries: Iterable[int | _Message | _Wake | None]
-            if isinstance(popped, int):
-                entries = (popped,)
-            else:
+            entries: Iterable[_Entry | None]
+            if isinstance(popped, list):
                 self._happening = popped
                 entries = iter(popped)  # which tells at any time what is left
+            else:
+                entries = (popped,)
             for entry in entries:
                 commands: list[Command]
                 if type(entry) is int:  # the worker has finished its gradient
@@ -222,10 +222,13 @@ class Simulation:
                         when = rule.pushed(now)
                         if when is not None:
                             self._go_on(worker, when)
-                elif type(entry) is _Message:
-                    if not entry.is_push:
+                elif type(entry) is _Block:
+                    if rules:
+                        self._land(entry.worker, entry.shard, entry.version, entry.block)
+                    else:
                         self._block_arrived(entry)
-                        continue
+                    continue
+                elif type(entry) is _Push:
                     worker, shard, version, tag = entry.worker, entry.shard, entry.version, entry.tag
                     loss, gradient, number = entry.loss, entry.gradient, entry.number
                     if version < self._void_below.get(worker, 0):
@@ -323,8 +326,7 @@ class Simulation:
         """The run is paused: these are due now, before whatever has become due now since."""
         self._ended_by = None
         if entries:
-            since = self._due.get(self._now, [])
-            self._due[self._now] = [*entries, *(since if isinstance(since, list) else [since])]
+            self._due[self._now] = [*entries, *_listed(self._due.get(self._now, []))]
         self._times[:] = sorted(self._due)
         self._first_is_done = False
 
@@ -352,8 +354,8 @@ class Simulation:
                 for pending in self._pending
             ],
             "due": [
-                (at, entries if isinstance(entries, int) else [_plain(entry, shelf) for entry in entries])
-                for at, entries in self._due.items()
+                (at, due if isinstance(due, int) else [_plain(entry, shelf) for entry in _listed(due)])
+                for at, due in self._due.items()
             ],
         }
         return shelf.tensors, state
@@ -401,7 +403,7 @@ class Simulation:
             if self._is_direct:
                 self._start(command.worker)
             else:
-                self._send(_Message(False, command.worker, shard, self._versions[shard], repeats=True), 0)
+                self._send_to_worker(_Block(command.worker, shard, self._versions[shard], repeats=True), 0)
         elif isinstance(command, Interrupt):
             if self._log is not None:
                 self._log_answer("interrupted", shard, command)
@@ -421,30 +423,35 @@ class Simulation:
         else:
             raise AssertionError(command)
 
-    def _schedule(self, at: float, entry: "int | _Message | _Wake") -> None:
+    def _schedule(self, at: float, entry: "_Entry") -> None:
         same = self._due.get(at)
-        if isinstance(same, list):
-            same.append(entry)
-        elif same is not None:
-            self._due[at] = [same, entry]
-        else:
-            self._due[at] = entry if isinstance(entry, int) else [entry]
+        if same is None:
+            self._due[at] = entry
             if self._first_is_done:  # one sift in place of the two of a pop and a push
                 self._first_is_done = False
                 heapreplace(self._times, at)
             else:
                 heappush(self._times, at)
-
-    def _send(self, message: "_Message", size_bytes: int) -> None:
-        """A message leaves now."""
-        worker, shard, cards = message.worker, message.shard, self._cards
-        if cards is not None:
-            cards.send(self._now, Line(message.is_push, worker, shard), size_bytes, message)
-            self._await_cards()
-        elif message.is_push:
-            self._schedule(self._cluster.push(self._now, worker, shard, size_bytes), message)
+        elif isinstance(same, list):
+            same.append(entry)
         else:
-            self._schedule(self._cluster.pull(self._now, shard, worker, size_bytes), message)
+            self._due[at] = [same, entry]
+
+    def _send_to_shard(self, push: "_Push", size_bytes: int) -> None:
+        """It leaves now."""
+        if self._cards is None:
+            self._schedule(self._cluster.push(self._now, push.worker, push.shard, size_bytes), push)
+        else:
+            self._cards.send(self._now, Line(True, push.worker, push.shard), size_bytes, push)
+            self._await_cards()
+
+    def _send_to_worker(self, block: "_Block", size_bytes: int) -> None:
+        """It leaves now."""
+        if self._cards is None:
+            self._schedule(self._cluster.pull(self._now, block.shard, block.worker, size_bytes), block)
+        else:
+            self._cards.send(self._now, Line(False, block.worker, block.shard), size_bytes, block)
+            self._await_cards()
 
     def _await_cards(self) -> None:
         """To be there when the next message is through the shared cards."""
@@ -460,7 +467,8 @@ class Simulation:
         assert self._cards is not None
         at = self._now + self._cluster.network.latency_s
         for message in self._cards.through(self._now):  # none, if what was sent since holds it up
-            self._schedule(self._cluster.late(at, message.is_push, message.worker, message.shard), message)
+            late = self._cluster.late_push if isinstance(message, _Push) else self._cluster.late_pull
+            self._schedule(late(at, message.shard, message.worker), message)
         self._await_cards()
 
     def _send_block(self, worker: int, shard: int) -> None:
@@ -469,15 +477,11 @@ class Simulation:
         if self._is_direct and self._rules:
             self._land(worker, shard, self._versions[shard], block)
         else:
-            message = _Message(False, worker, shard, self._versions[shard], block=block)
-            self._send(message, self._block_bytes[shard])
+            self._send_to_worker(_Block(worker, shard, self._versions[shard], block), self._block_bytes[shard])
 
-    def _block_arrived(self, message: "_Message") -> None:
-        """A block reached the worker, which starts to compute with the last one, or when its rule says so."""
+    def _block_arrived(self, message: "_Block") -> None:
+        """A block reached a worker without a rule, which starts to compute with the last one."""
         worker, shard = message.worker, message.shard
-        if self._rules:
-            self._land(worker, shard, message.version, message.block)
-            return
         is_computing = self._missing[worker] == 0
         if message.version < self._version_of[shard][worker]:
             if message.block is not None and self._workers is not None:
@@ -582,8 +586,8 @@ class Simulation:
             shard = turn % num_shards
             version = self._version_of[shard][worker]
             tag = version if rule is None else rule.tag
-            message = _Message(True, worker, shard, version, tag, loss, gradient, self._made[worker])
-            self._send(message, self._block_bytes[shard])
+            push = _Push(worker, shard, version, tag, loss, gradient, self._made[worker])
+            self._send_to_shard(push, self._block_bytes[shard])
         self._made[worker] += 1
         if rule is not None:
             self._go_on(worker, rule.pushed(self._now))
@@ -633,8 +637,8 @@ class Simulation:
         totals.busy_s_by_worker = [
             self._cluster.busy_s(worker) - self._unspent_s[worker] for worker in range(totals.num_workers)
         ]
-        for at, entries in self._due.items():  # what nobody waits for any more was not computed
-            for entry in entries if isinstance(entries, list) else (entries,):
+        for at, due in self._due.items():  # what nobody waits for any more was not computed
+            for entry in _listed(due):
                 if isinstance(entry, int):
                     totals.busy_s_by_worker[entry] -= max(0.0, at - self._now)
         return reason
@@ -650,17 +654,25 @@ class Simulation:
 
 
 @dataclass(slots=True)
-class _Message:
-    """Under way between a worker and a shard: a push, a block for the worker, or the word to go on without one."""
+class _Push:
+    """Under way from a worker to a shard: a block of a gradient."""
 
-    is_push: bool
     worker: int
     shard: int
-    version: int = 0  # of the block, or what this block of the gradient was computed at
-    tag: int = 0
-    loss: float = 0.0
-    gradient: Gradient | None = None
-    number: int = 0  # of the gradient, by its worker's own count
+    version: int  # that this block was computed at
+    tag: int
+    loss: float
+    gradient: Gradient | None
+    number: int  # of the gradient, by its worker's own count
+
+
+@dataclass(slots=True)
+class _Block:
+    """Under way from a shard to a worker: a block of the weights, or the word to go on without one."""
+
+    worker: int
+    shard: int
+    version: int
     block: Version | None = None
     repeats: bool = False
 
@@ -673,37 +685,39 @@ class _Wake:
     shard: int = -1
 
 
-_Entries = list[int | _Message | _Wake | None]
+_Entry = int | _Push | _Block | _Wake  # what is due; a number is a worker that has finished computing
+_Entries = list[_Entry | None]  # None: nothing any more
 
 
-def _plain(entry: int | _Message | _Wake | None, shelf: Shelf) -> Any:
+def _listed(due: _Entry | _Entries) -> _Entries:
+    return due if isinstance(due, list) else [due]
+
+
+def _plain(entry: _Entry | None, shelf: Shelf) -> Any:
     """An entry of what is due, as a state holds it."""
     if isinstance(entry, _Wake):
         return "wake", entry.worker, entry.shard
-    if not isinstance(entry, _Message):
-        return entry
-    where = entry.worker, entry.shard, entry.version
-    if entry.is_push:
-        return "push", *where, entry.tag, entry.loss, shelf.put(entry.gradient), entry.number
-    return "block", *where, shelf.put(entry.block), entry.repeats
+    if isinstance(entry, _Push):
+        gradient = shelf.put(entry.gradient)
+        return "push", entry.worker, entry.shard, entry.version, entry.tag, entry.loss, gradient, entry.number
+    if isinstance(entry, _Block):
+        return "block", entry.worker, entry.shard, entry.version, shelf.put(entry.block), entry.repeats
+    return entry
 
 
-def _entry(words: Any, shelf: Shelf) -> int | _Message | _Wake | None:
+def _entry(words: Any, shelf: Shelf) -> _Entry | None:
     """What `_plain` wrote."""
     if words is None or isinstance(words, int):
         return words
-    kind, worker, shard, *about = words
-    if kind == "wake":
-        return _Wake(worker, shard)
-    if kind == "push":
-        version, tag, loss, gradient, number = about
-        return _Message(True, worker, shard, version, tag, loss, shelf.gradient(gradient), number)
-    version, block, repeats = about
-    return _Message(False, worker, shard, version, block=shelf.version(block), repeats=repeats)
+    kind, *about = words
+    return _Wake(*about) if kind == "wake" else _message(words, shelf)
 
 
-def _message(words: Any, shelf: Shelf) -> _Message:
+def _message(words: Any, shelf: Shelf) -> _Push | _Block:
     """One that `_plain` wrote."""
-    message = _entry(words, shelf)
-    assert isinstance(message, _Message)
-    return message
+    kind, worker, shard, version, *about = words
+    if kind == "push":
+        tag, loss, gradient, number = about
+        return _Push(worker, shard, version, tag, loss, shelf.gradient(gradient), number)
+    block, repeats = about
+    return _Block(worker, shard, version, shelf.version(block), repeats)

@@ -179,18 +179,25 @@ class Cluster:
 
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
         """When a gradient block that leaves the worker now has arrived at the shard."""
-        return self.late(self.network.push(now, worker, shard, size_bytes), True, worker, shard)
+        return self.late_push(self.network.push(now, worker, shard, size_bytes), shard, worker)
 
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
         """When a weight block that leaves the shard now has arrived at the worker."""
-        return self.late(self.network.pull(now, shard, worker, size_bytes), False, worker, shard)
+        return self.late_pull(self.network.pull(now, shard, worker, size_bytes), shard, worker)
 
-    def late(self, at: float, is_push: bool, worker: int, shard: int) -> float:
-        """When the next message is there that the network alone would have there at `at`."""
-        jitters = self._push_jitters if is_push else self._pull_jitters
-        jitter = jitters[shard].next(worker) if jitters else 0.0
-        draw_delay = self.draw_push_delay if is_push else self.draw_pull_delay
-        return at + jitter + draw_delay(shard, worker)
+    def late_push(self, at: float, shard: int, worker: int) -> float:
+        """When the next push is there that the network alone would have there at `at`."""
+        if self._push_jitters:
+            at += self._push_jitters[shard].next(worker)
+        if self._push_delays:
+            at += self._push_delays[shard].next(worker)
+        return at
+
+    def late_pull(self, at: float, shard: int, worker: int) -> float:
+        """When the next block is there that the network alone would have there at `at`."""
+        if self._pull_jitters:
+            at += self._pull_jitters[shard].next(worker)
+        return at + self.draw_pull_delay(shard, worker)
 
 
 class Pace:
