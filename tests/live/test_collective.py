@@ -97,19 +97,22 @@ def test_ds_sync_on_a_grid_of_four_leaves_what_it_leaves_in_virtual_time(tmp_pat
 
 
 def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(tmp_path):
+    """Sums of three may differ in their last bit; a rectifier that falls to the other side of zero by it changes a
+    gradient by far more, so that the network has none."""
     words = ["cluster.workers=6", "strategy.group_size=3", "max_updates=15", "epochs=null", "batch_size=8"]
+    words += ["model=softmax_regression"]
     run = LiveRun(tmp_path, "strategy=ds_sync", *words)
     run.wait()
     assert largest_difference(run) <= 1e-6
 
 
 def test_bsp_with_one_all_reduce_a_tensor_learns_what_it_learns_in_virtual_time(tmp_path):
-    """There one all-reduce of everything and one a tensor are the same sums."""
-    words = ["strategy.topology=allreduce", "strategy.impl=naive", "model=resnet8", "cluster.workers=4"]
+    """There one all-reduce of everything and one a tensor are the same sums; those of two are so in any order."""
+    words = ["strategy.topology=allreduce", "strategy.impl=naive", "model=resnet8", "cluster.workers=2"]
     run = LiveRun(tmp_path, "strategy=bsp", *words, "max_updates=10", "batch_size=8", "epochs=null")
     run.wait()
     assert run.summary()["parameters"] == ["parameters-0.safetensors"]
-    assert largest_difference(run) <= 1e-6
+    assert largest_difference(run) == 0
 
 
 def test_ds_sync_stopped_and_gone_on_with_and_then_killed_ends_as_if_nothing_had_been(tmp_path):

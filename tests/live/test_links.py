@@ -29,7 +29,7 @@ from syncline.assembly import build_flat, build_learner
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.server import Version
 from syncline.live import worker as worker_module
-from syncline.live.server import Outbox, Postman
+from syncline.live.server import Lost, Outbox, Postman
 from syncline.live.wire import Frame, Kind
 from syncline.live.worker import Links, ShardGone, work
 from syncline.strategies.k_sync import KSyncOptions
@@ -135,6 +135,15 @@ def test_who_has_not_read_the_last_block_is_as_silent_as_before():
         for version in (3, 4):
             postman.grant(0, version, 0, is_busy=True)
             assert postman.last_event[0][0] == second
+
+
+def test_who_ends_with_a_block_unread_has_closed_the_connection_as_anybody_else():
+    with stuck() as (shard, sock):
+        shard.connection.post(Frame(Kind.BLOCK), Version(torch.zeros(LARGE), torch.zeros(0)), is_busy=True)
+        assert sock.recv(1, socket.MSG_PEEK), "it lies there"
+        sock.close()
+        messages = [shard.inbox.get(timeout=5) for _ in range(2)]
+        assert {message.why for message in messages if isinstance(message, Lost)} == {"the connection was closed"}
 
 
 # A worker that waits for one answer of each shard.
