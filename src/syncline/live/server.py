@@ -195,9 +195,7 @@ class Connection:
         except OSError as error:
             with contextlib.suppress(OSError):  # or the writer may wait for ever for a peer that reads nothing
                 self.sock.shutdown(socket.SHUT_RDWR)
-            # Who dies with something unread resets the connection.
-            why = "the connection was closed" if isinstance(error, ConnectionResetError) else str(error)
-            self.inbox.put(Lost(self, why))
+            self.inbox.put(Lost(self, str(error)))
 
     def close(self) -> None:
         """End both threads, whatever they wait for."""

@@ -143,10 +143,22 @@ def receive_into(sock: Socket, view: memoryview) -> None:
     """
     view = view.cast("B") if view.nbytes else view
     while view.nbytes:
+        view = view[_receive_some(sock, view) :]
+
+
+def _receive_some(sock: Socket, view: memoryview) -> int:
+    """Receive once into `view`; returns how many bytes, at least one.
+
+    Raises:
+        WireError: the peer closed the connection, or died with something unread, which resets it.
+    """
+    try:
         got = sock.recv_into(view)
-        if got == 0:
-            raise WireError("the connection was closed")
-        view = view[got:]
+    except ConnectionResetError:
+        got = 0
+    if got == 0:
+        raise WireError("the connection was closed")
+    return got
 
 
 class Reader:
@@ -180,10 +192,7 @@ class Reader:
             self._buffer[:left] = bytes(self._buffer[self._begin : self._end])
             self._begin, self._end = 0, left
         while self._end - self._begin < HEADER.size:
-            got = self._sock.recv_into(self._buffer[self._end :])
-            if got == 0:
-                raise WireError("the connection was closed")
-            self._end += got
+            self._end += _receive_some(self._sock, self._buffer[self._end :])
         frame = parse(self._buffer[self._begin : self._begin + HEADER.size])
         self._begin += HEADER.size
         return frame
@@ -224,9 +233,7 @@ class Reader:
             WireError: the peer closed the connection.
         """
         place = self._missing[0]
-        got = self._sock.recv_into(place)
-        if got == 0:
-            raise WireError("the connection was closed")
+        got = _receive_some(self._sock, place)
         if got < place.nbytes:
             self._missing[0] = place[got:]
         else:

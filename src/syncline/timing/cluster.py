@@ -189,9 +189,7 @@ class Cluster:
         """When the next push is there that the network alone would have there at `at`."""
         if self._push_jitters:
             at += self._push_jitters[shard].next(worker)
-        if self._push_delays:
-            at += self._push_delays[shard].next(worker)
-        return at
+        return at + self.draw_push_delay(shard, worker)
 
     def late_pull(self, at: float, shard: int, worker: int) -> float:
         """When the next block is there that the network alone would have there at `at`."""
