@@ -105,6 +105,7 @@ def write_learning(
     results: Path, artefact: str, labels: list[tuple[str, str, str]], error: Course, loss: Course
 ) -> None:
     """Ten virtual seconds with an evaluation a second; the training loss is unknown at the first."""
+    config = {"cluster": {"workers": 8}}
     runs = []
     for delay, variant, which in labels:
         for seed in SEEDS:
@@ -125,7 +126,7 @@ def write_learning(
                 "mean_staleness": 0.5,
                 "waits_for": [[0.0, 0, 2], [4.0, 40, 5]],
             }
-            runs.append(Written(f"{delay}/{variant}/{which}", seed, {}, summary, rows))
+            runs.append(Written(f"{delay}/{variant}/{which}", seed, config, summary, rows))
     write_records(results, f"adasync/{artefact}", "laptop", runs, {})
 
 

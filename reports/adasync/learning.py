@@ -80,12 +80,12 @@ def goals(found: Mapping[Place, Sequence[Run]], delay: str, variant: str) -> dic
 def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y: bool) -> list[Panel]:
     """A panel a variant and delay; a curve a K."""
     paper, found = published("adasync"), places(artefact)
+    colours = list(dict.fromkeys(which for _, _, which in found))  # the same in all panels, also where runs are missing
     made = []
     for delay, variant in dict.fromkeys((delay, variant) for delay, variant, _ in found):
         own = {which: runs for (at, kind, which), runs in found.items() if (at, kind) == (delay, variant)}
         series = [
-            curve(paper["names"][which], [of(run) for run in runs], colour)
-            for colour, (which, runs) in enumerate(own.items())
+            curve(paper["names"][which], [of(run) for run in runs], colours.index(which)) for which, runs in own.items()
         ]
         title = f"{paper['names'][variant]}, {paper['names'][delay]}"
         made.append(Panel("virtual time, s", y_label, series, title, log_y=log_y))
@@ -93,12 +93,13 @@ def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y:
 
 
 def chosen(artefact: Artefact) -> list[Panel]:
-    """What AdaSync waited for, a panel a variant: a step a change, a curve a seed."""
+    """What AdaSync waited for, of all workers, a panel a variant: a step a change, a curve a seed."""
     names, made = published("adasync")["names"], []
     for (_, variant, which), runs in places(artefact).items():
         if which == ADASYNC:
             series = [Series(f"seed {run.seed}", *_steps(run), colour=colour) for colour, run in enumerate(runs)]
-            made.append(Panel("virtual time, s", "K", series, f"AdaSync on {names[variant]}: K"))
+            room = 0.0, 1.05 * runs[0].config["cluster"]["workers"]
+            made.append(Panel("virtual time, s", "K", series, f"AdaSync on {names[variant]}: K", y_range=room))
     return made
 
 

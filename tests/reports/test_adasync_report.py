@@ -376,6 +376,18 @@ def test_adasyncs_k_is_drawn_as_a_staircase(tmp_path: Path) -> None:
     assert sync.title == "AdaSync on K-sync: K"
     assert list(sync.series[0].x) == [0.0, 4.0, 4.0, 10.0]
     assert list(sync.series[0].y) == [2.0, 2.0, 5.0, 5.0]
+    assert sync.y_range == pytest.approx((0.0, 8.4)), "of eight workers"
+
+
+def test_a_k_has_the_same_colour_in_all_panels_also_where_runs_are_missing(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    for path in tmp_path.glob("delay_20ms-k_async-K1-*/summary.json"):
+        path.unlink()
+    figure = show_fig11(load(tmp_path, "fig11"))[""]
+    assert isinstance(figure, Figure)
+    sync, async_ = ({series.label: series.colour for series in panel.series} for panel in figure.panels[:2])
+    assert set(sync) - set(async_) == {"K = 1"}
+    assert async_.items() <= sync.items()
 
 
 def test_error_floor_asks_the_largest_k_to_end_lower_everywhere(tmp_path: Path) -> None:
