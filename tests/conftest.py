@@ -1,19 +1,41 @@
-"""Shared by all tests."""
+"""Shared by all tests: the tiers' markers, Hypothesis's profiles, signals.
+
+`make test` runs what has no marker of a tier, and of the others what is marked `core`; `make test-all` runs everything.
+"""
 
 import signal
 
 import pytest
+from examples import CI
 from hypothesis import HealthCheck, settings
 
-# Fixed examples, so that a failure seen once is seen again; no deadline, since machines of CI are shared.
-settings.register_profile(
-    "ci", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-settings.load_profile("ci")
+# Fixed examples, so that a failure seen once is seen again; no deadline, since machines of CI are shared. A test that
+# asks for its own number of examples does so by `examples.scaled`, which follows the profile.
+PROFILES = {"quick": CI // 3, "ci": CI, "thorough": 1000}
+for name, max_examples in PROFILES.items():
+    settings.register_profile(
+        name,
+        derandomize=name != "thorough",
+        deadline=None,
+        max_examples=max_examples,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+settings.load_profile("quick")
 
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The longest first, so that no core is left with one of them at the end.
+TIERS = ("papers", "system", "processes", "statistical")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-traces", action="store_true", help="write tests/traces/*.txt anew instead of comparing")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_tier)
+
+
+def _tier(item: pytest.Item) -> int:
+    return next((rank for rank, name in enumerate(TIERS) if item.get_closest_marker(name)), len(TIERS))

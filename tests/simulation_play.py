@@ -18,7 +18,9 @@ DELAYS = ScenarioConfig(push_delay=Exponential(0.4), pull_delay=Exponential(0.4)
 LATENCY = NetworkConfig(latency_s=0.5)
 
 
-class NobodyLooks:
+class NullObserver:
+    """Asks for no evaluation."""
+
     def updated(self, simulation: Simulation) -> int:
         return 1 << 62
 
@@ -42,7 +44,7 @@ def simulation_of(
         block_bytes=[0] * cluster.shards,
         batch_size=batch_size,
         limits=Limits(**limits),
-        observer=observer or NobodyLooks(),
+        observer=observer or NullObserver(),
         rules=[rule for _ in range(cluster.workers) if (rule := options.pull_rule(cluster.shards)) is not None],
         learning=None if learning is None else (learning.shards, learning.workers),
         log=None if log is None else log.append,

@@ -1,7 +1,8 @@
 """A sweep is the product of its words, in order."""
 
 import pytest
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.config import compose, sweep
@@ -23,7 +24,7 @@ def test_ranges_and_choices_are_swept_and_lists_are_not() -> None:
     assert sweep([]) == [[]]
 
 
-@settings(deadline=None, max_examples=30)
+@scaled(30)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_a_sweep_has_as_many_different_runs_as_the_product_of_its_sizes(sizes: list[int]) -> None:
     keys = ["seed", "batch_size", "max_updates", "threads"][: len(sizes)]

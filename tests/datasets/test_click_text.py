@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets import click_text
@@ -34,7 +35,7 @@ def write(path: Path, rows: list[Row]) -> Path:
     return path
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@scaled(40)
 @given(rows_of_text, st.sampled_from([700, 2000, 1 << 22]))
 def test_rows_come_back_as_written(tmp_path: Path, rows: list[Row], block_bytes: int) -> None:
     path = write(tmp_path / "train.txt", rows)

@@ -6,7 +6,8 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.ft2font import FT2Font
 from torch.nn import functional as F
@@ -36,7 +37,7 @@ def test_the_same_arguments_draw_the_same_bits(num_classes: int) -> None:
     assert torch.equal(first.test_images, second.test_images)
 
 
-@settings(max_examples=6)
+@scaled(6)
 @given(st.integers(1, 250), st.integers(1, 250), st.sampled_from([10, 100]))
 def test_the_first_of_more_are_the_same(small: int, more: int, num_classes: int) -> None:
     few, many = glyphs(num_classes, small, more), glyphs(num_classes, small + more, small + more)

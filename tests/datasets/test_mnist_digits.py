@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets.mnist_digits import mnist_digits
@@ -56,7 +57,7 @@ def test_the_same_seed_draws_the_same_bits() -> None:
     assert not torch.equal(first.train_images, mnist_digits(150, 50, seed=5).train_images)
 
 
-@settings(max_examples=4)
+@scaled(4)
 @given(st.integers(1, 120), st.integers(1, 120))
 def test_the_first_of_more_are_the_same(small: int, more: int) -> None:
     few, many = mnist_digits(small, more), mnist_digits(small + more, small + more)

@@ -4,7 +4,8 @@ import importlib.util
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
@@ -41,7 +42,7 @@ def test_the_same_arguments_give_the_same_bits() -> None:
     assert not same(first, qa_synthetic(train_size=50, test_size=20, seed=4))
 
 
-@settings(max_examples=5)
+@scaled(5)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_the_first_of_more_are_the_same(few: int, more: int) -> None:
     small, large = (

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets.errors import DataMissingError
@@ -156,7 +157,7 @@ def check_against_transformers(uncased: Any, questions: list[Question], max_leng
 
 
 @needs_minilm
-@settings(max_examples=30)
+@scaled(30)
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(min_size=1, max_size=300)), min_size=1, max_size=3))
 def test_transformers_windows_of_any_text(uncased: object, pairs: list[tuple[str, str]]) -> None:
     check_against_transformers(uncased, [Question(q, t, ((t[:3], 0),)) for q, t in pairs], 120, 50)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
@@ -85,7 +86,7 @@ def bits(tensor: Tensor) -> Tensor:
 
 
 @given(st.one_of(sgds(), rmsprops(), adams()), st.integers(5, 20), st.booleans(), st.floats(0, 0.5))
-@settings(max_examples=150)
+@scaled(150)
 def test_it_equals_torch_in_every_bit(
     pair: tuple[Options, Torch], steps: int, in_place: bool, second_rate: float
 ) -> None:
@@ -132,7 +133,7 @@ def test_what_it_writes_does_not_depend_on_where(options: Options) -> None:
 
 @every_optimizer
 @given(cut=st.integers(1, N - 1))
-@settings(max_examples=15)
+@scaled(15)
 def test_blocks_are_independent_of_each_other(options: Options, cut: int) -> None:
     whole, first, second = build(**options), build(**options), build(**options)
     given = gradients(6)

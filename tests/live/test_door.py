@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from hypothesis import HealthCheck, given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from leaks import nothing_left
 
@@ -96,7 +97,7 @@ hostile = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@scaled(60)
 @given(hostile, st.sampled_from(["stranger", "proved", "greeted"]))
 def test_no_bytes_crash_the_door_and_a_worker_is_served_afterwards(data, when):
     """Before the proof nothing of it is heard; after it, at most a whole push of the right size."""

@@ -17,7 +17,8 @@ from engine_play import (
     recount,
     steps,
 )
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -36,7 +37,7 @@ from syncline.strategies.ssp import SspOptions
 
 
 @every_case
-@settings(max_examples=20)
+@scaled(20)
 @given(num_workers=st.integers(1, 4), history=steps)
 def test_in_any_order_of_events_gradients_log_totals_and_lead_are_right(options, num_workers, history):
     play = Play(options, num_workers, prompt=False)
@@ -63,7 +64,7 @@ def copied(state: tuple[dict[str, Tensor], dict]) -> tuple[dict[str, Tensor], di
 
 
 @every_case
-@settings(max_examples=12)
+@scaled(12)
 @given(num_workers=st.integers(1, 4), before=steps, after=st.lists(one_step, min_size=12, max_size=40))
 def test_an_engine_loaded_from_a_state_goes_on_exactly_as_the_one_that_never_stopped(
     options, num_workers, before, after
@@ -111,7 +112,7 @@ def test_a_state_holds_the_momentum_the_held_workers_and_the_pending_pushes():
 
 
 @every_case
-@settings(max_examples=8)
+@scaled(8)
 @given(num_workers=st.integers(1, 4), history=steps)
 def test_a_resumed_run_grants_all_but_the_held_at_the_current_version_and_says_so(options, num_workers, history):
     play = Play(options, num_workers, prompt=False)
@@ -519,7 +520,7 @@ def test_a_loss_that_is_no_number_ends_the_run(options, loss):
 
 
 @every_case
-@settings(max_examples=12)
+@scaled(12)
 @given(num_workers=st.integers(1, 4), max_updates=st.integers(1, 12), history=steps)
 def test_the_run_ends_at_its_last_update_and_nobody_is_granted_after(options, num_workers, max_updates, history):
     play = Play(options, num_workers, limits=Limits(updates=max_updates), prompt=False)

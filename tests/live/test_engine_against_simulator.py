@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from engine_play import Rows
+from simulation_play import NullObserver
 
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.course import Limits
@@ -132,11 +133,6 @@ class _Post:
             self._replay.learning.workers.release(gradient)
 
 
-class NobodyLooks:
-    def updated(self, simulation: Simulation) -> int:
-        return 1 << 62
-
-
 def with_own_numbers(rows: list[Row]) -> list[Row]:
     """The simulator numbers the pushes of all shards together, a live shard its own."""
     numbers = {-1: -1}
@@ -203,7 +199,7 @@ def test_fed_with_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_
         block_bytes=[0] * num_shards,
         batch_size=16,
         limits=Limits.of(config, learning.num_train),
-        observer=NobodyLooks(),
+        observer=NullObserver(),
         rules=[rule for _ in range(3) if (rule := options.pull_rule(num_shards)) is not None],
         learning=(learning.shards, learning.workers),
         log=rows.append,

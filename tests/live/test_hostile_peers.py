@@ -13,7 +13,8 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from leaks import nothing_left, wait_until
 
@@ -107,7 +108,7 @@ def lower_patience(monkeypatch, seconds: float) -> None:
 # Without the secret
 
 
-@settings(max_examples=15)
+@scaled(15)
 @given(st.lists(st.binary(max_size=400) | st.binary().map(lambda tail: wire.MAGIC + b"\0\1" + tail), min_size=1))
 def test_nothing_a_stranger_says_is_heard(way, sayings):
     with house(way) as made:
@@ -274,7 +275,7 @@ def test_a_push_in_the_name_of_another_worker_or_what_only_a_shard_says_is_not_h
         sock.close()
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@scaled(40)
 @given(
     st.lists(
         st.tuples(st.integers(0, 1500), st.sampled_from(["flip", "insert", "delete", "cut"]), st.binary(min_size=1)),

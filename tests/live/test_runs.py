@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from certificates import over_tls
+from simulation_play import NullObserver
 
 from benchmarks.live_run import ROOT, LiveRun, is_alive, kill
 from syncline.config import RunConfig, compose, from_plain
@@ -23,11 +24,6 @@ from syncline.simulation.run import build_learning
 from syncline.timing.cluster import Cluster, Pace
 
 
-class NobodyLooks:
-    def updated(self, simulation: Simulation) -> int:
-        return 1 << 62
-
-
 def simulated(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
     """Final weights and buffers of the same run in virtual time."""
     torch.set_num_threads(1)
@@ -38,7 +34,7 @@ def simulated(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
         block_bytes=[0] * len(learning.shards),
         batch_size=config.batch_size,
         limits=Limits(updates=config.max_updates),
-        observer=NobodyLooks(),
+        observer=NullObserver(),
         learning=(learning.shards, learning.workers),
     ).run()
     return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers

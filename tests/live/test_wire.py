@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.live import transport, wire
@@ -83,7 +84,7 @@ def test_another_version_or_kind_is_refused(kind, version):
         wire.parse(header)
 
 
-@settings(max_examples=30, deadline=None)
+@scaled(30)
 @given(
     st.lists(st.lists(st.integers(0, 200_000), min_size=1, max_size=3), min_size=1, max_size=5),
     st.integers(1, 100_000),
@@ -282,7 +283,7 @@ def test_a_recorded_proof_and_a_reflected_one_are_worth_nothing():
             assert failed == ["the peer does not know the run's secret"]
 
 
-@settings(max_examples=50, deadline=None)
+@scaled(50)
 @given(st.binary(max_size=400))
 def test_whatever_a_stranger_says_is_a_wire_error(data):
     with pair() as (client, server):

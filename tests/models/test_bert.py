@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor
@@ -65,7 +66,7 @@ def test_published_sizes(name: str) -> None:
         assert expected + pooler == pytest.approx(PUBLISHED[name], rel=0.02)
 
 
-@settings(max_examples=10)
+@scaled(10)
 @given(st.integers(1, 99), st.integers(1, 3), st.sampled_from([1, 2, 4]), st.integers(1, 4), st.integers(1, 40))
 def test_size_in_closed_form(vocab: int, layers: int, heads: int, width: int, inside: int) -> None:
     """Devlin et al., section 3, written out: embeddings, encoders with four projections and two norms, the head."""

@@ -4,7 +4,8 @@ from itertools import combinations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -36,7 +37,7 @@ def batch(size: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return torch.randn(size, NUM_COUNTS, generator=generator), rows
 
 
-@settings(max_examples=20, deadline=None)
+@scaled(20)
 @given(
     num_counts=st.integers(0, 4),
     num_categories=st.integers(1, 5),

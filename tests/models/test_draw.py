@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -30,7 +31,7 @@ def look_at_everything(attention: nn.Module) -> None:
         attention.linear.bias.copy_(torch.tensor([0.0, 0.0, -8.0, 0.0, 0.0]))
 
 
-@settings(max_examples=50, deadline=None)
+@scaled(50)
 @given(
     centre=reals,
     log_stride=st.floats(-20, 20, width=32),
@@ -113,7 +114,7 @@ def test_rows_and_columns_are_not_mixed_up() -> None:
     assert read(images, torch.zeros(1, 1)).item() == pytest.approx(1)
 
 
-@settings(max_examples=10, deadline=None)
+@scaled(10)
 @given(mean=st.floats(-2, 2), log_std=st.floats(-1.5, 0.7))
 def test_divergence_in_closed_form_against_monte_carlo(mean: float, log_std: float) -> None:
     """Equation 10: the mean of log Q(z) - log P(z) over z from Q; 5 standard errors."""

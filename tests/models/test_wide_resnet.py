@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -45,7 +46,7 @@ def test_published_parameter_counts(depth: int, width: int, published_millions: 
 
 
 @given(blocks=st.integers(1, 8))
-@settings(max_examples=8, deadline=None)
+@scaled(8)
 def test_width_one_is_the_cifar_resnet_and_two_shortcuts(blocks: int) -> None:
     """Of 16 x 32 and 32 x 64 weights; the batch norms, though moved, are as large together."""
     with torch.device("meta"):

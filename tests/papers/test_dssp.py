@@ -4,6 +4,7 @@ import pytest
 from harness import Harness
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation_play import NullObserver
 
 from syncline.course import Limits, Totals
 from syncline.simulation.engine import Simulation
@@ -25,11 +26,6 @@ def is_granted(commands: list[Command], worker: int) -> bool:
     return worker in granted(commands)
 
 
-class NobodyLooks:
-    def updated(self, simulation: Simulation) -> int:
-        return 1 << 62
-
-
 def simulate(options: StrategyOptions, cluster: ClusterConfig, gradients: int, seed: int = 0) -> Totals:
     """Times alone, until so many gradients are used."""
     simulation = Simulation(
@@ -38,7 +34,7 @@ def simulate(options: StrategyOptions, cluster: ClusterConfig, gradients: int, s
         block_bytes=[0],
         batch_size=1,
         limits=Limits(samples=gradients),
-        observer=NobodyLooks(),
+        observer=NullObserver(),
     )
     simulation.run()
     return simulation.totals

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.records import events
@@ -155,7 +156,7 @@ def long_log(folder: Path) -> tuple[bytes, list[int], list[Row]]:
     return path.read_bytes(), ends, rows
 
 
-@settings(deadline=None, max_examples=40)
+@scaled(40)
 @given(st.floats(0.01, 1))  # 1 % of it is behind the schema
 def test_a_long_log_cut_anywhere_gives_all_whole_batches(
     folder: Path, long_log: tuple[bytes, list[int], list[Row]], part: float

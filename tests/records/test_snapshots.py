@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor
@@ -162,7 +163,7 @@ def error_of(path: Path) -> str | None:
     return None
 
 
-@settings(max_examples=150)
+@scaled(150)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), min_size=1, max_size=4))
 def test_a_file_with_other_bytes_is_read_or_refused_in_one_line(folder: Path, flips: list[tuple[int, int]]) -> None:
     write_state(folder / "1.0-9.safetensors", SMALL, {"updates": 3, "waiting": [[1, 2.5], {"a": None}]})

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
+from simulation_play import NullObserver
 from torch import nn
 
 from syncline.config import CifarConfig, DigitsConfig, ModelConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
@@ -43,11 +44,6 @@ def config_of(**changes) -> RunConfig:
     return RunConfig(**(given | changes))
 
 
-class NobodyLooks:
-    def updated(self, simulation: Simulation) -> int:
-        return 1 << 62
-
-
 def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights and buffers after the run."""
     learning = build_learning(config)
@@ -57,7 +53,7 @@ def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
         block_bytes=[0] * len(learning.shards),
         batch_size=config.batch_size,
         limits=Limits(updates=config.max_updates or math.inf),
-        observer=NobodyLooks(),
+        observer=NullObserver(),
         learning=(learning.shards, learning.workers),
     )
     simulation.run()

@@ -1,8 +1,9 @@
 """What every strategy owes, checked for all of the table; a new strategy is under it by its row alone."""
 
 import pytest
+from examples import scaled
 from harness import Harness
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.strategies import STRATEGIES
@@ -75,7 +76,7 @@ one_step = st.tuples(kinds, st.integers(0, 99), st.integers(0, 9))
 steps = st.integers(0, 40).flatmap(lambda size: st.lists(one_step, min_size=size, max_size=size))
 
 
-@settings(max_examples=20)
+@scaled(20)
 @given(data=st.data(), history=steps)
 def test_the_invariants_hold_in_any_order_of_pushes_timers_leaves_and_joins(options, data, history):
     num_workers = data.draw(sizes(options, 6))
@@ -94,7 +95,7 @@ def test_the_invariants_hold_in_any_order_of_pushes_timers_leaves_and_joins(opti
             harness.join(absent[choice % len(absent)])
 
 
-@settings(max_examples=25)
+@scaled(25)
 @given(
     data=st.data(),
     choices=st.lists(st.integers(0, 99), max_size=40),
@@ -161,7 +162,7 @@ def test_every_interleaving_with_one_leave_and_one_return(options, num_workers, 
     explore(Harness(options, num_workers), depth, None, True)
 
 
-@settings(max_examples=5)
+@scaled(5)
 @given(data=st.data(), history=steps)
 def test_a_harness_that_is_forked_goes_on_alike(options, data, history):
     """The exploration above forks at every event: what is forked must be the whole state."""

@@ -9,7 +9,8 @@ from collections import deque
 from itertools import count
 
 import pytest
-from hypothesis import assume, given, settings
+from examples import scaled
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from syncline.strategies import STRATEGIES
@@ -262,7 +263,7 @@ workers = st.integers(1, 5)
 shards = st.integers(1, 4)
 
 
-@settings(max_examples=40)
+@scaled(40)
 @given(num_workers=workers, num_shards=shards, history=phases(6))
 def test_no_order_of_messages_is_a_deadlock(options, num_workers, num_shards, history):
     assume(accepts(options, num_workers, num_shards))
@@ -271,7 +272,7 @@ def test_no_order_of_messages_is_a_deadlock(options, num_workers, num_shards, hi
     run.check_that_somebody_can_go_on()
 
 
-@settings(max_examples=30)
+@scaled(30)
 @given(num_workers=workers, num_shards=shards, history=phases(3))
 def test_every_worker_and_every_shard_goes_on_and_on(options, num_workers, num_shards, history):
     """From any state, if nothing is put off for ever."""
@@ -293,7 +294,7 @@ elastic = pytest.mark.parametrize("options", [options for options in CASES if op
 
 
 @elastic
-@settings(max_examples=40)
+@scaled(40)
 @given(num_workers=workers, num_shards=st.integers(1, 3), history=phases(6), lost=st.integers(0, 7))
 def test_nor_is_it_one_when_workers_die_and_come_back(options, num_workers, num_shards, history, lost):
     """Each shard hears of it in its own time; some may not hear the last thing that a worker said."""

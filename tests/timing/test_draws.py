@@ -7,7 +7,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -43,7 +44,6 @@ def stream(
     return np.array([draws.next(worker) for _ in range(count)])
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=300), st.integers(0, 2**32 - 1))
 def test_the_order_in_which_workers_ask_changes_nothing(order: list[int], seed: int) -> None:
     draws = Draws(seed, "compute", Uniform(), [1.0] * 5)
@@ -54,7 +54,7 @@ def test_the_order_in_which_workers_ask_changes_nothing(order: list[int], seed: 
         assert drawn == stream(len(drawn), seed=seed, worker=worker, num_workers=5).tolist()
 
 
-@settings(deadline=None, max_examples=25)
+@scaled(25)
 @given(st.integers(1, 60), st.integers(0, 59), st.data())
 def test_the_number_of_workers_changes_nothing(num_workers: int, more: int, data: st.DataObject) -> None:
     worker = data.draw(st.integers(0, num_workers - 1))
@@ -85,7 +85,6 @@ def test_the_raw_stream_never_repeats_a_block() -> None:
     assert len(np.unique(raw)) == len(raw)
 
 
-@settings(deadline=None)
 @given(st.floats(1e-6, 1e6), st.integers(0, 3))
 def test_factors_multiply(factor: float, worker: int) -> None:
     count = BLOCK + 3

@@ -50,7 +50,6 @@ from syncline.timing.theory import (
 from syncline.timing.vectorized import (
     k_async_updates_s,
     k_batch_async_updates_s,
-    k_batch_sync_updates_s,
     k_sync_updates_s,
 )
 
@@ -403,37 +402,6 @@ def mean_and_error(updates: Array) -> tuple[float, float]:
 
 def durations(source: Distribution, workers: int = 8, iterations: int = 4000) -> Array:
     return Draws(3, "compute", source, [1.0] * workers).first(iterations)
-
-
-UPDATES: dict[str, Callable[[Array, int], Array]] = {
-    "k_async": k_async_updates_s,
-    "k_batch_async": k_batch_async_updates_s,
-    "k_batch_sync": k_batch_sync_updates_s,
-    "k_sync": k_sync_updates_s,
-}
-WORKERS = [
-    *MEMORYLESS[:1],
-    SHIFTED,
-    Normal(1.0, 0.1),
-    Uniform(0.5, 1.5),
-    Pareto(1.0, 3.0),
-    LogNormal(1.0, 0.8),
-    Empirical((1.0, 1.2, 1.3, 2.0)),
-]
-
-
-@pytest.mark.parametrize("k", [1, 3, 8])
-@pytest.mark.parametrize("variant", sorted(VARIANTS))
-@pytest.mark.parametrize("source", WORKERS, ids=str)
-def test_what_is_claimed_of_a_run_time_is_so_in_a_long_run(source: Distribution, variant: str, k: int) -> None:
-    formula = run_time(variant, source, k, 8)
-    drawn = durations(source, iterations=400 + 300 * k)
-    mean, error = mean_and_error(UPDATES[variant](drawn, k))
-    assert formula.seconds == VARIANTS[variant](source, k, 8)
-    if formula.claim == "equality":
-        assert abs(mean - formula.seconds) <= 4 * error
-    elif formula.claim == "upper bound":
-        assert mean <= formula.seconds + 4 * error
 
 
 @pytest.mark.parametrize(("k", "seconds"), [(1, 0.25), (2, 0.53), (4, 1.24), (8, 3.72)])

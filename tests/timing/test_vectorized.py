@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import scaled
+from hypothesis import given
 from hypothesis import strategies as st
+from simulation_play import NullObserver
 
 from syncline.course import Limits
 from syncline.simulation.engine import Simulation
@@ -48,13 +50,6 @@ CLUSTERS: dict[str, tuple[ClusterConfig, ScenarioConfig]] = {
 RANDOM = [name for name in CLUSTERS if "ties" not in name]  # no two pushes at one instant
 
 
-class Nobody:
-    """Looks at nothing."""
-
-    def updated(self, simulation: Simulation) -> int:
-        return simulation.totals.updates + 10**9
-
-
 def simulate(
     options: StrategyOptions, config: ClusterConfig, scenario: ScenarioConfig, seed: int = 0, updates: int = UPDATES
 ) -> tuple[list[list[float]], list[float]]:
@@ -74,7 +69,7 @@ def simulate(
         block_bytes=[0],
         batch_size=1,
         limits=Limits(updates=updates),
-        observer=Nobody(),
+        observer=NullObserver(),
         log=log,
     ).run()
     return pushes, [applied[version] for version in sorted(applied)]
@@ -143,7 +138,7 @@ def test_ssp_pushes_and_updates_as_the_simulator_does(name: str, staleness: int)
     assert_same_bits(every_kth_s(ours), updates)
 
 
-@settings(max_examples=40)
+@scaled(40)
 @given(
     st.lists(st.floats(0.1, 10), min_size=1, max_size=7),
     st.floats(0, 0.5),
