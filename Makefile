@@ -9,6 +9,7 @@ READY := $(VENV)/.ready
 EXPERIMENTS := $(basename $(patsubst conf/experiment/%,%,$(wildcard conf/experiment/*/*.yaml)))
 ARTEFACTS := $(subst /,-,$(EXPERIMENTS))
 PAPERS := $(sort $(patsubst %/,%,$(dir $(EXPERIMENTS))))
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
 # Runs, then their report, if there is a plan: experiment, its plans' names.
@@ -19,10 +20,10 @@ define made
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test papers report bench fidelity kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
+.PHONY: help setup run check test test-all papers report bench fidelity kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@for name in $(ARTEFACTS); do \
 		printf "  %-14s %s\n" $$name "$$(sed -n "s/^title: //p" conf/experiment/$$(echo $$name | tr - /).yaml | tr -d \")"; done
 	@echo "  $(PAPERS)"
@@ -50,8 +51,11 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(READY) ## all tests: make test ARGS="-k dssp"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --durations=25 $(ARGS)
+test: $(READY) ## what every change runs (4 minutes): make test ARGS="-k dssp"
+	$(PYTEST) -m "core or not (papers or system or processes or statistical)" $(ARGS)
+
+test-all: $(READY) ## all tests: exactly what CI runs (12 minutes)
+	$(PYTEST) --hypothesis-profile=ci --durations=25 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
 	$(call made,all,*)

@@ -20,6 +20,8 @@ from reports.records import published
 from reports.site import build
 from syncline.config import choices
 
+pytestmark = [pytest.mark.papers, pytest.mark.xdist_group("papers")]
+
 ARTEFACTS = {"psp": 4, "backup": 6, "adasync": 11, "dssp": 3, "dssync": 9}
 CLAIMS = {"psp": 6, "backup": 11, "adasync": 11, "dssp": 8, "dssync": 9}
 
@@ -40,6 +42,7 @@ def site(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(Shelf(results, "smoke"), tmp_path_factory.mktemp("pages") / "site").parent
 
 
+@pytest.mark.core
 def test_every_artefact_and_claim_of_the_papers_is_there() -> None:
     assert {key: len(paper.shows) for key, paper in PAPERS.items()} == ARTEFACTS
     assert {key: len(paper.claims) for key, paper in PAPERS.items()} == CLAIMS
@@ -53,6 +56,7 @@ def test_every_artefact_and_claim_of_the_papers_is_there() -> None:
             assert claim.may_differ.endswith(".")
 
 
+@pytest.mark.core
 def test_every_artefact_has_every_scale() -> None:
     for name in choices("experiment"):
         _, invocation = run.compose([f"+experiment={name}"])
@@ -137,6 +141,7 @@ def test_the_pages_say_what_they_show(site: Path) -> None:
     assert "nothing is to be concluded" in index
 
 
+@pytest.mark.system
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)")
 def test_the_pages_in_a_browser(site: Path) -> None:
     """Wide and narrow: no fault in the console, nothing asked of a network, all drawn, no page too wide."""

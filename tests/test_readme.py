@@ -30,13 +30,15 @@ OPERATIONS = [c for c in COMMANDS if c.startswith("python -m syncline") and "<id
 @pytest.mark.parametrize("command", RUNS)
 def test_a_command_runs(command, tmp_path, capsys):
     """As written, but for three updates at most and a folder of its own."""
-    words = command.split()[2:]
-    if "+experiment=dssp/table1" not in words or "--status" in words:
-        words += [f"results={tmp_path}"] + ([] if "--status" in words or "--cfg" in words else ["max_updates=3"])
-        assert run.main(words) == 0
-        assert capsys.readouterr().out
+    starts_nothing = {"--status", "--cfg"} & set(command.split())
+    words = [*command.split()[2:], f"results={tmp_path}"] + ([] if starts_nothing else ["max_updates=3"])
+    assert run.main(words) == 0
+    out = capsys.readouterr().out
+    assert out
+    assert starts_nothing or list(tmp_path.glob("*/summary.json")), out
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("command", LIVE_RUNS)
 def test_a_command_of_real_processes_runs_and_so_does_what_looks_at_its_record(command, tmp_path, capsys):
     """As above, and then each command that takes the identity of such a run."""

@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.allreduce import against_ddp
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize(("num_members", "dtype"), [(2, "float32"), (4, "float64")])
 def test_the_parameters_of_resnet20_after_20_steps_are_those_of_ddp(num_members, dtype):

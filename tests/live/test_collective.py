@@ -51,6 +51,8 @@ def lead_by_counting(log) -> int:
     return lead
 
 
+@pytest.mark.processes
+@pytest.mark.core
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])
 def test_ds_sync_on_a_grid_of_four_leaves_what_it_leaves_in_virtual_time(tmp_path, average):
     """after_step with one all-reduce of everything and batch norm, before_forward with one a tensor."""
@@ -96,6 +98,7 @@ def test_ds_sync_on_a_grid_of_four_leaves_what_it_leaves_in_virtual_time(tmp_pat
                 assert (of_group[(of_group.kind == "granted") & (of_group.version == step)]["at"] >= computed).all()
 
 
+@pytest.mark.processes
 def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(tmp_path):
     """Sums of three may differ in their last bit; a rectifier that falls to the other side of zero by it changes a
     gradient by far more, so that the network has none."""
@@ -106,6 +109,7 @@ def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(tmp_path):
     assert largest_difference(run) <= 1e-6
 
 
+@pytest.mark.processes
 def test_bsp_with_one_all_reduce_a_tensor_learns_what_it_learns_in_virtual_time(tmp_path):
     """There one all-reduce of everything and one a tensor are the same sums; those of two are so in any order."""
     words = ["strategy.topology=allreduce", "strategy.impl=naive", "model=resnet8", "cluster.workers=2"]
@@ -115,6 +119,7 @@ def test_bsp_with_one_all_reduce_a_tensor_learns_what_it_learns_in_virtual_time(
     assert largest_difference(run) == 0
 
 
+@pytest.mark.processes
 def test_ds_sync_stopped_and_gone_on_with_and_then_killed_ends_as_if_nothing_had_been(tmp_path):
     """Groups of two: their sums have no order, so all bits agree, also with the run in virtual time."""
     words = ["strategy=ds_sync", "cluster.workers=4", "max_updates=200", "epochs=null", "batch_size=16"]
@@ -146,6 +151,7 @@ def test_ds_sync_stopped_and_gone_on_with_and_then_killed_ends_as_if_nothing_had
     assert again.has_ended_cleanly()
 
 
+@pytest.mark.processes
 def test_a_target_ends_all_members_at_the_same_step(tmp_path):
     words = ["cluster.workers=4", "cluster.gradient_s=[0.02]", "runner.pace=absolute", "epochs=1000", "batch_size=16"]
     words += ["runner.evaluate=during", "target.value=0.5", "eval_every_epochs=0.5", "optimizer.lr=0.05"]

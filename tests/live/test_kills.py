@@ -1,6 +1,10 @@
 """One of what `make kills` does fifty times."""
 
+import pytest
+
 from benchmarks.kills import kill_once
+
+pytestmark = pytest.mark.processes
 
 
 def test_a_run_survives_the_kill_of_a_random_worker_at_a_random_time(tmp_path):

@@ -23,6 +23,8 @@ from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning
 from syncline.timing.cluster import Cluster, Pace
 
+pytestmark = pytest.mark.processes
+
 
 def simulated(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
     """Final weights and buffers of the same run in virtual time."""
@@ -73,6 +75,8 @@ def dssp(tmp_path_factory):
     return run
 
 
+@pytest.mark.core
+@pytest.mark.xdist_group("live_run")
 def test_a_live_run_leaves_the_record_of_every_run_and_nothing_else(dssp):
     summary = dssp.summary()
     assert summary["engine"] == "live"
@@ -95,15 +99,21 @@ def test_a_live_run_leaves_the_record_of_every_run_and_nothing_else(dssp):
     assert dssp.config.identity in dssp.said
 
 
+@pytest.mark.core
+@pytest.mark.xdist_group("live_run")
 def test_a_finished_live_run_is_shown_not_repeated(dssp):
     again = LiveRun(dssp.folder.parent, *dssp.words[2:])
     assert "finished before" in again.wait()
 
 
+@pytest.mark.core
+@pytest.mark.xdist_group("live_run")
 def test_the_replay_of_a_live_run_is_equal_in_every_bit(dssp):
     assert replayed(dssp) == {"of": dssp.folder.name, "gradients": 150, "equal": True, "largest_difference": 0.0}
 
 
+@pytest.mark.core
+@pytest.mark.xdist_group("live_run")
 def test_injected_delays_are_those_of_the_simulator_and_are_kept(dssp):
     log = read_events(dssp.folder / "events.arrow").to_pandas()
     config = dssp.config
@@ -126,6 +136,8 @@ def test_injected_delays_are_those_of_the_simulator_and_are_kept(dssp):
     assert (slow.groupby("worker").value.mean()[0]) > 0  # worker 0 computes three times slower than the machine
 
 
+@pytest.mark.core
+@pytest.mark.xdist_group("live_run")
 def test_the_log_of_a_live_run_obeys_the_strategy(dssp):
     """Replay checks every answer; here what a reader of the log alone can see."""
     log = read_events(dssp.folder / "events.arrow").to_pandas()

@@ -10,6 +10,8 @@ from syncline.records.store import read_metrics
 from syncline.simulation.replay import replay
 from syncline.simulation.run import build_learning, build_replicas, simulate
 
+pytestmark = pytest.mark.processes
+
 SHORT = ["epochs=null", "max_updates=24", "batch_size=8", "eval_every_epochs=1000", "cluster.gradient_s=[0.01]"]
 
 

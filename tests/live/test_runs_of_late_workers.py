@@ -3,10 +3,14 @@
 from collections import Counter
 from itertools import pairwise
 
+import pytest
+
 from benchmarks.live_run import LiveRun, kill
 from syncline.records.events import read_events
 from syncline.records.store import read_metrics
 from syncline.simulation.replay import replay
+
+pytestmark = pytest.mark.processes
 
 
 def replayed(run: LiveRun) -> dict:

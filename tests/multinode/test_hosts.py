@@ -6,11 +6,14 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from certificates import over_tls
 
 from benchmarks.cuts import cut_once
 from benchmarks.emulated import EmulatedHosts
 from syncline.records.events import read_events
+
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("hosts")]
 
 UNEVEN = ["cluster.gradient_s=[0.05]", "runner.pace=absolute"]
 SMALL = ["strategy=asp", "cluster.workers=3", "max_updates=9"]

@@ -35,6 +35,7 @@ def states_of(results: Path) -> list[str]:
     return [state.state for state in look(results, read_plan(path).once(), {}).values()]
 
 
+@pytest.mark.processes
 def test_a_plan_whose_process_was_killed_is_mended_by_retry_which_says_what_it_starts(tmp_path: Path) -> None:
     """The first run never ends: it is killed, and the others are made; then it may end."""
     results = tmp_path / "results"
@@ -61,6 +62,7 @@ def test_a_plan_whose_process_was_killed_is_mended_by_retry_which_says_what_it_s
     assert "sweep: 2 of 2 runs finished, 0 failed" in said.err
 
 
+@pytest.mark.processes
 def test_cancel_stops_the_process_of_this_host_that_goes_through_the_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -177,6 +177,7 @@ print(made)
 """
 
 
+@pytest.mark.processes
 def test_of_processes_that_race_never_two_are_inside(tmp_path: Path):
     words = [sys.executable, "-c", RACER, str(tmp_path / "run"), str(tmp_path / "inside"), "40"]
     racers = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]

@@ -34,6 +34,8 @@ def test_a_run_that_diverges_says_so(tmp_path: Path, command: Command) -> None:
     assert (again.code, "finished before" in again.out) == (1, True)
 
 
+@pytest.mark.processes
+@pytest.mark.core
 def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
     tmp_path: Path, command: Command, ended_at_last: list["subprocess.Popen[str]"]
 ) -> None:
@@ -140,6 +142,7 @@ def test_a_full_disk_is_one_line_and_the_record_stays_unfinished(
     assert status(next(tmp_path.iterdir())) == UNFINISHED
 
 
+@pytest.mark.processes
 def test_no_traceback_is_shown_unless_debug_asks_for_it() -> None:
     plain = cli("strategy=sync")
     assert "Traceback" not in plain.err

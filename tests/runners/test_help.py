@@ -32,6 +32,7 @@ def test_cfg_prints_the_composed_config_and_starts_nothing(tmp_path: Path, comma
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.processes
 def test_the_command_line_is_quick_until_something_is_run() -> None:
     """torch (2 s) and hydra are imported where they are first needed."""
     code = "import sys, run; print([name for name in ('torch', 'hydra', 'sklearn') if name in sys.modules])"
@@ -39,6 +40,7 @@ def test_the_command_line_is_quick_until_something_is_run() -> None:
     assert shown.stdout.strip() == "[]"
 
 
+@pytest.mark.processes
 def test_who_reads_only_the_beginning_is_not_told_of_an_error() -> None:
     """As of `python run.py --cfg | head -1`."""
     process = started("--cfg")

@@ -19,6 +19,8 @@ from syncline.records.events import read_events
 from syncline.records.plans import read_plan
 from syncline.records.store import FINISHED, is_identity, read_config, read_environment, read_metrics, read_summary
 
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("killed_plans")]
+
 NUM_KILLS = 20
 NUM_RUNS = 6
 PLAN = ["-m", f"seed=range(0,{NUM_RUNS})", "strategy=asp", "gradients=false", "epochs=20", "jobs=2"]

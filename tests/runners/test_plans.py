@@ -16,6 +16,8 @@ from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
 
 
+@pytest.mark.processes
+@pytest.mark.core
 def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Path, command: Command) -> None:
     words = ["-m", "strategy=bsp,asp", "seed=0,1", *TIMING, f"results={tmp_path}", "jobs=2"]
     said = cli(*words)
@@ -81,6 +83,7 @@ def test_one_failing_run_does_not_stop_the_others_and_fail_fast_does(tmp_path: P
     assert states(tmp_path / "fast") == [FAILED, LEFT, LEFT, LEFT]
 
 
+@pytest.mark.processes
 def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
     tmp_path: Path, command: Command, ended_at_last: list["subprocess.Popen[str]"]
 ) -> None:
@@ -118,6 +121,7 @@ def test_short_runs_share_a_process_and_a_long_one_has_its_own(
         begun.clear()
 
 
+@pytest.mark.processes
 def test_a_run_whose_process_is_killed_shows_as_failed_with_the_cause(tmp_path: Path) -> None:
     words = ["-m", "seed=0", "gradients=false", "runner.events=false", f"results={tmp_path}"]
     process = started(*words, "epochs=1e7")
@@ -133,6 +137,7 @@ def test_a_run_whose_process_is_killed_shows_as_failed_with_the_cause(tmp_path: 
     assert not list(tmp_path.glob("*.lock"))
 
 
+@pytest.mark.processes
 def test_two_plans_of_the_same_runs_make_each_once(tmp_path: Path) -> None:
     """Started together, both end when all is finished; what the other makes is waited for."""
     words = ["-m", "seed=0,1,2,3", "strategy=asp", "gradients=false", "epochs=400", "jobs=2", f"results={tmp_path}"]
@@ -146,6 +151,7 @@ def test_two_plans_of_the_same_runs_make_each_once(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.lock*")), "nothing stays behind"
 
 
+@pytest.mark.processes
 def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Path) -> None:
     words = ["gradients=false", "runner.events=false", "epochs=1e7", f"results={tmp_path}"]
     first = started(*words)

@@ -30,6 +30,7 @@ def test_what_is_named_exists() -> None:
         assert all(importlib.util.find_spec(module) for module in modules)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("dataset", ["digits", "glyphs10", "mnist_digits"])
 def test_what_runs_would_each_import_is_prepared(tmp_path: Path, dataset: str) -> None:
     """Of the large packages nothing is left to a run: of four unequal workers with jitter, and with a log of events."""

@@ -43,6 +43,7 @@ def num_rows(record: Path) -> int:
 # Real processes.
 
 
+@pytest.mark.processes
 def test_stopped_and_gone_on_with_and_then_killed_a_run_ends_as_if_nothing_had_been(
     tmp_path: Path, undisturbed: Path, ended_at_last: list["subprocess.Popen[str]"]
 ) -> None:
@@ -80,6 +81,7 @@ def test_stopped_and_gone_on_with_and_then_killed_a_run_ends_as_if_nothing_had_b
     assert walls == sorted(walls), "the time spent goes on where it was"
 
 
+@pytest.mark.processes
 def test_a_plan_told_to_stop_waits_for_its_runs_and_goes_on_with_them(
     tmp_path: Path, undisturbed: Path, ended_at_last: list["subprocess.Popen[str]"]
 ) -> None:

@@ -14,6 +14,8 @@ from slurm_lab import Slurm, skip_without_slurm, slurm
 from syncline.records.events import read_events
 from syncline.records.store import read_metrics, read_summary
 
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("slurm")]
+
 LONG = ["epochs=60", "eval_every_epochs=2"]  # a few seconds, and a look at it every few tenths
 PATIENCE_S = 120.0
 

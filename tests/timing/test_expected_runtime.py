@@ -31,6 +31,8 @@ from syncline.timing.distributions import (
 )
 from syncline.timing.theory import harmonic, k_async_over_k_batch_async, order_statistic, run_time, sync_over_async
 
+pytestmark = pytest.mark.statistical
+
 BATCHES = 100
 ROUNDS = 20
 STANDARD_ERROR = 0.005  # of the mean, wanted
