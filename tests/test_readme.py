@@ -69,7 +69,7 @@ def test_the_commands_that_look_after_plans_are_those_of_their_own_page():
 
 
 def test_every_command_is_run_by_a_test():
-    others = {"make run", "make dssp-table1 SCALE=smoke", "make papers", "make report"}  # tests/test_papers.py
+    others = {"make run", "make test", "make dssp-table1 SCALE=smoke", "make papers", "make report"}
     assert {c for c in COMMANDS if "<identity>" not in c} == {*RUNS, *LIVE_RUNS, *SLURM_RUNS, *OPERATIONS, *others}
 
 
@@ -109,7 +109,7 @@ def test_every_artefact_of_make_help_is_an_experiment_with_a_report():
 
 
 def test_the_tree_is_as_listed():
-    tree = re.search(r"## The map of the house\n\n```\n(.*?)```", README, re.DOTALL)
+    tree = re.search(r"## Repository layout\n\n```\n(.*?)```", README, re.DOTALL)
     assert tree is not None
     folder = ROOT
     for line in tree[1].splitlines():
