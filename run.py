@@ -1,12 +1,17 @@
-"""Compose a config, run it, keep its record, print its summary.
+"""Run experiments: compose a config, run it, keep its record, print its summary.
 
-python run.py [overrides ...]               one run            python run.py strategy=dssp model=resnet110
-python run.py -m [overrides ...]            a sweep            python run.py -m strategy=bsp,asp seed=0,1
-python run.py +experiment=<paper>/<artefact> scale=laptop      all runs of a paper's table or figure
-python run.py +experiment=<paper> scale=laptop                 of all tables and figures of a paper; all: of all papers
-python run.py --plan FILE [--runs A:B]      the runs of a plan that was written down (results/plans), or some of them
-python run.py --status [the same words]     what is finished, failed, unfinished, left; starts nothing
-python run.py --cfg [overrides ...]         print the composed config; starts nothing
+python run.py [KEY=VALUE ...]              one run
+python run.py -m [KEY=V1,V2 ...]           a sweep: a run of each combination
+python run.py +experiment=PAPER/ARTEFACT   all runs of a paper's table or figure
+python run.py +experiment=PAPER            of all of them; all: of all papers
+python run.py --status [the same words]    what is finished, failed or left
+python run.py --cfg [KEY=VALUE ...]        print all keys and their values
+python run.py --plan FILE [--runs A:B]     runs of a stored plan (results/plans)
+python run.py --version
+
+python run.py strategy=dssp model=resnet110 cluster.workers=8
+python run.py -m strategy=bsp,asp,ssp seed=0,1,2
+python run.py +experiment=dssp/table1 scale=laptop
 """
 
 import argparse
@@ -14,6 +19,7 @@ import os
 import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +27,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
+import syncline
 from runners.display import RunDisplay, summary_table
 from runners.one import run_one
 from runners.plan import run_plan
@@ -38,6 +45,7 @@ from syncline.config import (
     compose_yaml,
     sweep,
 )
+from syncline.config.words import meant, nearest
 from syncline.operations.states import look, waiting_in
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.lock import announced
@@ -46,7 +54,52 @@ from syncline.records.store import FINISHED, read_summary, status
 
 # Of an experiment's file; the rest is for reports.
 PLANNING = ("base", "runs", "more_runs", "scales", "timing", "seeds", "real_data")
-FLAGS = {"-m": "sweep", "--multirun": "sweep", "--status": "status", "--cfg": "cfg", "-h": "help", "--help": "help"}
+FLAGS = (("-m", "--multirun"), ("--status",), ("--cfg",), ("--version",), ("-h", "--help"))
+# For --help: the keys that are set most.
+KEYS = {
+    "seed=0": "of weights, data order and delays",
+    "epochs=30": "of the training set; also max_updates, max_time_s",
+    "batch_size=32": "of one worker",
+    "cluster.workers=4": "how many compute gradients",
+    "cluster.gradient_s=[0.02]": "seconds a gradient; a list: one for each worker",
+    "optimizer.lr=0.05": "learning rate",
+    "target.value=0.95": "end early at this accuracy",
+    "gradients=false": "times alone, nothing is learned",
+    "runner=local": "real processes in place of virtual time",
+    "results=results": "folder of the records",
+    "jobs=2": "runs at a time",
+    "rerun=true": "repeat what is finished",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options, and the overrides.
+
+    Raises:
+        ConfigError: an unknown option, or some that do not go together.
+    """
+    parser = Parser(add_help=False, allow_abbrev=False)
+    for names in FLAGS:
+        parser.add_argument(*names, action="store_true")
+    parser.add_argument("--plan", type=Path)
+    parser.add_argument("--runs")
+    asked, words = parser.parse_known_args(arguments)
+    known = [*(name for names in FLAGS for name in names), "--plan", "--runs"]
+    for word in words:
+        if word.startswith("-"):
+            hint = meant(nearest(word.partition("=")[0], known))
+            raise ConfigError(f"unknown option {word}; allowed: {', '.join(known)}, and key=value{hint}")
+    alone = [name for name in ("--plan", "--cfg") if getattr(asked, name[2:])]
+    if alone and (asked.multirun or asked.status or alone[1:]):
+        raise ConfigError(f"{alone[0]} goes with none of -m, --status, --cfg")
+    if asked.runs is not None and not asked.plan:
+        raise ConfigError("--runs goes with --plan FILE")
+    return asked, words
 
 
 def main(arguments: list[str]) -> int:
@@ -55,33 +108,29 @@ def main(arguments: list[str]) -> int:
     Raises:
         ValueError: bad input; the message is the one line to show.
     """
-    if "--plan" in arguments:
-        return run_stored(arguments)
-    flags = {FLAGS[word] for word in arguments if word in FLAGS}
-    overrides = [word for word in arguments if word not in FLAGS]
-    unknown = [word for word in overrides if word.startswith("-")]
-    if unknown:
-        raise ConfigError(f"unknown option {unknown[0]}; allowed: {', '.join([*FLAGS, '--plan'])}, and key=value")
-    if "help" in flags:
-        print(help_text())
+    asked, overrides = parsed(arguments)
+    if asked.help or asked.version:
+        print(help_text() if asked.help else f"syncline {syncline.__version__}")
         return 0
-    if "cfg" in flags:
+    if asked.plan:
+        return run_stored(asked.plan, asked.runs or ":", overrides)
+    if asked.cfg:
         print(compose_yaml(overrides))
         return 0
-    is_experiment = any(word.lstrip("+").startswith("experiment=") for word in overrides)
-    if not (is_experiment or "sweep" in flags):
+    is_of_papers = any(map(is_experiment, overrides))
+    if not (is_of_papers or asked.multirun):
         config, invocation = compose(overrides)
         if config.runner.name == "replay":
             config = replay_config(config, Path(invocation.results))
-        if isinstance(invocation.launcher, SlurmConfig) and "status" not in flags:
+        if isinstance(invocation.launcher, SlurmConfig) and not asked.status:
             return run_all([single(config, overrides)], invocation)
-        return show_status([single(config, overrides)], invocation) if "status" in flags else run(config, invocation)
-    if is_experiment:
-        plans, invocation = experiment_plans(overrides, "sweep" in flags)
+        return show_status([single(config, overrides)], invocation) if asked.status else run(config, invocation)
+    if is_of_papers:
+        plans, invocation = experiment_plans(overrides, asked.multirun)
     else:
         plan, invocation = sweep_plan(overrides)
         plans = [plan]
-    if "status" in flags:
+    if asked.status:
         return show_status(plans, invocation)
     return run_all(plans, invocation)
 
@@ -136,29 +185,25 @@ def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     return 0
 
 
-def run_stored(arguments: list[str]) -> int:
+def run_stored(path: Path, part: str, overrides: Sequence[str]) -> int:
     """The runs of a stored plan that are not finished, or of a part of it: what a task of an array job calls."""
-    parser = argparse.ArgumentParser(prog="run.py", allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--plan", type=Path, required=True)
-    parser.add_argument("--runs", default=":")
-    asked, words = parser.parse_known_args(arguments)
-    part = re.fullmatch(r"(\d*):(\d*)", asked.runs)
-    if part is None:
-        raise ConfigError(f"--runs must be FIRST:END, counted from 0, got {asked.runs}")
-    stored = read_plan(asked.plan)
-    runs = list(stored.once().values())[slice(*(int(number) if number else None for number in part.groups()))]
-    _, invocation = compose(words)
+    bounds = re.fullmatch(r"(\d*):(\d*)", part)
+    if bounds is None:
+        raise ConfigError(f"--runs must be FIRST:END, counted from 0, got {part}")
+    stored = read_plan(path)
+    runs = list(stored.once().values())[slice(*(int(number) if number else None for number in bounds.groups()))]
+    _, invocation = compose(overrides)
     entries = []
     for run in runs:
         config, _ = compose(run.overrides)
         if config.identity != run.identity:
             raise ConfigError(
-                f"{asked.plan}: {run.identity} would be {config.identity} now: conf/ has changed since the plan was "
+                f"{path}: {run.identity} would be {config.identity} now: conf/ has changed since the plan was "
                 "written; ask for the plan again"
             )
         entries.append(Entry(run.label, tuple(run.overrides), config))
     if not entries:
-        raise ConfigError(f"{asked.plan} has no runs {asked.runs}")
+        raise ConfigError(f"{path} has no runs {part}")
     plan = Plan(stored.name, stored.scale, tuple(entries), {})
     failed = run_plan(
         plan, Path(invocation.results), jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
@@ -203,13 +248,19 @@ def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
 
 
 def experiment_plans(overrides: list[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
-    """The plan of an experiment, or of each in a folder of them (a paper), or of all."""
-    word = next(word for word in overrides if word.lstrip("+").startswith("experiment="))
-    others = [other for other in overrides if other is not word]
-    wanted, names = word.partition("=")[2], choices("experiment")
-    chosen = [name for name in names if wanted in (name, name.partition("/")[0], "all")] or [wanted]
-    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in chosen]
+    """The plans of the experiments asked for (`a,b`): by name, all in a folder of them (a paper), or all."""
+    words = [word for word in overrides if is_experiment(word)]
+    others = [word for word in overrides if word not in words]
+    names, wanted = choices("experiment"), ",".join(word.partition("=")[2] for word in words).split(",")
+    known = {name: {name, name.partition("/")[0], "all"} for name in names}
+    unknown = [name for name in wanted if not any(name in calls for calls in known.values())]
+    chosen = [name for name in names if known[name] & set(wanted)]
+    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in (*unknown, *chosen)]
     return [plan for plan, _ in made], made[0][1]
+
+
+def is_experiment(word: str) -> bool:
+    return word.lstrip("+").startswith("experiment=")
 
 
 def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
@@ -242,12 +293,20 @@ def data_folder() -> Path | None:
 
 
 def help_text() -> str:
-    """The module's text, and every group with its choices."""
-    groups = (*GROUPS, "experiment")
-    lines = [f"  {group:10} {', '.join(choices(group))}" for group in groups]
-    return (
-        f"{__doc__}\nGroups (group=choice):\n" + "\n".join(lines) + "\n\nAll keys and their values: python run.py --cfg"
-    )
+    """The module's text, every group with its choices, and the keys that are set most, in 80 columns."""
+    groups = [
+        textwrap.fill(
+            ", ".join(choices(group)),
+            width=80,
+            initial_indent=f"  {group:11}",
+            subsequent_indent=" " * 13,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for group in (*GROUPS, "experiment")
+    ]
+    keys = [f"  {word:27}{about}" for word, about in KEYS.items()]
+    return "\n".join([__doc__ or "", "Groups (group=choice):", *groups, "", "Some keys; --cfg prints all:", *keys])
 
 
 def command_line() -> NoReturn:
@@ -268,12 +327,14 @@ def command_line() -> NoReturn:
     except OSError as error:
         if debug:
             raise
-        print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        print(
+            "error:", *filter(None, [error.filename and f"{error.filename}:", error.strerror or error]), file=sys.stderr
+        )
         code = 1
     except Told as told:
         again = shlex.join(["python", "run.py", *arguments])
         kept = told.kept or "finished runs are kept"
-        print(f"interrupted; {kept}; the same command goes on: {again}", file=sys.stderr)
+        print(f"interrupted; {kept}; rerun this command to resume: {again}", file=sys.stderr)
         code = told.code
     raise SystemExit(code)
 

@@ -18,9 +18,9 @@ def test_an_unknown_choice_is_refused_with_the_allowed_ones(group: str) -> None:
 
 
 def test_an_unknown_key_at_the_top_is_refused_with_the_allowed_ones() -> None:
-    for override in ("sede=3", "+sede=3", "++sede=3"):
+    for override in ("xyz=3", "+xyz=3", "++xyz=3"):
         line = line_of(override)
-        assert line.startswith("sede: unknown key")
+        assert line.startswith("xyz: unknown key")
         keys = {field.name for kind in (RunConfig, Invocation) for field in dataclasses.fields(kind)}
         assert [key for key in keys if key not in line] == []
 
@@ -48,28 +48,25 @@ def test_an_unknown_nested_key_is_refused_with_those_of_its_parent(overrides: li
 @pytest.mark.parametrize(
     ("override", "kind"),
     [
-        ("seed=abc", "Integer"),
-        ("batch_size=1.5", "Integer"),
-        ("epochs=long", "Float"),
-        ("gradients=maybe", "bool"),
-        ("optimizer.lr=fast", "Float"),
-        ("optimizer.lr=null", "not Optional"),
-        ("cluster.gradient_s=[0.1,slow]", "Float"),
-        ("cluster.network.bandwidth_gbps=wide", "Float"),
-        ("optimizer.schedule.at_epochs=[soon]", "Float"),
-        ("strategy.s_lower=x", "Integer"),
-        ("target.value=high", "Float"),
-        ("scale.seeds=[a]", "Integer"),
-        ("scenario.slow={a: 2.0}", "int"),
-        ("jobs=many", "Integer"),
+        ("seed=abc", "a whole number"),
+        ("batch_size=1.5", "a whole number"),
+        ("epochs=long", "a number or null"),
+        ("gradients=maybe", "true or false"),
+        ("optimizer.lr=fast", "a number"),
+        ("optimizer.lr=null", "a number"),
+        ("cluster.gradient_s=[0.1,slow]", "a list such as [1.5, ...]"),
+        ("cluster.network.bandwidth_gbps=wide", "a number or null"),
+        ("optimizer.schedule.at_epochs=[soon]", "a list such as [1.5, ...]"),
+        ("strategy.s_lower=x", "a whole number"),
+        ("target.value=high", "a number or null"),
+        ("scale.seeds=[a]", "a list such as [1, ...]"),
+        ("scenario.slow={a: 2.0}", "a mapping such as {1: 1.5}"),
+        ("jobs=many", "a whole number or null"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override: str, kind: str) -> None:
-    line = line_of(override)
     key, _, given = override.partition("=")
-    assert key in line
-    assert kind in line
-    assert given.strip("[]").split(",")[-1] in line or kind in ("int", "not Optional")
+    assert line_of(override) == f"{key} must be {kind}, got {given}"
 
 
 @pytest.mark.parametrize(
@@ -144,19 +141,13 @@ def test_a_jitter_that_is_no_distribution_is_refused() -> None:
     assert line.endswith("got 'gauss'")
 
 
-@pytest.mark.parametrize("override", ["seed=0,1", "strategy.s_lower=1,2", "seed=range(0,3)"])
+@pytest.mark.parametrize(
+    "override", ["seed=0,1", "strategy.s_lower=1,2", "seed=range(0,3)", "strategy=bsp,asp", "model=lenet,resnet20"]
+)
 def test_a_sweep_without_m_is_refused_and_m_is_named(override: str) -> None:
     line = line_of(override)
     assert override in line
     assert "-m" in line
-
-
-@pytest.mark.parametrize("override", ["strategy=bsp,asp", "model=lenet,resnet20"])
-def test_a_sweep_over_a_group_without_m_is_refused(override: str) -> None:
-    group, _, given = override.partition("=")
-    line = line_of(override)
-    assert given in line
-    assert [choice for choice in choices(group) if choice not in line] == []
 
 
 @pytest.mark.parametrize(

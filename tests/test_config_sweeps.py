@@ -45,5 +45,5 @@ def test_every_run_of_a_sweep_composes() -> None:
 @pytest.mark.parametrize("override", ["seed=0,", "seed=[1", "seed=range(0,3,0)"])
 def test_a_broken_sweep_is_refused_in_one_line(override: str) -> None:
     with pytest.raises(ValueError, match=r"\w") as refused:
-        sweep([override])
+        compose(sweep([override])[0])
     assert "\n" not in str(refused.value)

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+import syncline
 from syncline.__main__ import main
 from syncline.records.events import EventLog
 from syncline.records.store import RecordWriter
@@ -77,7 +79,6 @@ def test_a_run_of_real_processes_that_was_broken_off_has_a_timeline_in_wall_time
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "the following arguments are required: command"),
         (["timelime"], "argument command: invalid choice: 'timelime'"),
         (["timeline"], "the following arguments are required: record"),
         (["timeline", "good", "--form", "1"], "unrecognized arguments: --form 1"),
@@ -108,11 +109,23 @@ def test_a_log_that_is_broken_is_one_line(results: Path, capsys: pytest.CaptureF
     assert line.startswith(f"error: {results}/good/events.arrow: not an event log")
 
 
-def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", [["--help"], []], ids=" ".join)
+def test_help_names_the_commands_with_a_line_each(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--help"])
+        main(words)
     assert ended.value.code == 0
-    assert "timeline" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    for name in ("status", "retry", "cancel", "show", "compare", "clean", "timeline"):
+        assert any(line.startswith(f"    {name} ") for line in lines), name
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"syncline {metadata.version('syncline')}\n"
+    assert syncline.__version__ == metadata.version("syncline")
+    assert not hasattr(syncline, "__author__")
 
 
 def test_it_imports_neither_torch_nor_hydra_and_matplotlib_only_to_draw(results: Path) -> None:

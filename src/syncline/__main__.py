@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 
+import syncline
 from syncline.operations import clean, control, show, status, timeline
 from syncline.operations.arguments import Commands, Parser
 
@@ -24,10 +25,11 @@ def main(arguments: list[str]) -> int:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"syncline {syncline.__version__}")
     commands = Commands(parser)
     for module in (status, control, show, clean, timeline):
         module.add_to(commands)
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args(arguments or ["--help"])
     try:
         code: int = asked.run(asked)
         sys.stdout.flush()

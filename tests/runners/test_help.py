@@ -1,5 +1,6 @@
 """What is shown without starting a run, and quickly."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,19 +10,31 @@ import yaml
 from commands import Command, started
 
 import run
-from syncline.config import CONF, GROUPS, choices
+import syncline
+from syncline.config import CONF, GROUPS, choices, compose
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_lists_every_group_with_its_choices(command: Command, flag: str) -> None:
+def test_help_lists_every_group_with_its_choices_in_80_columns(command: Command, flag: str) -> None:
     said = command(flag)
     assert (said.code, said.err) == (0, "")
+    assert max(map(len, said.out.splitlines())) <= 80
     for group in (*GROUPS, "experiment"):
-        (line,) = [line for line in said.out.splitlines() if line.split()[:1] == [group]]
-        assert line.split()[1:] == ", ".join(choices(group)).split()
-    for word in run.FLAGS:
-        if word.startswith("--") and word not in ("--multirun", "--help"):
-            assert word in said.out
+        found = re.search(rf"^  {group} +(\S.*(?:\n {{13}}.*)*)$", said.out, flags=re.MULTILINE)
+        assert found is not None, group
+        assert found.group(1).split() == ", ".join(choices(group)).split()
+    for word in ("-m", "--status", "--cfg", "--plan", "--runs", "--version", *run.KEYS):
+        assert word in said.out
+
+
+def test_the_keys_of_the_help_can_be_set() -> None:
+    for word in run.KEYS:
+        compose([word])
+
+
+def test_the_version_is_shown(command: Command) -> None:
+    said = command("--version")
+    assert (said.code, said.out, said.err) == (0, f"syncline {syncline.__version__}\n", "")
 
 
 def test_cfg_prints_the_composed_config_and_starts_nothing(tmp_path: Path, command: Command) -> None:

@@ -259,7 +259,7 @@ def test_every_name_of_the_door_is_tested_above() -> None:
         ({"name": "normal", "mean": {"a": 1}, "std": 1}, ["cluster.jitter.mean"], ["a number"]),
         ({"name": "normal", "mean": [1, 2], "std": 1}, ["cluster.jitter.mean"], ["a number"]),
         ({"name": "empirical", "values": 3}, ["cluster.jitter.values"], ["list"]),
-        ({"name": "empirical", "values": [1, "fast"]}, ["cluster.jitter", "fast"], ["float"]),
+        ({"name": "empirical", "values": [1, "fast"]}, ["cluster.jitter.values", "fast"], ["a list of numbers"]),
         ({"name": "empirical", "path": 3}, ["cluster.jitter.path"], ["3"]),
         ({"name": "empirical"}, ["cluster.jitter", "empirical"], ["values", "path"]),
         ({"name": "empirical", "values": [1], "path": "x"}, ["cluster.jitter", "empirical"], ["values", "path"]),

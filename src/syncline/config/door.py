@@ -2,19 +2,27 @@
 
 import copy
 import dataclasses
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from syncline.config.checks import ConfigError, check
 from syncline.config.launchers import LAUNCHERS, HereConfig, SlurmConfig
+from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import TABLES, RunConfig
+from syncline.config.words import is_swept, meant, nearest, nearest_keys, split, swept
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
 CONF = Path(__file__).parents[3] / "conf"
+MOST_RUNS = 100_000  # of a sweep; all are composed and written down before the first begins
+SHORT = {"from": "runner.source", "hosts": "runner.hosts"}
+
+Kinds = Mapping[str, Any]  # the declared types of keys
 
 
 @dataclass(frozen=True)
@@ -60,10 +68,6 @@ class _Root(RunConfig, Invocation):
     tracker: Any = None
     launcher: Any = None
 
-    def __post_init__(self) -> None:
-        RunConfig.__post_init__(self)
-        Invocation.__post_init__(self)
-
 
 GROUPS: dict[str, Mapping[str, type[Any]]] = {
     **TABLES,
@@ -81,108 +85,238 @@ def choices(group: str) -> list[str]:
 
 
 def compose(overrides: Sequence[str]) -> tuple[RunConfig, Invocation]:
-    """One config from the defaults of conf/ and these overrides (Hydra's grammar, no sweeps).
+    """One config from the defaults of conf/ and these overrides, without sweeps.
 
     Raises:
         ConfigError: an unknown group, choice or key, or a value of the wrong type or out of range.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    cfg = _compose(overrides)
+    values, kinds = _compose(overrides)
     try:
-        root = OmegaConf.to_object(cfg)
-    except OmegaConfBaseException as error:
-        raise _one_line(error) from None
+        return _built(RunConfig, values, kinds), _built(Invocation, values, kinds)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    assert isinstance(root, _Root)
-    return _part(RunConfig, root), _part(Invocation, root)
 
 
 def compose_yaml(overrides: Sequence[str]) -> str:
     """The composed config as YAML, before any check of ranges."""
     from omegaconf import OmegaConf
 
-    return OmegaConf.to_yaml(_compose(overrides), resolve=True)
+    values, _ = _compose(overrides)
+    return OmegaConf.to_yaml(OmegaConf.create(values))
 
 
 def sweep(overrides: Sequence[str]) -> list[list[str]]:
-    """The product of the sweeps (`seed=0,1`, `seed=range(0,3)`) among overrides, as lists of plain overrides."""
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
+    """The product of the sweeps (`seed=0,1`, `seed=range(0,3)`) among overrides, as lists of plain overrides.
 
-    try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-        return [runs for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for runs in batch]
-    except HydraException as error:
-        raise _one_line(error) from None
+    Raises:
+        ConfigError: one of them is no override, or there are more than MOST_RUNS runs.
+    """
+    sweeps: dict[str, tuple[int, Callable[[int], str]]] = {}
+    for word in overrides:
+        key, text = split(word)
+        sweeps[key] = (1, [text].__getitem__) if _is_of_all_runs(key) else swept(key, text)
+    num = math.prod(size for size, _ in sweeps.values())
+    if num > MOST_RUNS:
+        raise ConfigError(f"{' '.join(overrides)}: {num:,} runs; a sweep may have {MOST_RUNS:,} at most")
+    return [
+        [f"{key}={text_at(place)}" for (key, (_, text_at)), place in zip(sweeps.items(), places, strict=True)]
+        for places in product(*(range(size) for size, _ in sweeps.values()))
+    ]
 
 
-def _compose(overrides: Sequence[str]) -> Any:
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+def _is_of_all_runs(key: str) -> bool:
+    """It is no part of what a run is: a sweep has one value of it, and commas in its text separate nothing."""
+    return key.partition(".")[0] in fields(Invocation)
 
-    overrides = [plain for override in launched(overrides) for plain in _plain(override)]
-    _check_choices(overrides)
-    try:
-        parsed = OverridesParser.create().parse_overrides(overrides)
-        chosen = [word for word in parsed if word.key_or_group in (*GROUPS, "experiment") or word.is_sweep_override()]
-        cfg = copy.deepcopy(_chosen(tuple(str(word.input_line) for word in chosen)))
-        # As Hydra does it: what sets keys comes after all that chooses groups, wherever it stands.
-        ConfigLoaderImpl._apply_overrides_to_config([word for word in parsed if word not in chosen], cfg)
-        return cfg
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        unknown = re.match(r"Could not (?:override|append to config|delete from config)[. ]*'\+*([^']+?)'", str(error))
-        if unknown:
-            raise ConfigError(_unknown_key(unknown.group(1), overrides)) from None
-        raise _one_line(error.__cause__ or error) from None
+
+def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Kinds]:
+    """The values of all keys, nested, before any check of ranges; and the types of the topmost."""
+    pairs = _in_full(overrides)
+    chosen = {key: text for key, text in pairs if key in (*GROUPS, "experiment")}
+    for group, choice in chosen.items():
+        _check_choice(group, choice)
+    cached, kinds = _chosen(tuple(sorted(chosen.items())))
+    values = copy.deepcopy(cached)
+    words = [
+        (key, text) for key, text in pairs if key not in chosen
+    ]  # they come after all choices, wherever they stand
+    for key, text in words:
+        _set(values, kinds, key, text)
+    _resolve(values, kinds)
+    return values, kinds
+
+
+def _in_full(overrides: Sequence[str]) -> list[tuple[str, str]]:
+    """Keys and texts, without what is short for others.
+
+    `runner=slurm`, as users of other systems write it, is short for `launcher=slurm`: who starts a run does not change
+    what it is. `runner.partition=gpu` and its like follow it.
+    """
+    pairs = [(SHORT.get(key, key), text) for key, text in map(split, overrides)]
+    if ("runner", "slurm") not in pairs:
+        return pairs
+    moved = {f"runner.{name}" for name in fields(SlurmConfig)}
+    return [
+        (key.replace("runner", "launcher", 1), text)
+        if (key, text) == ("runner", "slurm") or key in moved
+        else (key, text)
+        for key, text in pairs
+    ]
 
 
 @lru_cache(maxsize=512)
-def _chosen(overrides: tuple[str, ...]) -> Any:
-    """The config of these choices of groups: it takes Hydra a tenth of a second, and runs of a plan share them."""
+def _chosen(choices: tuple[tuple[str, str], ...]) -> tuple[dict[str, Any], Kinds]:
+    """The values, and the types of the topmost, under these choices of groups.
+
+    It takes Hydra a tenth of a second, and runs of a plan share them.
+    """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
 
     if not GlobalHydra.instance().is_initialized():
         _register()
         initialize_config_dir(str(CONF), version_base="1.3")
-    return hydra_compose("config", overrides=list(overrides))
+    cfg = hydra_compose("config", [f"{'+' if group == 'experiment' else ''}{group}={name}" for group, name in choices])
+    kinds = {**fields(RunConfig), **fields(Invocation), **{group: OmegaConf.get_type(cfg, group) for group in GROUPS}}
+    del kinds["experiment"]  # its file is read as it is
+    values: Any = OmegaConf.to_container(cfg)
+    return values, kinds
 
 
-def launched(overrides: Sequence[str]) -> list[str]:
-    """`runner=slurm`, as users of other systems write it, is short for `launcher=slurm`: who starts a run does not
-    change what it is. `runner.partition=gpu` and its like follow it.
+def _set(values: dict[str, Any], kinds: Kinds, key: str, text: str) -> None:
+    """What one word says; interpolations stay as they are.
+
+    Raises:
+        ConfigError: an unknown key, or a text that is no value of its type.
     """
-    words = [override.lstrip("+") for override in overrides]
-    if "runner=slurm" not in words:
-        return list(overrides)
-    moved = {f"runner.{entry.name}" for entry in dataclasses.fields(SlurmConfig)}
-    return [
-        word.replace("runner", "launcher", 1) if word == "runner=slurm" or word.partition("=")[0] in moved else word
-        for word in words
-    ]
+    kind = _kind_of(kinds, key, text)
+    if is_swept(text) and not _is_of_all_runs(key):
+        as_one = {list: f"[{text}]", str: f"\"'{text}'\""}.get(get_origin(kind) or required(kind))
+        raise _several(key, text, f", or write {key}={as_one} for one" if as_one else "")
+    try:
+        value = read(kind, text)
+    except (ValueError, OverflowError):
+        raise _unfit(key, kind, text) from None
+    _put(values, kinds, key, value, text, is_raw="${" in text)
 
 
-def _plain(override: str) -> list[str]:
-    """One override as Hydra is to see it.
+def _put(values: dict[str, Any], kinds: Kinds, key: str, value: Any, text: str, is_raw: bool = False) -> None:
+    """Set a key, or those below it that a mapping names.
 
-    `from=` is short for `runner.source=`, `hosts=` for `runner.hosts=`. `+` may stand or not: the schema holds every
-    key, so nothing can be added but the experiment. A whole distribution (`cluster.jitter={name: ...}`) takes the place
-    of the one that is there; Hydra alone would mix the two.
+    Of a mapping without declared keys those that are there stay, but a distribution (`{name: ...}`) takes the place of
+    the one that is there.
     """
-    override = re.sub("^from=", "runner.source=", override.lstrip("+"))
-    override = re.sub("^hosts=", "runner.hosts=", override)
-    if override.startswith("experiment="):
-        return [f"+{override}"]
-    if re.match(r"[\w.]+=\{(.*,)?\s*name:", override):
-        return [f"{override.partition('=')[0]}=null", override]
-    return [override]
+    kind = _kind_of(kinds, key, text)
+    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        for name, each in value.items():
+            _put(values, kinds, f"{key}.{name}", each, text, is_raw)
+        return
+    if not is_raw or dataclasses.is_dataclass(kind):
+        try:
+            value = converted(kind, value)
+        except (ValueError, OverflowError):
+            raise _unfit(key, kind, text) from None
+    *above, last = key.split(".")
+    for name in above:
+        if not isinstance(values[name], dict):  # a distribution where none was
+            values[name] = {}
+        values = values[name]
+    before = values.get(last)
+    if isinstance(value, dict) and isinstance(before, dict) and "name" not in value:
+        value = {**before, **value}
+    values[last] = value
+
+
+def _resolve(values: dict[str, Any], kinds: Kinds) -> None:
+    """Put what interpolations give in their place, those of conf/ too; each is of the whole config."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    waiting = {key: text for key in _leaves(kinds) if "${" in (text := str(_at(values, key)))}
+    for key, text in waiting.items():
+        try:
+            found: Any = OmegaConf.select(OmegaConf.create(values), key)
+            value = OmegaConf.to_container(found, resolve=True) if OmegaConf.is_config(found) else found
+        except OmegaConfBaseException:
+            allowed = "${KEY} of another key, or ${oc.env:NAME} of a variable that is set"
+            raise ConfigError(f"{key}={text} cannot be resolved; write {allowed}") from None
+        _put(values, kinds, key, value, text)
+
+
+def _at(values: Any, key: str) -> Any:
+    for name in key.split("."):
+        values = values[name]
+    return values
+
+
+def _built(kind: type[Any], values: Mapping[str, Any], kinds: Kinds) -> Any:
+    """The dataclass of these values; `kinds` says of which types its own fields are."""
+    parts = {name: kinds[name] for name in fields(kind) if dataclasses.is_dataclass(kinds.get(name))}
+    built = {name: _built(part, values[name], fields(part)) for name, part in parts.items()}
+    return kind(**{name: built.get(name, values[name]) for name in fields(kind)})
+
+
+def _kind_of(kinds: Kinds, key: str, text: str) -> Any:
+    """The declared type of a key; Any below one whose keys are not declared.
+
+    Raises:
+        ConfigError: there is no such key, or it is a group's name.
+    """
+    names, above, parts = kinds, "", key.split(".")
+    for place, part in enumerate(parts, 1):
+        if part == "name" and above in GROUPS:
+            raise ConfigError(f"{key} cannot be set; write {above}={text}")
+        if part not in names:
+            raise _unknown(kinds, key, text, above, names)
+        kind, above = names[part], ".".join(parts[:place])
+        if kind is Any and all(re.fullmatch(r"\w+", below) for below in parts[place:]):
+            return Any
+        if place < len(parts) and not dataclasses.is_dataclass(kind):
+            raise ConfigError(f"{key}: unknown key; {above} must be {described(kind)}")
+        names = fields(kind) if dataclasses.is_dataclass(kind) else {}
+    return kind
+
+
+def _unknown(kinds: Kinds, key: str, text: str, above: str, names: Iterable[str]) -> ConfigError:
+    """Says what there is in its place, and where the key is or one like it."""
+    here = [*_leaves(kinds), *GROUPS, "experiment"]
+    every = {each for group, table in GROUPS.items() for kind in table.values() for each in _leaves({group: kind})}
+    near = nearest_keys(key, dict.fromkeys([*here, *sorted(every)]))
+    taken = ", ".join(name for name in names if name != "name") or "no keys"
+    if not above:
+        taken += ", experiment"
+    line = f"{key}: unknown key"
+    if above or not near:
+        line += f"; {above or 'the top level'} takes {taken}"
+    if key in every:
+        return ConfigError(f"{line}; {key} needs {_owners(key)}")
+    return ConfigError(
+        line + meant(f"{each}={text}{'' if each in here else f' with {_owners(each)}'}" for each in near)
+    )
+
+
+def _leaves(kinds: Kinds, above: str = "") -> Iterator[str]:
+    """The dotted keys that can be set."""
+    for name, kind in kinds.items():
+        if dataclasses.is_dataclass(kind):
+            yield from _leaves(fields(kind), f"{above}{name}.")
+        elif name != "name":
+            yield f"{above}{name}"
+
+
+def _owners(key: str) -> str:
+    """The choices of its group with which there is the key."""
+    group = key.partition(".")[0]
+    tables = [name for name, kind in GROUPS[group].items() if key in _leaves({group: kind})]
+    named = rf"^name: ({'|'.join(tables)})\b"
+    found = [name for name in choices(group) if re.search(named, (CONF / group / f"{name}.yaml").read_text(), re.M)]
+    return f"{group}={', '.join(found[:3])}{', ...' if found[3:] else ''}"
+
+
+def _unfit(key: str, kind: Any, text: str) -> ConfigError:
+    return ConfigError(f"{key} must be {described(kind)}, got {text or repr(text)}")
 
 
 def _register() -> None:
@@ -210,38 +344,15 @@ def _writable(node: Any) -> Any:
     return node
 
 
-def _check_choices(overrides: Sequence[str]) -> None:
-    for override in overrides:
-        key, _, value = override.lstrip("+").partition("=")
-        if re.match(r"hydra\b", key):
-            raise ConfigError(f"{key}: unknown key")
-        if not key:
-            raise ConfigError(f"{override!r} is no key=value")
-        if key in (*GROUPS, "experiment") and value not in choices(key):
-            raise ConfigError(f"{key} must be one of {', '.join(choices(key))}; got {value!r}")
+def _several(key: str, text: str, otherwise: str = "") -> ConfigError:
+    return ConfigError(f"{key}={text} holds several values; add -m to make a run of each{otherwise}")
 
 
-def _unknown_key(key: str, overrides: Sequence[str]) -> str:
-    from omegaconf import DictConfig, OmegaConf
-
-    rest = [override for override in overrides if override.lstrip("+~").partition("=")[0] != key]
-    parent, _, _ = key.rpartition(".")
-    node = _compose(rest)
-    if parent:
-        node = OmegaConf.select(node, parent)
-    allowed = ", ".join(str(name) for name in node) if isinstance(node, DictConfig) else "no keys"
-    return f"{key}: unknown key; {parent or 'the top level'} takes {allowed}"
-
-
-def _one_line(error: BaseException) -> ConfigError:
-    """Hydra's and OmegaConf's messages without their extra lines, the key in front."""
-    if str(error).startswith("Ambiguous value"):
-        return ConfigError(str(error).splitlines()[0] + "; -m runs all of them")
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    key = next((line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")), "")
-    first = lines[0] if lines else type(error).__name__
-    return ConfigError(f"{key}: {first}" if key and key not in first else first)
-
-
-def _part(kind: type[Any], root: _Root) -> Any:
-    return kind(**{entry.name: getattr(root, entry.name) for entry in dataclasses.fields(kind)})
+def _check_choice(group: str, choice: str) -> None:
+    known = choices(group)
+    if choice in known:
+        return
+    if is_swept(choice) and not _is_of_all_runs(group):
+        raise _several(group, choice)
+    hint = meant(nearest(choice, known))
+    raise ConfigError(f"{group} must be one of {', '.join(known)}; got {choice!r}{hint}")

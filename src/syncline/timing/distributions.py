@@ -244,13 +244,14 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
         if key not in allowed:
             raise ValueError(f"{where}.{key}: unknown; {name} takes {', '.join(allowed)}")
         if key == "values":
-            if not isinstance(value, list | tuple):  # YAML gives a list, a config as plain types our own tuple
+            # YAML gives a list, a config as plain types our own tuple.
+            if not isinstance(value, list | tuple) or not all(isinstance(each, int | float) for each in value):
                 raise ValueError(f"{where}.{key} must be a list of numbers, got {value!r}")
-            options[key] = tuple(value)
+            options[key] = tuple(_float(each) for each in value)
         elif not isinstance(value, str if key == "path" else int | float):
             raise ValueError(f"{where}.{key} must be {'a path' if key == 'path' else 'a number'}, got {value!r}")
-        elif key != "path":
-            options[key] = float(value)
+        elif not isinstance(value, str):
+            options[key] = _float(value)
     try:
         return kind(**options)
     except TypeError:
@@ -258,6 +259,14 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
         raise ValueError(f"{where}: {name} also needs {', '.join(missing)}") from None
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _float(number: float) -> float:
+    """Infinity where it is too large for a float."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 class Draws:

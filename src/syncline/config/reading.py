@@ -1,0 +1,119 @@
+"""A text of the command line as the type that the schema declares for its key."""
+
+import dataclasses
+import os
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+EXAMPLES = {int: "1", float: "1.5", str: "abc"}
+BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def fields(kind: Any) -> dict[str, Any]:
+    """The declared types of a dataclass."""
+    hints = get_type_hints(kind)
+    return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+
+
+def required(kind: Any) -> Any:
+    """The type without its None."""
+    return next(arg for arg in get_args(kind) if arg is not type(None)) if isinstance(kind, UnionType) else kind
+
+
+def described(kind: Any) -> str:
+    """What may be written for a value of this type."""
+    inner = required(kind)
+    if inner is Any:
+        return "text, a number, [a list] or {name: value}"
+    if dataclasses.is_dataclass(inner):
+        noun = "{" + ", ".join(f"{each.name}: ..." for each in dataclasses.fields(inner)) + "}"
+    elif get_origin(inner) in (list, tuple):
+        noun = f"a list such as [{EXAMPLES[get_args(inner)[0]]}, ...]"
+    elif get_origin(inner) is dict:
+        noun = "a mapping such as {{{}: {}}}".format(*(EXAMPLES[arg] for arg in get_args(inner)))
+    else:
+        noun = NOUNS[inner]
+    return noun if inner is kind else f"{noun} or null"
+
+
+def read(kind: Any, text: str) -> Any:
+    """The value of this type that the text stands for; with `${` in it, what is to be resolved.
+
+    Text is taken as it stands, with `~` for the home folder; quotes keep what would be read otherwise. Lists and
+    mappings are in Hydra's grammar.
+
+    Raises:
+        ValueError, OverflowError: it stands for none.
+    """
+    inner, begin = required(kind), text[:1]
+    if text == "???":  # OmegaConf's sign of a missing value
+        raise ValueError(text)
+    if (begin in ("'", '"') and text.endswith(begin)) or (begin in ("[", "{") and inner is not str):
+        value = parsed(text)
+    elif text.lower() == "null":
+        value = None
+    elif inner is Any:
+        value = scalar(text)
+    else:
+        value = os.path.expanduser(text) if inner is str else text
+    return value if "${" in text else converted(kind, value)
+
+
+def converted(kind: Any, value: Any) -> Any:
+    """A plain value, or the text of one, as this type. A mapping stands for a dataclass as it is.
+
+    Raises:
+        ValueError, OverflowError: it is none of its values.
+    """
+    inner, arguments = required(kind), get_args(required(kind))
+    if inner is Any or (value is None and inner is not kind):
+        return value
+    if get_origin(inner) in (list, tuple):  # one value is a list of one
+        return [converted(arguments[0], each) for each in (value if isinstance(value, list) else [value])]
+    if isinstance(value, dict):
+        if get_origin(inner) is dict:
+            return {converted(arguments[0], key): converted(arguments[1], each) for key, each in value.items()}
+        if dataclasses.is_dataclass(inner):
+            return value
+    elif inner is bool and str(value).lower() in BOOLS:
+        return BOOLS[str(value).lower()]
+    elif inner in (int, float, str) and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return whole(value) if inner is int else inner(value)
+    raise ValueError(value)
+
+
+def whole(value: str | float) -> int:
+    """A whole number, which may be written as a float: 1e3."""
+    try:
+        return int(str(value))
+    except ValueError:
+        number = int(float(value))
+        if number != float(value):
+            raise
+        return number
+
+
+def scalar(text: str) -> Any:
+    """What a text stands for where no type is declared."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def parsed(text: str) -> Any:
+    """A list, a mapping, a quoted text or a range, as Hydra's grammar has it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(f"key={text}").value()
+    except (HydraException, RecursionError) as error:
+        raise ValueError(str(error)) from None
