@@ -46,7 +46,9 @@ from syncline.config import (
     sweep,
 )
 from syncline.config.words import meant, nearest
+from syncline.operations.ranking import ranking
 from syncline.operations.states import look, waiting_in
+from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.lock import announced
 from syncline.records.plans import read_plan
@@ -54,6 +56,7 @@ from syncline.records.store import FINISHED, read_summary, status
 
 # Of an experiment's file; the rest is for reports.
 PLANNING = ("base", "runs", "more_runs", "scales", "timing", "seeds", "real_data")
+RANKED = 30  # settings that are listed at the end of a plan
 FLAGS = (("-m", "--multirun"), ("--status",), ("--cfg",), ("--version",), ("-h", "--help"))
 # For --help: the keys that are set most.
 KEYS = {
@@ -155,16 +158,27 @@ def run(config: RunConfig, invocation: Invocation) -> int:
 
 def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     """All runs of these plans that are not finished, those that they share once."""
-    results = Path(invocation.results)
-    paths = [plan.write(results) for plan in plans]
     if isinstance(invocation.launcher, SlurmConfig):
         return submit_all(plans, invocation)
+    results = Path(invocation.results)
+    paths = [plan.write(results) for plan in plans]
     with announced(paths):
         failed = run_plan(
             merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
         )
     print("plan", *paths)
+    show_ranking(paths)
     return 1 if failed else 0
+
+
+def show_ranking(paths: Sequence[Path]) -> None:
+    """The settings of a plan, the best first; of several plans, where that is to be seen."""
+    if len(paths) > 1:
+        print("python -m syncline status <plan> ranks the settings of each")
+        return
+    plan = read_plan(paths[0])
+    if table := ranking(plan.runs, look(plan.results, plan.once(), {}), terminal_width(), RANKED):
+        print(f"\n{table}")
 
 
 def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
@@ -172,14 +186,14 @@ def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     assert isinstance(invocation.launcher, SlurmConfig)
     jobs, num_waiting = submit(plans, Path(invocation.results), invocation.launcher, invocation.rerun)
     for job in jobs:
-        size = f"{job.num_runs} runs in {job.num_tasks} tasks"
+        size = f"{counted(job.num_runs, 'run')} in {counted(job.num_tasks, 'task')}"
         if job.job_id is None:
             print(f"{size}, not submitted: sbatch {job.script}")
         else:
             after = f", its report is job {job.report_id}" if job.report_id else ""
             print(f"job {job.job_id}: {size}{after}; output in {job.script.parent}")
     if num_waiting:
-        print(f"{num_waiting} runs are in Slurm's hands already")
+        print(f"{counted(num_waiting, 'run')} queued or running in Slurm already")
     if not jobs:
         print("nothing is left to be submitted")
     return 0
@@ -225,7 +239,8 @@ def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:
     entries = {entry.config.identity: entry for entry in plan.unique()}
     states = look(results, entries, waiting_in(results, [each.stem for each in plans]))
     for identity, entry in entries.items():
-        print(f"{states[identity].state:10}  {entry.label}  {identity}")
+        first = f"{states[identity].state:10}  "
+        print("\n".join(wrapped(f"{entry.name}  {identity}", terminal_width(), "  ", first)))
     return 0
 
 
@@ -234,7 +249,7 @@ def single(config: RunConfig, overrides: list[str]) -> Plan:
 
 
 def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
-    """A plan of the product of all sweeps; a run's label is what it does not share with the others."""
+    """A plan of the product of all sweeps; a run's label is what others do not share, but for the seed."""
     entries = []
     runs = sweep(overrides)
     if not runs:
@@ -242,7 +257,8 @@ def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
     shared = set.intersection(*map(set, runs)) if len(runs) > 1 else set(runs[0])
     for run_overrides in runs:
         config, invocation = compose(run_overrides)
-        label = " ".join(word for word in run_overrides if word not in shared) or "run"
+        own = [word for word in run_overrides if word not in shared and not word.startswith("seed=")]
+        label = " ".join(own) or config.strategy.name
         entries.append(Entry(label, tuple(run_overrides), config))
     return Plan("sweep", "", tuple(entries), {}, ("-m", *overrides)), invocation
 

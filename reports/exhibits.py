@@ -1,7 +1,6 @@
 """What an artefact shows, and what a paper is to the reports: its artefacts and its claims."""
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from reports.claims import Claim, Verdict, judge
 from reports.figures import Figure
 from reports.records import Artefact, Run, load_artefact, published
 from reports.tables import Table
+from syncline.records.store import cores
 from syncline.records.timeline import draw, read_timeline, window_of
 
 DRAWN = "reports"  # the folder, in that of the results, of all files
@@ -95,7 +95,7 @@ class Press:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._pool = ProcessPoolExecutor(len(os.sched_getaffinity(0)))
+        self._pool = ProcessPoolExecutor(cores())
 
     def print(self, exhibit: Exhibit, stem: str) -> list[tuple[Item, Future[list[Path]]]]:
         """The items of an exhibit, each with the files that it is going to be in."""

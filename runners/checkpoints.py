@@ -44,7 +44,7 @@ def read_checkpoint(folder: Path, with_events: bool) -> State | None:
 
 def begin_anew(why: RecordError) -> None:
     """Say so: what is there cannot be gone on with."""
-    say(f"{why}; the run begins anew")
+    say(f"{why}; the run starts from the beginning")
 
 
 class Checkpoints:
@@ -85,4 +85,4 @@ class Checkpoints:
         write_state(checkpoint_path(folder), tensors, {"format": FORMAT, "log": log, **about})
         self._next = time.monotonic() + self._every_s
         if (number := self._asked()) is not None:
-            raise Told(number, f"{folder.name} is kept as it is at update {about['engine']['totals']['updates']:,}")
+            raise Told(number, f"{folder.name} checkpointed at update {about['engine']['totals']['updates']:,}")

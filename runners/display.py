@@ -3,6 +3,7 @@
 import math
 import time
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -12,12 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from syncline.config import RunConfig
-from syncline.operations.tables import duration
+from syncline.operations.tables import counted, duration, packed, row_lines
 from syncline.plan import Entry, Plan
 
 PLAIN_EVERY_S = 10.0  # without a terminal, a line of progress so often
 
-console = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(stderr=True, highlight=False)
+console.soft_wrap = not console.is_terminal  # a file gets whole lines
 
 
 def say(words: str) -> None:
@@ -45,6 +47,11 @@ class _Display:
     def __init__(self) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
+    def _show(self, lines: Sequence[str]) -> None:
+        """In place of what is live, where there is a terminal; nothing of the lines is cut off."""
+        if self._live is not None:
+            self._live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
+
     def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
@@ -71,24 +78,29 @@ class RunDisplay(_Display):
     def progressed(self, progress: Progress) -> None:
         self._recent.append((progress.wall_s, progress.updates, progress.fraction))
         if self._live is not None:
-            self._live.update(Text(self._line(progress), no_wrap=True, overflow="ellipsis"), refresh=True)
+            self._show(packed(self._parts(progress), " | ", live_width()))
         elif progress.wall_s >= self._next_plain:
             self._next_plain = progress.wall_s + PLAIN_EVERY_S
-            console.print(self._line(progress))
+            console.print(" | ".join(self._parts(progress)))
 
-    def _line(self, progress: Progress) -> str:
+    def _parts(self, progress: Progress) -> list[str]:
         (then, updates, fraction), (now, _, _) = self._recent[0], self._recent[-1]
         passed = max(now - then, 1e-9)
         speed, gained = (progress.updates - updates) / passed, (progress.fraction - fraction) / passed
         left = (1 - progress.fraction) / gained if gained > 0 else math.nan
         epochs = "" if self._epochs is None else f"/{self._epochs:g}"
-        learned = "" if math.isnan(progress.loss) else f" | loss {progress.loss:.3f}"
-        learned += "" if math.isnan(progress.value) else f" | {judged(progress.metric, progress.value)}"
-        learned += "" if progress.count is None else f" | K {progress.count}"
-        return (
-            f"update {progress.updates:,} | epoch {progress.epoch:.1f}{epochs} | "
-            f"{progress.time_s:.1f} s {self._time_kind}{learned} | {speed:,.0f} updates/s | {duration(left)} left"
-        )
+        parts = [
+            f"update {progress.updates:,}",
+            f"epoch {progress.epoch:.1f}{epochs}",
+            f"{progress.time_s:.1f} s {self._time_kind}",
+        ]
+        if not math.isnan(progress.loss):
+            parts.append(f"loss {progress.loss:.3f}")
+        if not math.isnan(progress.value):
+            parts.append(judged(progress.metric, progress.value))
+        if progress.count is not None:
+            parts.append(f"K {progress.count}")
+        return [*parts, f"{speed:,.0f} updates/s", f"{duration(left)} left"]
 
 
 class PlanDisplay(_Display):
@@ -101,11 +113,12 @@ class PlanDisplay(_Display):
         self._before = self._done = done  # runs that were finished already, and are finished now
         self._failed = 0
         self._begun = time.monotonic()
-        self._running: dict[str, tuple[str, Progress | None]] = {}
+        self._running: dict[str, tuple[str, Progress | None]] = {}  # identity -> the run's name, how far it is
 
     def __enter__(self) -> Self:
         console.print(
-            f"{self._name}: {self._total} runs, {self._done} finished before, {self._total - self._done} to make"
+            f"{self._name}: {counted(self._total, 'run')}, {self._done} finished before, "
+            f"{self._total - self._done} to make"
         )
         return super().__enter__()
 
@@ -118,10 +131,10 @@ class PlanDisplay(_Display):
 
     def words(self) -> str:
         """How much of it is done."""
-        return f"{self._done} of {self._total} runs finished"
+        return f"{self._done} of {counted(self._total, 'run')} finished"
 
     def started(self, entry: Entry) -> None:
-        self._running[entry.config.identity] = (f"{entry.label} seed {entry.config.seed}", None)
+        self._running[entry.config.identity] = (entry.name, None)
 
     def progressed(self, entry: Entry, progress: Progress) -> None:
         name, _ = self._running[entry.config.identity]
@@ -133,6 +146,9 @@ class PlanDisplay(_Display):
         metric = summary["metric"]
         final = "" if summary["final"] is None else f", {judged(metric, summary['final'][metric])}"
         ended = summary["ended_by"] if summary["status"] == "finished" else summary["status"].upper()
+        target = summary["target"]
+        if target["value"] is not None and target["time_s"] is None:
+            ended = f"{target['metric'].replace('_', ' ')} {target['value']:g} not reached, {ended}"
         words = f"{name}: {ended} at {summary['time_s']:,.1f} s {summary['time_kind']}{final}"
         console.print(
             f"[{self._done}/{self._total}] {words} ({duration(summary['wall_s'])}; {self._left()} left)", markup=False
@@ -154,23 +170,27 @@ class PlanDisplay(_Display):
         """Redraw, where there is a terminal."""
         if self._live is None:
             return
-        table = Table.grid(padding=(0, 2))
-        for name, progress in self._running.values():
-            if progress is None:
-                table.add_row(name, "starting")
-                continue
-            learned = "" if math.isnan(progress.value) else judged(progress.metric, progress.value)
-            table.add_row(
-                name, f"{progress.fraction:4.0%}", f"epoch {progress.epoch:.1f}", f"{progress.time_s:,.1f} s", learned
-            )
-        table.add_row(f"{self._done}/{self._total} finished", f"{self._left()} left")
-        self._live.update(table, refresh=True)
+        rows = [(name, *_how_far(progress)) for name, progress in self._running.values()]
+        lines = row_lines(rows, width=live_width()) if rows else []
+        self._show([*lines, f"{self._done}/{self._total} finished, {self._left()} left"])
 
     def _left(self) -> str:
         made: float = self._done - self._before + self._failed
         made += sum(progress.fraction for _, progress in self._running.values() if progress is not None)
         passed = time.monotonic() - self._begun
         return duration(passed / made * (self._total - self._before - made) if made > 0 else math.nan)
+
+
+def _how_far(progress: Progress | None) -> tuple[str, str, str, str]:
+    if progress is None:
+        return "", "starting", "", ""
+    learned = "" if math.isnan(progress.value) else judged(progress.metric, progress.value)
+    return f"{progress.fraction:4.0%}", f"epoch {progress.epoch:.1f}", f"{progress.time_s:,.1f} s", learned
+
+
+def live_width() -> int:
+    """Of a live line: one that fills the terminal would be moved by the ^C that a terminal shows, and stay there."""
+    return console.width - len("^C")
 
 
 def judged(metric: str, value: float) -> str:

@@ -1,5 +1,6 @@
 """One run and its record, whatever engine makes it."""
 
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from runners.checkpoints import Checkpoints, State, begin_anew, read_checkpoint
 from runners.display import say
 from runners.live import can_go_on, run_live
 from runners.replay import run_replay
-from syncline.config import LiveConfig, RunConfig
+from syncline.config import ConfigError, LiveConfig, RunConfig
 from syncline.records.lock import held
 from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
 from syncline.records.trackers import check_installed, start_tracker
@@ -19,6 +20,20 @@ OnProgress = Callable[[Any], None]
 Engine = Callable[[RunConfig, RecordWriter, OnEvaluation, OnProgress], dict[str, Any]]
 
 ENGINES: dict[str, Engine] = {"local": run_live, "multinode": run_live, "replay": run_replay}  # beside the simulation
+
+
+def check_possible(config: RunConfig) -> None:
+    """This machine can make the run.
+
+    Raises:
+        ConfigError: real processes need Linux; or the tracker is not installed.
+    """
+    if isinstance(config.runner, LiveConfig) and sys.platform != "linux":
+        raise ConfigError(
+            f"runner={config.runner.name} starts real processes, which need Linux, and this is {sys.platform}; "
+            "runner=simulate runs in virtual time"
+        )
+    check_installed(vars(config.tracker))
 
 
 def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: bool = False) -> dict[str, Any]:
@@ -34,8 +49,8 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
         ValueError: bad input, the record shows as failed; any other error likewise, with its traceback in log.txt.
         KeyboardInterrupt: the record stays unfinished.
     """
+    check_possible(config)
     plain = config.as_dict()
-    check_installed(plain["tracker"])
     folder = results / config.identity
     with held(folder):
         if status(folder) == FINISHED and not anew:  # by somebody else, since it was planned here

@@ -7,21 +7,25 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver, get_context, resource_tracker
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runners.display import PlanDisplay, say
-from runners.one import run_one
-from runners.stop import SIGNALS, Told, deaf, listen, patience
+from runners.one import check_possible, run_one
+from runners.stop import Told, deaf, hear_again, listen, patience
 from syncline.config import RunConfig
+from syncline.operations.tables import counted
 from syncline.plan import Entry, Plan
 from syncline.records.lock import Held, held, owner_of
-from syncline.records.store import UNFINISHED, status
-from syncline.records.trackers import check_installed
+from syncline.records.store import UNFINISHED, cores, status
+
+if TYPE_CHECKING:  # Windows has but one of them
+    from multiprocessing.context import ForkServerContext, SpawnContext
+
+    _Context = ForkServerContext | SpawnContext
 
 # What each process would import first, torch above all; and what those of a network or a data set would.
 PRELOAD = ["syncline.simulation.run", "runners.plan", "scipy.special"]
@@ -69,7 +73,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     """
     left = plan.left(results, rerun)
     for entry in left:
-        check_installed(vars(entry.config.tracker))
+        check_possible(entry.config)
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
     if jobs is None:  # runs of real processes are measured by the clock: one at a time, with the machine to itself
         is_timed = any(entry.config.runner.time_kind == "wall" for entry in left)
@@ -78,22 +82,17 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     failed = 0
     # A server process imports all this once and forks: a fresh process without the 2 s of import.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD + _preload_for(left))
-    if left:
-        resource_tracker.ensure_running()  # else the next line would do it, and hear again
-        with deaf():  # who signals a whole group must not end it: each run has still to write its checkpoint
-            forkserver.ensure_running()
+    context = _context(left)
     waiting, running, idle = left[::-1], list[_Worker](), list[_Worker]()
     elsewhere = list[Entry]()  # somebody else makes these
     next_look = 0.0
     ends = math.inf  # who is running still then has had its time
-    kept = list[str]()  # runs that go on later
+    kept = list[str]()  # runs that left a checkpoint
     try:
         with display, patience() as asked:
             while running or ((waiting or elsewhere) and ends == math.inf):
                 if asked() is not None and ends == math.inf:
-                    say(f"told to stop: {len(running)} runs write their checkpoints; told again, they end at once")
+                    say(f"stopping: {counted(len(running), 'run')} to be checkpointed; press Ctrl-C again to stop now")
                     ends = _tell(running)
                 if time.monotonic() >= ends:
                     break
@@ -140,15 +139,30 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
         for worker in idle:
             _dismiss(worker)
     if number is not None:
-        raise Told(number, f"{display.words()}, {len(kept)} kept as they are")
+        raise Told(number, f"{display.words()}, {len(kept)} checkpointed")
     return failed
 
 
 def _cores() -> int:
     """That this process may use. Not every cluster binds a task to those that it was given."""
     given = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    bound = len(os.sched_getaffinity(0))
+    bound = cores()
     return min(bound, int(given)) if given.isdigit() else bound
+
+
+def _context(left: Sequence[Entry]) -> "_Context":
+    """How processes are started; where none can be forked, each is a new interpreter."""
+    if not hasattr(os, "fork"):
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD + _preload_for(left))
+    if left:
+        from multiprocessing import forkserver, resource_tracker
+
+        resource_tracker.ensure_running()  # else the next line would do it, and hear again
+        with deaf():  # who signals a whole group must not end it: each run has still to write its checkpoint
+            forkserver.ensure_running()
+    return context
 
 
 def _preload_for(entries: Sequence[Entry]) -> list[str]:
@@ -157,7 +171,7 @@ def _preload_for(entries: Sequence[Entry]) -> list[str]:
     return [module for name in names for module in PRELOAD_FOR.get(name, ())]
 
 
-def _given(entry: Entry, idle: list[_Worker], context: ForkServerContext, results: Path, rerun: bool) -> _Worker:
+def _given(entry: Entry, idle: list[_Worker], context: "_Context", results: Path, rerun: bool) -> _Worker:
     """Who makes this run from now on: one of the idle, or a new process."""
     while idle:
         worker = idle.pop()
@@ -177,7 +191,7 @@ def _given(entry: Entry, idle: list[_Worker], context: ForkServerContext, result
 def _child(results: Path, anew: bool, pipe: Connection) -> None:
     listen(ctrl_c=False)
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # it was born deaf
+        hear_again()
         with suppress(EOFError, OSError):  # dismissed; the parent is gone
             while True:
                 pipe.send(_made(pipe.recv(), results, anew, pipe))

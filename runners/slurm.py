@@ -13,7 +13,7 @@ from pathlib import Path
 
 from slurm.scripts import Wishes, array_script, ranges, report_script
 from syncline.config import ConfigError, SlurmConfig
-from syncline.operations.jobs import submissions, waiting
+from syncline.operations.jobs import refusal, submissions, waiting
 from syncline.plan import Plan
 from syncline.records.plans import plan_path
 
@@ -35,7 +35,7 @@ class Job:
 def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bool) -> tuple[list[Job], int]:
     """Submit what is left of the plans, an array job for each; what several share is in the first one's.
 
-    The plans have been written down.
+    Each plan is written down once its job is submitted: one that Slurm refuses leaves nothing.
 
     Returns:
         The jobs, and how many runs were left out since Slurm has them already.
@@ -58,6 +58,8 @@ def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bo
         taken |= left
         if left:
             jobs.append(_submit_one(plan, left, results.absolute(), options))
+        else:
+            plan.write(results)
     return jobs, num_waiting
 
 
@@ -70,7 +72,7 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
         _check_size(max(tasks) + 1)
     path = plan_path(results, plan.stem)
     folder = _new_folder(path.with_suffix(".slurm"))
-    own_plan = Path(shutil.copy(path, folder / "plan.json"))  # another plan of this name may be written before it runs
+    own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before it runs
     wishes = Wishes(
         options.partition,
         options.account,
@@ -114,12 +116,17 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
         )
     job_id = report_id = None
     if options.submit:
-        job_id = _sbatch(script)
+        try:
+            job_id = _sbatch(script)
+        except ConfigError:
+            shutil.rmtree(folder)
+            raise
         job = {"job_id": job_id, "submitted": time.time(), "tasks": tasks}
         (folder / "job.json.draft").write_text(json.dumps(job) + "\n")
         (folder / "job.json.draft").replace(folder / "job.json")
-        if report.exists():
-            report_id = _sbatch(report, f"--dependency=afterany:{job_id}")
+    plan.write(results)
+    if job_id is not None and report.exists():
+        report_id = _sbatch(report, f"--dependency=afterany:{job_id}")
     return Job(script, len(tasks), len(left), job_id, report_id)
 
 
@@ -163,4 +170,4 @@ def _ask(command: Sequence[str]) -> str:
     except subprocess.TimeoutExpired:
         raise ConfigError(f"{command[0]} gave no answer within {PATIENCE_S:g} s") from None
     except subprocess.CalledProcessError as error:
-        raise ConfigError(f"{command[0]}: {error.stderr.strip() or f'exit code {error.returncode}'}") from None
+        raise ConfigError(refusal(error)) from None

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-AGAIN = 75  # exit code: told to stop, and the same command goes on (EX_TEMPFAIL of sysexits.h)
+AGAIN = 75  # exit code: told to stop, the same command resumes (EX_TEMPFAIL of sysexits.h)
 CTRL_C = 130  # exit code, as shells have it
 ECHO_S = 2.0  # the same signal may come from several sides: from a batch system, and from who started us
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+NOTICE = getattr(signal, "SIGUSR1", None)  # as a batch system gives it; Windows has none
+SIGNALS = (signal.SIGTERM, signal.SIGINT, *filter(None, [NOTICE]))
 
 
 class Told(KeyboardInterrupt):
@@ -44,7 +45,7 @@ class Ears:
         now = time.monotonic()
         if number != signal.SIGINT and now - self._heard_at < ECHO_S:
             return
-        if number == signal.SIGUSR1 and self.asked is not None:
+        if number == NOTICE and self.asked is not None:
             return  # a notice, however often it is given, leaves time for a checkpoint
         self._heard_at = now
         is_first, self.asked = self.asked is None, self.asked or number
@@ -78,9 +79,21 @@ def patience() -> Iterator[Callable[[], int | None]]:
         ears.is_patient = was_patient
 
 
+def hear_again() -> None:
+    """In a process that was started while its parent was deaf."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 @contextmanager
 def deaf() -> Iterator[None]:
-    """What comes while it is entered is heard at its end; processes that are started meanwhile stay deaf."""
+    """What comes while it is entered is heard at its end; processes that are started meanwhile stay deaf.
+
+    Where signals cannot be blocked (Windows), nothing is done.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

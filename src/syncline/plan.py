@@ -24,6 +24,11 @@ class Entry:
     overrides: tuple[str, ...]  # that make it from the defaults
     config: RunConfig
 
+    @property
+    def name(self) -> str:
+        """The row, and which of its seeds."""
+        return f"{self.label} seed {self.config.seed}"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -53,12 +58,19 @@ class Plan:
         return [entry for entry in self.unique() if rerun or status(results / entry.config.identity) != FINISHED]
 
     def write(self, results: Path) -> Path:
+        """Write the plan down where the results' plans are; returns the file.
+
+        Raises:
+            RecordError: it cannot be written.
+        """
+        return self.write_to(plan_path(results, self.stem))
+
+    def write_to(self, path: Path) -> Path:
         """Write the plan down; returns the file.
 
         Raises:
             RecordError: it cannot be written.
         """
-        path = plan_path(results, self.stem)
         content = {
             "name": self.name,
             "scale": self.scale,

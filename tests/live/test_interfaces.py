@@ -26,7 +26,7 @@ def test_what_is_no_interface_is_named_with_those_that_are(wanted):
 
 
 def test_a_name_that_nobody_knows_is_named():
-    with pytest.raises(InterfaceError, match=r"host nowhere\.invalid is not to be found from here \(.+\)"):
+    with pytest.raises(InterfaceError, match=r"host nowhere\.invalid cannot be resolved \(.+\)"):
         address_towards(["nowhere.invalid"])
 
 

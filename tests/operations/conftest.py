@@ -31,8 +31,9 @@ def results(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def said(results: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What a command prints, which must succeed."""
+def said(results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a command prints, which must succeed; on a wide terminal."""
+    monkeypatch.setenv("COLUMNS", "200")
 
     def call(*words: str, code: int = 0) -> str:
         capsys.readouterr()

@@ -36,10 +36,10 @@ def littered(results: Path) -> Path:
 GOES = {
     identity_of(3): "failed",
     identity_of(4): "unfinished",
-    identity_of(6): "unfinished, with a checkpoint to go on from",
+    identity_of(6): "unfinished, with a checkpoint to resume from",
     f"{identity_of(4)}.lock": "lock of a dead process",
     f"{identity_of(7)}.lock": "lock of a dead process",
-    f"{identity_of(0)}.rerun": "of a broken-off rerun",
+    f"{identity_of(0)}.rerun": "of an interrupted rerun",
     f"{identity_of(0)}.lock.host.1": "draft of a lock",
     f"{identity_of(0)}.lock.taking": "draft of a lock",
     ".now.host.1": "draft",
@@ -62,14 +62,14 @@ def test_without_yes_it_only_tells(littered: Path, said: Said, as_json: AsJson) 
     assert everything(littered) == before
 
 
-def test_with_yes_that_goes_and_nothing_else(littered: Path, said: Said) -> None:
+def test_with_yes_that_goes_and_nothing_else(littered: Path, said: Said, as_json: AsJson) -> None:
     before = everything(littered)
     assert said("clean", "--yes").splitlines()[-1].startswith("11 removed, ")
     gone = before - everything(littered)
     assert {name for name in gone if name in GOES or name.partition("/")[0] not in GOES} == set(GOES)
     assert said("clean").splitlines() == ["0 to remove, 0 B; --yes does it"]
-    states = [line.split()[0] for line in said("status", "paper/table").splitlines()[5:]]
-    assert states == ["finished", "finished", "running", "left", "left", "left"]
+    (plan,) = as_json("status", "paper/table")["plans"]
+    assert [run["state"] for run in plan["runs"]] == ["finished", "finished", "running", "left", "left", "left"]
 
 
 def test_finished_records_of_no_plan_go_only_when_asked(results: Path, said: Said) -> None:
@@ -97,7 +97,7 @@ def test_what_was_begun_or_finished_since_it_was_listed_stays(
 
     monkeypatch.setattr(clean, "find", find_and_then)
     text = said("clean", "--yes")
-    assert text.count("stays: it is being made, or was finished meanwhile") == 2
+    assert text.count("stays: it is running, or was finished meanwhile") == 2
     assert (results / identity_of(3)).exists()
     assert (results / identity_of(4) / "summary.json").exists()
 

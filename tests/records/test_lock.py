@@ -30,7 +30,7 @@ def test_who_holds_it_is_told_and_nobody_else_gets_it(tmp_path: Path):
         owner = owner_of(run)
         assert owner is not None
         assert (owner.host, owner.pid) == (socket.gethostname(), os.getpid())
-        with pytest.raises(Held, match=f"^run is being made by process {os.getpid()} on "), held(run):
+        with pytest.raises(Held, match=f"^run is already running in process {os.getpid()} on "), held(run):
             pass
         assert owner_of(run) is not None, "who was refused takes nothing away"
         with held(tmp_path / "another"):

@@ -20,12 +20,12 @@ from syncline.records.timeline import (
     ABSENT,
     ANSWER,
     BLOCKS,
-    BROKEN_OFF,
     COMPUTING,
     DELAY,
     DISCARD,
     GRADIENTS_SHOWN,
     INTERRUPT,
+    INTERRUPTED,
     PUSH,
     RECEIVING,
     SENDING,
@@ -148,8 +148,8 @@ def test_the_spans_of_a_simulated_run_add_up(tmp_path: Path, words: list[str]) -
         assert spans[0].begin_s == starts[0]
         assert timeline.starts_s[worker] == starts
         busy = summary["busy_by_worker"][worker] * summary["time_s"]
-        assert seconds(spans, COMPUTING, BROKEN_OFF) == pytest.approx(busy, abs=1e-9)
-        broken_off = [span for span in spans if span.kind == BROKEN_OFF]
+        assert seconds(spans, COMPUTING, INTERRUPTED) == pytest.approx(busy, abs=1e-9)
+        broken_off = [span for span in spans if span.kind == INTERRUPTED]
         assert len(broken_off) == summary["interrupted_by_worker"][worker]
         assert not seconds(spans, UNKNOWN, ABSENT, *([SENDING, RECEIVING] if set(NO_WIRE) <= set(words) else []))
         begun = {row["at"]: row["value"] for row in rows if (row["kind"], row["worker"]) == ("started", worker)}
@@ -205,7 +205,7 @@ def test_k_sync_breaks_off_the_slower_at_each_update(tmp_path: Path) -> None:
     timeline = timeline_of(events, summary["time_s"])
     faster, slower = timeline.workers
     assert shape(faster) == [(COMPUTING, i, i + 1) for i in range(10)]
-    assert shape(slower) == [(BROKEN_OFF, i, i + 1) for i in range(10)]
+    assert shape(slower) == [(INTERRUPTED, i, i + 1) for i in range(10)]
     assert slower[4].about == {"version": 4, "reason": "dropped: broken off", "not_computed_s": 2}
     assert [(m.kind, m.begin_s) for m in timeline.shards[0] if m.kind != PUSH] == [
         (kind, i) for i in range(1, 11) for kind in (UPDATE, INTERRUPT)
@@ -224,7 +224,7 @@ def test_who_is_interrupted_computes_until_it_hears_of_it(tmp_path: Path) -> Non
         (RECEIVING, 1.5, 1.75),
         (COMPUTING, 1.75, 2.75),
     ]
-    assert shape(slower) == [(BROKEN_OFF, 0.25, 1.75), (BROKEN_OFF, 1.75, 3.25), (COMPUTING, 3.25, 4.5)]
+    assert shape(slower) == [(INTERRUPTED, 0.25, 1.75), (INTERRUPTED, 1.75, 3.25), (COMPUTING, 3.25, 4.5)]
     assert slower[1].about == {"version": 1, "reason": "dropped: broken off", "not_computed_s": 1.5}
 
 
@@ -234,10 +234,10 @@ def test_a_push_that_is_void_when_it_arrives_was_work_for_nothing(tmp_path: Path
     events, summary = simulated(tmp_path, *words)
     _, slower = timeline_of(events, summary["time_s"]).workers
     assert shape(slower)[:4] == [
-        (BROKEN_OFF, 0.25, 1.375),
+        (INTERRUPTED, 0.25, 1.375),
         (SENDING, 1.375, 1.625),
         (RECEIVING, 1.625, 1.75),
-        (BROKEN_OFF, 1.75, 2.875),
+        (INTERRUPTED, 1.75, 2.875),
     ]
     assert slower[0].about == {"version": 0, "loss": 0, "reason": "dropped: on its way"}
 
@@ -251,7 +251,7 @@ def test_who_is_to_repeat_goes_on_at_the_same_version(tmp_path: Path) -> None:
     assert shape(faster)[:6] == cycle + [(kind, begin + 1.5, end + 1.5) for kind, begin, end in cycle]
     assert [span.about["version"] for span in faster if span.kind == COMPUTING] == [0, 0, 1, 1]
     assert faster[2].about["repeated"] == "1 of K 2 are here"
-    assert shape(slower) == [(BROKEN_OFF, 0.25, 3.25), (COMPUTING, 3.25, 6)]
+    assert shape(slower) == [(INTERRUPTED, 0.25, 3.25), (COMPUTING, 3.25, 6)]
 
 
 def test_broadcasts_do_not_disturb_who_computes(tmp_path: Path) -> None:
@@ -452,7 +452,7 @@ def test_a_void_push_that_is_overtaken_by_the_next_gradient_leaves_that_alone() 
     ]
     (spans,) = timeline_of(table_of(rows), end_s=4.0).workers
     assert shape(spans) == [
-        (BROKEN_OFF, 0, 1),
+        (INTERRUPTED, 0, 1),
         (SENDING, 1, 1.5),
         (COMPUTING, 1.5, 2),
         (SENDING, 2, 3),
@@ -460,7 +460,7 @@ def test_a_void_push_that_is_overtaken_by_the_next_gradient_leaves_that_alone() 
     ]
     assert spans[0].about == {"version": 3, "loss": 0.5, "reason": "dropped: on its way"}
     before = timeline_of(table_of(rows[:5] + rows[6:7]), end_s=4.0).workers[0]
-    assert shape(before) == [(BROKEN_OFF, 0, 1), (SENDING, 1, 1.5), (COMPUTING, 1.5, 4)]
+    assert shape(before) == [(INTERRUPTED, 0, 1), (SENDING, 1, 1.5), (COMPUTING, 1.5, 4)]
 
 
 def test_a_gradient_that_was_computed_to_the_end_and_dropped_came_to_nothing() -> None:
@@ -471,7 +471,7 @@ def test_a_gradient_that_was_computed_to_the_end_and_dropped_came_to_nothing() -
         row(3.0, "dropped", version=4, value=0.5, because="broken off"),
     ]
     (spans,) = timeline_of(table_of(rows), end_s=4.0).workers
-    assert shape(spans) == [(BROKEN_OFF, 1, 2), (RECEIVING, 2, 2.5), (BROKEN_OFF, 2.5, 3), (RECEIVING, 3, 4)]
+    assert shape(spans) == [(INTERRUPTED, 1, 2), (RECEIVING, 2, 2.5), (INTERRUPTED, 2.5, 3), (RECEIVING, 3, 4)]
 
 
 def test_what_was_dropped_without_a_word_of_its_beginning_is_broken_off_since_it_was_granted() -> None:
@@ -486,7 +486,7 @@ def test_what_was_dropped_without_a_word_of_its_beginning_is_broken_off_since_it
         row(3.5, "started"),
     ]
     (spans,) = timeline_of(table_of(rows), end_s=4.0, is_late=True).workers
-    assert shape(spans)[2:] == [(ANSWER, 0.6, 0.7), (BROKEN_OFF, 0.7, 3.5), (COMPUTING, 3.5, 4)]
+    assert shape(spans)[2:] == [(ANSWER, 0.6, 0.7), (INTERRUPTED, 0.7, 3.5), (COMPUTING, 3.5, 4)]
     assert spans[3].about["dropped"] == ["its delay was broken off", "computed to the end"]
 
 
@@ -712,7 +712,7 @@ def test_a_short_run_is_shown_whole() -> None:
 )
 def test_a_window_in_which_nothing_can_be_seen_is_refused(from_s: float | None, to_s: float | None) -> None:
     timeline = timeline_of(table_of(steps(0, 10, 0.5)))
-    with pytest.raises(RecordError, match=r"no stretch of the run, which goes from 0 to 4.85 s$") as refused:
+    with pytest.raises(RecordError, match=r"outside the run, which goes from 0 to 4.85 s$") as refused:
         window_of(timeline, from_s, to_s)
     assert "\n" not in str(refused.value)
 

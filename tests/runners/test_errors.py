@@ -50,7 +50,7 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
     assert process.returncode == 130
     assert out == ""
     (line,) = err.splitlines()
-    assert line.startswith(f"interrupted; {record.name} is kept as it is at update ")
+    assert line.startswith(f"interrupted; {record.name} checkpointed at update ")
     assert line.endswith(f"; rerun this command to resume: python run.py {' '.join(words)}")
     assert not (record / "summary.json").exists()
     assert status(record) == UNFINISHED

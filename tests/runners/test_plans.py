@@ -24,21 +24,22 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
     assert said.code == 0, said.err
     assert "sweep: 4 runs, 0 finished before, 4 to make" in said.err
     assert "sweep: 4 of 4 runs finished, 0 failed" in said.err
+    assert [line.split()[:2] for line in said.out.splitlines()[-3:-1]] == [["asp", "2"], ["bsp", "2"]]
     listed = [line.split() for line in command("--status", *words).out.splitlines()]
-    assert [line[:3] for line in listed] == [
-        [FINISHED, f"strategy={strategy}", f"seed={seed}"] for strategy in ("bsp", "asp") for seed in (0, 1)
+    assert [line[:4] for line in listed] == [
+        [FINISHED, f"strategy={strategy}", "seed", str(seed)] for strategy in ("bsp", "asp") for seed in (0, 1)
     ]
     times = {}
-    for _, strategy, seed, identity in listed:
+    for _, strategy, _, seed, identity in listed:
         summary = read_summary(tmp_path / identity)
         assert f"strategy={summary['strategy']}" == strategy
-        assert f"seed={summary['seed']}" == seed
+        assert summary["seed"] == int(seed)
         times[identity] = (tmp_path / identity / "summary.json").stat().st_mtime_ns
     (path,) = (tmp_path / "plans").iterdir()
     written = json.loads(path.read_text())
     assert path.name.startswith("sweep-")
     assert written["command"] == words
-    assert [entry["identity"] for entry in written["runs"]] == [line[3] for line in listed]
+    assert [entry["identity"] for entry in written["runs"]] == [line[4] for line in listed]
 
     again = command(*words)
     assert again.code == 0
@@ -158,7 +159,7 @@ def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Pa
     try:
         wait_for(lambda: bool(list(tmp_path.glob("*/metrics.jsonl"))), first)
         line = one_error_line(cli(*words))
-        assert f"is being made by process {first.pid} on " in line
+        assert f"is already running in process {first.pid} on " in line
         assert list(tmp_path.glob("*/metrics.jsonl")), "and what it has made so far is still there"
     finally:
         os.killpg(first.pid, signal.SIGKILL)

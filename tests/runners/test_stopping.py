@@ -64,7 +64,7 @@ def test_stopped_and_gone_on_with_and_then_killed_a_run_ends_as_if_nothing_had_b
     said = broken_off(signal.SIGTERM, 3)
     updates = read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"]
     assert said.splitlines() == [
-        f"interrupted; {record.name} is kept as it is at update {updates:,}; the same command goes on: "
+        f"interrupted; {record.name} checkpointed at update {updates:,}; rerun this command to resume: "
         f"python run.py {' '.join(words)}"
     ]
     assert not list(tmp_path.glob("*.lock"))
@@ -94,7 +94,7 @@ def test_a_plan_told_to_stop_waits_for_its_runs_and_goes_on_with_them(
     os.killpg(process.pid, signal.SIGUSR1)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
-    again = f"interrupted; 0 of 2 runs finished, 1 kept as they are; the same command goes on: python run.py {words[0]}"
+    again = f"interrupted; 0 of 2 runs finished, 1 checkpointed; rerun this command to resume: python run.py {words[0]}"
     assert err.splitlines()[-1].startswith(again)
     assert "FAILED" not in err
     assert [checkpoint_path(record).exists() for record in records] == [True, False]
@@ -156,7 +156,7 @@ def test_a_checkpoint_of_no_use_is_named_and_the_run_begins_anew(
     assert finished(tmp_path, config)["restarts"] == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(why)
-    assert line.endswith("; the run begins anew")
+    assert line.endswith("; the run starts from the beginning")
 
 
 @pytest.mark.usefixtures("listening")

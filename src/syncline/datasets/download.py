@@ -1,6 +1,8 @@
 """The one door for downloads: whole files with the right checksum, or none."""
 
 import os
+import platform
+import shlex
 import tarfile
 import tempfile
 import zlib
@@ -62,8 +64,13 @@ def unpack(archive: Path, folder: Path, what: str) -> None:
     """The folder of that name out of a tar archive; it takes its name when it is complete, and is left alone if there.
 
     Raises:
-        DataMissingError: it cannot be read, holds no such folder, or there is no room.
+        DataMissingError: it cannot be read, holds no such folder, or there is no room; or this Python is too old.
     """
+    if not hasattr(tarfile, "data_filter"):
+        raise DataMissingError(
+            f"{what}: {archive} is unpacked safely by Python 3.11.4 or newer, this is {platform.python_version()}; "
+            f"unpack it yourself: tar -xf {shlex.quote(str(archive))} -C {shlex.quote(str(folder.parent))}"
+        )
     try:
         with (
             _alone(folder.parent),
@@ -79,9 +86,12 @@ def unpack(archive: Path, folder: Path, what: str) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, where the file system has one for folders (NFS has not)."""
-    import fcntl
-
+    """Hold the folder's lock, where the file system has one for folders (NFS has not, nor has Windows)."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # then several may download the same; the last to finish stays

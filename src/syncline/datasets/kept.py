@@ -1,9 +1,10 @@
 """Folders of what is costly to compute, made once and kept."""
 
-import fcntl
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+from filelock import FileLock
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
@@ -19,8 +20,7 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = folder.with_name(f"{folder.name}.part")
-    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given up with the process, however that ends
+    with FileLock(folder.with_name(f"{folder.name}.lock")):  # given up with the process, however that ends
         if folder.is_dir():
             return folder
         shutil.rmtree(part, ignore_errors=True)  # of one who was killed

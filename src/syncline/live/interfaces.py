@@ -1,6 +1,5 @@
 """This host's network interfaces and their IPv4 addresses (Linux)."""
 
-import fcntl
 import socket
 import struct
 from ipaddress import IPv4Address, IPv4Network
@@ -14,6 +13,8 @@ class InterfaceError(ValueError):
 
 def interfaces() -> dict[str, str]:
     """Address of each interface that has one, by name."""
+    import fcntl  # not everywhere, and this module is imported everywhere
+
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
@@ -62,7 +63,7 @@ def address_towards(hosts: list[str]) -> str:
             try:
                 sock.connect((host, 9))  # sends nothing
             except OSError as error:
-                raise InterfaceError(f"host {host} is not to be found from here ({error.strerror})") from None
+                raise InterfaceError(f"host {host} cannot be resolved ({error.strerror})") from None
             address = sock.getsockname()[0]
         if not address.startswith("127."):
             break

@@ -1,4 +1,4 @@
-"""python -m syncline clean: removes what broken-off and failed runs left. What is being made or queued stays."""
+"""python -m syncline clean: removes what interrupted and failed runs left. What is running or queued stays."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ examples:
   python -m syncline clean                 what would be removed, and how much that is
   python -m syncline clean --yes           remove it
   python -m syncline clean --orphans       also finished records that no plan names
-A failed or unfinished record may hold a checkpoint that the next start would go on from: then the list says so.
+A failed or unfinished record may hold a checkpoint that the next start would resume from: then the list says so.
 """
 
 
@@ -42,7 +42,7 @@ class Thing:
 
 
 def add_to(commands: Commands) -> None:
-    what = "remove what broken-off and failed runs left: records, stale locks, drafts; only lists it without --yes"
+    what = "remove what interrupted and failed runs left: records, stale locks, drafts; only lists it without --yes"
     parser = commands.add("clean", run, what, EXAMPLES)
     parser.add_argument("--yes", action="store_true", help="remove it")
     parser.add_argument("--orphans", action="store_true", help="also finished records that no plan names")
@@ -74,7 +74,7 @@ def find(results: Path, with_orphans: bool) -> Iterator[Thing]:
     for identity, state in look(results, records, waiting_in(results, [plan.stem for plan in plans])).items():
         folder = results / identity
         if state.state in (FAILED, UNFINISHED):
-            point = ", with a checkpoint to go on from" if any(folder.glob("checkpoint/*")) else ""
+            point = ", with a checkpoint to resume from" if any(folder.glob("checkpoint/*")) else ""
             yield Thing(folder, state.state + point, _size(folder), folder)
         elif state.state == FINISHED and with_orphans and identity not in planned:
             yield Thing(folder, "finished, of no plan", _size(folder), folder)
@@ -87,7 +87,7 @@ def find(results: Path, with_orphans: bool) -> Iterator[Thing]:
         elif kind == "lock" and is_owner_dead(path):
             yield Thing(path, "lock of a dead process", _size(path), results / identity)
         elif kind in ("rerun", "old"):
-            yield Thing(path, "of a broken-off rerun", _size(path), results / identity)
+            yield Thing(path, "of an interrupted rerun", _size(path), results / identity)
         elif kind.startswith("lock.") and _is_old(path, clock):
             yield Thing(path, "draft of a lock", _size(path), None)
     for path in (results / "plans").glob("*.*"):
@@ -98,7 +98,7 @@ def find(results: Path, with_orphans: bool) -> Iterator[Thing]:
 
 
 def _said(thing: Thing, was_asked: bool) -> str:
-    stays = "; stays: it is being made, or was finished meanwhile" if was_asked and not thing.removed else ""
+    stays = "; stays: it is running, or was finished meanwhile" if was_asked and not thing.removed else ""
     return thing.why + stays
 
 

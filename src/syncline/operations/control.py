@@ -21,12 +21,12 @@ PATIENCE_S = 60.0  # for checkpoints to be written
 
 RETRY_EXAMPLES = """\
 examples:
-  python -m syncline retry dssp/table1          makes what failed, was broken off or is left; prints what run.py prints
+  python -m syncline retry dssp/table1          makes what failed, was interrupted or is left; prints what run.py prints
   python -m syncline status dssp/table1 --state failed && python -m syncline retry dssp/table1
 """
 CANCEL_EXAMPLES = """\
 examples:
-  python -m syncline cancel dssp/table1         what is finished stays; retry goes on with the rest
+  python -m syncline cancel dssp/table1         what is finished stays; retry makes the rest
 """
 
 

@@ -93,4 +93,12 @@ def _ask(command: Sequence[str]) -> str:
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"{command[0]} gave no answer within {PATIENCE_S:g} s") from None
     except subprocess.CalledProcessError as error:
-        raise NoAnswer(f"{command[0]}: {error.stderr.strip() or f'exit code {error.returncode}'}") from None
+        raise NoAnswer(refusal(error)) from None
+
+
+def refusal(error: subprocess.CalledProcessError) -> str:
+    """What one of Slurm's commands said when it failed, in one line: the last, which tells what the others led to."""
+    lines = [line.strip() for line in error.stderr.splitlines() if line.strip()]
+    words = lines[-1] if lines else f"exit code {error.returncode}"
+    hint = "; is Slurm set up on this machine?" if "configuration source" in words else ""
+    return f"{error.cmd[0]}: {words.removeprefix(f'{error.cmd[0]}: ')}{hint}"

@@ -1,9 +1,18 @@
 """Which plans there are, and which one a person means."""
 
+import shlex
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from syncline.records.plans import WrittenPlan, plan_path, read_plan
 from syncline.records.store import RecordError
+
+
+def start_of(started: float, command: Sequence[str]) -> str:
+    """When a plan was last started, and by which command, where its file tells."""
+    line = f"  python run.py {shlex.join(command)}" if command else ""
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(started))}{line}"
 
 
 def stems(results: Path) -> list[str]:

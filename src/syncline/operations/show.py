@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from syncline.operations.arguments import Commands, find_record
-from syncline.operations.plans import all_plans
+from syncline.operations.plans import all_plans, start_of
 from syncline.operations.states import look, waiting_in
-from syncline.operations.tables import cell, columns
+from syncline.operations.tables import cell, columns, terminal_width, wrapped
 from syncline.records.store import (
     FINISHED,
     read_config,
@@ -38,7 +38,9 @@ def add_to(commands: Commands) -> None:
     parser = commands.add("show", show, what, SHOW_EXAMPLES)
     parser.add_argument("record", help="identity of a run, or the folder of its record")
     parser.add_argument("--config", action="store_true", help="the whole config, not only what was asked for")
-    parser.add_argument("--last", type=int, default=5, metavar="N", help="so many of the last evaluations (5)")
+    parser.add_argument(
+        "--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"
+    )
     what = "two runs: where their configs differ, and their results"
     parser = commands.add("compare", compare, what, COMPARE_EXAMPLES)
     parser.add_argument("first", help="identity of a run, or the folder of its record")
@@ -54,6 +56,7 @@ def show(asked: argparse.Namespace) -> int:
     print(f"{content['identity']}: {made['state']}{' ' + made['note'] if made['note'] else ''}")
     for place in content["plans"]:
         print(f"plan {place['plan']}, row {place['label']}")
+        print("\n".join(wrapped(start_of(place["started"], place["command"]), terminal_width(), "  ")))
     _section("asked for", {"": " ".join(content["overrides"])} if content["overrides"] else {})
     _section("config", flat(content["config"]) if asked.config else {})
     _section("environment", flat(content["environment"]))
@@ -103,7 +106,10 @@ def about(folder: Path, last: int) -> dict[str, Any]:
         "identity": identity,
         "folder": str(folder),
         "state": {**made.as_dict(), "note": made.note},
-        "plans": [{"plan": plan.stem, "label": run.label, "seed": run.seed} for plan, run in named],
+        "plans": [
+            {"plan": plan.stem, "label": run.label, "seed": run.seed, "started": plan.started, "command": plan.command}
+            for plan, run in named
+        ],
         "overrides": named[0][1].overrides if named else [word for word in command[1:] if "=" in word],
         "config": read_config(folder) if "config.yaml" in has else {},
         "environment": environment,

@@ -4,11 +4,12 @@ finished     its record has a summary
 running      somebody alive holds its lock (records/lock.py)
 queued       a Slurm job will make it
 failed       its record holds the cause
-unfinished   it was broken off; the next start goes on with it, or begins it anew
+unfinished   it was interrupted; the next start resumes it, or begins it again
 left         nothing is there
 """
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,37 @@ STATES = (FINISHED, RUNNING, QUEUED, FAILED, UNFINISHED, LEFT)
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a finished run came to: of its summary what runs are ranked by."""
+
+    metric: str | None  # that it is judged by; None: nothing was learned
+    target: float | None  # of that metric
+    final: float  # of that metric, as `best`; nan: nothing was learned
+    best: float
+    reached_s: float | None  # when the target was reached
+    time_s: float
+    time_kind: str  # virtual, wall
+    updates: int
+    has_diverged: bool
+
+    @classmethod
+    def of(cls, summary: Mapping[str, Any]) -> "Outcome":
+        learned = summary["final"] is not None
+        metric = summary["metric"]
+        return cls(
+            metric if learned else None,
+            summary["target"]["value"] if learned else None,
+            summary["final"][metric] if learned else math.nan,
+            summary["best"][metric]["value"] if learned else math.nan,
+            summary["target"]["time_s"],
+            summary["time_s"],
+            summary["time_kind"],
+            summary["updates"],
+            summary["status"] == "diverged",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RunState:
     """The state of a run, and what belongs to it."""
 
@@ -34,6 +66,7 @@ class RunState:
     ended_by: str = ""  # of a finished one: epochs, target, diverged, ...
     owner: Owner | None = None  # of a running one
     cause: str = ""  # of a failed one, in one line
+    outcome: Outcome | None = None  # of a finished one
 
     def as_dict(self) -> dict[str, Any]:
         owner = self.owner
@@ -99,7 +132,7 @@ def _of_record(folder: str) -> RunState:
     if (text := _text(f"{folder}/summary.json")) is not None:
         try:
             summary = json.loads(text)
-            return RunState(FINISHED, summary["wall_s"], summary["ended_by"])
+            return RunState(FINISHED, summary["wall_s"], summary["ended_by"], outcome=Outcome.of(summary))
         except (ValueError, KeyError, TypeError) as error:
             return RunState(FINISHED, cause=f"broken record ({type(error).__name__}); rerun=true makes it again")
     if (text := _text(f"{folder}/log.txt")) is not None:

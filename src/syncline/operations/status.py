@@ -3,16 +3,17 @@
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from syncline.operations.arguments import Commands
-from syncline.operations.plans import all_plans, find_plan
+from syncline.operations.plans import all_plans, find_plan, start_of
+from syncline.operations.ranking import ranking
 from syncline.operations.states import RUNNING, STATES, RunState, look, names, waiting_in
-from syncline.operations.tables import columns, duration
+from syncline.operations.tables import duration, row_lines, terminal_width, wrapped
 from syncline.records.plans import PlannedRun, WrittenPlan
 from syncline.records.store import FINISHED, is_identity
 
@@ -23,9 +24,9 @@ examples:
   python -m syncline status dssp/table1 --state failed
   python -m syncline status --json | jq '.plans[] | select(.failed > 0) | .plan'
 
-states: finished, running (somebody alive is at it), queued (in Slurm), failed (with the cause), unfinished (broken
-off; the next start goes on with it or begins it anew), left (not begun). "to go" is the mean time of the finished
-runs of the same row times what is to be made, shared among the runs under way.
+states: finished, running (by a process that is alive), queued (in Slurm), failed (with the cause), unfinished
+(interrupted; the next start resumes it or begins it again), left (not begun). "to go" is the mean time of the
+finished runs of the same row times what is to be made, shared among the runs under way.
 """
 
 
@@ -80,6 +81,8 @@ class PlanStatus:
             "plan": plan.stem,
             "name": plan.name,
             "scale": plan.scale,
+            "command": plan.command,
+            "started": plan.started,
             "total": len(self.states),
             **{name: self.count(name) for name in STATES},
             "diverged": self.diverged,
@@ -143,41 +146,47 @@ def run(asked: argparse.Namespace) -> int:
     if not found and not others:
         print(f"no plans and no records in {results}")
         return 0
-    header = ("plan", "runs", *STATES, "spent", "mean", "to go")
-    rows = [header, *(_row(status) for status in found)]
-    if others:
-        counts = [str(list(others.values()).count(state)) for state in STATES]
-        rows.append(("(no plan)", str(len(others)), *counts, "", "", ""))
-    print(columns(rows, right=range(1, len(header))))
+    print("\n".join(_overview(found, others or {}, terminal_width())))
     if diverged := sum(status.diverged for status in found):
         print(f"{diverged} of the finished diverged")
     if with_runs:
-        _list(found, asked.state)
+        _list(found, asked.state, terminal_width())
+    if asked.plan and (table := ranking(found[0].plan.runs, found[0].states, terminal_width())):
+        print(f"\n{table}")
     return 0
 
 
-def _row(status: PlanStatus) -> tuple[str, ...]:
-    times = (sum(status.taken_s), status.mean_s, status.to_go_s)
-    return (
-        status.plan.stem,
-        str(len(status.states)),
-        *(str(status.count(state)) for state in STATES),
-        *("?" if seconds is None else duration(seconds) for seconds in times),
-    )
+def _overview(found: Sequence[PlanStatus], others: Mapping[str, str], width: int) -> Iterator[str]:
+    """A line a plan, with a column for each state that any run is in, and beneath it when it was started, and how."""
+    counts = [{state: status.count(state) for state in STATES} for status in found]
+    counts.append({state: list(others.values()).count(state) for state in STATES})
+    present = [state for state in STATES if any(count[state] for count in counts)]
+    rows = [("plan", "runs", *present, "spent", "to go")]
+    for status, count in zip(found, counts, strict=False):
+        times = (sum(status.taken_s), status.to_go_s)
+        cells = [str(number) for number in (len(status.states), *(count[state] for state in present))]
+        rows.append((status.plan.stem, *cells, *("?" if time is None else duration(time) for time in times)))
+    if others:
+        rows.append(("(no plan)", str(len(others)), *(str(counts[-1][state]) for state in present), "", ""))
+    about = ["", *(start_of(status.plan.started, status.plan.command) for status in found), ""]
+    for line, under in zip(row_lines(rows, range(1, len(rows[0])), width), about, strict=False):
+        yield line
+        yield from wrapped(under, width, "  ")
 
 
-def _list(found: Sequence[PlanStatus], state: str | None) -> None:
+def _list(found: Sequence[PlanStatus], state: str | None, width: int) -> None:
     for status in found:
-        rows = [("state", "identity", "time", "seed", "label", "note")]
+        rows, texts = [("state", "time", "seed")], [("identity", "label", "note")]
         for identity, run in status.chosen(state):
             made = status.states[identity]
-            taken = "" if made.wall_s is None else duration(made.wall_s)
-            rows.append((made.state, identity, taken, str(run.seed), run.label, made.note))
+            rows.append((made.state, "" if made.wall_s is None else duration(made.wall_s), str(run.seed)))
+            texts.append((identity, run.label, made.note))
         if rows[1:]:
             print()
             if len(found) > 1:
                 print(f"{status.plan.stem}:")
-            print(columns(rows, right=(2, 3)))
+            for line, text in zip(row_lines(rows, right=(1, 2)), row_lines(texts), strict=True):
+                print("\n".join(wrapped(text, width, "  ", first=f"{line}  ")))
 
 
 def _of_no_plan(results: Path, plans: Sequence[WrittenPlan]) -> dict[str, str]:

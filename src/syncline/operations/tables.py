@@ -1,20 +1,72 @@
 """Plain columns and numbers for a terminal or a pipe."""
 
 import math
+import shutil
+import textwrap
 from collections.abc import Sequence
 
+UNBROKEN = 10_000
 
-def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+
+def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = (), width: int | None = None) -> str:
     """Rows of cells as lines, two spaces between columns; those numbered in `right` are flush right."""
+    return "\n".join(row_lines(rows, right, width))
+
+
+def row_lines(rows: Sequence[Sequence[str]], right: Sequence[int] = (), width: int | None = None) -> list[str]:
+    """The text of each row, as `columns` joins them; nothing is cut off.
+
+    Args:
+        width: of the terminal. A first cell that leaves the others no room stands on a line of its own; where they do
+            not fit even so, each row goes on in further lines.
+    """
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    behind = sum(widths[1:]) + 2 * len(widths[1:])
+    if width is not None and widths[0] + behind > width:
+        widths[0] = max((len(row[0]) for row in rows if len(row[0]) + behind <= width), default=0)
     lines = []
-    for row in rows:
+    for first, *others in rows:
+        above = [] if len(first) <= widths[0] else wrapped(first, width or len(first))
         cells = [
-            cell.rjust(width) if number in right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            text.rjust(size) if number in right else text.ljust(size)
+            for number, (text, size) in enumerate(zip(["" if above else first, *others], widths, strict=True))
         ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+        lines.append("\n".join([*above, *(line.rstrip() for line in packed(cells, "  ", width))]))
+    return lines
+
+
+def packed(parts: Sequence[str], between: str, width: int | None) -> list[str]:
+    """Lines of whole parts, as many in each as it holds; those behind the first are indented."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        longer = f"{lines[-1]}{between}{part}"
+        if width is None or len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(f"  {part}")
+    return lines
+
+
+def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
+    """Lines of at most this width, broken between words; within one only if it is longer than a line.
+
+    Args:
+        first: what the first line begins with, in place of the indent.
+    """
+    begin = indent if first is None else first
+    if text and len(begin) + len(text) <= width:  # most do, and textwrap takes its time
+        return [begin + text]
+    return textwrap.wrap(text, width, initial_indent=begin, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def terminal_width() -> int:
+    """Of standard output; what is not a terminal gets unbroken lines, unless COLUMNS says how long they may be."""
+    return shutil.get_terminal_size(fallback=(UNBROKEN, 24)).columns
+
+
+def counted(number: int, noun: str) -> str:
+    """1 run, 2 runs."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ Who goes through a plan says so in the same words, in a file beside the plan; of
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +43,7 @@ class Owner:
 
     @property
     def is_alive(self) -> bool:
-        if is_here(self):
+        if _can_be_looked_up(self):
             return _born(self.pid) == self.born
         return self.silent_s < STALE_S
 
@@ -97,6 +98,11 @@ def is_here(owner: Owner) -> bool:
     return owner.host == socket.gethostname()
 
 
+def _can_be_looked_up(owner: Owner) -> bool:
+    """Whether this host can tell if the process is alive. Windows has no question that does not disturb it."""
+    return is_here(owner) and sys.platform != "win32"
+
+
 def is_owner_dead(path: Path) -> bool:
     """Whether this file of an owner was left behind."""
     owner = _read(path, partial(file_clock, path.parent))
@@ -132,7 +138,7 @@ def _take(path: Path, me: Owner) -> None:
             if owner is None:
                 continue  # gone in this moment
             if owner.is_alive:
-                raise Held(f"{path.stem} is being made by {owner}")
+                raise Held(f"{path.stem} is already running in {owner}")
             _remove_stale(path)
     except OSError as error:
         raise cannot_write(path, error) from None
@@ -190,7 +196,7 @@ def _me() -> Owner:
 def _read(path: Path, clock: Callable[[], float]) -> Owner | None:
     try:
         owner = Owner(**json.loads(path.read_text()))
-        if is_here(owner):
+        if _can_be_looked_up(owner):
             return owner
         return replace(owner, silent_s=clock() - path.stat().st_mtime)
     except FileNotFoundError:
@@ -222,6 +228,8 @@ def _born(pid: int) -> int:
         pass
     if Path("/proc/self").exists():
         return -1
+    if sys.platform == "win32":  # where os.kill(pid, 0) would be a Ctrl-C
+        return 0
     try:  # no /proc: a system that is not Linux
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -40,6 +40,11 @@ class WrittenPlan:
         """The folder of its records."""
         return self.path.parents[1]
 
+    @property
+    def started(self) -> float:
+        """When its command was last started, in seconds since 1970: each start writes it."""
+        return self.path.stat().st_mtime
+
     def once(self) -> dict[str, PlannedRun]:
         """Identity -> the first run that has it, in order."""
         runs: dict[str, PlannedRun] = {}

@@ -262,10 +262,15 @@ def _facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "packages": {name: metadata.version(name) for name in packages if _is_installed(name)},
         "commit": _commit(),
     }
+
+
+def cores() -> int:
+    """That this process may use; all of the machine's where the system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _is_installed(name: str) -> bool:

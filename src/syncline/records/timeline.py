@@ -5,7 +5,7 @@ At any time a worker is in one state:
 | from | to | it is |
 |---|---|---|
 | started | computed | computing |
-| started | dropped | broken off; also until computed, where the gradient is dropped later |
+| started | dropped | interrupted; also until computed, where the gradient is dropped later |
 | computed | the last of its pushed | sending |
 | pushed | the last of its granted | waiting (held) if a held came between, else waiting for the answer |
 | granted, repeated, dropped | started | receiving; not recorded if none follows where it comes with the push only |
@@ -13,7 +13,7 @@ At any time a worker is in one state:
 
 It is none of its business what is granted while it computes. Nor while it waits where workers start by their own rule,
 which is a run with rows `pulled`: from the last of its pushed, or from the last joined, to started it waits for blocks.
-Where no row tells that what is dropped was started, all since the grant is broken off: it may be several gradients.
+Where no row tells that what is dropped was started, all since the grant is interrupted: it may be several gradients.
 
 A `delayed` row lies over computing, sending or receiving and is cut off where they end.
 """
@@ -32,7 +32,7 @@ from syncline.records.store import FINISHED, RecordError, read_config, read_summ
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COMPUTING, BROKEN_OFF, DELAY, SENDING = "computing", "broken off", "injected delay", "sending"
+COMPUTING, INTERRUPTED, DELAY, SENDING = "computing", "interrupted", "injected delay", "sending"
 ANSWER, WAITING, BLOCKS = "waiting for the answer", "waiting (held)", "waiting for blocks"
 RECEIVING, ABSENT, UNKNOWN = "receiving", "absent (left)", "not recorded"
 PUSH, UPDATE, DISCARD, INTERRUPT, TIMER = "push", "update", "discarded", "interrupted", "timer"
@@ -40,7 +40,7 @@ PUSH, UPDATE, DISCARD, INTERRUPT, TIMER = "push", "update", "discarded", "interr
 # Okabe and Ito's palette: colour-blind safe. What is injected, came to nothing or is not there is hatched as well.
 COLOURS = {
     COMPUTING: "#0072B2",
-    BROKEN_OFF: "#E69F00",
+    INTERRUPTED: "#E69F00",
     DELAY: "#D55E00",
     SENDING: "#56B4E9",
     ANSWER: "#CC79A7",
@@ -52,7 +52,7 @@ COLOURS = {
 }
 HATCHES = {
     DELAY: ("////", "#FFFFFF"),
-    BROKEN_OFF: ("xxxx", "#FFFFFF"),
+    INTERRUPTED: ("xxxx", "#FFFFFF"),
     BLOCKS: ("....", "#888888"),
     ABSENT: ("xxxx", "#888888"),
 }
@@ -61,8 +61,8 @@ MARKS = {UPDATE: ("#000000", -0.4, 0.4), DISCARD: ("#D55E00", -0.4, 0.4), INTERR
 GRADIENTS_SHOWN = 40  # of the worker that makes most of them, unless a window is asked for
 WORKERS_SHOWN = 64
 
-_WHERE_DELAYED = {"push": (SENDING,), "pull": (RECEIVING, BLOCKS, BROKEN_OFF, UNKNOWN)}  # and what slows a gradient:
-_WHERE_DELAYED["compute"] = _WHERE_DELAYED["slow"] = (COMPUTING, BROKEN_OFF, UNKNOWN)
+_WHERE_DELAYED = {"push": (SENDING,), "pull": (RECEIVING, BLOCKS, INTERRUPTED, UNKNOWN)}  # and what slows a gradient:
+_WHERE_DELAYED["compute"] = _WHERE_DELAYED["slow"] = (COMPUTING, INTERRUPTED, UNKNOWN)
 
 
 @dataclass(slots=True)
@@ -173,11 +173,11 @@ class _Worker:
         is_sent = because == "on its way" or self.doing != COMPUTING
         span = self.sent.pop(version, None) if is_sent else self.spans[-1]
         if span is None:
-            if self.doing in (RECEIVING, BROKEN_OFF):
-                self.spans[-1].kind = BROKEN_OFF
+            if self.doing in (RECEIVING, INTERRUPTED):
+                self.spans[-1].kind = INTERRUPTED
                 self.spans[-1].about.setdefault("dropped", []).append(because)
             return
-        span.kind = BROKEN_OFF
+        span.kind = INTERRUPTED
         span.about["reason"] = f"dropped: {because}"
         if unspent_s:
             span.about["not_computed_s"] = unspent_s
@@ -324,7 +324,7 @@ def window_of(timeline: Timeline, from_s: float | None, to_s: float | None) -> t
     end = min([last, *full]) if to_s is None else min(to_s, last)
     if not begin < end and (from_s, to_s) != (None, None):
         asked = " ".join(f"--{key} {at:g}" for key, at in (("from", from_s), ("to", to_s)) if at is not None)
-        raise RecordError(f"{asked}: no stretch of the run, which goes from {first:g} to {last:g} s")
+        raise RecordError(f"{asked}: outside the run, which goes from {first:g} to {last:g} s")
     return begin, end
 
 
@@ -406,7 +406,7 @@ def draw(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: f
 
         min_gap_s = (end_s - begin_s) / 400  # below it two gradients would look like one
         for y, spans in enumerate(lanes):
-            pairs = pairwise(span for span in spans if span.kind in (COMPUTING, BROKEN_OFF))
+            pairs = pairwise(span for span in spans if span.kind in (COMPUTING, INTERRUPTED))
             close = [b.begin_s for a, b in pairs if a.about is not b.about and b.begin_s - a.end_s < min_gap_s]
             ticks(y - 0.4, y + 0.4, close, "white", 0.7)
         for y, marks in enumerate(timeline.shards, len(lanes)):
