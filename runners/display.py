@@ -145,9 +145,10 @@ class PlanDisplay(_Display):
         self._done += 1
         metric = summary["metric"]
         final = "" if summary["final"] is None else f", {judged(metric, summary['final'][metric])}"
-        ended = summary["ended_by"] if summary["status"] == "finished" else summary["status"].upper()
+        has_diverged = summary["status"] == "diverged"
+        ended = "DIVERGED" if has_diverged else summary["ended_by"]
         target = summary["target"]
-        if target["value"] is not None and target["time_s"] is None:
+        if target["value"] is not None and target["time_s"] is None and not has_diverged:
             ended = f"{target['metric'].replace('_', ' ')} {target['value']:g} not reached, {ended}"
         words = f"{name}: {ended} at {summary['time_s']:,.1f} s {summary['time_kind']}{final}"
         console.print(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,6 +121,8 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
             job_id = _sbatch(script)
         except ConfigError:
             shutil.rmtree(folder)
+            with suppress(OSError):  # it holds other jobs
+                folder.parent.rmdir()
             raise
         job = {"job_id": job_id, "submitted": time.time(), "tasks": tasks}
         (folder / "job.json.draft").write_text(json.dumps(job) + "\n")

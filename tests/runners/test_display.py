@@ -1,22 +1,62 @@
 """What is said of a run: while it goes on, and of its summary at the end."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import TIMING, made
 from rich.console import Console
+from screen import Screen
 
 from runners import display
-from runners.display import RunDisplay, summary_table
+from runners.display import PlanDisplay, RunDisplay, summary_table
 from syncline.config import compose
 from syncline.course import Progress
+from syncline.plan import Entry, Plan
 from syncline.records.store import read_summary
 from syncline.simulation.run import simulate
 
 GROWING = ["strategy=adasync", "strategy.variant=k_batch_sync", "strategy.k=2", "strategy.interval=0.1"]
 GROWING += ["optimizer.lr=0.1", "epochs=4"]
+
+
+HALF_AN_EPOCH = Progress(
+    updates=7,
+    samples=224,
+    epoch=0.5,
+    time_s=1.5,
+    loss=0.5,
+    metric="accuracy",
+    value=0.25,
+    fraction=0.25,
+    wall_s=99.0,
+)
+
+
+class Terminal:
+    """A person's, on which what is live is drawn."""
+
+    def __init__(self, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._output, self._screen = io.StringIO(), Screen(width)
+        monkeypatch.setattr(
+            display,
+            "console",
+            Console(file=self._output, width=width, height=50, force_terminal=True, highlight=False),
+        )
+
+    @property
+    def lines(self) -> list[str]:
+        self._screen.write(self._output.getvalue())
+        self._output.seek(0)
+        self._output.truncate()
+        return self._screen.lines
+
+    def interrupt(self) -> None:
+        """What a terminal shows of Ctrl-C."""
+        assert self.lines
+        self._screen.write("^C")
 
 
 def said(summary: dict[str, Any]) -> dict[str, str]:
@@ -46,19 +86,7 @@ def test_the_line_is_silent_of_k_where_it_is_not_told(monkeypatch: pytest.Monkey
     output = io.StringIO()
     monkeypatch.setattr(display, "console", Console(file=output, width=200))
     shown = RunDisplay(compose([])[0])
-    shown.progressed(
-        Progress(
-            updates=7,
-            samples=224,
-            epoch=0.5,
-            time_s=1.5,
-            loss=0.5,
-            metric="accuracy",
-            value=0.25,
-            fraction=0.25,
-            wall_s=99.0,
-        )
-    )
+    shown.progressed(HALF_AN_EPOCH)
     (line,) = output.getvalue().splitlines()
     assert line.startswith("update 7 | epoch 0.5/")
     assert " | 1.5 s virtual | loss 0.500 | accuracy 0.250 | " in line
@@ -75,3 +103,90 @@ def test_the_table_tells_of_interrupted_gradients_and_of_k_where_there_are_any(t
     assert (rows["interrupted"], rows["K"]) == ("1,234 gradients, 12 of them finished", "3 since 1.25 s virtual")
     older = {key: value for key, value in summary.items() if key not in told}
     assert "updates" in said(older), "a record from before there was any of it"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_live_line_loses_nothing_and_leaves_nothing(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run that has much to tell, and is interrupted."""
+    terminal = Terminal(width, monkeypatch)
+    told = replace(HALF_AN_EPOCH, updates=1234567, time_s=12345.6, count=12)
+    parts = "update 1,234,567|epoch 0.5/30|12345.6 s virtual|loss 0.500|accuracy 0.250|K 12|0 updates/s|? left"
+    with RunDisplay(compose([])[0]) as shown:
+        shown.progressed(told)
+        lines = terminal.lines
+        assert [part.strip() for line in lines for part in line.split("|")] == parts.split("|")
+        assert max(map(len, lines)) <= width - len("^C"), "which would begin a line that nobody erases"
+        terminal.interrupt()
+        shown.progressed(told)
+    assert terminal.lines == [""]
+
+
+def entry(label: str, seed: int) -> Entry:
+    return Entry(label, (), replace(compose([])[0], seed=seed))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_live_table_of_a_plan_breaks_no_word_and_leaves_nothing(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(width, monkeypatch)
+    entries = [entry("bsp", 0), entry("strategy=ssp strategy.staleness=6 optimizer.lr=0.05", 1), entry("asp", 2)]
+    with PlanDisplay(Plan("sweep", "", tuple(entries), {}), done=0) as shown:
+        for each in entries:
+            shown.started(each)
+        shown.progressed(entries[1], replace(HALF_AN_EPOCH, time_s=12345.6))
+        shown.tick()
+        lines = terminal.lines
+        words = " ".join(lines).partition("3 to make ")[2].split()
+        assert (
+            words
+            == (
+                "bsp seed 0 starting strategy=ssp strategy.staleness=6 optimizer.lr=0.05 seed 1 25% epoch 0.5 12,345.6 s "
+                "accuracy 0.250 asp seed 2 starting 0/3 finished, 0:00 left"
+            ).split()
+        )
+        assert max(map(len, lines)) <= width
+        terminal.interrupt()
+        shown.stopped(entries[0])
+        shown.finished(entries[1], SUMMARY)
+        shown.tick()
+        assert not any("bsp" in line for line in terminal.lines)
+    assert " ".join(terminal.lines) == (
+        "sweep: 3 runs, 0 finished before, 3 to make [1/3] strategy=ssp strategy.staleness=6 optimizer.lr=0.05 seed 1: "
+        "accuracy 0.9 not reached, epochs at 19.4 s virtual, accuracy 0.873 (0:02; 0:00 left) "
+        "sweep: 1 of 3 runs finished, 0 failed, 0:00"
+    )
+
+
+SUMMARY = {
+    "status": "finished",
+    "ended_by": "epochs",
+    "time_s": 19.4,
+    "time_kind": "virtual",
+    "wall_s": 2.0,
+    "metric": "accuracy",
+    "final": {"accuracy": 0.873},
+    "target": {"metric": "accuracy", "value": 0.9, "time_s": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"target": {"metric": "accuracy", "value": 0.9, "time_s": 19.4}, "ended_by": "target"}, "target at"),
+        ({"target": {"metric": "accuracy", "value": None, "time_s": None}}, "epochs at"),
+        ({"status": "diverged", "ended_by": "diverged"}, "DIVERGED at"),
+    ],
+)
+def test_only_a_target_that_was_missed_is_not_reached(
+    change: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = io.StringIO()
+    monkeypatch.setattr(display, "console", Console(file=output, width=200))
+    with PlanDisplay(Plan("sweep", "", (entry("bsp", 0),), {}), done=0) as shown:
+        shown.started(entry("bsp", 0))
+        shown.finished(entry("bsp", 0), SUMMARY | change)
+    first, line, last = output.getvalue().splitlines()
+    assert first == "sweep: 1 run, 0 finished before, 1 to make"
+    assert line.startswith(f"[1/1] bsp seed 0: {told} 19.4 s virtual, accuracy 0.873 (0:02; ")
+    assert last.startswith("sweep: 1 of 1 run finished, 0 failed, ")

@@ -97,8 +97,12 @@ def _ask(command: Sequence[str]) -> str:
 
 
 def refusal(error: subprocess.CalledProcessError) -> str:
-    """What one of Slurm's commands said when it failed, in one line: the last, which tells what the others led to."""
-    lines = [line.strip() for line in error.stderr.splitlines() if line.strip()]
-    words = lines[-1] if lines else f"exit code {error.returncode}"
+    """What one of Slurm's commands said when it failed, in one line."""
+    name = error.cmd[0]
+    lines = [
+        line.removeprefix(f"{name}: ").removeprefix("error: ") for line in error.stderr.splitlines() if line.strip()
+    ]
+    fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]  # what the others led to
+    words = "; ".join(fatal or lines) or f"exit code {error.returncode}"
     hint = "; is Slurm set up on this machine?" if "configuration source" in words else ""
-    return f"{error.cmd[0]}: {words.removeprefix(f'{error.cmd[0]}: ')}{hint}"
+    return f"{name}: {words}{hint}"

@@ -173,8 +173,8 @@ def _legend(judgement: Judgement) -> str:
 def _columns(judgement: Judgement) -> dict[str, Column]:
     """Title -> what stands there for a setting."""
     ends: dict[str, Column] = {
-        "seconds": lambda own: spread([fmean(outcome.time_s for outcome in own.sound)] if own.sound else []),
-        "updates": lambda own: f"{fmean(outcome.updates for outcome in own.sound):,.0f}" if own.sound else NONE,
+        "seconds": lambda own: _average([outcome.time_s for outcome in own.sound]),
+        "updates": lambda own: _average([outcome.updates for outcome in own.sound], 0),
     }
     number: dict[str, Column] = {"n": lambda own: str(len(own.sound))}
     if judgement.metric is None:
@@ -193,6 +193,10 @@ def _reached(own: Setting) -> str:
     return f"{len(own.reached_s)}/{len(own.outcomes)}{times}"
 
 
+def _average(values: Sequence[float], decimals: int | None = None) -> str:
+    return spread([fmean(values)] if values else [], decimals)
+
+
 def spread(values: Sequence[float], decimals: int | None = None) -> str:
     """19.4±0.3: the mean and the sample's standard deviation, which one value has not; "-" of none.
 
@@ -202,7 +206,7 @@ def spread(values: Sequence[float], decimals: int | None = None) -> str:
     if not values:
         return NONE
     mean = fmean(values)
-    if not abs(mean) < 1e5:  # or it is nan
+    if not abs(mean) < 1e7:  # or it is nan
         return f"{mean:.3g}"
     if decimals is None:
         magnitude = math.floor(math.log10(abs(mean))) if mean else 0

@@ -1,0 +1,96 @@
+"""Slurm's commands that refuse or are not set up: one line, and nothing that looks like a plan under way."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from commands import TIMING
+
+import run
+from syncline.__main__ import main
+from syncline.config import ConfigError
+
+UNCONFIGURED = """\
+{name}: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
+{name}: error: fetch_config: DNS SRV lookup failed
+{name}: error: _establish_config_source: failed to fetch config
+{name}: fatal: Could not establish a configuration source
+"""
+WORDS = ["-m", "seed=0,1", *TIMING, "runner=slurm"]
+
+
+class Tools:
+    """Commands of Slurm's names, the only ones that are found."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder.mkdir()
+        self._folder = folder
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
+
+    def fails(self, name: str, text: str) -> None:
+        self._write(name, f"cat >&2 <<'END'\n{text}END\nexit 1\n")
+
+    def says(self, name: str, text: str) -> None:
+        self._write(name, f"echo '{text}'\n")
+
+    def _write(self, name: str, body: str) -> None:
+        (self._folder / name).write_text(f"#!/bin/sh\n{body}")
+        (self._folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    return Tools(tmp_path / "tools", monkeypatch)
+
+
+def refused(results: Path, *words: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        run.main([*WORDS, *words, f"results={results}"])
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_clients_that_are_not_set_up_are_one_line_and_leave_nothing(tools: Tools, tmp_path: Path) -> None:
+    for name in ("scontrol", "sbatch", "squeue"):
+        tools.fails(name, UNCONFIGURED.format(name=name))
+    line = refused(tmp_path / "results")
+    assert line == "scontrol: Could not establish a configuration source; is Slurm set up on this machine?"
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(tools: Tools, tmp_path: Path) -> None:
+    tools.says("scontrol", "MaxArraySize = 1001")
+    tools.fails("sbatch", "sbatch: error: invalid partition specified: gpu\nsbatch: error: submission failed\n")
+    line = refused(tmp_path / "new", "runner.partition=gpu")
+    assert line == "sbatch: invalid partition specified: gpu; submission failed"
+    assert not list((tmp_path / "new").rglob("*.*"))
+
+    assert run.main([*WORDS, "runner.submit=false", f"results={tmp_path / 'old'}"]) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()}
+    refused(tmp_path / "old", "runner.partition=gpu")
+    assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()} == before
+
+
+def test_a_job_that_is_taken_is_in_the_plan(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools.says("scontrol", "MaxArraySize = 1001")
+    tools.says("sbatch", "17")
+    tools.says("squeue", "17 0 PENDING")
+    assert run.main([*WORDS, "runner.runs_per_task=2", f"results={tmp_path}"]) == 0
+    assert "job 17: 2 runs in 1 task; output in " in capsys.readouterr().out
+    assert main(["status", "--json", "--results", str(tmp_path)]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)["plans"]
+    assert (plan["total"], plan["queued"]) == (2, 2)
+
+
+def test_status_says_in_one_line_that_slurm_does_not_answer(
+    tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools.says("scontrol", "MaxArraySize = 1001")
+    tools.says("sbatch", "17")
+    assert run.main([*WORDS, f"results={tmp_path}"]) == 0
+    tools.fails("squeue", UNCONFIGURED.format(name="squeue"))
+    capsys.readouterr()
+    assert main(["status", "--results", str(tmp_path)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("what Slurm has queued is not known here: squeue: Could not establish")
