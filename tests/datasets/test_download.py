@@ -159,3 +159,16 @@ def test_an_archive_that_is_not_what_it_should_be_leaves_nothing(tmp_path: Path,
     assert [path.name for path in folder.iterdir()] == ["a.tar.gz"]
     assert [path.name for path in tmp_path.iterdir()] == ["root"]
     assert not Path("/tmp/syncline-evil").exists()
+
+
+def test_a_python_that_cannot_unpack_safely_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3.11.2, say, that of Debian 12."""
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(archive({"data/one": b"1"}))
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(DataMissingError, match=r"^toy: .* by Python 3\.11\.4 or newer, this is ") as caught:
+        unpack(path, tmp_path / "data", "toy")
+    assert one_line(caught).endswith(f"; unpack it yourself: tar -xf {path} -C {tmp_path}")
+    assert list(tmp_path.iterdir()) == [path]
+    (tmp_path / "data").mkdir()
+    unpack(path, tmp_path / "data", "toy")

@@ -66,7 +66,7 @@ def unpack(archive: Path, folder: Path, what: str) -> None:
     Raises:
         DataMissingError: it cannot be read, holds no such folder, or there is no room; or this Python is too old.
     """
-    if not hasattr(tarfile, "data_filter"):
+    if not (folder.is_dir() or hasattr(tarfile, "data_filter")):
         raise DataMissingError(
             f"{what}: {archive} is unpacked safely by Python 3.11.4 or newer, this is {platform.python_version()}; "
             f"unpack it yourself: tar -xf {shlex.quote(str(archive))} -C {shlex.quote(str(folder.parent))}"
