@@ -10,11 +10,11 @@
 | granted | the worker may go on | yes | yes | -1 | granted | 0 | why |
 | held | the worker waits | yes | yes | -1 | current | 0 | why |
 | repeated | the worker may go on at the version it has | yes | yes | -1 | current | 0 | why |
-| interrupted | what the worker computes is to come to nothing | yes | yes | -1 | current | 0 | why |
-| dropped | it has come to nothing | yes | -1 | -1 | computed at | seconds not computed | how |
+| interrupted | the worker is to cancel its gradient | yes | yes | -1 | current | 0 | why |
+| dropped | the gradient is cancelled | yes | -1 | -1 | computed at | seconds not computed | how |
 | pulled | its blocks are chosen | yes | yes, or -1 | -1 | the oldest | its number, from 0 | their versions |
 | timer | a moment that the strategy asked for | -1 | yes | -1 | current | 0 | |
-| waits_for | an update waits for so many gradients from now on | -1 | yes | -1 | current | the number | why |
+| waits_for | from now on an update waits for this number of gradients | -1 | yes | -1 | current | the number | why |
 | joined | a worker is here (again) | yes | yes | -1 | -1 | 0 | |
 | left | a worker is gone | yes | yes | -1 | -1 | 0 | why |
 | delayed | an injected delay begins | yes | its message's, or -1 | -1 | -1 | seconds | compute, slow, push or pull |
@@ -22,7 +22,7 @@
 `pulled` is written where a worker does not wait for all blocks. Each shard of a real run notes it with the push, giving
 the version of its own block; there a push carries its worker's tag, which may be newer than the blocks were. Only runs
 of real processes write the last three kinds; collectives in virtual time write `delayed`, too. In real runs `started`
-and `computed` come with the push: where a worker was killed, or its push came to nothing, they are missing.
+and `computed` come with the push: where a worker was killed, or its push was cancelled, they are missing.
 """
 
 from array import array
