@@ -48,6 +48,7 @@ def summary() -> dict[str, Any]:
         "time_s": 1.0,
         "time_kind": "virtual",
         "updates": 10,
+        "samples": 320,
         "metric": "accuracy",
         "final": {"accuracy": 0.5},
         "best": {"accuracy": best},

@@ -12,7 +12,7 @@ from syncline.operations.ranking import ranking, short_names, spread
 from syncline.operations.states import FAILED, FINISHED, LEFT, Outcome, RunState
 from syncline.records.plans import PlannedRun
 
-MADE = Outcome("accuracy", None, 0.5, 0.6, None, 10.0, "virtual", 100, has_diverged=False)
+MADE = Outcome("accuracy", None, 0.5, 0.6, None, 10.0, "virtual", 100, 3200, has_diverged=False)
 TIMED = replace(MADE, metric=None, final=math.nan, best=math.nan)
 DIVERGED = replace(MADE, has_diverged=True)
 
@@ -93,15 +93,18 @@ def test_diverged_and_failed_runs_are_said_and_left_out_of_the_means() -> None:
     assert lines[-1] == "open: 1 of 2 runs failed, 1 of 2 runs not finished"
 
 
-def test_times_alone_are_ranked_by_the_seconds_an_update() -> None:
-    """In a table of their own beside runs that learn."""
-    lines = table({"slow": [TIMED], "quick": [replace(TIMED, updates=400)], "learned": [MADE]})
+def test_times_alone_are_ranked_by_the_samples_a_second() -> None:
+    """In a table of their own beside runs that learn. An update of BSP takes the gradients of all workers."""
+    bsp = replace(TIMED, updates=25)
+    quick = replace(TIMED, time_s=5.0)
+    lines = table({"asp": [TIMED], "bsp": [replace(bsp, time_s=8.0)], "quick": [quick], "learned": [MADE]})
     first, second = " \n".join(lines).split(" \n \n")
-    assert first.splitlines()[0].strip() == "ranked by virtual seconds an update"
-    assert [line.split() for line in first.splitlines()[1:4]] == [
-        ["setting", "n", "seconds/update", "seconds", "updates"],
-        ["quick", "1", "0.0250", "10.0", "400"],
-        ["slow", "1", "0.100", "10.0", "100"],
+    assert first.splitlines()[0].strip() == "ranked by samples used a virtual second"
+    assert [line.split() for line in first.splitlines()[1:5]] == [
+        ["setting", "n", "samples/second", "seconds/update", "seconds", "updates"],
+        ["quick", "1", "640.0", "0.0500", "5.00", "100"],
+        ["bsp", "1", "400.0", "0.320", "8.00", "25"],
+        ["asp", "1", "320.0", "0.100", "10.0", "100"],
     ]
     assert second.startswith("ranked by final accuracy")
 

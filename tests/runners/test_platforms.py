@@ -50,6 +50,7 @@ def said(environment: dict[str, str], *words: str) -> Said:
     return Said(ended.returncode, ended.stdout, ended.stderr)
 
 
+@pytest.mark.processes
 def test_sweeps_status_and_reports_work_where_nothing_is_forked(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     results = tmp_path / "results"
     sweep = said(elsewhere, "run.py", "-m", "seed=0,1", *TIMING, "jobs=1", f"results={results}")
@@ -60,6 +61,7 @@ def test_sweeps_status_and_reports_work_where_nothing_is_forked(tmp_path: Path, 
     assert (report.code, report.err[:7]) == (1, "error: "), report
 
 
+@pytest.mark.processes
 def test_a_single_run_learns_there(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     run = said(elsewhere, "run.py", "max_updates=3", f"results={tmp_path / 'results'}")
     assert (run.code, "max_updates after" in run.out) == (0, True), run

@@ -4,7 +4,7 @@ Settings that are judged alike (by the same metric, target and kind of time) mak
 
     with a target     those that more runs of reached it, then those that reached it sooner
     with a metric     those of which fewer runs diverged, then those of the better mean at the end
-    of times alone    those of fewer seconds an update
+    of times alone    those that use more samples a second, of which an update may take few or many
 """
 
 import math
@@ -56,6 +56,10 @@ class Setting:
     def reached_s(self) -> list[float]:
         """Of the runs that reached the target."""
         return [outcome.reached_s for outcome in self.outcomes if outcome.reached_s is not None]
+
+    @property
+    def samples_per_s(self) -> list[float]:
+        return [outcome.samples / outcome.time_s for outcome in self.sound if outcome.time_s]
 
     @property
     def update_s(self) -> list[float]:
@@ -121,7 +125,7 @@ def ranked(judgement: Judgement, found: Sequence[Setting]) -> list[Setting]:
 
     def key(setting: Setting) -> tuple[float, ...]:
         if judgement.metric is None:
-            return (_mean(setting.update_s),)
+            return (_mean([-speed for speed in setting.samples_per_s]),)
         diverged = 1 - len(setting.sound) / len(setting.outcomes)
         final = diverged, _mean([sign * outcome.final for outcome in setting.sound])
         if judgement.target is None:
@@ -155,7 +159,7 @@ def _title(judgement: Judgement) -> str:
     """What the table is sorted by."""
     metric, target, kind = judgement.metric, judgement.target, judgement.time_kind
     if metric is None:
-        return f"ranked by {kind} seconds an update"
+        return f"ranked by samples used a {kind} second"
     name = metric.replace("_", " ")
     if target is not None:
         return f"ranked by {kind} seconds to {name} {target:g}"
@@ -178,7 +182,11 @@ def _columns(judgement: Judgement) -> dict[str, Column]:
     }
     number: dict[str, Column] = {"n": lambda own: str(len(own.sound))}
     if judgement.metric is None:
-        return number | {"seconds/update": lambda own: spread(own.update_s)} | ends
+        speeds: dict[str, Column] = {
+            "samples/second": lambda own: spread(own.samples_per_s),
+            "seconds/update": lambda own: spread(own.update_s),
+        }
+        return number | speeds | ends
     learned: dict[str, Column] = {
         "final": lambda own: spread([outcome.final for outcome in own.sound], 3),
         "best": lambda own: spread([outcome.best for outcome in own.sound], 3),

@@ -38,6 +38,7 @@ class Outcome:
     time_s: float
     time_kind: str  # virtual, wall
     updates: int
+    samples: int  # used in updates
     has_diverged: bool
 
     @classmethod
@@ -53,6 +54,7 @@ class Outcome:
             summary["time_s"],
             summary["time_kind"],
             summary["updates"],
+            summary["samples"],
             summary["status"] == "diverged",
         )
 
