@@ -3,7 +3,8 @@
 A claim names its effects: numbers that each seed gives once, both sides under the same seed, so with the same delays,
 data order and initial weights (common random numbers). An effect is claimed to lie in a region (at least, at most).
 Student's 95 % interval of its mean over the seeds decides: wholly inside, the effect holds; wholly outside, it fails;
-else it is undecided. A claim holds if all its effects hold, and fails if one fails. One seed decides nothing.
+else it is undecided. A claim holds if all its effects hold, and fails if one fails. One seed decides nothing. Scale
+smoke only shows that everything runs: its numbers are shown, and no claim is judged by them.
 """
 
 import math
@@ -16,9 +17,14 @@ from reports.statistics import Sample
 from reports.tables import DASH, Column, Table, Value
 from syncline.records.store import RecordError
 
-HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "fails", "undecided", "not run"
-VERDICTS = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
+HOLDS, FAILS, UNDECIDED, NOT_JUDGED, NOT_RUN = "holds", "fails", "undecided", "not judged", "not run"
+SMOKE = "smoke"  # the scale that shows that everything runs
 ROUNDING = 1e-9  # relative: a ratio that is exactly at its bound must not fail for its last bit
+
+
+def verdicts_at(scale: str) -> tuple[str, ...]:
+    """What may become of a claim at a scale."""
+    return (NOT_JUDGED, NOT_RUN) if scale == SMOKE else (HOLDS, FAILS, UNDECIDED, NOT_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ class Claim:
 class Verdict:
     claim: Claim
     text: str  # the claim, in the paper's sense
-    verdict: str  # one of VERDICTS
+    verdict: str  # one of verdicts_at(scale)
     effects: Sequence[Effect]
     because: str  # one line: what decided, or what is missing
     scale: str
@@ -101,6 +107,9 @@ def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) 
         effects = claim.effects(*artefacts)
     except LookupError as error:
         return Verdict(claim, text, NOT_RUN, (), f"not part of this scale: {error}", scale)
+    if scale == SMOKE:
+        because = f"not judged at scale {scale}, which only shows that everything runs"
+        return Verdict(claim, text, NOT_JUDGED, effects, because, scale)
     verdicts = [effect.verdict for effect in effects]
     worst = next((verdict for verdict in (FAILS, UNDECIDED) if verdict in verdicts), HOLDS)
     return Verdict(claim, text, worst, effects, _because(effects, worst), scale)
@@ -134,16 +143,22 @@ def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
                     column.text(effect.sample),
                     effect.interval_text,
                     seeds,
-                    effect.verdict,
+                    effect.verdict if verdict.verdict != NOT_JUDGED else NOT_JUDGED,
                 ]
             )
             head = ["", ""]
         if not verdict.effects:
             rows.append([*head, verdict.because, DASH, DASH, DASH, DASH, DASH, verdict.verdict])
     columns = ["claim", "verdict", "number", "paper", "claimed", "ours", "95 % interval", "seeds", "of it"]
+    if any(verdict.verdict == NOT_JUDGED for verdict in verdicts):
+        decides = f"At scale {SMOKE}, which only shows that everything runs, it decides nothing."
+    else:
+        decides = (
+            "It decides: inside the claimed region it holds, outside it fails, else undecided; several numbers of a "
+            "claim are judged each by itself, without a correction for their number."
+        )
     notes = [
         "Ours: mean ± sample standard deviation over seeds, both sides of a comparison under the same seed. The "
-        "interval is Student's, of the mean. It decides: inside the claimed region it holds, outside it fails, else "
-        "undecided; several numbers of a claim are judged each by itself, without a correction for their number.",
+        f"interval is Student's, of the mean. {decides}",
     ]
     return Table(title, [Column(name) for name in columns], rows, notes)

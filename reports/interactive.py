@@ -1,18 +1,26 @@
 """A figure for the page: what Plotly's script draws in the browser, from the same data as the printed one."""
 
 import math
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.figures import MARKERS, Figure, Panel, Series
 
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS = dict(zip(MARKERS, ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x"), strict=True))
+LABEL_WIDTH = 36  # characters of an axis's title in one line: Plotly does not wrap, and a narrow page has no more room
+AXIS = {"automargin": True, "ticks": "outside"}
 
 
 def panels(figure: Figure) -> list[dict[str, Any]]:
-    """A Plotly figure (data and layout, plain types) for each panel; what is no finite number is a gap."""
-    return [_finite({"data": _traces(panel), "layout": _layout(panel)}) for panel in figure.panels]
+    """Each panel's title and Plotly figure (data and layout, plain types); what is no finite number is a gap.
+
+    The title is for the page to show: Plotly would neither wrap it nor keep it clear of its tool bar.
+    """
+    return [
+        _finite({"title": panel.title, "data": _traces(panel), "layout": _layout(panel)}) for panel in figure.panels
+    ]
 
 
 def _finite(value: Any) -> Any:
@@ -78,28 +86,55 @@ def _whiskers(series: Series) -> Mapping[str, Any] | None:
 
 
 def _layout(panel: Panel) -> dict[str, Any]:
-    y_axis: dict[str, Any] = {"title": {"text": panel.y_label}, "type": "log" if panel.log_y else "linear"}
+    y_axis = {"title": _title(panel.y_label)} | AXIS | _scale(panel.log_y, _heights(panel))
     if panel.y_range and not panel.log_y:
         y_axis["range"] = list(panel.y_range)
-    x_axis: dict[str, Any] = {"title": {"text": panel.x_label}}
+    x_axis = {"title": _title(panel.x_label)} | AXIS
     if panel.categories:
         x_axis |= {"type": "category", "categoryorder": "array", "categoryarray": list(panel.categories)}
     else:
-        x_axis["type"] = "log" if panel.log_x else "linear"
-    buttons = [
-        {"method": "relayout", "label": f"y {kind}", "args": [{"yaxis.type": kind, "yaxis.autorange": True}]}
-        for kind in (("log", "linear") if panel.log_y else ("linear", "log"))
-    ]
-    menu = {"type": "buttons", "direction": "right", "buttons": buttons, "x": 1, "xanchor": "right", "y": 1.14}
+        x_axis |= _scale(panel.log_x, [x for series in panel.series for x in series.x])
     return {
-        "title": {"text": panel.title, "font": {"size": 13}},
         "xaxis": x_axis,
         "yaxis": y_axis,
         "barmode": "group",
         "hovermode": "closest",
         "height": 420,
-        "margin": {"l": 60, "r": 10, "t": 60, "b": 50},
-        "legend": {"orientation": "h", "y": -0.22},
-        "updatemenus": [menu],
+        "margin": {"l": 60, "r": 10, "t": 44, "b": 50},  # on top: buttons on the left, Plotly's tool bar on the right
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
+        "updatemenus": [_menu(panel)],
         "template": "none",
     }
+
+
+def _title(label: str) -> dict[str, str]:
+    return {"text": "<br>".join(textwrap.wrap(label, LABEL_WIDTH))}
+
+
+def _heights(panel: Panel) -> list[float]:
+    """All that is drawn, spreads included."""
+    return [y for series in panel.series for side in (series.y, series.low, series.high) for y in side or ()]
+
+
+def _scale(is_log: bool, values: Sequence[float]) -> dict[str, Any]:
+    """A linear or logarithmic axis for these values.
+
+    On a logarithmic one Plotly labels every digit of a decade, one over another, where it may set more than 3.3 ticks a
+    decade; with fewer than one, powers of ten are left out.
+    """
+    if not is_log:
+        return {"type": "linear", "nticks": 0}
+    shown = [value for value in values if 0.0 < value < math.inf]
+    decades = math.log10(max(shown) / min(shown)) if shown else 0.0
+    return {"type": "log", "nticks": min(max(3, math.ceil(1.1 * decades)), 9)}
+
+
+def _menu(panel: Panel) -> dict[str, Any]:
+    """Two buttons, that of the scale as drawn first."""
+    scales = [_scale(is_log, _heights(panel)) | {"autorange": True} for is_log in (panel.log_y, not panel.log_y)]
+    buttons = [
+        {"method": "relayout", "label": f"y {scale['type']}", "args": [{f"yaxis.{key}": scale[key] for key in scale}]}
+        for scale in scales
+    ]
+    look = {"type": "buttons", "direction": "right", "font": {"size": 11}, "pad": {"b": 8}}
+    return look | {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from reports import interactive
-from reports.claims import VERDICTS, Verdict, scoreboard
+from reports.claims import Verdict, scoreboard, verdicts_at
 from reports.exhibits import DRAWN, Item, Paper, Press, Shelf
 from reports.fidelity import fidelity
 from reports.figures import Figure
@@ -90,7 +91,7 @@ def build(shelf: Shelf, folder: Path) -> Path:
         raise RecordError(f"nothing was run at scale {shelf.scale}; make papers SCALE={shelf.scale}")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
-    _static(folder / FILES)
+    static(folder / FILES)
     verdicts = {key: shelf.verdicts(paper) for key, paper in PAPERS.items()}
     with Press(shelf.results / DRAWN) as press:
         sections = {
@@ -100,13 +101,13 @@ def build(shelf: Shelf, folder: Path) -> Path:
         for part in (*sections.values(), live):
             for path in part.files():
                 shutil.copy(path, folder / FILES)
-        for name, content in _contents(verdicts, sections, live).items():
-            (folder / name).write_text(_rendered(name, shelf.scale, content))
+        for name, content in _contents(shelf.scale, verdicts, sections, live).items():
+            (folder / name).write_text(rendered(name, shelf.scale, content))
     return folder / "index.html"
 
 
 def _contents(
-    verdicts: Mapping[str, list[Verdict]], sections: Mapping[tuple[str, str], Section], live: Section
+    scale: str, verdicts: Mapping[str, list[Verdict]], sections: Mapping[tuple[str, str], Section], live: Section
 ) -> dict[str, dict[str, Any]]:
     """What each page shows, in the order of the menu."""
 
@@ -116,7 +117,7 @@ def _contents(
     pages: dict[str, dict[str, Any]] = {
         "index.html": {
             "papers": [(paper, SHORT[key], verdicts[key], counts(verdicts[key])) for key, paper in PAPERS.items()],
-            "kinds": VERDICTS,
+            "kinds": verdicts_at(scale),
             "total": counts([verdict for of_paper in verdicts.values() for verdict in of_paper]),
         }
     }
@@ -134,7 +135,8 @@ def _contents(
     return pages
 
 
-def _rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
+def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
+    """A page's text."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -150,9 +152,9 @@ SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp":
 THEORY = (("adasync", "table_runtime"), ("adasync", "fig6"), ("dssync", "table1"))
 
 
-def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+def counts(verdicts: Sequence[Verdict]) -> Counter[str]:
     """How many of each verdict."""
-    return {kind: sum(verdict.verdict == kind for verdict in verdicts) for kind in VERDICTS}
+    return Counter(verdict.verdict for verdict in verdicts)
 
 
 def section(paper: Paper, name: str, shelf: Shelf, press: Press) -> Section:
@@ -194,7 +196,8 @@ def _missing(artefact: Artefact) -> str:
     return f"NOT COMPLETE: {len(artefact.missing)} runs are missing: {', '.join(artefact.missing[:6])}"
 
 
-def _static(folder: Path) -> None:
+def static(folder: Path) -> None:
+    """Put the scripts and the style sheet there."""
     from plotly.offline import get_plotlyjs
 
     for name in STATIC:

@@ -17,6 +17,20 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+INSPECT = (Path(__file__).parent / "browser.js").read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A page in a window of one width; see browser.js."""
+
+    width: int
+    panels: int
+    undrawn: int  # panels without a drawing
+    broken_images: list[str]
+    overflow: int  # pixels that the page is wider than the window
+    clipped: list[str]  # drawings, and parts of them, of which not all is visible
+    overlaps: list[str]  # parts of a drawing that lie on each other
 
 
 @dataclass
@@ -25,9 +39,7 @@ class Seen:
 
     faults: list[str] = field(default_factory=list)  # of the console, and scripts' errors
     requests: list[str] = field(default_factory=list)  # all that was asked for
-    broken_images: list[str] = field(default_factory=list)
-    panels: list[tuple[int, int]] = field(default_factory=list)  # at each width: all, and those without a drawing
-    overflow: list[int] = field(default_factory=list)  # at each width: pixels that the page is wider than it
+    views: list[View] = field(default_factory=list)  # one a width
     text: str = ""
 
 
@@ -41,14 +53,10 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-def look(chromium: Any, path: Path, widths: Sequence[int], scripts: bool = True) -> Seen:
-    """Open a file in a window that gets these widths one after another, scroll through all of it, say what is seen.
-
-    Without scripts, it is the text alone.
-    """
-    seen = Seen()
-    context = chromium.new_context(viewport={"width": widths[0], "height": 900}, java_script_enabled=scripts)
-    page = context.new_page()
+@contextmanager
+def opened(chromium: Any, path: Path, seen: Seen, scripts: bool = True) -> Iterator[Any]:
+    """A file in a window of its own; what it asks for and complains of goes into `seen`."""
+    page = chromium.new_page(java_script_enabled=scripts)
     page.on(
         "console", lambda message: seen.faults.append(message.text) if message.type in ("error", "warning") else None
     )
@@ -56,28 +64,28 @@ def look(chromium: Any, path: Path, widths: Sequence[int], scripts: bool = True)
     page.on("requestfailed", lambda request: seen.faults.append(f"{request.url}: failed"))
     page.on("request", lambda request: seen.requests.append(request.url))
     page.goto(path.as_uri(), wait_until="load")
-    for width in widths if scripts else ():
-        page.set_viewport_size({"width": width, "height": 900})
-        seen.panels.append(tuple(page.evaluate(DRAW_ALL)))
-        images = page.evaluate("[...document.images].map((i) => [i.src, i.complete && i.naturalWidth > 0])")
-        seen.broken_images += [source for source, is_there in images if not is_there]
-        seen.overflow.append(
-            page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        )
-    seen.text = page.inner_text("body")
-    context.close()
+    yield page
+    page.close()
+
+
+def inspect(page: Any, width: int) -> View:
+    """The page when its window has taken this width and all of it has been drawn."""
+    page.set_viewport_size({"width": width, "height": 900})
+    return View(width, **page.evaluate(INSPECT))
+
+
+def look(chromium: Any, path: Path, widths: Sequence[int]) -> Seen:
+    """Open a file in a window that gets these widths one after another, and scroll to all of its figures."""
+    seen = Seen()
+    with opened(chromium, path, seen) as page:
+        seen.views = [inspect(page, width) for width in widths]
+        seen.text = page.inner_text("body")
     return seen
 
 
-# When the figures have taken the window's width: scroll down window by window, until every figure is drawn, and count
-# the panels and those without a drawing.
-DRAW_ALL = """async () => {
-  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-  await pause(200);
-  for (let y = 0; y <= document.body.scrollHeight; y += 600) { window.scrollTo(0, y); await pause(20); }
-  const left = () => [...document.querySelectorAll("figure.figure .panels")].some((place) => place.hidden);
-  for (let i = 0; left() && i < 200; i++) await pause(50);
-  const panels = [...document.querySelectorAll("figure.figure .panels")].flatMap((place) =>
-    place.children.length ? [...place.children] : [place]);
-  return [panels.length, panels.filter((panel) => !panel.querySelector(".main-svg")).length];
-}"""
+def read(chromium: Any, path: Path) -> Seen:
+    """Open a file without scripts: its text alone."""
+    seen = Seen()
+    with opened(chromium, path, seen, scripts=False) as page:
+        seen.text = page.inner_text("body")
+    return seen
