@@ -1,12 +1,14 @@
 """Verdicts: a region, an interval over seeds, and what is said where there is nothing to judge by."""
 
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Effect, judge, scoreboard
+from reports.claims import FAILS, HOLDS, NOT_JUDGED, NOT_RUN, UNDECIDED, Claim, Effect, judge, scoreboard, verdicts_at
+from reports.exhibits import SCALES
 from reports.records import Artefact
 from reports.statistics import Sample
 from syncline.records.store import RecordError
@@ -18,10 +20,10 @@ def effect(*values: float | None, at_least: float = -math.inf, at_most: float = 
     return Effect("time / time of sync", Sample(values), at_least, at_most)
 
 
-def verdict_on(*effects: Effect, missing: tuple[str, ...] = ()):
+def verdict_on(*effects: Effect, missing: tuple[str, ...] = (), scale: str = "laptop"):
     claim = Claim("faster", ("psp/table1",), lambda artefact: effects, "The network is smaller.")
-    artefact = Artefact("psp/table1", "laptop", {}, [], list(missing))
-    return judge(claim, "It is faster.", "laptop", lambda name: artefact)
+    artefact = Artefact("psp/table1", scale, {}, [], list(missing))
+    return judge(claim, "It is faster.", scale, lambda name: artefact)
 
 
 # The interval.
@@ -121,3 +123,21 @@ def test_the_scoreboard_has_a_row_an_effect():
     assert [row[:2] for row in rows] == [["faster", FAILS], ["", ""]]
     assert rows[0][4:6] == ["≤ 2.00", "1.01 ± 0.01"]
     assert [row[-1] for row in rows] == [HOLDS, FAILS]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_scale_that_only_shows_that_everything_runs_judges_nothing(scale):
+    good, bad, open_ = effect(1.0, 1.01, at_most=2), effect(5.0, 5.01, at_most=2), effect(0.0, 3.0, at_most=2)
+    judged = [verdict_on(*effects, scale=scale) for effects in ([good], [bad], [open_], [good, bad, open_])]
+    not_run = verdict_on(good, missing=("sync seed 1",), scale=scale)
+    board = scoreboard("Claims", [*judged, not_run])
+    shown = {row[1] for row in board.texts()} | {row[-1] for row in board.texts()}
+    assert [verdict.verdict for verdict in judged] == (
+        [NOT_JUDGED] * 4 if scale == "smoke" else [HOLDS, FAILS, UNDECIDED, FAILS]
+    )
+    assert not_run.verdict == NOT_RUN
+    assert shown == {*verdicts_at(scale), ""}
+    assert board.texts()[0][5] == "1.00 ± 0.01"
+    if scale == "smoke":
+        assert "scale smoke" in judged[0].because
+        assert not re.search(r"\b(holds|fails|undecided)\b", board.markdown() + "".join(one.because for one in judged))

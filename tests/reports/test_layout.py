@@ -81,7 +81,7 @@ HARMS = {
     "drawing": (False, False),
     "drawing.style.height = '100px'": (True, False),
     "drawing.closest('figure').style = 'position: relative; left: -300px'": (True, False),
-    "drawing.style.width = '1140px', drawing.parentElement.style = 'width: 600px; overflow: hidden'": (True, False),
+    "drawing.style.width = '1140px'; drawing.parentElement.style = 'width: 600px; overflow: hidden'": (True, False),
     "Plotly.relayout(drawing, {'xaxis.title.text': 'x'.repeat(200)})": (True, False),
     "Plotly.relayout(drawing, {'title.text': 'x'.repeat(100)})": (False, True),
     "Plotly.relayout(drawing, {'updatemenus[0].x': 0.9})": (False, True),
@@ -96,7 +96,7 @@ def test_the_inspection_sees_what_is_cut_off_and_what_overlaps(chromium: Any, tm
     with opened(chromium, page_of(tmp_path, figures), Seen()) as window:
         inspect(window, 1400)
         for position, harm in enumerate(HARMS):
-            window.evaluate(f"(drawing => {harm})(document.querySelectorAll('.js-plotly-plot')[{position}]), 0")
+            window.evaluate(f"(drawing => {{ {harm} }})(document.querySelectorAll('.js-plotly-plot')[{position}])")
         view = inspect(window, 1400)
 
     def is_in(harm: str, lines: Sequence[str]) -> bool:
