@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from syncline.config import ConfigError, RunConfig
 from syncline.datasets import load
@@ -142,9 +143,18 @@ def count_parameters(config: RunConfig) -> tuple[int, int]:
     """
     if getattr(config.model, "pretrained", ""):
         config = replace(config, model=replace(config.model, pretrained=""))
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         parameters = list(_build_module(config, shape_of(config)).parameters())
     return sum(parameter.numel() for parameter in parameters), len(parameters)
+
+
+class _Undrawn(TorchFunctionMode):
+    """Skips normal draws: for a tensor without numbers torch would import its compiler first, which takes seconds."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return args[0] if func is torch.Tensor.normal_ else func(*args, **(kwargs or {}))
 
 
 def build_optimizer(config: RunConfig) -> Optimizer:
