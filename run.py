@@ -51,7 +51,7 @@ from syncline.operations.states import look, waiting_in
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.lock import announced
-from syncline.records.plans import read_plan
+from syncline.records.plans import PlannedRun, read_plan
 from syncline.records.store import FINISHED, read_summary, status
 
 # Of an experiment's file; the rest is for reports.
@@ -211,10 +211,7 @@ def run_stored(path: Path, part: str, overrides: Sequence[str]) -> int:
     for run in runs:
         config, _ = compose(run.overrides)
         if config.identity != run.identity:
-            raise ConfigError(
-                f"{path}: {run.identity} would be {config.identity} now: conf/ has changed since the plan was "
-                "written; ask for the plan again"
-            )
+            raise ConfigError(f"{path}: {why_other(run, config)}; ask for the plan again")
         entries.append(Entry(run.label, tuple(run.overrides), config))
     if not entries:
         raise ConfigError(f"{path} has no runs {part}")
@@ -223,6 +220,15 @@ def run_stored(path: Path, part: str, overrides: Sequence[str]) -> int:
         plan, Path(invocation.results), jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
     )
     return 1 if failed else 0
+
+
+def why_other(run: PlannedRun, config: RunConfig) -> str:
+    """Why a planned run is no longer what its overrides compose to."""
+    here, there = config.dataset.content, run.content
+    if there not in (None, here):
+        where = f"{config.dataset.name} in {getattr(config.dataset, 'root', 'this environment')}"
+        return f"{run.identity} is of other data: {where} has content {here}, where the plan was written it had {there}"
+    return f"{run.identity} would be {config.identity} now: conf/ has changed since the plan was written"
 
 
 def merged(plans: Sequence[Plan]) -> Plan:

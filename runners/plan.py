@@ -32,9 +32,7 @@ PRELOAD = ["syncline.simulation.run", "runners.plan", "scipy.special"]
 PRELOAD_FOR = {
     "bert": ["runners.preload_bert"],
     "deepfm": ["sklearn.metrics"],
-    "glyphs10": ["matplotlib"],
-    "glyphs100": ["matplotlib"],
-    "mnist_digits": ["matplotlib", "scipy.ndimage"],
+    "mnist_digits": ["scipy.ndimage"],
 }
 
 LOOK_S = 2.0  # between two looks at what is made elsewhere

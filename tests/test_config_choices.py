@@ -22,7 +22,7 @@ from syncline.config import (
     compose,
     compose_yaml,
 )
-from syncline.datasets import DATASETS as LOADERS
+from syncline.datasets.registry import DATASETS as LOADERS
 from syncline.learning import optimizer
 from syncline.learning.task import TASKS
 from syncline.metrics import LOWER_IS_BETTER, METRICS
@@ -50,6 +50,8 @@ def test_every_file_of_every_group_composes_and_all_it_sets_arrives(group: str, 
     values = content(group, choice)
     part = getattr(invocation if group in ("scale", "launcher") else config, group)
     assert set(values) == {field.name for field in dataclasses.fields(part)}
+    if group == "dataset":
+        assert values.pop("content") is None, "found here"
     delays = {key for key, value in values.items() if isinstance(value, dict) and "probability" in value}
     for path, value in leaves({key: value for key, value in values.items() if key not in delays}):
         if not str(value).startswith("${oc.env:") and (choice, path) != ("text", "path"):
@@ -90,6 +92,7 @@ def test_the_printed_config_composes_to_the_same_run() -> None:
     config, _ = compose(overrides)
     scenario = printed.pop("scenario")
     assert scenario["slow"] == {0: 3.0}
+    assert printed["dataset"].pop("content") is None, "found when the run is composed"
     for path, value in leaves({key: value for key, value in printed.items() if hasattr(config, key)}):
         assert found(config, path) == value, path
 

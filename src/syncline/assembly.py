@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from syncline.config import ConfigError, RunConfig
-from syncline.datasets import load
+from syncline.config import ConfigError, RunConfig, content_here
 from syncline.datasets.feed import Dataset, Feed
+from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
@@ -97,11 +97,16 @@ def load_dataset(config: RunConfig) -> Dataset:
     """The data set.
 
     Raises:
-        DataMissingError: it is not there.
+        DataMissingError: it is not there. ConfigError: it is another than that of which the config was made.
     """
-    options = asdict(config.dataset)
-    augment = options.pop("augment", None)
-    dataset: Any = load(**options)
+    dataset: Any = load(**config.dataset.loader_options())
+    expected = config.dataset.content
+    if expected is not None and (found := content_here(config.dataset)) != expected:
+        raise ConfigError(
+            f"dataset={config.dataset.name}: other data than this run is of: here they have content {found}, it has "
+            f"{expected}; dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where the right ones are"
+        )
+    augment = getattr(config.dataset, "augment", None)
     loaded: Dataset = dataset if augment is None else replace(dataset, augment=augment)
     return loaded
 

@@ -82,6 +82,7 @@ class Plan:
                     "seed": entry.config.seed,
                     "identity": entry.config.identity,
                     "overrides": list(entry.overrides),
+                    "content": entry.config.dataset.content,
                 }
                 for entry in self.entries
             ],

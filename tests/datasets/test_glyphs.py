@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from matplotlib.ft2font import FT2Font
 from torch.nn import functional as F
 
-from syncline.datasets.glyph_drawing import FONTS, templates
+from syncline.datasets.files import FONTS
+from syncline.datasets.glyph_drawing import templates
 from syncline.datasets.glyphs import KINDS, glyphs
 from syncline.models.lenet import LeNet
 

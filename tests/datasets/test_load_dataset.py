@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syncline.datasets import DATASETS, load
+from syncline.datasets.registry import DATASETS, load
 
 CONF = Path(__file__).parents[2] / "conf" / "dataset"
 
@@ -30,5 +30,6 @@ def test_each_file_gives_its_loader_every_option(name: str) -> None:
     values = yaml.safe_load((CONF / f"{name}.yaml").read_text())
     assert values.pop("defaults") == [f"{name}_schema", "_self_"]
     assert values.pop("name") == name
+    assert values.pop("content") is None  # of the identity, not for the loader
     values.pop("augment", None)  # for the batches, not for the loader
     assert set(values) == set(inspect.signature(DATASETS[name]).parameters)

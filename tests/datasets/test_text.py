@@ -207,8 +207,8 @@ def test_ptb_is_fetched_when_asked_and_only_whole(
     with pytest.raises(DataMissingError):  # not the published checksum
         text("ptb", str(tmp_path), download=True)
     assert not (tmp_path / "ptb.train.txt").exists()
-    hashes = dict.fromkeys(text_module.PTB_HASHES, "md5:" + hashlib.md5(LETTERS).hexdigest())
-    monkeypatch.setattr(text_module, "PTB_HASHES", hashes)
+    hashes = dict.fromkeys(text_module.PTB_MD5, hashlib.md5(LETTERS).hexdigest())
+    monkeypatch.setattr(text_module, "PTB_MD5", hashes)
     assert content(text("ptb", str(tmp_path), length=10, download=True).test) == LETTERS
 
 

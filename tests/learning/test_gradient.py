@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from syncline.config import ModelConfig, ResnetConfig
-from syncline.datasets import load
+from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import GradientFunction, WorkerBatches

@@ -11,7 +11,7 @@ from torch import nn
 
 from syncline.config import CifarConfig, DigitsConfig, ModelConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
 from syncline.course import Limits
-from syncline.datasets import load
+from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.models import build
 from syncline.simulation.engine import Simulation

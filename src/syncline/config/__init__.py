@@ -13,7 +13,9 @@ from syncline.config.run import (
     PRECISIONS,
     RunConfig,
     TargetConfig,
+    content_here,
     from_plain,
+    with_content,
 )
 from syncline.config.runners import (
     LiveConfig,
@@ -63,6 +65,8 @@ __all__ = [
     "choices",
     "compose",
     "compose_yaml",
+    "content_here",
     "from_plain",
     "sweep",
+    "with_content",
 ]

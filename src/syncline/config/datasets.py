@@ -1,11 +1,17 @@
 """Options of the data sets. `tasks` is what each can be used for; sizes are training samples and test samples.
 
 A run of times alone counts epochs and bytes by `num_train` and `shape`, without loading anything.
+
+`content` is the fingerprint of the files that a data set reads (datasets/fingerprint.py). It is part of a run's
+identity; where the files lie is not. It is found when a config is composed and stored with it: a record keeps its
+identity without the data, and a process that finds other data refuses them. A run that loads no data (times alone,
+where `shape` is known) has none.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from syncline.config.checks import check, check_choice
 from syncline.shapes import ClickShape, ImageShape, QuestionShape, Shape, TextShape
@@ -21,6 +27,7 @@ class DatasetConfig:
     name: str = ""
     train_size: int | None = None
     test_size: int | None = None
+    content: str | None = None  # null: found when the config is composed
 
     tasks: ClassVar[tuple[str, ...]] = ()
     full_train_size: ClassVar[int] = 0
@@ -31,6 +38,13 @@ class DatasetConfig:
             check(size is None or size >= 1, f"dataset.{key} must be >= 1 or null", size)
         seed = getattr(self, "seed", 0)  # of those that are made at start
         check(seed >= 0, "dataset.seed must be >= 0", seed)
+
+    def loader_options(self) -> dict[str, Any]:
+        """What `datasets.registry.load` takes."""
+        options = dataclasses.asdict(self)
+        del options["content"]
+        options.pop("augment", None)
+        return options
 
     @property
     def num_train(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any, get_origin
 from syncline.config.checks import ConfigError, check
 from syncline.config.launchers import LAUNCHERS, HereConfig, SlurmConfig
 from syncline.config.reading import converted, described, fields, read, required
-from syncline.config.run import TABLES, RunConfig
+from syncline.config.run import TABLES, RunConfig, with_content
 from syncline.config.words import is_swept, meant, nearest, nearest_keys, split, swept
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
@@ -92,7 +92,7 @@ def compose(overrides: Sequence[str]) -> tuple[RunConfig, Invocation]:
     """
     values, kinds = _compose(overrides)
     try:
-        return _built(RunConfig, values, kinds), _built(Invocation, values, kinds)
+        return with_content(_built(RunConfig, values, kinds)), _built(Invocation, values, kinds)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 

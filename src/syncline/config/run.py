@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any, cast, get_type_hints
 
 from syncline.config.checks import ConfigError, check, check_choice
-from syncline.config.datasets import DATASETS, DigitsConfig
+from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, SgdConfig
 from syncline.config.placement import places
 from syncline.config.runners import RUNNERS, TRACKERS, LiveConfig, MultinodeConfig, NoTrackerConfig, SimulateConfig
+from syncline.datasets.fingerprint import ABSENT, PUBLISHED, fingerprint
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS
 from syncline.strategies import STRATEGIES
@@ -142,9 +143,11 @@ class RunConfig:
         for key in NOT_IN_IDENTITY:
             group, name = _place(plain, key)
             group.pop(name, None)
+        if self.dataset.content not in (None, ABSENT):
+            plain["dataset"].pop("path", None)  # of a text: where it lies, too
         for key, before in CAME_LATER.items():
             group, name = _place(plain, key)
-            if group[name] == before:
+            if group[name] in before:
                 del group[name]
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
         model = f"{self.model.name}{getattr(self.model, 'depth', '')}" if self.gradients else "timing"
@@ -188,7 +191,10 @@ NOT_IN_IDENTITY = (
     "tracker",  # only mirrors the record
 )
 
-CAME_LATER: dict[str, Any] = {"cluster.network.sharing": "queue"}
+CAME_LATER: dict[str, tuple[Any, ...]] = {
+    "cluster.network.sharing": ("queue",),
+    "dataset.content": (None, PUBLISHED),
+}
 """Keys, and what was done before there was a choice: with it, a run has the identity that it had then."""
 
 
@@ -198,6 +204,35 @@ def _place(plain: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
     for group in groups:
         plain = plain[group]
     return plain, name
+
+
+def with_content(config: RunConfig) -> RunConfig:
+    """The config with the fingerprint of the data that lie here, if it reads any.
+
+    Raises:
+        ConfigError: another fingerprint is asked for, or a file cannot be read.
+    """
+    dataset = config.dataset
+    if not config.gradients and dataset.shape is not None:
+        return config
+    found, asked = content_here(dataset), dataset.content
+    if asked is None:
+        return dataclasses.replace(config, dataset=dataclasses.replace(dataset, content=found))
+    rule = f"dataset.content must be {found}, as the data here have it, or null"
+    check(found in (asked, ABSENT), rule, asked)
+    return config
+
+
+def content_here(dataset: DatasetConfig) -> str:
+    """The fingerprint of the data set's files on this machine.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    try:
+        return fingerprint(dataset.loader_options())
+    except OSError as error:
+        raise ConfigError(f"dataset={dataset.name}: {error.filename} cannot be read ({error.strerror})") from None
 
 
 def from_plain(plain: Mapping[str, Any]) -> RunConfig:

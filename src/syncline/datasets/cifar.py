@@ -8,6 +8,7 @@ from torch import Tensor
 
 from syncline.datasets.download import fetch, unpack
 from syncline.datasets.errors import DataMissingError
+from syncline.datasets.files import npz_file
 from syncline.datasets.images import ImageDataset, take
 from syncline.datasets.npz import Array, as_labels, read_npz
 from syncline.torchvision_door import import_torchvision
@@ -47,7 +48,7 @@ def cifar(
 
     Source: Krizhevsky 2009, "Learning multiple layers of features from tiny images".
     """
-    path = Path(root) / f"{name}.npz"
+    path = npz_file(root, name)
     if path.exists():
         source, arrays = path, read_npz(path)
     else:

@@ -13,10 +13,10 @@ from syncline.datasets.categories import FrequentValues, HashedValues, ValueCoun
 from syncline.datasets.click_text import Block, read
 from syncline.datasets.clicks import NUM_CATEGORIES, RECORD, ClickDataset, Records
 from syncline.datasets.errors import DataMissingError
+from syncline.datasets.files import criteo_files
 from syncline.datasets.kept import made_once
 from syncline.datasets.sizes import checked_size
 
-FILES = ("criteo/train.txt", "train.txt")  # Criteo's own name
 CACHE = "~/.cache/syncline"
 VOCABULARIES = ("hash", "threshold")
 FORM = 1  # of the cache; another whenever this file's way of writing it changes
@@ -69,7 +69,7 @@ def criteo(
     if not 2 <= buckets <= 1 << 26 or min_count < 1 or not 0 <= split_seed < 1 << 32:
         given = f"buckets={buckets}, min_count={min_count}, split_seed={split_seed}"
         raise ValueError(f"criteo: buckets must be in 2..2^26, min_count >= 1, split_seed in 0..2^32-1; got {given}")
-    source = _find(Path(root), file)
+    source = _find(root, file)
     about = source.stat()
     size = buckets if vocabulary == "hash" else min_count
     key = (FORM, str(source.resolve()), about.st_size, about.st_mtime_ns, vocabulary, size, split_seed)
@@ -97,8 +97,8 @@ def criteo(
     return ClickDataset("criteo", train, test, contents["num_rows"])
 
 
-def _find(root: Path, file: str | None) -> Path:
-    paths = [root / name for name in ((file,) if file else FILES)]
+def _find(root: str, file: str | None) -> Path:
+    paths = criteo_files(root, file)
     for path in paths:
         if path.is_file():
             return path

@@ -1,11 +1,11 @@
 """Handwritten digits of 8x8 pixels that come with scikit-learn: real data without a download."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from syncline.datasets.files import digits_file
 from syncline.datasets.images import ImageDataset, channel_statistics, take
 
 TEST_SIZE = 360
@@ -28,18 +28,10 @@ def digits(train_size: int | None = None, test_size: int | None = None) -> Image
     load_digits. Its grey values 0..16 are scaled to 0..255.
     """
     order = np.array(ORDER.read_text().split(), dtype=np.int64)
-    table = torch.from_numpy(np.loadtxt(_file(), delimiter=",")[order])
+    table = torch.from_numpy(np.loadtxt(digits_file(), delimiter=",")[order])
     images = (table[:, :-1] * (255 / 16)).round().to(torch.uint8).view(-1, 1, 8, 8)
     labels = table[:, -1].long()
     train, test = slice(-TEST_SIZE), slice(-TEST_SIZE, None)
     mean, std = channel_statistics(images[train])
     whole = ImageDataset("digits", images[train], labels[train], images[test], labels[test], 10, mean, std)
     return take(whole, train_size, test_size)
-
-
-def _file() -> Path:
-    """Where it lies in scikit-learn, which is not imported for it: that takes as long as to import torch."""
-    spec = find_spec("sklearn")
-    assert spec is not None, "scikit-learn is installed with this package"
-    assert spec.submodule_search_locations
-    return Path(spec.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")

@@ -5,21 +5,16 @@ Elementwise numpy throughout: the number of threads changes no pixel.
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from syncline.datasets.files import font_files
+
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
-FONTS = (  # of matplotlib's own folder: never the system's
-    *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique"),
-    *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic"),
-    *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique"),
-    *("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
-)
 ROTATION = 0.25  # radians either way
 SHEAR = 0.2  # either way
 SCALE = (0.75, 1.1)  # of a type size of S, width and height apart
@@ -45,10 +40,7 @@ def templates(characters: str, side: int) -> Floats:
 
     All who ask share the array, which nobody can write to.
     """
-    from matplotlib import get_data_path  # here: a worker of another data set starts sooner without it
-
-    folder = Path(get_data_path()) / "fonts" / "ttf"
-    fonts = [ImageFont.truetype(folder / f"{name}.ttf", side) for name in FONTS]
+    fonts = [ImageFont.truetype(file, side) for file in font_files()]
     edge = side * 7 // 4
     opacity = np.zeros((len(characters), len(fonts), edge, edge), np.float32)
     for i, character in enumerate(characters):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from syncline.datasets.download import fetch
 from syncline.datasets.errors import DataMissingError
+from syncline.datasets.files import npz_file
 from syncline.datasets.images import ImageDataset, take
 from syncline.datasets.npz import KEYS, Array, as_labels, read_npz
 
@@ -47,7 +48,7 @@ def mnist(
 
     Source: LeCun et al. 1998, "Gradient-based learning applied to document recognition", section III-A.
     """
-    path = Path(root) / "mnist.npz"
+    path = npz_file(root, "mnist")
     if path.exists():
         source, arrays = path, read_npz(path)
     else:

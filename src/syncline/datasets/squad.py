@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from syncline.datasets.errors import DataMissingError
+from syncline.datasets.files import SQUAD, SQUAD_MD5, squad_file
 from syncline.datasets.question_windows import Question
 from syncline.datasets.questions import QuestionDataset, question_dataset
 from syncline.datasets.sizes import checked_size
@@ -15,12 +16,6 @@ from syncline.datasets.streams import Purpose, stream
 from syncline.datasets.wordpiece import read_vocabulary, vocabulary_file
 
 URL = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
-# Each part under its official name and, after it, under those of copies and slices; the first that is there counts.
-FILES = {
-    "train": ("train-v1.1.json", "squad-train-v1.1.json", "squad-train-v1.1-44-articles.json"),
-    "dev": ("dev-v1.1.json", "squad-dev-v1.1.json"),
-}
-MD5 = {"train": "981b29407e0affa3b1b156f72073b945", "dev": "3e85deb501d4e538b6bc56f786231552"}
 SPLITS = ("official", "90/10")
 TEST_FRACTION = 0.1  # of 90/10
 SPLIT_SEED = 0  # fixed: the split belongs to the dataset, not to a run
@@ -62,7 +57,7 @@ def squad(
     if split not in SPLITS:
         raise ValueError(f"dataset.split must be {' or '.join(SPLITS)}, got {split!r}")
     vocabulary_path = vocabulary_file(vocab, root)
-    train, test = (read_squad(_find(Path(root), part, download)) for part in FILES)
+    train, test = (read_squad(_find(root, part, download)) for part in SQUAD)
     if split == "90/10":
         train, test = _deal_out(train + test)
     vocabulary = read_vocabulary(vocabulary_path)
@@ -105,19 +100,19 @@ def _question(text: str, paragraph: str, answers: Sequence[Mapping[str, Any]]) -
     return Question(text, paragraph, spans)
 
 
-def _find(root: Path, part: str, download: bool) -> Path:
-    for path in (root / name for name in (FILES[part][:1] if download else FILES[part])):
-        if path.is_file():
-            return path
-    official = root / FILES[part][0]
+def _find(root: str, part: str, download: bool) -> Path:
+    path = squad_file(root, part, download)
+    if path is not None:
+        return path
+    official = Path(root) / SQUAD[part][0]
     if not download:
         raise DataMissingError(
-            f"squad not found: {official} is not there, nor another name for it ({', '.join(FILES[part][1:])}); "
+            f"squad not found: {official} is not there, nor another name for it ({', '.join(SQUAD[part][1:])}); "
             "dataset.download=true fetches it, dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
         )
     from syncline.datasets.download import fetch
 
-    return fetch([URL + official.name], official, f"md5:{MD5[part]}", f"SQuAD v1.1, {part} part")
+    return fetch([URL + official.name], official, f"md5:{SQUAD_MD5[part]}", f"SQuAD v1.1, {part} part")
 
 
 def _deal_out(articles: list[Article]) -> tuple[list[Article], list[Article]]:

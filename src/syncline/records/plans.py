@@ -3,7 +3,8 @@
 name, scale   of the experiment; a sweep has no scale
 command       the words of run.py that make exactly this plan
 report        what the experiment's file says to its report
-runs          label, seed, identity, overrides of each; a run that several rows share stands there for each
+runs          label, seed, identity, overrides, content of the data of each; a run that several rows share stands there
+              for each
 """
 
 import json
@@ -20,6 +21,7 @@ class PlannedRun:
     seed: int
     identity: str
     overrides: list[str]  # that make it from the defaults
+    content: str | None = None  # of its data, where the plan was written
 
 
 @dataclass(frozen=True, slots=True)

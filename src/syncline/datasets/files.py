@@ -1,0 +1,189 @@
+"""Which files each data set reads, and where they are looked for. Nothing is read here, and no torch imported."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from syncline.datasets.errors import DataMissingError
+from syncline.datasets.wordpiece import vocabulary_file
+
+CRITEO = ("criteo/train.txt", "train.txt")  # Criteo's own name
+# Each part under its official name and, after it, under those of copies and slices; the first that is there counts.
+SQUAD = {
+    "train": ("train-v1.1.json", "squad-train-v1.1.json", "squad-train-v1.1-44-articles.json"),
+    "dev": ("dev-v1.1.json", "squad-dev-v1.1.json"),
+}
+SQUAD_MD5 = {"train": "981b29407e0affa3b1b156f72073b945", "dev": "3e85deb501d4e538b6bc56f786231552"}
+PTB_MD5 = {
+    "ptb.train.txt": "f26c4b92c5fdc7b3f8c7cdcb991d8420",
+    "ptb.test.txt": "8b80168b89c18661a38ef683c0dc3721",
+}
+TEXT8_MD5 = "3bea1919949baf155f99411df5fada7e"
+BILLION = "1-billion-word-language-modeling-benchmark-r13output"
+BILLION_TRAIN = "training-monolingual.tokenized.shuffled"
+BILLION_TEST = "heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050"
+VOCABULARY_MD5 = "64800d5d8528ce344256daf115d4965e"  # of bert-base-uncased
+DIGITS_MD5 = "9b335364a7bfd63947c7480a5bd51f2d"  # of scikit-learn 1.9
+FONTS_MD5 = "94aadc5dd22992869e44d8bf6b1e73db"  # of FONTS, of matplotlib 3.11
+TOPICS_MD5 = "5048db4e71856091b6689e4724e84d3f"  # of Python 3.11.7
+FONTS = (  # of matplotlib's own folder: never the system's
+    *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique"),
+    *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic"),
+    *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique"),
+    *("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of a data set: one file, or several of which each is read."""
+
+    name: str  # within the data set, whatever its files are called
+    files: tuple[Path, ...]  # empty: not there
+    md5: str = ""  # as published: what the files will have if they are fetched; empty: not known
+
+
+def parts(name: str, **options: Any) -> list[Part]:
+    """The files that the data set of that name reads with these options of its loader; empty if it reads none.
+
+    ImageNet's are not among them, being too many, nor those which the loader itself compares with published checksums
+    (MNIST's idx files and torchvision's folders of CIFAR).
+    """
+    return _PARTS[name](**options)
+
+
+def npz_file(root: str, name: str) -> Path:
+    """Where the arrays of MNIST or CIFAR come first."""
+    return Path(root) / f"{name}.npz"
+
+
+def criteo_files(root: str, file: str | None) -> list[Path]:
+    """Where Criteo's text is looked for, in this order."""
+    return [Path(root) / name for name in ((file,) if file else CRITEO)]
+
+
+def squad_file(root: str, part: str, download: bool) -> Path | None:
+    """Of part train or dev; None if it is not there. The official name is insisted on where it may be fetched."""
+    return _first(Path(root) / name for name in (SQUAD[part][:1] if download else SQUAD[part]))
+
+
+def text_files(root: str, path: str) -> list[Path]:
+    """The file, or all files of a folder and its folders in the order of their names, but hidden ones."""
+    place = Path(root) / path
+    if not place.is_dir():
+        return [place] if place.is_file() else []
+    inside = (file.relative_to(place) for file in place.rglob("*") if file.is_file())
+    return [place / file for file in sorted(inside) if not any(part.startswith(".") for part in file.parts)]
+
+
+def billion_files(root: str, path: str | None) -> tuple[list[Path], Path]:
+    """All training files, and the test file, whether it is there or not."""
+    folder = Path(root) / (path or BILLION)
+    return sorted((folder / BILLION_TRAIN).glob("news.en-*")), folder / BILLION_TEST
+
+
+def digits_file() -> Path:
+    """Where it lies in scikit-learn, which is not imported for it: that takes as long as to import torch."""
+    return _package("sklearn") / "datasets" / "data" / "digits.csv.gz"
+
+
+def font_files() -> list[Path]:
+    """Of matplotlib, which is not imported for it."""
+    return [_package("matplotlib") / "mpl-data" / "fonts" / "ttf" / f"{name}.ttf" for name in FONTS]
+
+
+def _package(name: str) -> Path:
+    spec = find_spec(name)
+    assert spec is not None, f"{name} is installed with this package"
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+def _first(paths: Iterable[Path]) -> Path | None:
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _part(name: str, file: Path | None, md5: str = "") -> Part:
+    return Part(name, (file,) if file is not None and file.is_file() else (), md5)
+
+
+def _npz(name: str, root: str, **_: Any) -> list[Part]:
+    path = npz_file(root, name)
+    return [_part("npz", path)] if path.exists() else []
+
+
+def _digits(**_: Any) -> list[Part]:
+    return [_part("digits", digits_file(), DIGITS_MD5)]
+
+
+def _fonts(**_: Any) -> list[Part]:
+    return [Part("fonts", tuple(font_files()), FONTS_MD5)]
+
+
+def _criteo(root: str, file: str | None, **_: Any) -> list[Part]:
+    return [_part("rows", _first(criteo_files(root, file)))]
+
+
+def _squad(root: str, vocab: str, download: bool, **_: Any) -> list[Part]:
+    asked = [_part(part, squad_file(root, part, download), md5) for part, md5 in SQUAD_MD5.items()]
+    return [*asked, *_vocabulary(vocab, root)]
+
+
+def _qa_synthetic(vocab: str, **_: Any) -> list[Part]:
+    return _vocabulary(vocab, ".") if vocab else []
+
+
+def _vocabulary(vocab: str, root: str) -> list[Part]:
+    try:
+        file = vocabulary_file(vocab, root)
+    except DataMissingError:
+        file = None
+    return [_part("vocabulary", file, VOCABULARY_MD5 if vocab in ("", "minilm") else "")]
+
+
+def _pydoc_text(**_: Any) -> list[Part]:
+    return [_part("text", _package("pydoc_data") / "topics.py", TOPICS_MD5)]
+
+
+def _text8(root: str, path: str | None, **_: Any) -> list[Part]:
+    return [_part("text", Path(root) / (path or "text8"), TEXT8_MD5)]
+
+
+def _ptb(root: str, path: str | None, **_: Any) -> list[Part]:
+    return [_part(name, Path(root) / (path or "") / name, md5) for name, md5 in PTB_MD5.items()]
+
+
+def _billion(root: str, path: str | None, **_: Any) -> list[Part]:
+    train, test = billion_files(root, path)
+    return [Part("train", tuple(train)), _part("test", test)]
+
+
+def _text(root: str, path: str, **_: Any) -> list[Part]:
+    return [Part("text", tuple(text_files(root, path)))]
+
+
+def _none(**_: Any) -> list[Part]:
+    return []
+
+
+_PARTS: dict[str, Callable[..., list[Part]]] = {
+    "billion": _billion,
+    "cifar10": partial(_npz, "cifar10"),
+    "cifar100": partial(_npz, "cifar100"),
+    "criteo": _criteo,
+    "ctr_synthetic": _none,
+    "digits": _digits,
+    "glyphs10": _fonts,
+    "glyphs100": _fonts,
+    "mnist": partial(_npz, "mnist"),
+    "mnist_digits": _fonts,
+    "ptb": _ptb,
+    "pydoc_text": _pydoc_text,
+    "qa_synthetic": _qa_synthetic,
+    "squad": _squad,
+    "text": _text,
+    "text8": _text8,
+}
