@@ -1,8 +1,10 @@
 """A config as plain types and back: what a record holds is the whole run. And the ranges of what real runs add."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from composing import choosing, composed, line_of
@@ -17,11 +19,12 @@ from syncline.config import (
     ReplayConfig,
     RunConfig,
     choices,
+    compose,
     from_plain,
 )
 from syncline.config.placement import places
 from syncline.records.store import RecordWriter, read_config
-from syncline.timing.distributions import Empirical, Exponential, Occasional
+from syncline.timing.distributions import Empirical, Exponential, Occasional, _numbers
 
 RUN_GROUPS = [group for group in GROUPS if group not in ("scale", "launcher")]  # no part of what a run is
 FILES = [(group, choice) for group in RUN_GROUPS for choice in choices(group)]
@@ -82,16 +85,58 @@ def test_whatever_else_is_chosen_comes_back(words: list[str], tmp_path) -> None:
     assert_comes_back(config_of(*words), tmp_path)
 
 
-def test_delays_come_back_as_what_they_are(tmp_path) -> None:
-    (tmp_path / "measured.txt").write_text("0.5\n0.25\n")
+def test_delays_come_back_as_what_they_are() -> None:
     config = config_of(
-        f"scenario.pull_delay={{name: empirical, path: {tmp_path}/measured.txt, probability: 0.5}}",
+        "scenario.pull_delay={name: empirical, values: [0.5, 0.25], probability: 0.5}",
         "scenario.compute_delay={name: exponential, mean: 2}",
     )
-    (tmp_path / "measured.txt").unlink()
     scenario = from_plain(yaml.safe_load(json.dumps(config.as_dict()))).scenario
     assert scenario.pull_delay == Occasional(0.5, Empirical((0.25, 0.5)))
     assert scenario.compute_delay == Exponential(2.0)
+
+
+MEASURED = [
+    "cluster.jitter={{name: empirical, path: {0}}}",
+    "cluster.network.jitter={{name: empirical, path: {0}}}",
+    "scenario.compute_delay={{name: empirical, path: {0}}}",
+    "scenario.pull_delay={{name: empirical, path: {0}, probability: 0.5}}",
+]
+
+
+def measured_run(path: Path) -> RunConfig:
+    return compose([word.format(path) for word in MEASURED])[0]
+
+
+def test_measured_durations_are_known_by_their_content_wherever_they_lie(tmp_path: Path) -> None:
+    path = tmp_path / "measured.csv"
+    path.write_text("\n".join(map(str, np.random.default_rng(0).random(20_000))))
+    config = measured_run(path)
+    assert len(json.dumps(config.as_dict())) < 5000
+    assert measured_run(path.rename(tmp_path / "moved.csv")).identity == config.identity
+    (tmp_path / "moved.csv").write_text("0.25\n")
+    assert measured_run(tmp_path / "moved.csv").identity != config.identity
+
+
+def test_a_record_holds_the_durations_that_its_run_was_drawn_from(tmp_path: Path) -> None:
+    path = tmp_path / "measured.csv"
+    path.write_text("0.5\n0.25\n")
+    config, folder = measured_run(path), tmp_path / "record"
+    RecordWriter(folder, config.as_dict(), with_events=False).close()
+    path.unlink()
+    _numbers.cache_clear()
+    assert str(tmp_path) not in (folder / "config.yaml").read_text(), "it can be moved"
+    moved = folder.rename(tmp_path / "moved")
+    found = from_plain(read_config(moved))
+    assert found == config
+    assert found.identity == config.identity
+    for delay in (found.cluster.jitter, found.cluster.network.jitter, found.scenario.pull_delay.source):
+        assert delay.sample.tolist() == [0.25, 0.5]
+    RecordWriter(moved, found.as_dict(), with_events=False).close()
+    assert from_plain(read_config(moved)).cluster.jitter.sample.tolist() == [0.25, 0.5], "made again from itself"
+
+
+def test_a_few_values_are_the_run_that_they_were_before_files_had_checksums() -> None:
+    assert config_of("cluster.jitter={name: empirical, values: [1, 2]}").identity == "dssp-lenet-digits-s0-59195510ca"
 
 
 def test_the_plain_types_are_left_as_they_are() -> None:

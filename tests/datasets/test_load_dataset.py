@@ -30,6 +30,5 @@ def test_each_file_gives_its_loader_every_option(name: str) -> None:
     values = yaml.safe_load((CONF / f"{name}.yaml").read_text())
     assert values.pop("defaults") == [f"{name}_schema", "_self_"]
     assert values.pop("name") == name
-    assert values.pop("content") is None  # of the identity, not for the loader
     values.pop("augment", None)  # for the batches, not for the loader
     assert set(values) == set(inspect.signature(DATASETS[name]).parameters)

@@ -10,19 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from syncline.timing import distributions
 from syncline.timing.distributions import (
     DISTRIBUTIONS,
+    INLINE,
     Array,
     Constant,
     Distribution,
+    Draws,
     Empirical,
     Exponential,
+    Gamma,
     LogNormal,
     Normal,
     Occasional,
     Pareto,
     ShiftedExponential,
     Uniform,
+    Weibull,
     distribution,
 )
 
@@ -38,6 +43,10 @@ CONTINUOUS = [
     (Pareto(2.0, 1.2), stats.pareto(1.2, scale=2.0)),
     (LogNormal(1.5, 0.3), stats.lognorm(0.3, scale=1.5)),
     (LogNormal(0.02, 1.0), stats.lognorm(1.0, scale=0.02)),
+    (Weibull(0.5, 1.7), stats.weibull_min(1.7, scale=0.5)),
+    (Weibull(0.02, 0.6), stats.weibull_min(0.6, scale=0.02)),
+    (Gamma(3.0, 0.5), stats.gamma(3.0, scale=0.5)),
+    (Gamma(0.4, 0.02), stats.gamma(0.4, scale=0.02)),
     (Uniform(0.0, 2.0), stats.uniform(0.0, 2.0)),
     (Uniform(0.9, 1.1), stats.uniform(0.9, 0.2)),
 ]
@@ -104,6 +113,10 @@ def test_the_mean_of_many_draws_is_the_expectation_within_four_standard_errors(s
         (Pareto(0.5, 3.0), 0.75),
         (LogNormal(2.0, 0.0), 2.0),
         (LogNormal(0.5, 1.0), 0.5 * math.sqrt(math.e)),
+        (Weibull(0.5, 1.0), 0.5),
+        (Weibull(0.5, 2.0), 0.25 * math.sqrt(math.pi)),
+        (Weibull(0.5, 0.5), 1.0),
+        (Gamma(3.0, 0.5), 1.5),
         (Uniform(0.5, 2.0), 1.25),
         (Empirical(MEASURED), 0.34),
         (Occasional(0.0016, Constant(4.0)), 0.0064),
@@ -120,6 +133,27 @@ def test_a_normal_moves_its_negative_part_to_zero() -> None:
     share = float(np.mean(draws(source) == 0))
     assert share == pytest.approx(whole.cdf(0), abs=0.005)
     assert source.expectation() == pytest.approx(float(stats.truncnorm(-0.5, np.inf, 1.0, 2.0).mean()) * whole.sf(0))
+
+
+@pytest.mark.parametrize(("source", "known"), CONTINUOUS[-6:-2], ids=[str(source) for source, _ in CONTINUOUS[-6:-2]])
+def test_many_weibull_and_gamma_draws_have_the_law_and_the_variance_of_scipys(source: Distribution, known: Any) -> None:
+    drawn = Draws(5, "compute", source, [1.0] * 20).first(2000).reshape(-1)
+    assert stats.kstest(drawn, known.cdf).pvalue > 1e-3
+    error = math.sqrt(((drawn - drawn.mean()) ** 2).var() / len(drawn))  # of the variance of a sample
+    assert abs(drawn.var() - known.var()) <= 4 * error
+
+
+@pytest.mark.parametrize("u", [1e-6, 0.3, 0.999])
+def test_of_shape_1_weibull_and_gamma_are_exponential(u: float) -> None:
+    expected = float(Exponential(0.3).quantile(np.array([u]))[0])
+    for source in (Weibull(0.3, 1.0), Gamma(1.0, 0.3)):
+        assert float(source.quantile(np.array([u]))[0]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_gamma_of_a_whole_shape_is_a_sum_of_exponentials() -> None:
+    parts = Exponential(0.5).quantile(np.random.default_rng(3).random((3, 50_000)))
+    assert stats.kstest(parts.sum(axis=0), stats.gamma(3, scale=0.5).cdf).pvalue > 1e-3
+    assert stats.ks_2samp(parts.sum(axis=0), draws(Gamma(3.0, 0.5), 50_000)).pvalue > 1e-3
 
 
 def test_half_of_a_log_normals_durations_are_below_its_median_and_the_far_tail_weighs_down_the_mean() -> None:
@@ -150,13 +184,56 @@ def test_an_empirical_draws_each_measured_duration_equally_often() -> None:
     assert sorted(drawn) == sorted(MEASURED * 10)
 
 
-def test_an_empirical_file_is_its_numbers(tmp_path: Path) -> None:
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A file of measured durations."""
     path = tmp_path / "trace.txt"
     path.write_text("0.3\n0.1\n\n0.2\n2e-1\n0.9\n")
-    from_file = Empirical(path=str(path))
-    assert from_file == Empirical(MEASURED)
-    path.unlink()
+    return path
+
+
+def test_an_empirical_file_is_drawn_from_as_its_numbers_are(trace: Path) -> None:
+    from_file = Empirical(path=str(trace))
     np.testing.assert_array_equal(from_file.quantile(U), Empirical(MEASURED).quantile(U))
+    assert from_file.expectation() == Empirical(MEASURED).expectation()
+
+
+def test_a_file_of_the_same_content_elsewhere_is_the_same_distribution(trace: Path, tmp_path: Path) -> None:
+    before = Empirical(path=str(trace))
+    elsewhere = Empirical(path=str(trace.rename(tmp_path / "moved.txt")))
+    assert elsewhere == before
+    elsewhere_changed = Path(elsewhere.path)
+    elsewhere_changed.write_text("0.3\n")
+    assert Empirical(path=elsewhere.path) != before
+
+
+def test_the_numbers_of_a_file_are_read_when_they_are_needed_and_only_if_they_are_the_same(trace: Path) -> None:
+    content = Empirical(path=str(trace)).content
+    trace.write_text("0.4\n")
+    known = Empirical(path=str(trace), content=content)
+    distributions._numbers.cache_clear()
+    with pytest.raises(ValueError, match="has changed: it has checksum ") as refused:
+        known.expectation()
+    assert content in str(refused.value)
+    trace.unlink()
+    with pytest.raises(ValueError, match=r"cannot read .*trace\.txt': No such file"):
+        known.quantile(U)
+
+
+def test_the_numbers_of_an_empirical_are_sorted_once_however_many_blocks_are_drawn() -> None:
+    source = Empirical(tuple(np.random.default_rng(0).random(20_000)))
+    assert source.sample is source.sample
+    drawn = Draws(0, "compute", source, [1.0])
+    assert {drawn.next(0) for _ in range(500)} <= set(source.values)
+
+
+def test_a_config_holds_a_few_numbers_and_no_more() -> None:
+    few = [0.1] * INLINE
+    assert distribution("cluster.jitter", {"name": "empirical", "values": few}) == Empirical(tuple(few))
+    with pytest.raises(
+        ValueError, match=r"^cluster\.jitter\.values must hold at most 100 numbers; more go into a file, "
+    ):
+        distribution("cluster.jitter", {"name": "empirical", "values": [*few, 0.1]})
 
 
 @given(st.floats(0, 1), st.floats(0, 1, exclude_max=True))
@@ -188,11 +265,19 @@ OUT_OF_RANGE = [
     ("log_normal", {"median": 0.0, "sigma": 1.0}, "log_normal.median must be > 0"),
     ("log_normal", {"median": 1.0, "sigma": -0.1}, "log_normal.sigma must be >= 0"),
     ("log_normal", {"median": 1.0, "sigma": NAN}, "log_normal.sigma must be >= 0"),
+    ("weibull", {"scale": 0.0, "shape": 1.0}, "weibull.scale must be > 0"),
+    ("weibull", {"scale": 1.0, "shape": 0.009}, "weibull.shape must be >= 0.01"),
+    ("weibull", {"scale": 1.0, "shape": math.inf}, "weibull.shape must be >= 0.01"),
+    ("gamma", {"shape": 0.0, "scale": 1.0}, "gamma.shape must be >= 0.01"),
+    ("gamma", {"shape": NAN, "scale": 1.0}, "gamma.shape must be >= 0.01"),
+    ("gamma", {"shape": 1.0, "scale": 0.0}, "gamma.scale must be > 0"),
     ("uniform", {"low": -0.1, "high": 1.0}, "uniform.low must be >= 0"),
     ("uniform", {"low": 0.5, "high": 0.4}, "uniform.high must be >= uniform.low = 0.5"),
     ("uniform", {"low": 0.5, "high": NAN}, "uniform.high must be >= uniform.low = 0.5"),
     ("empirical", {"values": (0.1, -0.1)}, "empirical needs durations >= 0"),
     ("empirical", {"values": (0.1, NAN)}, "empirical needs durations >= 0"),
+    ("empirical", {"values": (0.1, math.inf)}, "empirical needs durations >= 0"),
+    ("empirical", {"values": (0.1,), "content": "0"}, "empirical.content goes with path"),
 ]
 
 
@@ -224,6 +309,8 @@ def test_a_probability_lies_between_0_and_1(probability: float) -> None:
         ({"name": "pareto", "minimum": 1, "shape": 2.5}, Pareto(1, 2.5)),
         ({"name": "log_normal", "median": 1, "sigma": 0.5}, LogNormal(1, 0.5)),
         ({"name": "uniform", "low": 0, "high": 2.5}, Uniform(0, 2.5)),
+        ({"name": "weibull", "scale": 1, "shape": 1.5}, Weibull(1, 1.5)),
+        ({"name": "gamma", "shape": 2, "scale": 0.5}, Gamma(2, 0.5)),
         ({"name": "empirical", "values": [0.3, 0.1, 0.2, 0.2, 0.9]}, Empirical(MEASURED)),
     ],
 )
@@ -245,7 +332,7 @@ def test_every_name_of_the_door_is_tested_above() -> None:
 @pytest.mark.parametrize(
     ("options", "named", "allowed"),
     [
-        ({"name": "gamma", "mean": 1}, ["cluster.jitter.name", "gamma"], list(DISTRIBUTIONS)),
+        ({"name": "nope", "mean": 1}, ["cluster.jitter.name", "nope"], list(DISTRIBUTIONS)),
         ({"mean": 1}, ["cluster.jitter.name"], list(DISTRIBUTIONS)),
         ({"name": ["normal"]}, ["cluster.jitter.name"], list(DISTRIBUTIONS)),
         ({"name": "normal", "mean": 1, "std": 1, "spread": 2}, ["cluster.jitter.spread"], ["mean", "std"]),
@@ -263,7 +350,7 @@ def test_every_name_of_the_door_is_tested_above() -> None:
         ({"name": "empirical", "path": 3}, ["cluster.jitter.path"], ["3"]),
         ({"name": "empirical"}, ["cluster.jitter", "empirical"], ["values", "path"]),
         ({"name": "empirical", "values": [1], "path": "x"}, ["cluster.jitter", "empirical"], ["values", "path"]),
-        ({"name": "empirical", "path": "/no/such/file"}, ["cluster.jitter", "/no/such/file"], ["numbers"]),
+        ({"name": "empirical", "path": "/no/such/file"}, ["cluster.jitter", "/no/such/file"], ["No such file"]),
     ],
 )
 def test_the_door_refuses_in_one_line_that_names_the_key_and_what_is_allowed(
@@ -283,5 +370,5 @@ def test_a_file_that_holds_no_numbers_is_named(tmp_path: Path) -> None:
         distribution("scenario.push_delay", {"name": "empirical", "path": str(path)})
     assert str(path) in str(refused.value)
     path.write_text("\n")
-    with pytest.raises(ValueError, match="durations >= 0"):
+    with pytest.raises(ValueError, match=r"cannot read numbers from .*durations >= 0"):
         Empirical(path=str(path))

@@ -23,12 +23,14 @@ from syncline.timing.distributions import (
     Draws,
     Empirical,
     Exponential,
+    Gamma,
     LogNormal,
     Normal,
     Occasional,
     Pareto,
     ShiftedExponential,
     Uniform,
+    Weibull,
 )
 from syncline.timing.theory import (
     VARIANTS,
@@ -55,11 +57,11 @@ from syncline.timing.vectorized import (
 
 
 @dataclass(frozen=True)
-class Weibull:
-    """A distribution that the file under test has never heard of."""
+class Unknown:
+    """A distribution that the file under test has never heard of: a Weibull of scale 1."""
 
     shape: float
-    name: str = "weibull"
+    name: str = "unknown"
 
     def quantile(self, u: Array) -> Array:
         return (-np.log1p(-u)) ** (1.0 / self.shape)
@@ -79,7 +81,11 @@ CONTINUOUS: list[tuple[Distribution, Any]] = [
     (ShiftedExponential(0.3, 2.0), stats.expon(loc=0.3, scale=2.0)),
     (Pareto(0.5, 3.0), stats.pareto(3.0, scale=0.5)),
     (Uniform(0.9, 1.2), stats.uniform(0.9, 0.3)),
-    (Weibull(1.7), stats.weibull_min(1.7)),
+    (Weibull(0.5, 1.7), stats.weibull_min(1.7, scale=0.5)),
+    (Weibull(2.0, 0.6), stats.weibull_min(0.6, scale=2.0)),
+    (Gamma(3.0, 0.5), stats.gamma(3.0, scale=0.5)),
+    (Gamma(0.4, 2.0), stats.gamma(0.4, scale=2.0)),
+    (Unknown(1.7), stats.weibull_min(1.7)),
 ]
 LIGHT = [
     *(source for source, _ in CONTINUOUS),
@@ -180,7 +186,7 @@ def test_what_is_not_known_in_closed_form_agrees_with_what_is(num: int, data: st
     """An exponential by quadrature of its quantile function."""
     k = data.draw(st.integers(1, num))
     # The quantile function of a Weibull of shape 1; its largest draws lose digits as u comes close to 1.
-    assert order_statistic(Weibull(1.0), k, num) == pytest.approx(order_statistic(Exponential(1.0), k, num), rel=1e-9)
+    assert order_statistic(Unknown(1.0), k, num) == pytest.approx(order_statistic(Exponential(1.0), k, num), rel=1e-9)
 
 
 # Order statistics: one distribution at a time.
@@ -258,6 +264,20 @@ def test_a_log_normal_of_any_width_keeps_its_mean(sigma: float) -> None:
     assert order_statistic(source, 2, 2) - order_statistic(source, 1, 2) == pytest.approx(gap, rel=1e-10)
 
 
+@pytest.mark.parametrize(("k", "num"), [(1, 1), (1, 8), (5, 8), (8, 8), (990, 1000), (1000, 1000)])
+@pytest.mark.parametrize("source", [Weibull(0.3, 1.0), Gamma(1.0, 0.3)], ids=str)
+def test_of_shape_1_weibull_and_gamma_are_exponential(source: Distribution, k: int, num: int) -> None:
+    assert order_statistic(source, k, num) == pytest.approx(order_statistic(Exponential(0.3), k, num), rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.7, 4.0])
+@pytest.mark.parametrize("num", [2, 8, 1000])
+def test_the_first_of_n_weibulls_is_a_weibull(num: int, shape: float) -> None:
+    """P(X_{1:n} > x) = exp(-n (x / scale)^shape)."""
+    first = Weibull(0.3 * num ** (-1 / shape), shape)
+    assert order_statistic(Weibull(0.3, shape), 1, num) == pytest.approx(first.expectation(), rel=1e-9)
+
+
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 4), st.data())
 def test_an_empirical_order_statistic_is_the_mean_over_all_that_can_be_drawn(
     values: list[int], num: int, data: st.DataObject
@@ -322,6 +342,12 @@ USED = [
     (LogNormal(1.0, 0.5), False),
     (LogNormal(1.0, 0.0), True),
     (Pareto(1.0, 3.0), False),
+    (Weibull(2.0, 1.0), True),
+    (Weibull(2.0, 1.7), True),
+    (Weibull(2.0, 0.9), False),
+    (Gamma(1.0, 2.0), True),
+    (Gamma(3.0, 0.5), True),
+    (Gamma(0.8, 2.0), False),
     (Empirical((1.0, 1.2, 1.3, 2.0)), True),
     (Empirical((1.0, 1.0, 1.0, 9.0)), False),
     (Empirical((0.0, 1.0)), False),
@@ -369,8 +395,8 @@ def test_a_sample_within_a_factor_of_two_is_always_new_longer_than_used(least: f
 
 
 def test_it_is_not_guessed_of_a_distribution_that_is_not_known() -> None:
-    with pytest.raises(ValueError, match=r"^is_new_longer_than_used: not known for weibull durations$"):
-        is_new_longer_than_used(Weibull(0.5))
+    with pytest.raises(ValueError, match=r"^is_new_longer_than_used: not known for unknown durations$"):
+        is_new_longer_than_used(Unknown(0.5))
 
 
 # Run times of the K-variants (adasync.txt, section 3).

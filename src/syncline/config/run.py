@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast, get_type_hints
@@ -145,6 +145,10 @@ class RunConfig:
             group.pop(name, None)
         if self.dataset.content not in (None, ABSENT):
             plain["dataset"].pop("path", None)  # of a text: where it lies, too
+        for measured in (part for part in _mappings(plain) if part.get("name") == "empirical"):
+            measured["path"] = ""
+            if not measured["content"]:
+                del measured["content"]
         for key, before in CAME_LATER.items():
             group, name = _place(plain, key)
             if group[name] in before:
@@ -196,6 +200,14 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "dataset.content": (None, PUBLISHED),
 }
 """Keys, and what was done before there was a choice: with it, a run has the identity that it had then."""
+
+
+def _mappings(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All that lie in it, at any depth."""
+    for value in plain.values():
+        if isinstance(value, dict):
+            yield value
+            yield from _mappings(value)
 
 
 def _place(plain: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:

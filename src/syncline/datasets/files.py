@@ -92,7 +92,8 @@ def digits_file() -> Path:
 
 def font_files() -> list[Path]:
     """Of matplotlib, which is not imported for it."""
-    return [_package("matplotlib") / "mpl-data" / "fonts" / "ttf" / f"{name}.ttf" for name in FONTS]
+    folder = _package("matplotlib") / "mpl-data" / "fonts" / "ttf"
+    return [folder / f"{name}.ttf" for name in FONTS]
 
 
 def _package(name: str) -> Path:

@@ -1,6 +1,7 @@
 """What a run leaves: one folder, named by its identity.
 
     config.yaml        the whole config, and the format of the record
+    durations-*.txt    what an empirical distribution in it is drawn from, if that came from a file
     environment.json   versions, hardware, commit; in `restarts` those of each start that went on from a checkpoint
     events.arrow       who computed, waited, pushed what and when (records/events.py)
     metrics.jsonl      an evaluation a line
@@ -20,7 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -71,11 +72,14 @@ class RecordWriter:
         self._place = folder
         self.folder = folder = folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
         try:
+            config, copies = _with_own_files(_plain(config))
             if folder.exists() and not go_on:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=go_on)
             (folder / "log.txt").unlink(missing_ok=True)
-            content = yaml.dump({"format": FORMAT, **_plain(config)}, Dumper=Dumper, sort_keys=False)
+            for name, measured in copies.items():
+                (folder / name).write_bytes(measured)
+            content = yaml.dump({"format": FORMAT, **config}, Dumper=Dumper, sort_keys=False)
             (folder / "config.yaml").write_text(content)
             self._environment = read_environment(folder) if go_on else environment()
             self.events = EventLog(folder / "events.arrow", **(log or {})) if with_events else None
@@ -194,7 +198,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config of a record, as plain types.
+    """The config of a record, as plain types; the files that it names are those of the record.
 
     Raises:
         RecordError: absent or broken.
@@ -202,6 +206,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = yaml.load((folder / "config.yaml").read_text(), Loader)
         del config["format"]
+        for measured in _measured(config):
+            measured["path"] = str(folder / measured["path"])
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         raise RecordError(f"{folder / 'config.yaml'}: broken record ({type(error).__name__})") from None
     assert isinstance(config, dict)
@@ -295,6 +301,25 @@ def _commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _with_own_files(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """A config whose files are those of its record, and these files."""
+    copies = {}
+    for measured in _measured(config):
+        name = f"durations-{measured['content'][:8]}.txt"
+        copies[name] = Path(measured["path"]).read_bytes()
+        measured["path"] = name
+    return config, copies
+
+
+def _measured(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The empirical distributions in a config that are drawn from a file."""
+    for value in config.values():
+        if isinstance(value, dict):
+            if value.get("name") == "empirical" and value.get("path"):
+                yield value
+            yield from _measured(value)
 
 
 def _plain(value: Any) -> Any:

@@ -5,19 +5,25 @@ therefore depends on nothing but the key and i: two strategies under one seed me
 distributions meet the same luck (common random numbers).
 """
 
+import hashlib
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from syncline.checksums import file_checksum
+
 Array = npt.NDArray[np.float64]
 
 BLOCK = 64  # draws of one worker made at a time
+INLINE = 100  # values of an empirical distribution that a config may hold
+SMALLEST_SHAPE = 0.01  # of weibull and gamma: below it, means and draws leave the range of floating-point numbers
 
 
 class Distribution(Protocol):
@@ -162,34 +168,112 @@ class Uniform:
 
 
 @dataclass(frozen=True, slots=True)
+class Weibull:
+    """P(X > x) = exp(-(x / scale)^shape): exponential for shape 1; below it a heavier tail, above it a lighter one."""
+
+    scale: float  # > 0; 63 % of the durations are below it
+    shape: float  # >= 0.01
+    name: str = "weibull"
+
+    def __post_init__(self) -> None:
+        _require(self.scale > 0, "weibull.scale must be > 0", self.scale)
+        _require(SMALLEST_SHAPE <= self.shape < math.inf, "weibull.shape must be >= 0.01", self.shape)
+
+    def quantile(self, u: Array) -> Array:
+        return self.scale * (-np.log1p(-u)) ** (1.0 / self.shape)
+
+    def expectation(self) -> float:
+        return self.scale * math.gamma(1.0 + 1.0 / self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma:
+    """Density proportional to x^(shape - 1) exp(-x / scale); of a whole shape, the sum of so many exponentials."""
+
+    shape: float  # >= 0.01
+    scale: float  # > 0; the mean is shape * scale
+    name: str = "gamma"
+
+    def __post_init__(self) -> None:
+        _require(SMALLEST_SHAPE <= self.shape < math.inf, "gamma.shape must be >= 0.01", self.shape)
+        _require(self.scale > 0, "gamma.scale must be > 0", self.scale)
+
+    def quantile(self, u: Array) -> Array:
+        from scipy.special import gammaincinv  # here, as ndtri is
+
+        return self.scale * np.asarray(gammaincinv(self.shape, u), dtype=np.float64)
+
+    def expectation(self) -> float:
+        return self.shape * self.scale
+
+
+@dataclass(frozen=True)
 class Empirical:
-    """One of the measured durations, each as likely: from a list, or from a text file with one number a line."""
+    """One of the measured durations, each as likely: a few from a list, or any number from a text file.
+
+    Of a file, the config holds its checksum and where it lies, and not the numbers. They are read when the first is
+    needed, and refused if the file has changed since. A record keeps a copy of the file.
+    """
 
     values: tuple[float, ...] = ()
-    path: str = ""
+    path: str = field(default="", compare=False)  # of a file with one number a line
+    content: str = ""  # MD5 of the file; empty: found now
     name: str = "empirical"
 
     def __post_init__(self) -> None:
         _require(bool(self.values) != bool(self.path), "empirical needs either values or path, not both", self)
-        values = self.values
-        if self.path:
+        _require(bool(self.path) or not self.content, "empirical.content goes with path", self.content)
+        if self.path and not self.content:
             try:
-                values = tuple(float(line) for line in Path(self.path).read_text().split())
-            except (OSError, ValueError) as error:
-                raise ValueError(f"empirical.path: cannot read numbers from {self.path!r}: {error}") from None
-        values = tuple(sorted(float(value) for value in values))
-        _require(bool(values) and all(value >= 0 for value in values), "empirical needs durations >= 0", values[:1])
-        # The values themselves are kept: a run is its numbers, not the name of a file that may change.
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "path", "")
+                object.__setattr__(self, "content", file_checksum(Path(self.path)))
+            except OSError as error:
+                raise ValueError(f"empirical.path: cannot read {self.path!r}: {error.strerror}") from None
+            _numbers(self.path, self.content)
+        elif not self.path:
+            object.__setattr__(self, "values", tuple(_durations(self.values).tolist()))
+
+    @cached_property
+    def sample(self) -> Array:
+        """All durations, ascending.
+
+        Raises:
+            ValueError: the file has changed, or cannot be read any more.
+        """
+        return _numbers(self.path, self.content) if self.path else np.array(self.values)
 
     def quantile(self, u: Array) -> Array:
-        sample = np.asarray(self.values)
+        sample = self.sample
         drawn: Array = sample[np.minimum((u * len(sample)).astype(np.int64), len(sample) - 1)]
         return drawn
 
     def expectation(self) -> float:
-        return float(np.mean(self.values))
+        return float(np.mean(self.sample))
+
+
+@lru_cache(maxsize=16)
+def _numbers(path: str, content: str) -> Array:
+    """The durations in the file whose checksum is `content`, ascending."""
+    try:
+        text = Path(path).read_bytes()
+        numbers = _durations([float(line) for line in text.split()])
+    except OSError as error:
+        raise ValueError(f"empirical.path: cannot read {path!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"empirical.path: cannot read numbers from {path!r}: {error}") from None
+    found = hashlib.md5(text, usedforsecurity=False).hexdigest()
+    if found != content:
+        raise ValueError(
+            f"empirical.path: {path!r} has changed: it has checksum {found}, the run was made of {content}"
+        )
+    return numbers
+
+
+def _durations(values: Sequence[float]) -> Array:
+    numbers = np.sort(np.array([float(value) for value in values]))
+    is_valid = len(numbers) > 0 and bool(np.all((numbers >= 0) & np.isfinite(numbers)))
+    _require(is_valid, "empirical needs durations >= 0", [*values][:1])
+    numbers.flags.writeable = False
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +304,17 @@ DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
     "constant": Constant,
     "empirical": Empirical,
     "exponential": Exponential,
+    "gamma": Gamma,
     "log_normal": LogNormal,
     "normal": Normal,
     "pareto": Pareto,
     "shifted_exponential": ShiftedExponential,
     "uniform": Uniform,
+    "weibull": Weibull,
 }
+
+
+TEXTS = {"path": "a path", "content": "a checksum"}  # parameters that are no numbers, of empirical
 
 
 def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
@@ -247,10 +336,13 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
             # YAML gives a list, a config as plain types our own tuple.
             if not isinstance(value, list | tuple) or not all(isinstance(each, int | float) for each in value):
                 raise ValueError(f"{where}.{key} must be a list of numbers, got {value!r}")
+            if len(value) > INLINE:
+                rule = f"must hold at most {INLINE} numbers; more go into a file, path=FILE with one number a line"
+                raise ValueError(f"{where}.{key} {rule}; got {len(value)}")
             options[key] = tuple(_float(each) for each in value)
-        elif not isinstance(value, str if key == "path" else int | float):
-            raise ValueError(f"{where}.{key} must be {'a path' if key == 'path' else 'a number'}, got {value!r}")
-        elif not isinstance(value, str):
+        elif not isinstance(value, str if key in TEXTS else int | float):
+            raise ValueError(f"{where}.{key} must be {TEXTS.get(key, 'a number')}, got {value!r}")
+        elif key not in TEXTS:
             options[key] = _float(value)
     try:
         return kind(**options)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import betainc, betaincinv, betaln, log_ndtr, ndtr, ndtri
+from scipy.special import betainc, betaincinv, betaln, gammainccinv, gammaincinv, log_ndtr, ndtr, ndtri
 
 from syncline.timing.distributions import (
     Array,
@@ -21,12 +21,14 @@ from syncline.timing.distributions import (
     Distribution,
     Empirical,
     Exponential,
+    Gamma,
     LogNormal,
     Normal,
     Occasional,
     Pareto,
     ShiftedExponential,
     Uniform,
+    Weibull,
 )
 
 # Order statistics.
@@ -56,9 +58,9 @@ def order_statistic(distribution: Distribution, k: int, num: int) -> float:
         empirical, v_1 <= .. <= v_m   v_1 + sum over j < m of (v_{j+1} - v_j) P(Binomial(n, j/m) < k): drawn with
                                   replacement
         occasional                sum over j of P(Binomial(n, probability) = j) E[X_{k-n+j:j}] of the source
-    Normal (its cut at 0 included) and log-normal are integrals over the standard normal's order statistic, by adaptive
-    quadrature: relative error about 1e-10 for n up to 10^6. So is any other distribution, through its quantile
-    function; jumps and a far tail cost it digits, of which scipy warns.
+    Normal (its cut at 0 included), log-normal, Weibull and gamma are integrals over the standard normal's order
+    statistic, by adaptive quadrature: relative error about 1e-10 for n up to 10^6. So is any other distribution,
+    through its quantile function; jumps and a far tail cost it digits, of which scipy warns.
 
     Args:
         distribution: of one draw.
@@ -87,8 +89,7 @@ def order_statistic(distribution: Distribution, k: int, num: int) -> float:
         case Pareto(minimum=minimum, shape=shape):
             # The quotient of gamma functions as a product of k terms: differences of their logarithms lose digits.
             return minimum * math.exp(-math.fsum(math.log1p(-1.0 / (shape * i)) for i in range(num - k + 1, num + 1)))
-        case Empirical(values=values):
-            sample = np.asarray(values)
+        case Empirical(sample=sample):
             above = np.arange(len(sample) - 1, 0, -1) / len(sample)  # shares of the sample above v_1, .., v_{m-1}
             return float(sample[0] + np.diff(sample) @ betainc(num - k + 1, k, above))
         case Occasional(probability=probability, source=source):
@@ -98,6 +99,12 @@ def order_statistic(distribution: Distribution, k: int, num: int) -> float:
             return _normal_expectation(lambda z: max(0.0, mean + std * z), k, num, cut)
         case LogNormal(median=median, sigma=sigma):
             return median * _normal_expectation(lambda z: math.exp(sigma * z), k, num)
+        case Weibull(scale=scale, shape=shape):
+            return scale * _normal_expectation(lambda z: (-log_ndtr(-z)) ** (1.0 / shape), k, num)
+        case Gamma(shape=shape, scale=scale):  # each half by the tail that it lies in, or it loses digits
+            return scale * _normal_expectation(
+                lambda z: float(gammaincinv(shape, ndtr(z)) if z < 0 else gammainccinv(shape, ndtr(-z))), k, num
+            )
     largest = np.nextafter(1.0, 0.0)  # a quantile is asked for below 1
     return _normal_expectation(
         lambda z: float(distribution.quantile(np.array([min(ndtr(z), largest)], dtype=np.float64))[0]), k, num
@@ -323,7 +330,8 @@ def is_new_longer_than_used(distribution: Distribution) -> bool:
     """Whether P(X > t + u | X > t) <= P(X > u) for all t, u >= 0: what is under way ends sooner than what begins.
 
     True for constant, uniform, exponential (with equality) and shifted exponential durations. False for log-normal
-    and Pareto ones: whoever has computed for long is likely to go on for long. An empirical sample is checked, pair by
+    and Pareto ones: whoever has computed for long is likely to go on for long. Weibull and gamma durations are for a
+    shape of at least 1, from which on their hazard rate does not fall. An empirical sample is checked, pair by
     pair of its values; it always passes if its largest value is at most twice its smallest. Occasional durations are
     only if they are not occasional at all.
 
@@ -344,8 +352,10 @@ def is_new_longer_than_used(distribution: Distribution) -> bool:
             return sigma == 0
         case Pareto():
             return False
-        case Empirical(values=values):
-            return _is_sample_new_longer_than_used(np.asarray(values))
+        case Weibull(shape=shape) | Gamma(shape=shape):
+            return shape >= 1
+        case Empirical(sample=sample):
+            return _is_sample_new_longer_than_used(sample)
         case Occasional(probability=probability, source=source):
             if probability == 0 or source.expectation() == 0:
                 return True
