@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.config import ConfigError, RunConfig, from_plain
-from syncline.records.store import FINISHED, RecordWriter, read_config, status
+from syncline.records.store import FINISHED, RecordWriter, read_run_config, status
 
 
 def replay_config(config: RunConfig, results: Path) -> RunConfig:
@@ -18,7 +18,7 @@ def replay_config(config: RunConfig, results: Path) -> RunConfig:
     folder = results / config.runner.source
     if not config.runner.source or status(folder) != FINISHED:
         raise ConfigError(f"from must be the identity of a finished run in {results}, got {config.runner.source!r}")
-    source = from_plain(read_config(folder))
+    source = from_plain(read_run_config(folder))
     return replace(source, runner=config.runner, tracker=config.tracker, device="cpu", threads=source.threads)
 
 
@@ -32,5 +32,5 @@ def run_replay(
     from syncline.simulation.replay import replay  # imports torch
 
     folder = record.folder.parent / config.runner.source
-    source = replace(from_plain(read_config(folder)), device="cpu")
+    source = replace(from_plain(read_run_config(folder)), device="cpu")
     return replay(config, source, folder, on_evaluation, on_progress)

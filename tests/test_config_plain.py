@@ -23,7 +23,7 @@ from syncline.config import (
     from_plain,
 )
 from syncline.config.placement import places
-from syncline.records.store import RecordWriter, read_config
+from syncline.records.store import RecordWriter, read_config, read_run_config
 from syncline.timing.distributions import Empirical, Exponential, Occasional, _numbers
 
 RUN_GROUPS = [group for group in GROUPS if group not in ("scale", "launcher")]  # no part of what a run is
@@ -126,13 +126,13 @@ def test_a_record_holds_the_durations_that_its_run_was_drawn_from(tmp_path: Path
     _numbers.cache_clear()
     assert str(tmp_path) not in (folder / "config.yaml").read_text(), "it can be moved"
     moved = folder.rename(tmp_path / "moved")
-    found = from_plain(read_config(moved))
+    found = from_plain(read_run_config(moved))
     assert found == config
     assert found.identity == config.identity
     for delay in (found.cluster.jitter, found.cluster.network.jitter, found.scenario.pull_delay.source):
         assert delay.sample.tolist() == [0.25, 0.5]
     RecordWriter(moved, found.as_dict(), with_events=False).close()
-    assert from_plain(read_config(moved)).cluster.jitter.sample.tolist() == [0.25, 0.5], "made again from itself"
+    assert from_plain(read_run_config(moved)).cluster.jitter.sample.tolist() == [0.25, 0.5], "made again from itself"
 
 
 def test_a_few_values_are_the_run_that_they_were_before_files_had_checksums() -> None:

@@ -9,6 +9,7 @@ import pytest
 from operations.planned import TRACE, finish, identity_of
 
 from syncline.__main__ import main
+from syncline.operations.tables import cell
 
 Said, AsJson = Callable[..., str], Callable[..., Any]
 
@@ -69,6 +70,14 @@ def test_two_runs_are_compared_where_they_differ(said: Said, as_json: AsJson) ->
     rows = [line.split() for line in said("compare", identity_of(0), identity_of(1)).splitlines()]
     assert rows[:3] == [[identity_of(0), identity_of(1)], ["seed", "0", "1"], []]
     assert ["wall_s", "10", "30"] in rows
+
+
+def test_a_long_list_is_shown_by_its_ends_and_told_from_another_one() -> None:
+    values = [number / 3 for number in range(20_000)]
+    shown = cell(values)
+    assert shown.startswith("[0, 0.333333, ..., 6666.33] (20000 values, CRC ")
+    assert cell([*values[:50], 0.0, *values[51:]]) != shown
+    assert cell([1, 2.5]) == "[1, 2.5]"
 
 
 def test_of_a_run_that_is_not_finished_only_the_config_is_compared(said: Said) -> None:

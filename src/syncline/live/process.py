@@ -150,9 +150,9 @@ def _run_config() -> Any:
 
 
 def _config() -> dict[str, Any]:
-    from syncline.records.store import read_config
+    from syncline.records.store import read_run_config
 
-    return read_config(Path(os.environ[FOLDER]))
+    return read_run_config(Path(os.environ[FOLDER]))
 
 
 def _secret() -> bytes:

@@ -1,11 +1,15 @@
 """Plain columns and numbers for a terminal or a pipe."""
 
+import json
 import math
 import shutil
 import textwrap
+import zlib
 from collections.abc import Sequence
 
 UNBROKEN = 10_000
+SHOWN = 40  # entries of a list that are shown in full: seconds a gradient of the largest of the papers' clusters
+
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = (), width: int | None = None) -> str:
@@ -89,9 +93,15 @@ def size(num_bytes: int) -> str:
 
 
 def cell(value: object) -> str:
-    """A value of a config or a summary: numbers in six digits, "-" for none."""
+    """A value of a config or a summary: numbers in six digits, "-" for none, of a long list its ends and its checksum.
+
+    Lists that differ look different, wherever they do so.
+    """
     if value is None:
         return "-"
+    if isinstance(value, list) and len(value) > SHOWN:
+        checksum = zlib.crc32(json.dumps(value).encode())
+        return f"[{cell(value[0])}, {cell(value[1])}, ..., {cell(value[-1])}] ({len(value)} values, CRC {checksum:08x})"
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)

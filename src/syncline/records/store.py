@@ -198,7 +198,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config of a record, as plain types; the files that it names are those of the record.
+    """The config of a record, as plain types.
 
     Raises:
         RecordError: absent or broken.
@@ -206,11 +206,21 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = yaml.load((folder / "config.yaml").read_text(), Loader)
         del config["format"]
-        for measured in _measured(config):
-            measured["path"] = str(folder / measured["path"])
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         raise RecordError(f"{folder / 'config.yaml'}: broken record ({type(error).__name__})") from None
     assert isinstance(config, dict)
+    return config
+
+
+def read_run_config(folder: Path) -> dict[str, Any]:
+    """The config of a record, with the full paths of the record's own files, so that its run can be made.
+
+    Raises:
+        RecordError: absent or broken.
+    """
+    config = read_config(folder)
+    for measured in _measured(config):
+        measured["path"] = str(folder / measured["path"])
     return config
 
 
