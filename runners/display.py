@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -145,11 +145,8 @@ class PlanDisplay(_Display):
         self._done += 1
         metric = summary["metric"]
         final = "" if summary["final"] is None else f", {judged(metric, summary['final'][metric])}"
-        has_diverged = summary["status"] == "diverged"
-        ended = "DIVERGED" if has_diverged else summary["ended_by"]
-        target = summary["target"]
-        if target["value"] is not None and target["time_s"] is None and not has_diverged:
-            ended = f"{target['metric'].replace('_', ' ')} {target['value']:g} not reached, {ended}"
+        final += "" if summary["target"]["value"] is None else f", {target_words(summary)}"
+        ended = summary["ended_by"] if summary["status"] == "finished" else summary["status"].upper()
         words = f"{name}: {ended} at {summary['time_s']:,.1f} s {summary['time_kind']}{final}"
         console.print(
             f"[{self._done}/{self._total}] {words} ({duration(summary['wall_s'])}; {self._left()} left)", markup=False
@@ -221,11 +218,12 @@ def summary_table(summary: dict[str, Any]) -> Table:
     if possible := summary.get("best_possible"):
         limits = ", ".join(f"{metric.replace('_', ' ')} {number(value)}" for metric, value in possible.items())
         table.add_row("best possible", limits)
-    target = summary["target"]
-    if target["value"] is not None:
-        reached = "not reached" if target["time_s"] is None else f"reached after {target['time_s']:,.2f} s {kind}"
-        table.add_row("target", f"{target['metric']} {target['value']:g}: {reached}")
-    table.add_row("updates", f"{summary['updates']:,}")
+    if summary["target"]["value"] is not None:
+        table.add_row("target", target_words(summary))
+    each = summary.get("seconds_per_update")
+    table.add_row(
+        "updates", f"{summary['updates']:,}" + (f", {each:.4g} s {kind} each (mean of the whole run)" if each else "")
+    )
     table.add_row("gradients", f"{summary['gradients_used']:,} used, {summary['gradients_discarded']:,} discarded")
     if interrupted := summary.get("gradients_interrupted", 0):
         in_vain = summary["gradients_in_vain"]
@@ -236,13 +234,61 @@ def summary_table(summary: dict[str, Any]) -> Table:
         since = f"since {since_s:,.2f} s {kind}" if since_s else "throughout"
         name = "N" if summary["strategy"] == "backup" else "K"
         table.add_row(name, f"{first} -> {last} {since}" if len(changes) > 1 else f"{last} {since}")
-    table.add_row("largest lead", f"{summary['max_lead']}")
+    note = summary.get("lead_note")
+    table.add_row("largest lead", f"{summary['max_lead']}" + (f" ({note})" if note else ""))
     table.add_row("mean staleness", f"{summary['mean_staleness']:.2f}")
     if "replay" in summary:
         again = summary["replay"]
         verdict = "equal in every bit" if again["equal"] else f"DIFFER by up to {again['largest_difference']:.3g}"
         table.add_row("replay", f"{again['gradients']:,} gradients computed again; the final parameters {verdict}")
+    if "bound_by" in summary:
+        table.add_row("time", share_words(summary["time_shares"]))
+        if summary.get("link_busy"):
+            table.add_row("server link", link_words(summary["link_busy"]))
+        table.add_row("bound by", bound_words(summary))
     if summary.get("restarts"):
         table.add_row("restarts", f"{summary['restarts']} from a checkpoint")
-    table.add_row("wall time", f"{summary['wall_s']:.1f} s")
+    table.add_row("wall time", f"{summary['wall_s']:.1f} s, {summary['updates'] / summary['wall_s']:,.0f} updates/s")
     return table
+
+
+def target_words(summary: dict[str, Any]) -> str:
+    """Whether a run reached its target, and when, or how near it came."""
+    target, metric = summary["target"], summary["target"]["metric"]
+    words = f"{metric.replace('_', ' ')} {target['value']:g}"
+    if target["time_s"] is not None:
+        return f"{words} reached after {target['time_s']:,.2f} s {summary['time_kind']}"
+    return f"{words} not reached" + (f" (best {summary['best'][metric]['value']:.4g})" if summary["best"] else "")
+
+
+def share_words(shares: Mapping[str, float]) -> str:
+    """Where the workers' time went, the largest share first."""
+    ordered = sorted(shares.items(), key=lambda share: -share[1])
+    return ", ".join(f"{name} {percent(share)}" for name, share in ordered if share >= 0.005)
+
+
+def link_words(links: Sequence[Mapping[str, float]]) -> str:
+    """How busy the busiest shard's link was."""
+    number, busiest = max(enumerate(links), key=lambda link: max(link[1].values()))
+    of = f" (shard {number}, the busiest of {len(links)})" if len(links) > 1 else ""
+    return f"busy {percent(busiest['in'])} of the time receiving, {percent(busiest['out'])} sending{of}"
+
+
+def bound_words(summary: dict[str, Any]) -> str:
+    """What bound the run, with the shares that say so; the rule is that of syncline/records/time_use.py."""
+    shares, bound_by, busy = summary["time_shares"], summary["bound_by"], summary["busy_by_worker"]
+    link = max((max(link.values()) for link in summary.get("link_busy", ())), default=0.0)
+    computed = f"workers computed {percent(shares['computing'])}"
+    if bound_by == "network":
+        sent = f"workers were sending {percent(shares['sending'] + shares.get('queueing', 0.0))}"
+        by = f"the server's link was busy {percent(link)}" if link > max(busy) else sent
+        return f"the network: {by} of the time; {computed}"
+    slowest = max(range(len(busy)), key=busy.__getitem__)
+    most = f"worker {slowest} {percent(busy[slowest])}"
+    if bound_by == "waiting":
+        return f"waiting: workers waited {percent(shares['waiting'])} of the time; {computed}, {most}"
+    return f"computing: {computed} of the time, {most}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

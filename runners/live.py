@@ -25,9 +25,11 @@ from syncline.live.control import Headquarters, Message, Peer
 from syncline.live.process import FOLDER, HEADQUARTERS, RESUME, SECRET
 from syncline.live.transport import Tls
 from syncline.live.wire import make_secret
-from syncline.records.events import merge_events
+from syncline.records.events import merge_events, read_events
 from syncline.records.snapshots import latest
 from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
+from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
+from syncline.records.timeline import timeline_of
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 LAST_WORDS_S = 0.5  # for a process that failed to write down why
@@ -86,8 +88,10 @@ def run_live(
         agents.close()
     course.finish(outcome.ended_by)
     logs = sorted(folder.glob("events-*.arrow"))
+    time_use = None
     if config.runner.events:
         merge_events(logs, folder / "events.arrow")
+        time_use = _time_use(config, folder, outcome.totals.time_s)
     # Only now is the run whole: until here it could have gone on from its checkpoint.
     for log in logs:
         log.unlink()
@@ -99,6 +103,7 @@ def run_live(
         outcome.totals,
         outcome.ended_by,
         course.curve,
+        time_use,
         num_train=course.num_train,
         num_parameters=course.num_parameters,
         best_possible=course.best_possible,
@@ -109,6 +114,16 @@ def run_live(
         "clock_error_s": clock_error_s,
         "parameters": [f"parameters-{part}.safetensors" for part in range(num_parts(config))],
     }
+
+
+def _time_use(config: RunConfig, folder: Path, end_s: float) -> TimeUse:
+    """What the log tells of where the time went."""
+    events = read_events(folder / "events.arrow")
+    timeline, strategy = timeline_of(events, end_s, is_late=True), config.strategy
+    if strategy.has_server:
+        return time_use_of(timeline)
+    later = int(strategy.averages_first)  # the exchange that follows a gradient is the next step's
+    return time_use_of_collective(timeline, events, lambda step: strategy.groups(step + later, config.cluster.workers))
 
 
 @dataclass(frozen=True, slots=True)

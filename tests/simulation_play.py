@@ -34,6 +34,7 @@ def simulation_of(
     log: Rows | None = None,
     observer=None,
     seed: int = 0,
+    size: int = 0,
     batch_size: int = 1,
     **limits: float,
 ) -> Simulation:
@@ -41,7 +42,7 @@ def simulation_of(
     simulation = Simulation(
         strategies=[options.start(cluster.workers) for _ in range(cluster.shards)],
         cluster=Cluster(cluster, scenario or ScenarioConfig(), seed),
-        block_bytes=[0] * cluster.shards,
+        block_bytes=[size] * cluster.shards,
         batch_size=batch_size,
         limits=Limits(**limits),
         observer=observer or NullObserver(),

@@ -7,6 +7,7 @@ from typing import Any
 
 from syncline.config import RunConfig
 from syncline.metrics import LOWER_IS_BETTER
+from syncline.records.time_use import TimeUse
 
 REPORT_EVERY_S = 0.2  # wall seconds between two looks at the progress
 
@@ -174,6 +175,7 @@ def summary(
     totals: Totals,
     ended_by: str,
     curve: Curve,
+    time_use: TimeUse | None,
     *,
     num_train: int,
     num_parameters: int,
@@ -183,9 +185,11 @@ def summary(
     """What summary.json holds.
 
     Args:
+        time_use: None: not known.
         best_possible: metrics that nothing can surpass on these data, where they are known.
     """
     rows: Sequence[Mapping[str, Any]] = curve.rows
+    busy = [busy_s / totals.time_s if totals.time_s else 0.0 for busy_s in totals.busy_s_by_worker]
     return {
         "identity": config.identity,
         "status": "diverged" if ended_by == "diverged" else "finished",
@@ -195,6 +199,7 @@ def summary(
         "time_kind": config.runner.time_kind,
         "time_s": totals.time_s,
         "updates": totals.updates,
+        "seconds_per_update": totals.time_s / totals.updates if totals.updates else None,
         "gradients_used": sum(totals.used_by_worker),
         "gradients_discarded": sum(totals.discarded_by_worker),
         "gradients_interrupted": sum(totals.interrupted_by_worker),
@@ -202,13 +207,16 @@ def summary(
         "samples": totals.samples,
         "epochs": totals.samples / num_train,
         "max_lead": totals.max_lead,
+        "lead_bound": config.strategy.lead_bound,
+        "lead_note": config.strategy.lead_note(totals.max_lead),
         "mean_staleness": totals.mean_staleness,
         "staleness": {str(stale): count for stale, count in sorted(totals.staleness.items())},
         "used_by_worker": totals.used_by_worker,
         "discarded_by_worker": totals.discarded_by_worker,
         "interrupted_by_worker": totals.interrupted_by_worker,
         "waits_for": totals.waits_for,
-        "busy_by_worker": [busy / totals.time_s if totals.time_s else 0.0 for busy in totals.busy_s_by_worker],
+        "busy_by_worker": busy,
+        **({} if time_use is None else time_use.summary(totals.time_s, busy)),
         "metric": curve.metric,
         "final": {metric: rows[-1][metric] for metric in config.metrics} if rows else None,
         "best": curve.best() or None,

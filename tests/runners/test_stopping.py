@@ -143,7 +143,7 @@ def test_a_checkpoint_of_no_use_is_named_and_the_run_begins_anew(
 ) -> None:
     config = stopped(tmp_path, *SHORT)
     path = checkpoint_path(tmp_path / config.identity)
-    why = f"{path}: checkpoint format 0, this version reads 1"
+    why = f"{path}: checkpoint format 0, this version reads 2"
     if fault == "broken":
         path.write_bytes(path.read_bytes()[:-100])
         why = f"{path}: broken state (SafetensorError: "

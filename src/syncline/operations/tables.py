@@ -11,7 +11,6 @@ UNBROKEN = 10_000
 SHOWN = 40  # entries of a list that are shown in full: seconds a gradient of the largest of the papers' clusters
 
 
-
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = (), width: int | None = None) -> str:
     """Rows of cells as lines, two spaces between columns; those numbered in `right` are flush right."""
     return "\n".join(row_lines(rows, right, width))

@@ -26,6 +26,7 @@ from syncline.course import Limits, Totals
 from syncline.learning.evaluate import Evaluator, consensus
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.optimizer import Optimizer
+from syncline.records.time_use import TimeUse
 from syncline.simulation.engine import PAUSED, Log
 from syncline.simulation.shelf import Shelf
 from syncline.timing.cluster import Cluster
@@ -172,6 +173,7 @@ class Exchange:
         self._group_of = np.empty_like(self._members)  # [P]
         self._group_of[self._members] = np.repeat(np.arange(len(groups)), sizes)
         self._seconds = np.array([network.all_reduce_s(size, size_bytes, num_messages) for size in sizes])
+        self.seconds = self._seconds.take(self._group_of)  # [P], what each worker's takes
 
     def joined(self, computed: Array) -> Array:
         """When each worker has the mean of its group, if it was ready for it at `computed`; both [P]."""
@@ -191,6 +193,7 @@ class Block:
     delay: Array
     computed: Array
     ended: Array  # the exchange, where it closes a step
+    exchange: Array  # seconds of it
 
 
 class Clocks:
@@ -220,10 +223,11 @@ class Clocks:
         self._begun = self._now, self._step
         gradient, delay = (np.ascontiguousarray(drawn.T) for drawn in self._cluster.draw_computes())
         duration = gradient + delay
-        begun, computed, ended = np.empty_like(duration), np.empty_like(duration), np.empty_like(duration)
+        begun, computed, ended, exchange_s = (np.empty_like(duration) for _ in range(4))
         now = self._now
         for row, seconds in enumerate(duration):
             exchange = self._exchanges[(self._step + row) % 2]
+            exchange_s[row] = exchange.seconds
             if self._averages_first:
                 begun[row] = exchange.joined(now)
                 now = ended[row] = np.add(begun[row], seconds, out=computed[row])
@@ -232,7 +236,7 @@ class Clocks:
                 now = ended[row] = exchange.joined(np.add(now, seconds, out=computed[row]))
         self._now = now
         self._step += len(duration)
-        return Block(begun, gradient, delay, computed, ended)
+        return Block(begun, gradient, delay, computed, ended, exchange_s)
 
 
 class Collective:
@@ -266,7 +270,9 @@ class Collective:
         self._clocks = Clocks(cluster, exchanges, averages_first)
         self._batch_size, self._limits, self._observer = batch_size, limits, observer
         self._learning, self._log = learning, log
+        self.time_use: TimeUse | None = None  # known at the end
         self._busy_s = np.zeros(cluster.num_workers)
+        self._exchange_s = 0.0  # of all workers
         self._last_computed = 0.0  # when the last worker had computed the step before this block
         self._rows: list[tuple[float, str, int, int, int, int, float, str]] = []  # not yet told to the log
         self._block: Block | None = None  # under way
@@ -338,6 +344,7 @@ class Collective:
             "clocks": self._clocks.state_dict(),
             "row": self._row,
             "busy_s": self._busy_s.tolist(),
+            "exchange_s": self._exchange_s,
             "last_computed": self._last_computed,
             "rows": list(self._rows),
             "next_look": self._next_look,
@@ -351,13 +358,15 @@ class Collective:
         self._clocks.load_state_dict(state["clocks"])
         self._block, self._row = self._clocks.next_block(), state["row"]
         self._busy_s = np.array(state["busy_s"])
+        self._exchange_s = state["exchange_s"]
         self._last_computed = state["last_computed"]
         self._rows = [tuple(row) for row in state["rows"]]
         self._next_look = state["next_look"]
 
     def _count(self, block: Block, rows: int, at: float = math.inf) -> None:
-        """Bring busy times and lead up to so many steps of the block, and to the gradients finished at `at`."""
+        """Bring times and lead up to so many steps of the block, and to the gradients finished at `at`."""
         self._busy_s += (block.gradient[:rows] + block.delay[:rows]).sum(axis=0)
+        self._exchange_s += float(block.exchange[:rows].sum())
         first = block.computed[: rows if math.isinf(at) else rows + 1].min(axis=1)  # of each step
         if self.totals.num_workers > 1 and (first <= at).any():
             last = np.concatenate([[self._last_computed], block.computed.max(axis=1)])[
@@ -380,9 +389,15 @@ class Collective:
             for part, row in ((block, rows), (following, (rows + 1) % len(block.begun))):
                 duration = part.gradient[row] + part.delay[row]
                 self._busy_s += np.clip(at - part.begun[row], 0.0, duration)
+                exchange_s = part.exchange[row]
+                ended = part.begun[row] if self._averages_first else part.ended[row]
+                self._exchange_s += float(np.clip(at - ended + exchange_s, 0.0, exchange_s).sum())
         totals.used_by_worker = [totals.updates] * totals.num_workers
         totals.staleness = {0: totals.updates * totals.num_workers} if totals.updates else {}
         totals.busy_s_by_worker = self._busy_s.tolist()
+        total_s, computing_s = totals.num_workers * totals.time_s, sum(totals.busy_s_by_worker)
+        waiting_s = max(0.0, total_s - computing_s - self._exchange_s)
+        self.time_use = TimeUse(total_s, computing_s, self._exchange_s, waiting_s)
         for entry in self._rows:
             if self._log is not None:
                 self._log(*entry)

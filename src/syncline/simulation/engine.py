@@ -18,6 +18,8 @@ from torch import Tensor
 
 from syncline.course import Limits, Totals
 from syncline.learning.server import Gradient, Shard, Version
+from syncline.records.time_use import TimeUse
+from syncline.simulation.communication import Communication
 from syncline.simulation.shelf import Shelf
 from syncline.simulation.worker import Workers
 from syncline.strategies.protocol import (
@@ -42,7 +44,7 @@ PAUSED = "paused"  # what `run` returns in place of why it ended
 
 # What a state holds as it is; load_state_dict says the rest.
 _PLAIN = (
-    *("_versions", "_samples", "_missing", "_ends", "_unspent_s", "_timers", "_goes_at", "_made", "_pulls"),
+    *("_versions", "_samples", "_missing", "_ends", "_unspent_s", "_timers", "_goes_at", "_made", "_pulls", "_blocks"),
     *("_observer_at", "_next_look", "_staleness", "_counts", "_num_pushes"),
 )
 
@@ -132,6 +134,11 @@ class Simulation:
         self._rules = rules
         self._goes_at: list[float | None] = [None] * num_workers  # when its rule lets a waiting worker go on
         self._made = [0] * num_workers  # gradients sent, where messages take time
+        self._blocks = [0] * num_shards  # of weights sent by each shard, likewise
+        network = cluster.network
+        alone_s = network.latency_s + sum(block_bytes) * network.seconds_a_byte
+        self._communication = Communication(num_workers, num_shards, alone_s, receives=not rules)
+        self.time_use: TimeUse | None = None  # known at the end
         self._pulls = [0] * len(rules)  # gradients begun
         self._inboxes: list[dict[int, tuple[int, Version | None]]] = [
             {} for _ in rules
@@ -231,7 +238,10 @@ class Simulation:
                 elif type(entry) is _Push:
                     worker, shard, version, tag = entry.worker, entry.shard, entry.version, entry.tag
                     loss, gradient, number = entry.loss, entry.gradient, entry.number
-                    if version < self._void_below.get(worker, 0):
+                    is_void = version < self._void_below.get(worker, 0)
+                    if number == self._made[worker] - 1:
+                        self._communication.arrived(worker, now, entry.through_at - entry.sent_at, is_void)
+                    if is_void:
                         totals.in_vain_by_worker[worker] += 1
                         self._drop(worker, version, 0.0, "on its way")
                         if workers is not None and gradient is not None:
@@ -341,6 +351,7 @@ class Simulation:
             "strategies": [strategy.state_dict() for strategy in self._strategies],
             "rules": [rule.state_dict() for rule in self._rules],
             "cluster": self._cluster.state_dict(),
+            "communication": self._communication.state_dict(),
             "cards": None if self._cards is None else self._cards.state_dict(lambda message: _plain(message, shelf)),
             "workers": None if self._workers is None else self._workers.state_dict(shelf),
             "version_of": [versions.tolist() for versions in self._version_of],
@@ -373,6 +384,7 @@ class Simulation:
         for rule, theirs in zip(self._rules, state["rules"], strict=True):
             rule.load_state_dict(theirs)
         self._cluster.load_state_dict(state["cluster"])
+        self._communication.load_state_dict(state["communication"])
         if self._cards is not None:
             self._cards.load_state_dict(state["cards"], lambda words: _message(words, shelf))
             self._cards_at = self._cards.next_through
@@ -439,16 +451,23 @@ class Simulation:
 
     def _send_to_shard(self, push: "_Push", size_bytes: int) -> None:
         """It leaves now."""
+        push.sent_at = self._now
         if self._cards is None:
-            self._schedule(self._cluster.push(self._now, push.worker, push.shard, size_bytes), push)
+            arrives = self._cluster.push(self._now, push.worker, push.shard, size_bytes)
+            push.through_at = self._cluster.through_at
+            self._schedule(arrives, push)
         else:
             self._cards.send(self._now, Line(True, push.worker, push.shard), size_bytes, push)
             self._await_cards()
 
     def _send_to_worker(self, block: "_Block", size_bytes: int) -> None:
         """It leaves now."""
+        block.sent_at = self._now
+        self._communication.granted(block.worker, self._now)
         if self._cards is None:
-            self._schedule(self._cluster.pull(self._now, block.shard, block.worker, size_bytes), block)
+            arrives = self._cluster.pull(self._now, block.shard, block.worker, size_bytes)
+            block.through_at = self._cluster.through_at
+            self._schedule(arrives, block)
         else:
             self._cards.send(self._now, Line(False, block.worker, block.shard), size_bytes, block)
             self._await_cards()
@@ -467,6 +486,7 @@ class Simulation:
         assert self._cards is not None
         at = self._now + self._cluster.network.latency_s
         for message in self._cards.through(self._now):  # none, if what was sent since holds it up
+            message.through_at = at
             late = self._cluster.late_push if isinstance(message, _Push) else self._cluster.late_pull
             self._schedule(late(at, message.shard, message.worker), message)
         self._await_cards()
@@ -477,6 +497,7 @@ class Simulation:
         if self._is_direct and self._rules:
             self._land(worker, shard, self._versions[shard], block)
         else:
+            self._blocks[shard] += 1
             self._send_to_worker(_Block(worker, shard, self._versions[shard], block), self._block_bytes[shard])
 
     def _block_arrived(self, message: "_Block") -> None:
@@ -494,6 +515,8 @@ class Simulation:
         if not message.repeats:
             self._take(worker, shard, message.version, message.block)
         if self._missing[worker] == 0:
+            if not is_computing:
+                self._communication.started(worker, self._now, message.through_at - message.sent_at)
             self._start(worker)
 
     def _land(self, worker: int, shard: int, version: int, block: Version | None) -> None:
@@ -532,6 +555,7 @@ class Simulation:
             words = " ".join(map(str, versions))
             self._log(self._now, "pulled", worker, -1, -1, min(versions), self._pulls[worker], words)
         self._pulls[worker] += 1
+        self._communication.started(worker, self._now, 0.0)
         self._start(worker)
 
     def _start(self, worker: int) -> None:
@@ -589,6 +613,7 @@ class Simulation:
             push = _Push(worker, shard, version, tag, loss, gradient, self._made[worker])
             self._send_to_shard(push, self._block_bytes[shard])
         self._made[worker] += 1
+        self._communication.sent(worker, self._now)
         if rule is not None:
             self._go_on(worker, rule.pushed(self._now))
 
@@ -641,7 +666,43 @@ class Simulation:
             for entry in _listed(due):
                 if isinstance(entry, int):
                     totals.busy_s_by_worker[entry] -= max(0.0, at - self._now)
+        self.time_use = self._time_use()
         return reason
+
+    def _time_use(self) -> TimeUse:
+        """Of the run, which ends now."""
+        totals, communication, now = self.totals, self._communication, self._now
+        under_way = [entry for due in self._due.values() for entry in _listed(due)]
+        if not self._is_direct:
+            communication.end(now, [worker for worker, missing in enumerate(self._missing) if not missing])
+        computing_s, total_s = sum(totals.busy_s_by_worker), totals.num_workers * now
+        communicating_s, queueing_s = sum(communication.seconds), sum(communication.queueing_s)
+        return TimeUse(
+            total_s=total_s,
+            computing_s=computing_s,
+            sending_s=communicating_s - queueing_s,
+            queueing_s=queueing_s,
+            waiting_s=max(0.0, total_s - computing_s - communicating_s),
+            links_s=self._links_s([entry for entry in under_way if isinstance(entry, _Push)]),
+        )
+
+    def _links_s(self, pushes: Sequence["_Push"]) -> list[tuple[float, float]] | None:
+        """Seconds for which each shard's NIC has received and sent, given the pushes that are through the network."""
+        network, now = self._cluster.network, self._now
+        if not network.seconds_a_byte:
+            return None
+        links = []
+        for shard, size in enumerate(self._block_bytes):
+            seconds = size * network.seconds_a_byte
+            received, sent = sum(self._made) * seconds, self._blocks[shard] * seconds
+            if self._cards is not None:
+                received -= self._cards.left_s(now, True, shard)
+                sent -= self._cards.left_s(now, False, shard)
+            else:
+                received -= sum(min(seconds, max(0.0, p.through_at - now)) for p in pushes if p.shard == shard)
+                sent -= network.backlog_s(now, shard)
+            links.append((received, sent))
+        return links
 
     def _discard(self, shard: int, command: Discard) -> None:
         worker, version, gradient = self._pending[shard].pop(command.push)
@@ -664,6 +725,8 @@ class _Push:
     loss: float
     gradient: Gradient | None
     number: int  # of the gradient, by its worker's own count
+    sent_at: float = 0.0
+    through_at: float = 0.0  # when it is through the network; injected delays follow
 
 
 @dataclass(slots=True)
@@ -675,6 +738,8 @@ class _Block:
     version: int
     block: Version | None = None
     repeats: bool = False
+    sent_at: float = 0.0  # as of a push
+    through_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -699,9 +764,11 @@ def _plain(entry: _Entry | None, shelf: Shelf) -> Any:
         return "wake", entry.worker, entry.shard
     if isinstance(entry, _Push):
         gradient = shelf.put(entry.gradient)
-        return "push", entry.worker, entry.shard, entry.version, entry.tag, entry.loss, gradient, entry.number
+        about = entry.version, entry.tag, entry.loss, gradient, entry.number, entry.sent_at, entry.through_at
+        return "push", entry.worker, entry.shard, *about
     if isinstance(entry, _Block):
-        return "block", entry.worker, entry.shard, entry.version, shelf.put(entry.block), entry.repeats
+        block = shelf.put(entry.block)
+        return "block", entry.worker, entry.shard, entry.version, block, entry.repeats, entry.sent_at, entry.through_at
     return entry
 
 
@@ -717,7 +784,7 @@ def _message(words: Any, shelf: Shelf) -> _Push | _Block:
     """One that `_plain` wrote."""
     kind, worker, shard, version, *about = words
     if kind == "push":
-        tag, loss, gradient, number = about
-        return _Push(worker, shard, version, tag, loss, shelf.gradient(gradient), number)
-    block, repeats = about
-    return _Block(worker, shard, version, shelf.version(block), repeats)
+        tag, loss, gradient, *others = about
+        return _Push(worker, shard, version, tag, loss, shelf.gradient(gradient), *others)
+    block, *others = about
+    return _Block(worker, shard, version, shelf.version(block), *others)

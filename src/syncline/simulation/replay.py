@@ -111,6 +111,7 @@ def replay(
         totals,
         recorded["ended_by"],
         curve,
+        None,
         num_train=learning.num_train,
         num_parameters=learning.num_parameters,
         best_possible=learning.best_possible,

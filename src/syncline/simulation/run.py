@@ -116,6 +116,7 @@ def simulate(
         simulation.totals,
         ended_by,
         course.curve,
+        simulation.time_use,
         num_train=course.num_train,
         num_parameters=num_parameters,
         best_possible={} if course.learning is None else course.learning.best_possible,

@@ -66,6 +66,11 @@ class DsspOptions(StrategyOptions):
     def lead_bound(self) -> int | None:
         return self.s_upper + 1 if self.bound == "hard" else None
 
+    def lead_note(self, lead: int) -> str:
+        if self.bound == "hard" or lead <= self.s_upper + 1:
+            return ""
+        return f"strategy.bound={self.bound} does not bound it, hard does: to s_lower + r_max + 1 = {self.s_upper + 1}"
+
     def start(self, num_workers: int) -> "Dssp":
         return Dssp(num_workers, self)
 

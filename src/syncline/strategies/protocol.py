@@ -225,6 +225,10 @@ class StrategyOptions:
         """Most pushes a worker may ever be ahead of the slowest one; None if nothing bounds it."""
         return None
 
+    def lead_note(self, lead: int) -> str:
+        """Why a run could have so large a lead, where its user might expect a bound; else empty."""
+        return ""
+
     @property
     def staleness_bound(self) -> int | None:
         """Most updates between the weights of a gradient and its use; None if nothing bounds it."""

@@ -92,6 +92,8 @@ class Cluster:
         self.num_workers = config.workers
         self.num_shards = config.shards
         self.network = Network(config.network, config.workers, config.shards)
+        self.through_at = 0.0
+        """When the network alone would have had the last message there that `push` or `pull` was asked about."""
         means = [
             config.gradient_s[worker % len(config.gradient_s)] * scenario.slow.get(worker, 1.0)
             for worker in range(config.workers)
@@ -179,11 +181,13 @@ class Cluster:
 
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
         """When a gradient block that leaves the worker now has arrived at the shard."""
-        return self.late_push(self.network.push(now, worker, shard, size_bytes), shard, worker)
+        self.through_at = self.network.push(now, worker, shard, size_bytes)
+        return self.late_push(self.through_at, shard, worker)
 
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
         """When a weight block that leaves the shard now has arrived at the worker."""
-        return self.late_pull(self.network.pull(now, shard, worker, size_bytes), shard, worker)
+        self.through_at = self.network.pull(now, shard, worker, size_bytes)
+        return self.late_pull(self.through_at, shard, worker)
 
     def late_push(self, at: float, shard: int, worker: int) -> float:
         """When the next push is there that the network alone would have there at `at`."""

@@ -54,9 +54,9 @@ class Network:
 
     def __init__(self, config: NetworkConfig, num_workers: int, num_shards: int) -> None:
         self.latency_s = config.latency_s
-        self._seconds_a_byte = config.seconds_a_byte
+        self.seconds_a_byte = config.seconds_a_byte
         self._is_shared = config.sharing == "fair" and config.bandwidth_gbps is not None
-        self.is_instant = self.latency_s == 0 and self._seconds_a_byte == 0  # sending takes no time
+        self.is_instant = self.latency_s == 0 and self.seconds_a_byte == 0  # sending takes no time
         self._worker_out = [0.0] * num_workers
         self._worker_in = [0.0] * num_workers
         self._shard_out = [0.0] * num_shards
@@ -79,11 +79,15 @@ class Network:
 
         Groups that are at it at one time do not slow each other down, whatever cards they share.
         """
-        return ring_s(members, size_bytes, self.latency_s * num_messages, self._seconds_a_byte)
+        return ring_s(members, size_bytes, self.latency_s * num_messages, self.seconds_a_byte)
 
     def shared_cards(self) -> SharedCards[Any] | None:
         """New ones, through which all messages go where they do not queue: one latency after it each has arrived."""
-        return SharedCards(self._seconds_a_byte) if self._is_shared else None
+        return SharedCards(self.seconds_a_byte) if self._is_shared else None
+
+    def backlog_s(self, now: float, shard: int) -> float:
+        """Seconds for which the shard's card will still be sending what it was given."""
+        return max(0.0, self._shard_out[shard] - now)
 
     def state_dict(self) -> dict[str, list[float]]:
         """When each card is free again."""
@@ -97,7 +101,7 @@ class Network:
     def _send(
         self, now: float, out_free: list[float], sender: int, in_free: list[float], receiver: int, size_bytes: int
     ) -> float:
-        duration = size_bytes * self._seconds_a_byte
+        duration = size_bytes * self.seconds_a_byte
         begins = max(now, out_free[sender])
         out_free[sender] = begins + duration
         arrives = max(begins + self.latency_s, in_free[receiver]) + duration

@@ -7,6 +7,7 @@ This is TCP without its ups and downs: rates are max-min fair at every moment (B
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 _M = TypeVar("_M")
@@ -69,6 +70,13 @@ class SharedCards(Generic[_M]):
                     del self._waiting[line], self._left[line]
             self._share()
         return messages
+
+    def left_s(self, now: float, is_push: bool, shard: int) -> float:
+        """Seconds that what is under way to or from a shard would still keep its card busy, if it were alone there."""
+        self._advance(now)
+        lines = [line for line in self._waiting if (line.is_push, line.shard) == (is_push, shard)]
+        later = (seconds for line in lines for seconds, _ in islice(self._waiting[line], 1, None))
+        return sum(self._left[line] for line in lines) + sum(later)
 
     def state_dict(self, plain: Callable[[_M], Any]) -> dict[str, Any]:
         """What is under way, each message as `plain` gives it."""

@@ -1,0 +1,141 @@
+"""Where the time of a run went, over all workers, and what bound it.
+
+| share | the states of records/timeline.py |
+|---|---|
+| computing | computing and broken off, with the delays injected there |
+| sending | sending and receiving, with the delays injected there; of a collective, the exchange once all are ready |
+| queueing | the part of it for which messages queue at a NIC, where that is known; it is left out of sending |
+| waiting | held by the strategy or at a barrier; with a pull rule, for blocks, their way included |
+| absent | absent |
+
+A run is bound by the network if a link of the server was busy for a larger share of the time than any worker computed,
+or if workers spent most time on sending and queueing. Else it is bound by computing or by waiting, whichever they spent
+more time on.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from syncline.records.timeline import (
+    ABSENT,
+    ANSWER,
+    BLOCKS,
+    BROKEN_OFF,
+    COMPUTING,
+    DELAY,
+    RECEIVING,
+    SENDING,
+    WAITING,
+    Timeline,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NETWORK = "network"
+_SHARE_OF = {
+    COMPUTING: "computing",
+    BROKEN_OFF: "computing",
+    SENDING: "sending",
+    RECEIVING: "sending",
+    ANSWER: "waiting",
+    WAITING: "waiting",
+    BLOCKS: "waiting",
+    ABSENT: "absent",
+}
+_SHARE_OF_DELAY = {"compute": "computing", "slow": "computing", "push": "sending", "pull": "sending"}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUse:
+    """Seconds of all workers together, in the states of the table above."""
+
+    total_s: float
+    computing_s: float
+    sending_s: float
+    waiting_s: float
+    queueing_s: float | None = None  # None: not known, and so in sending_s
+    absent_s: float = 0.0
+    links_s: Sequence[tuple[float, float]] | None = (
+        None  # each shard's NIC was busy receiving, sending; None: not known
+    )
+
+    def summary(self, time_s: float, busy_by_worker: Sequence[float]) -> dict[str, Any]:
+        """What summary.json tells of it.
+
+        Args:
+            time_s: of the run.
+            busy_by_worker: share of the time for which each worker computed.
+        """
+        parts = {
+            "computing": self.computing_s,
+            "sending": self.sending_s,
+            "queueing": self.queueing_s,
+            "waiting": self.waiting_s,
+            "absent": self.absent_s,
+        }
+        shares = {name: _share(seconds, self.total_s) for name, seconds in parts.items() if seconds is not None}
+        links = [{"in": _share(received, time_s), "out": _share(sent, time_s)} for received, sent in self.links_s or ()]
+        busiest = max((max(link.values()) for link in links), default=0.0)
+        told = {"time_shares": shares, "bound_by": what_bound(shares, max(busy_by_worker), busiest)}
+        return told if self.links_s is None else told | {"link_busy": links}
+
+
+def what_bound(shares: Mapping[str, float], busiest_worker: float, busiest_link: float) -> str:
+    """One of network, computing, waiting, by the rule at the head of this file; all are shares of the time."""
+    if busiest_link > busiest_worker:
+        return NETWORK
+    spent = {
+        "computing": shares["computing"],
+        "waiting": shares["waiting"],
+        NETWORK: shares["sending"] + shares.get("queueing", 0.0),
+    }
+    return max(spent, key=spent.__getitem__)
+
+
+def time_use_of(timeline: Timeline) -> TimeUse:
+    """Of a run whose log is whole."""
+    seconds = defaultdict[str, float](float)
+    for span in (span for lane in timeline.workers for span in lane):
+        length_s = span.end_s - span.begin_s
+        share = (
+            _SHARE_OF_DELAY[span.about["reason"]] if span.kind == DELAY else _SHARE_OF.get(span.kind, "not recorded")
+        )
+        seconds["total"] += length_s
+        seconds[share] += length_s
+    return TimeUse(
+        total_s=seconds["total"],
+        computing_s=seconds["computing"],
+        sending_s=seconds["sending"],
+        waiting_s=seconds["waiting"],
+        absent_s=seconds["absent"],
+    )
+
+
+def time_use_of_collective(
+    timeline: Timeline, events: "pa.Table", groups: Callable[[int], Sequence[Sequence[int]]]
+) -> TimeUse:
+    """As `time_use_of`: an exchange begins when the last of its group has computed, and who was there before waits.
+
+    Args:
+        groups: who averages with whom after the gradient of this step; the same every other step.
+    """
+    use, num_workers = time_use_of(timeline), len(timeline.workers)
+    pushed = np.array(events["kind"].to_pylist()) == "pushed"
+    pushes, computed_at = (np.array(events[name].to_pylist())[pushed] for name in ("push", "at"))
+    computed = np.full((pushes.max(initial=-1) // num_workers + 1, num_workers), np.nan)  # [steps, P]
+    computed[pushes // num_workers, pushes % num_workers] = computed_at
+    waiting_s = 0.0
+    for step in (0, 1):
+        for group in groups(step):
+            there = computed[step::2, list(group)]
+            waiting_s += float(np.nansum(there.max(axis=1, keepdims=True) - there))  # steps that all have computed
+    return replace(use, waiting_s=waiting_s, sending_s=use.sending_s + max(0.0, use.waiting_s - waiting_s))
+
+
+def _share(seconds: float, total_s: float) -> float:
+    return seconds / total_s if total_s else 0.0

@@ -1,0 +1,90 @@
+"""How long workers communicate in virtual time, and for how much of it their messages queue at a NIC.
+
+A worker is sending from the end of a gradient until the last block of it has arrived, or until it goes on without that.
+It is receiving from the last grant, once its gradient has arrived, until it begins the next one. (These are the states
+of records/timeline.py.) Where workers start by their own rule, nobody can tell a block's way from the wait for it:
+all of that is waiting, and only sending is counted.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+_STATE = ("seconds", "queueing_s", "_sent_at", "_num_missing", "_arrived_at", "_num_unanswered", "_granted_at")
+
+
+class Communication:
+    """The clocks of all workers.
+
+    Args:
+        alone_s: what a gradient or the weights, all blocks of them, take on an idle network.
+        receives: workers receive as soon as they are granted; else they start by their own rule.
+    """
+
+    def __init__(self, num_workers: int, num_shards: int, alone_s: float, receives: bool) -> None:
+        self.seconds = [0.0] * num_workers  # sending and receiving
+        self.queueing_s = [0.0] * num_workers  # of these, beyond what the messages would have taken alone
+        self._num_shards, self._alone_s, self._receives = num_shards, alone_s, receives
+        self._sent_at = [0.0] * num_workers  # when the last gradient was finished
+        self._num_missing = [0] * num_workers  # blocks of it that have not arrived
+        self._arrived_at = [0.0] * num_workers  # when its last block had
+        self._num_unanswered = [0] * num_workers  # shards whose answer to it is to come
+        self._granted_at = [0.0] * num_workers  # when the last answer left
+
+    def sent(self, worker: int, now: float) -> None:
+        """A gradient leaves for all shards."""
+        self._sent_at[worker] = now
+        self._num_missing[worker] = self._num_unanswered[worker] = self._num_shards
+
+    def arrived(self, worker: int, now: float, network_s: float, is_void: bool) -> None:
+        """A block of the last gradient has arrived.
+
+        Args:
+            network_s: that the network took for it, injected delays left out.
+            is_void: what the worker goes on with was sent when its gradient became void.
+        """
+        if is_void:
+            self._num_unanswered[worker] = 0
+        missing = self._num_missing[worker]
+        if missing > 1:
+            self._num_missing[worker] = missing - 1
+        elif missing:
+            self._num_missing[worker] = 0
+            self._arrived_at[worker] = now
+            self._add(worker, now - self._sent_at[worker], network_s)
+
+    def granted(self, worker: int, now: float) -> None:
+        """A shard answers; a newer block for a worker to which one is under way changes nothing."""
+        if self._num_unanswered[worker]:
+            self._num_unanswered[worker] -= 1
+            self._granted_at[worker] = now
+
+    def started(self, worker: int, now: float, network_s: float) -> None:
+        """The worker, which was not computing, has what it needs; as in `arrived`."""
+        self._num_unanswered[worker] = 0
+        if self._num_missing[worker]:
+            self._num_missing[worker] = 0
+            self.seconds[worker] += now - self._sent_at[worker]
+        elif self._receives:
+            self._add(worker, now - max(self._granted_at[worker], self._arrived_at[worker]), network_s)
+
+    def end(self, now: float, computing: Collection[int]) -> None:
+        """The run is over while these workers compute."""
+        for worker, missing in enumerate(self._num_missing):
+            if missing:
+                self.seconds[worker] += now - self._sent_at[worker]
+            elif self._receives and not self._num_unanswered[worker] and worker not in computing:
+                self.seconds[worker] += now - max(self._granted_at[worker], self._arrived_at[worker])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain types."""
+        return {name: list(getattr(self, name)) for name in _STATE}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        for name in _STATE:
+            setattr(self, name, list(state[name]))
+
+    def _add(self, worker: int, seconds: float, network_s: float) -> None:
+        self.seconds[worker] += seconds
+        if network_s > self._alone_s:
+            self.queueing_s[worker] += min(network_s - self._alone_s, seconds)

@@ -1,0 +1,189 @@
+"""Where the time of a run in virtual time went: what the engine adds up is what its log says, and closed forms."""
+
+from dataclasses import replace
+
+import pytest
+from engine_play import CASES
+from simulation_play import simulation_of
+
+from syncline.config import compose
+from syncline.records.events import EventLog, read_events
+from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective, what_bound
+from syncline.records.timeline import timeline_of
+from syncline.simulation.run import simulate
+from syncline.strategies.asp import AspOptions
+from syncline.strategies.bsp import BspOptions
+from syncline.strategies.dssp import DsspOptions
+from syncline.strategies.ssp import SspOptions
+from syncline.timing.cluster import ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import Exponential, Occasional
+from syncline.timing.network import NetworkConfig
+
+MB = 10**6
+JITTER = Exponential(1.0)
+DELAYS = ScenarioConfig(
+    compute_delay=Exponential(0.01), push_delay=Occasional(0.3, Exponential(0.03)), pull_delay=Exponential(0.02)
+)
+CLUSTER = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=JITTER)
+NETWORKS = {
+    "instant": NetworkConfig(),
+    "latency": NetworkConfig(latency_s=0.01),
+    "queue": NetworkConfig(latency_s=0.002, bandwidth_gbps=1.0),
+    "fair": NetworkConfig(latency_s=0.002, bandwidth_gbps=1.0, sharing="fair"),
+}
+
+
+def time_use(options, cluster, scenario=None, *, size=0, log=None, **limits) -> tuple[TimeUse, float]:
+    """With the end of the run."""
+    simulation = simulation_of(options, cluster, scenario, log=log, size=size, **limits)
+    simulation.run()
+    assert simulation.time_use is not None
+    return simulation.time_use, simulation.totals.time_s
+
+
+@pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["undisturbed", "delayed"])
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    ("options", "shards"), [(case, num) for case in CASES for num in (1, 3) if num == 1 or not case.single_server]
+)
+def test_what_is_added_up_is_what_the_log_says(options, network, scenario, shards, tmp_path):
+    log = EventLog(tmp_path / "events.arrow")
+    cluster = replace(CLUSTER, network=NETWORKS[network], shards=shards)
+    ours, end_s = time_use(options, cluster, scenario, size=MB, log=log, time_s=3.0)
+    log.close()
+    theirs = timeline_of(read_events(tmp_path / "events.arrow"), end_s)
+    first_pulls_s = sum(lane[0].begin_s for lane in theirs.workers)  # before the first row of each worker
+    told = time_use_of(theirs)
+    receives = options.pull_rule(shards) is None
+    assert ours.total_s == pytest.approx(4 * 3.0) == pytest.approx(told.total_s + first_pulls_s)
+    assert ours.computing_s == pytest.approx(told.computing_s)
+    assert ours.sending_s + ours.queueing_s == pytest.approx(told.sending_s + receives * first_pulls_s)
+    assert ours.waiting_s == pytest.approx(told.waiting_s + (not receives) * first_pulls_s, abs=1e-9)
+    assert (network in ("queue", "fair")) == (ours.links_s is not None)
+    assert network in ("queue", "fair") or ours.queueing_s == pytest.approx(0)
+
+
+def test_bsp_without_a_network_waits_for_its_slowest_worker():
+    """Of each update's 5 s the workers compute 1, 2 and 5."""
+    use, end_s = time_use(BspOptions(), ClusterConfig(workers=3, gradient_s=[1.0, 2.0, 5.0]), updates=10)
+    assert (use.total_s, use.computing_s, use.waiting_s) == (150, 80, 70)
+    assert (use.sending_s, use.queueing_s, use.links_s) == (0, 0, None)
+    assert use.summary(end_s, [0.2, 0.4, 1.0])["bound_by"] == "computing"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [SspOptions(staleness=2), DsspOptions(s_lower=1, r_max=1, bound="hard")],
+    ids=lambda options: options.name,
+)
+def test_whoever_bounds_the_lead_waits_for_a_slow_worker(options):
+    """In the long run three fast workers compute 1 s of each 10 s."""
+    use, end_s = time_use(options, ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 1.0, 10.0]), time_s=10_000)
+    told = use.summary(end_s, [0.1, 0.1, 0.1, 1.0])
+    assert told["bound_by"] == "waiting"
+    assert told["time_shares"]["waiting"] == pytest.approx(0.675, abs=0.001)
+    assert told["time_shares"]["computing"] == pytest.approx(0.325, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "cycle_ms"),
+    [("queue", 64), ("fair", 64 + 10 + 64)],  # pushes and pulls at one time; all pulls, all gradients, all pushes
+)
+def test_asp_on_a_slow_link_is_bound_by_it(sharing, cycle_ms):
+    """A message of 1 MB takes 8 ms: all eight pushes or pulls of a cycle take 64 ms, a gradient 10."""
+    network = NetworkConfig(bandwidth_gbps=1.0, sharing=sharing)
+    cluster = ClusterConfig(workers=8, gradient_s=[0.01], network=network)
+    use, end_s = time_use(AspOptions(), cluster, size=MB, time_s=20.0)
+    told = use.summary(end_s, [10 / cycle_ms] * 8)
+    assert told["bound_by"] == "network"
+    (link,) = told["link_busy"]
+    assert link == pytest.approx({"in": 64 / cycle_ms, "out": 64 / cycle_ms}, rel=0.01)
+    assert told["time_shares"]["computing"] == pytest.approx(10 / cycle_ms, rel=0.01)
+    assert told["time_shares"]["waiting"] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("sharing", ["queue", "fair"])
+def test_one_worker_alone_queues_behind_nobody(sharing):
+    """A cycle is 8 ms of pull, 10 ms of gradient, 8 ms of push, and 2 ms of latency; the run ends in the third push."""
+    network = NetworkConfig(latency_s=0.001, bandwidth_gbps=1.0, sharing=sharing)
+    cluster = ClusterConfig(workers=1, gradient_s=[0.01], network=network)
+    use, _ = time_use(AspOptions(), cluster, size=MB, time_s=2 * 0.028 + 0.009 + 0.01 + 0.005)
+    assert use.computing_s == pytest.approx(3 * 0.01)
+    assert use.sending_s == pytest.approx(2 * 0.018 + 0.009 + 0.005)
+    assert use.queueing_s == pytest.approx(0)
+    ((received_s, sent_s),) = use.links_s
+    assert sent_s == pytest.approx(3 * 0.008)
+    # latency passes before the receiver's card, or behind both where they are shared
+    assert received_s == pytest.approx(2 * 0.008 + (0.004 if sharing == "queue" else 0.005))
+
+
+def test_workers_that_push_together_queue_for_the_servers_link():
+    """Of the three pushes at 2 s the second stands 1 s behind the first, the third 2 s; so do the pulls."""
+    network = NetworkConfig(bandwidth_gbps=8e-9)
+    cluster = ClusterConfig(workers=3, gradient_s=[1.0], network=network)
+    scenario = ScenarioConfig()
+    use, _ = time_use(BspOptions(), cluster, scenario, size=1, updates=1)
+    assert use.queueing_s == pytest.approx(1 + 2)  # pulls come at 1, 2, 3 s, so gradients at 2, 3, 4: no push queues
+    assert use.sending_s == pytest.approx(6)
+    assert use.waiting_s == pytest.approx(2 + 1 + 0)
+
+
+def test_latency_counts_as_the_network_though_the_link_is_idle():
+    network = NetworkConfig(latency_s=1.0, bandwidth_gbps=100.0)
+    use, end_s = time_use(AspOptions(), ClusterConfig(workers=2, gradient_s=[0.1], network=network), time_s=210.0)
+    told = use.summary(end_s, [0.1 / 2.1] * 2)
+    assert told["bound_by"] == "network"
+    assert told["link_busy"] == [{"in": 0.0, "out": 0.0}]
+    assert told["time_shares"]["sending"] == pytest.approx(2 / 2.1, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("busiest_worker", "busiest_link", "computing", "waiting", "sending", "bound_by"),
+    [
+        (0.9, 0.95, 0.7, 0.2, 0.1, "network"),  # the link is busier than any worker
+        (0.95, 0.9, 0.7, 0.2, 0.1, "computing"),
+        (1.0, 0.1, 0.3, 0.6, 0.1, "waiting"),
+        (0.3, 0.1, 0.3, 0.2, 0.5, "network"),  # latency and delays of messages
+        (0.0, 0.0, 0.0, 0.0, 0.0, "computing"),  # nothing ran
+    ],
+)
+def test_the_rule_of_what_bound_a_run(busiest_worker, busiest_link, computing, waiting, sending, bound_by):
+    shares = {"computing": computing, "waiting": waiting, "sending": sending}
+    assert what_bound(shares, busiest_worker, busiest_link) == bound_by
+    apart = shares | {"sending": sending / 2, "queueing": sending / 2}
+    assert what_bound(apart, busiest_worker, busiest_link) == bound_by
+
+
+def simulated(folder, *words):
+    log = EventLog(folder / "events.arrow")
+    config = compose(["gradients=false", *words])[0]
+    summary = simulate(config, lambda row: None, lambda progress: None, log)
+    log.close()
+    return config, summary, read_events(folder / "events.arrow")
+
+
+def test_an_all_reduce_parts_computing_waiting_and_the_exchange(tmp_path):
+    """Each step takes 0.03 s of the slower worker and an exchange: a ring of two sends two halves of 125 kB."""
+    words = ["strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "cluster.gradient_s=[0.01,0.03]"]
+    words += ["cluster.jitter=null", "cluster.message_bytes=125000", "cluster.network.latency_s=0"]
+    _, summary, _ = simulated(tmp_path, *words, "max_updates=10", "epochs=null")
+    shares = summary["time_shares"]
+    assert shares["computing"] == pytest.approx(0.02 / 0.031)
+    assert shares["sending"] == pytest.approx(0.001 / 0.031)
+    assert shares["waiting"] == pytest.approx(0.01 / 0.031)
+    assert "link_busy" not in summary
+    assert summary["seconds_per_update"] == pytest.approx(0.031)
+
+
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+def test_the_log_of_a_collective_tells_waiting_from_the_exchange(average, tmp_path):
+    """As live runs must do it, which have nothing else; the log is silent of the very first and last exchange."""
+    words = ["strategy=ds_sync", f"strategy.average={average}", "cluster.workers=6", "model=resnet8"]
+    config, summary, events = simulated(tmp_path, *words, "scenario=exponential_20ms", "epochs=null", "max_updates=37")
+    timeline = timeline_of(events, summary["time_s"])
+    later = int(average == "before_forward")
+    told = time_use_of_collective(timeline, events, lambda step: config.strategy.groups(step + later, 6))
+    total_s = 6 * summary["time_s"]
+    assert told.computing_s / total_s == pytest.approx(summary["time_shares"]["computing"], abs=0.01)
+    assert told.sending_s / total_s == pytest.approx(summary["time_shares"]["sending"], abs=0.01)
+    assert told.waiting_s / total_s == pytest.approx(summary["time_shares"]["waiting"], abs=0.01)
