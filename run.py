@@ -29,7 +29,7 @@ from rich.console import Console
 
 import syncline
 from runners.display import RunDisplay, summary_table
-from runners.one import run_one
+from runners.one import lacks_parameters, run_one
 from runners.plan import run_plan
 from runners.replay import replay_config
 from runners.slurm import submit
@@ -145,6 +145,8 @@ def run(config: RunConfig, invocation: Invocation) -> int:
     if status(folder) == FINISHED and not invocation.rerun:
         summary = read_summary(folder)
         note = "finished before; rerun=true repeats it"
+        if lacks_parameters(config, results):
+            note = "finished before, without runner.parameters=true; rerun=true makes it again with them"
     else:
         with RunDisplay(config) as display:
             summary = run_one(config, results, display.progressed, anew=invocation.rerun)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from syncline.config import RunConfig
-from syncline.course import Curve, Limits, Progress, Totals
+from syncline.course import Curve, Limits, Progress, Totals, is_finite
 from syncline.live.control import Message
 from syncline.records.snapshots import numbers, read_state, state_path
 from syncline.records.store import RecordWriter
@@ -42,6 +42,7 @@ class Course:
         self._rows: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._next_report = 0.0
+        self._is_broken = False  # a state was worthless
 
     def go_back(self, checkpoint: float | None) -> None:
         """Forget what was made after this checkpoint, of which all will be made again."""
@@ -63,7 +64,7 @@ class Course:
             for row in kept:
                 self.curve.add(row)
                 self._record.evaluation(row)
-        self._evaluated = len(kept)
+        self._evaluated, self._is_broken = len(kept), False
         for part in self._parts:
             self._written[part] = set()
             for number in numbers(folder, part):
@@ -82,8 +83,11 @@ class Course:
         """Show how far the run is, and what was evaluated meanwhile."""
         while not self._rows.empty():
             row = self._rows.get()
-            self.curve.add(row)
-            self._on_evaluation(row)
+            if is_finite(row):
+                self.curve.add(row)
+                self._on_evaluation(row)
+            else:
+                self._is_broken = True
         now = time.perf_counter()
         if len(self._progress) < self._num_leaders or now < self._next_report:
             return
@@ -114,19 +118,22 @@ class Course:
         self._written[shard].add(number)
         self._evaluate_what_is_there()
 
-    def finish(self, ended_by: str) -> None:
-        """Evaluate what is left, and the last state unless it is worthless."""
+    def finish(self, ended_by: str) -> str:
+        """Evaluate what is left, and the last state unless it is worthless. Returns why the run ended."""
         self._end_thread()
         self._start_evaluator()
         for number in self._whole():
             self._rows.put(self._row(number))
         self.tick()
-        if ended_by != "diverged":
-            row = self._evaluator.row([self._folder / f"parameters-{part}.safetensors" for part in self._parts], 0.0)
-            row["wall_s"] = time.perf_counter() - self.begun
-            if row["updates"] > self.curve.rows[-1]["updates"]:
-                self._rows.put(row)
-                self.tick()
+        if ended_by == "diverged":
+            return ended_by
+        paths = [self._folder / f"parameters-{part}.safetensors" for part in self._parts]
+        row = self._evaluator.row(paths, 0.0)
+        row["wall_s"] = time.perf_counter() - self.begun
+        if row["updates"] > self.curve.rows[-1]["updates"]:
+            self._rows.put(row)
+            self.tick()
+        return ended_by if self._evaluator.is_finite(paths) and not self._is_broken else "diverged"
 
     def _whole(self) -> list[int]:
         """Snapshots of which every part is there and that were not evaluated, in order; they are, from now on."""

@@ -86,7 +86,7 @@ def run_live(
                 clock_error_s = max(clock_error_s, attempt.clock_error_s)
     finally:
         agents.close()
-    course.finish(outcome.ended_by)
+    ended_by = course.finish(outcome.ended_by)
     logs = sorted(folder.glob("events-*.arrow"))
     time_use = None
     if config.runner.events:
@@ -101,7 +101,7 @@ def run_live(
         config,
         "live",
         outcome.totals,
-        outcome.ended_by,
+        ended_by,
         course.curve,
         time_use,
         num_train=course.num_train,

@@ -10,8 +10,9 @@ from runners.checkpoints import Checkpoints, State, begin_anew, read_checkpoint
 from runners.display import say
 from runners.live import can_go_on, run_live
 from runners.replay import run_replay
-from syncline.config import ConfigError, LiveConfig, RunConfig
+from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig
 from syncline.records.lock import held
+from syncline.records.snapshots import write_state
 from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
 from syncline.records.trackers import check_installed, start_tracker
 
@@ -105,4 +106,16 @@ def _simulate(
     from syncline.simulation.run import simulate  # imports torch
 
     keeper = Checkpoints(record, config.runner.checkpoint_every_s)
-    return simulate(config, on_evaluation, on_progress, record.events, keeper, state)
+
+    def save(name: str, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        write_state(record.folder / name, tensors, about)
+
+    wanted = save if config.runner.parameters else None
+    return simulate(config, on_evaluation, on_progress, record.events, keeper, state, wanted)
+
+
+def lacks_parameters(config: RunConfig, results: Path) -> bool:
+    """The run is finished, but was made without the parameters that are asked for now."""
+    folder = results / config.identity
+    is_asked = isinstance(config.runner, SimulateConfig) and config.runner.parameters
+    return is_asked and status(folder) == FINISHED and "parameters" not in read_summary(folder)

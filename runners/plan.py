@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.display import PlanDisplay, say
-from runners.one import check_possible, run_one
+from runners.one import check_possible, lacks_parameters, run_one
 from runners.stop import Told, deaf, hear_again, listen, patience
 from syncline.config import RunConfig
 from syncline.operations.tables import counted
@@ -73,6 +73,8 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     for entry in left:
         check_possible(entry.config)
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
+    if bare := sum(not rerun and lacks_parameters(entry.config, results) for entry in plan.unique()):
+        say(f"{bare} of the finished runs left no parameters; rerun=true makes all runs again with them")
     if jobs is None:  # runs of real processes are measured by the clock: one at a time, with the machine to itself
         is_timed = any(entry.config.runner.time_kind == "wall" for entry in left)
         jobs = 1 if is_timed else _cores()

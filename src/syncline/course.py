@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from syncline.config import RunConfig
-from syncline.metrics import LOWER_IS_BETTER
+from syncline.metrics import LOSSES, LOWER_IS_BETTER
 from syncline.records.time_use import TimeUse
 
 REPORT_EVERY_S = 0.2  # wall seconds between two looks at the progress
@@ -154,6 +154,11 @@ class Curve:
             row = pick(self.rows, key=lambda row: row[metric])
             best[metric] = {"value": row[metric], **{key: row[key] for key in ("time_s", "epoch", "updates")}}
         return best
+
+
+def is_finite(metrics: Mapping[str, Any]) -> bool:
+    """The loss on the test set is a finite number."""
+    return all(math.isfinite(metrics[metric]) for metric in LOSSES if metric in metrics)
 
 
 def evaluation_row(

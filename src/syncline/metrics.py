@@ -12,4 +12,5 @@ METRICS: dict[str, tuple[str, ...]] = {
     # bits a character; perplexity a word; loss in nats a symbol
     "language": ("bits_per_character", "word_perplexity", "loss"),
 }
+LOSSES = ("loss", "bound")  # what a task minimises: not finite only where the parameters are worthless
 LOWER_IS_BETTER = frozenset({"loss", "bound", "bits_per_character", "word_perplexity"})

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from commands import without_wall_time
 from engine_play import CASES
+from torch import Tensor
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, compose
 from syncline.records import events
 from syncline.records.events import EventLog
 from syncline.records.snapshots import read_state, write_state
 from syncline.simulation import run as simulation_run
-from syncline.simulation.run import State, simulate
+from syncline.simulation.run import Save, State, simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
@@ -79,27 +80,37 @@ class Whole:
     rows: list[dict[str, Any]]
     events: bytes
     looks: int
+    parameters: dict[str, bytes]
+
+
+def saver(parameters: dict[str, bytes]) -> Save:
+    def save(name: str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        parameters.update({f"{name}/{key}": tensor.numpy().tobytes() for key, tensor in tensors.items()})
+
+    return save
 
 
 def whole(config: RunConfig, folder: Path) -> Whole:
     rows: list[Mapping[str, Any]] = []
     log = EventLog(folder / "whole.arrow")
     counter = BreaksOff(folder / "never", log, None)
-    summary = simulate(config, rows.append, lambda progress: None, log, counter)
+    parameters = dict[str, bytes]()
+    summary = simulate(config, rows.append, lambda progress: None, log, counter, save=saver(parameters))
     log.close()
-    return Whole(*plain(summary, rows), (folder / "whole.arrow").read_bytes(), counter.looks)
+    assert bool(parameters) == config.gradients
+    return Whole(*plain(summary, rows), (folder / "whole.arrow").read_bytes(), counter.looks, parameters)
 
 
 def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
     """Broken off after so many looks, then again, ...; each piece begins with what the file holds."""
     path, place = folder / "pieces.arrow", folder / "checkpoint" / "run.safetensors"
     rows: list[Mapping[str, Any]] = []
-    state, looks = None, 0
+    state, looks, parameters = None, 0, dict[str, bytes]()
     for length in [*lengths, None]:
         log = EventLog(path, **(state[1]["log"] if state else {}))
         keeper = BreaksOff(place, log, length)
         try:
-            summary = simulate(config, rows.append, lambda progress: None, log, keeper, state)
+            summary = simulate(config, rows.append, lambda progress: None, log, keeper, state, saver(parameters))
         except Broken:
             log.append(1e9, "left", 0, 0, -1, -1, 0.0, "more than was kept")
             state = read_state(place)
@@ -109,7 +120,7 @@ def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
         finally:
             looks += keeper.looks
             log.close()
-    return Whole(*plain(summary, rows), path.read_bytes(), looks)
+    return Whole(*plain(summary, rows), path.read_bytes(), looks, parameters)
 
 
 def plain(summary: dict[str, Any], rows: list[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -100,6 +100,9 @@ class RunConfig:
                 f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from",
                 delay,
             )
+        if isinstance(self.runner, SimulateConfig):
+            rule = "runner.parameters=true needs gradients=true: times alone have no parameters"
+            check(self.gradients or not self.runner.parameters, rule, f"gradients={str(self.gradients).lower()}")
         if isinstance(self.runner, LiveConfig):
             check(self.gradients, f"runner={self.runner.name} learns: gradients must be true", self.gradients)
             check(
@@ -184,6 +187,7 @@ NOT_IN_IDENTITY = (
     "runner.interface",
     "runner.leave_s",
     "runner.max_restarts",
+    "runner.parameters",  # what is written down
     "runner.ports",
     "runner.start",
     "runner.start_command",

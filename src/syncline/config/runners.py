@@ -13,6 +13,7 @@ class SimulateConfig:
 
     name: str = "simulate"
     events: bool = True  # write events.arrow
+    parameters: bool = False  # write parameters-<shard>.safetensors at the end
     checkpoint_every_s: float = 300.0  # wall seconds, > 0; shorter runs leave none unless they are told to stop
 
     time_kind: ClassVar[str] = "virtual"

@@ -33,6 +33,17 @@ class Evaluator:
         return metrics
 
 
+def final_state(weights: Tensor, evaluated: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+    """A part of the parameters as files hold it; what is evaluated in place of the weights stands beside them."""
+    state = {"weights": weights.cpu(), "buffers": buffers.cpu()}
+    return state if evaluated is weights else state | {"evaluated": evaluated.cpu()}
+
+
+def are_finite(weights: Sequence[Tensor]) -> bool:
+    """No parameter is infinite or no number."""
+    return all(bool(block.isfinite().all()) for block in weights)
+
+
 def consensus(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:
     """The mean of replicas: weights [n] and buffers [m], and the divergence, max over i of ||w_i - mean||_2.
 

@@ -9,7 +9,7 @@ import torch
 from syncline.assembly import build_learner, pick_device
 from syncline.config import RunConfig
 from syncline.course import evaluation_row
-from syncline.learning.evaluate import consensus
+from syncline.learning.evaluate import are_finite, consensus
 from syncline.records.snapshots import read_state
 
 
@@ -26,6 +26,10 @@ class SnapshotEvaluator:
         self.num_train = learner.num_train
         self.num_parameters = learner.flat.weights.numel()
         self.best_possible = learner.best_possible
+
+    def is_finite(self, paths: list[Path]) -> bool:
+        """No parameter of this state is infinite or no number."""
+        return are_finite([read_state(path)[0]["weights"] for path in paths])
 
     def row(self, paths: list[Path], wall_s: float) -> dict[str, Any]:
         """The line of metrics.jsonl for a state, given each shard's part of it, or each replica.

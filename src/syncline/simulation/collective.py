@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from syncline.course import Limits, Totals
-from syncline.learning.evaluate import Evaluator, consensus
+from syncline.learning.evaluate import Evaluator, consensus, final_state
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.optimizer import Optimizer
 from syncline.records.time_use import TimeUse
@@ -95,6 +95,11 @@ class Replicas:
             return evaluated, self.buffers[0], {}
         weights, buffers, divergence = consensus(evaluated, self.buffers)
         return [weights], buffers, {"divergence": divergence}
+
+    def final_states(self) -> list[dict[str, Tensor]]:
+        """Of each replica."""
+        replicas = zip(self._optimizers, self.weights, self.buffers, strict=True)
+        return [final_state(weights, optimizer.evaluated(weights), buffers) for optimizer, weights, buffers in replicas]
 
     def put(self, shelf: Shelf) -> None:
         """All that changes goes there."""

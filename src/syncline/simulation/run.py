@@ -18,8 +18,8 @@ from syncline.assembly import (
     pick_device,
 )
 from syncline.config import RunConfig
-from syncline.course import REPORT_EVERY_S, Curve, Limits, Progress, Totals, evaluation_row, summary
-from syncline.learning.evaluate import Evaluator
+from syncline.course import REPORT_EVERY_S, Curve, Limits, Progress, Totals, evaluation_row, is_finite, summary
+from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.server import Shard, blocks
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective, Exchange, Replicas
@@ -45,10 +45,17 @@ class Learning:
         """What is to be evaluated, weights in blocks and buffers, and what else is told of it."""
         return [shard.evaluated for shard in self.shards], self.shards[0].current.buffers, {}
 
+    def final_states(self) -> list[dict[str, Tensor]]:
+        """Of each shard."""
+        return [final_state(shard.current.weights, shard.evaluated, shard.current.buffers) for shard in self.shards]
+
     def rate(self, samples: int, updates: int) -> float:
         """The learning rate of the next update."""
         return self.shards[0].rate(samples, updates)
 
+
+Save = Callable[[str, Mapping[str, Tensor], Mapping[str, Any]], None]
+"""Puts tensors, and what is told of them, into the file of this name."""
 
 State = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Tensors, and plain types that JSON can hold: all that a config does not tell of a run under way."""
@@ -74,6 +81,7 @@ def simulate(
     log: EventLog | None = None,
     keeper: Keeper | None = None,
     state: State | None = None,
+    save: Save | None = None,
 ) -> dict[str, Any]:
     """Run `config` to its end.
 
@@ -83,6 +91,7 @@ def simulate(
         log: takes the events.
         keeper: asked at every look whether the run is to be kept as it is then.
         state: what a keeper of the same run was given, to go on from; the log stands where it stood then.
+        save: takes the parameters at the end, a file for each shard or replica; None to leave none.
 
     Returns:
         The summary, as summary.json holds it.
@@ -109,8 +118,15 @@ def simulate(
             assert keeper is not None
             tensors, engine = simulation.state_dict()
             keeper.keep((tensors, {"engine": engine, "course": course.state_dict()}))
-        course.end(simulation.totals, ended_by)
-    return summary(
+        ended_by = course.end(simulation.totals, ended_by)
+    names = []
+    if save is not None and course.learning is not None:
+        totals = simulation.totals
+        about = totals.snapshot(course.learning.rate(totals.samples, totals.updates))
+        for number, tensors in enumerate(course.learning.final_states()):
+            names.append(f"parameters-{number}.safetensors")
+            save(names[-1], tensors, about)
+    made = summary(
         config,
         "simulation",
         simulation.totals,
@@ -122,6 +138,7 @@ def simulate(
         best_possible={} if course.learning is None else course.learning.best_possible,
         wall_s=time.perf_counter() - begun,
     )
+    return made | {"parameters": names} if names else made
 
 
 def _build_simulation(
@@ -280,9 +297,9 @@ class _Course:
         if time.perf_counter() >= self._next_report:
             self._report(totals)
         if self.learning is not None:
-            if totals.samples >= self._evaluations * self._eval_every:
-                self._evaluate(totals)
-            if self.curve.reached_s is not None:
+            if totals.samples >= self._evaluations * self._eval_every and not self._evaluate(totals):
+                simulation.stop("diverged")
+            elif self.curve.reached_s is not None:
                 simulation.stop("target")
         if self.keeper is not None and self.keeper.is_due:
             simulation.pause()
@@ -291,16 +308,22 @@ class _Course:
         # Where only time is simulated, a thousand gradients lie between two looks, however many an update takes.
         return totals.updates + max(1, LOOK_EVERY * totals.updates * self._batch_size // totals.samples)
 
-    def end(self, totals: Totals, ended_by: str) -> None:
-        """The last state is evaluated, unless it was just now, or is worthless."""
+    def end(self, totals: Totals, ended_by: str) -> str:
+        """The last state is evaluated, unless it was just now, or is worthless. Returns why the run ended."""
         self._report(totals)
-        if self.learning is not None and ended_by != "diverged" and self.curve.rows[-1]["updates"] < totals.updates:
-            self._evaluate(totals)
+        if self.learning is None or ended_by == "diverged":
+            return ended_by
+        is_new = self.curve.rows[-1]["updates"] < totals.updates
+        is_sound = are_finite(self.learning.current()[0]) and (not is_new or self._evaluate(totals))
+        return ended_by if is_sound else "diverged"
 
-    def _evaluate(self, totals: Totals) -> None:
+    def _evaluate(self, totals: Totals) -> bool:
+        """Add a point to the curve. False, and nothing is told, if the state is worthless."""
         assert self.learning is not None
         weights, buffers, about = self.learning.current()
         metrics = self.learning.evaluator(weights, buffers)
+        if not is_finite(metrics):
+            return False
         row = evaluation_row(
             totals.time_s,
             totals.updates,
@@ -317,6 +340,7 @@ class _Course:
         self._evaluations = int(totals.samples // self._eval_every) + 1
         self.curve.add(row)
         self._on_evaluation(row)
+        return True
 
     def _report(self, totals: Totals) -> None:
         now = time.perf_counter()

@@ -1,0 +1,79 @@
+"""A run whose parameters have become worthless says so, however late that is seen."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from commands import Command
+from torch import Tensor
+
+from runners.course import Course
+from syncline.assembly import build_flat, shape_of
+from syncline.config import RunConfig, compose
+from syncline.course import evaluation_row
+from syncline.learning.flat import FlatModule
+from syncline.records.snapshots import write_state
+from syncline.records.store import RecordWriter
+
+TOO_LARGE = ["optimizer.lr=1e30", "max_updates=2"]  # finite, and so are both losses that are computed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["strategy=asp"],
+        ["strategy=bsp"],
+        ["strategy=asp", "eval_every_epochs=0.01"],  # seen by an evaluation before the end
+        ["strategy=bsp", "strategy.topology=allreduce", "max_updates=1"],
+        ["strategy=ds_sync", "max_updates=1"],
+    ],
+    ids=" ".join,
+)
+def test_the_last_update_may_be_what_diverges(words: list[str], tmp_path: Path, command: Command) -> None:
+    said = command(*TOO_LARGE, *words, f"results={tmp_path}")
+    (record,) = tmp_path.iterdir()
+    summary = json.loads((record / "summary.json").read_text(), parse_constant=pytest.fail)
+    assert said.code == 1
+    assert (summary["status"], summary["ended_by"]) == ("diverged", "diverged")
+    assert len((record / "metrics.jsonl").read_text().splitlines()) == 1, "what is worthless is no point of a curve"
+
+
+def ended_by(folder: Path, config: RunConfig, weights: Tensor) -> tuple[str, int]:
+    """Why a run of real processes ended that leaves these weights, and the points of its curve.
+
+    The untrained network was evaluated before, and nothing else.
+    """
+    metrics = {"accuracy": 0.1, "top5": 0.5, "loss": 2.3}
+    about = {"time_s": 1.0, "updates": 9, "samples": 288, "train_loss": 1.0, "learning_rate": 0.1, "waits_for": None}
+    with RecordWriter(folder / "record", config.as_dict(), with_events=False) as record:
+        course = Course(config, record, lambda row: None, lambda progress: None, 0.0)
+        course.curve.add(evaluation_row(0.0, 0, 0, 1437, metrics))
+        write_state(record.folder / "parameters-0.safetensors", {"weights": weights, "buffers": torch.zeros(0)}, about)
+        return course.finish("epochs"), len(course.curve.rows)
+
+
+def network(name: str) -> tuple[RunConfig, FlatModule]:
+    config, _ = compose(["runner=local", f"model={name}"])
+    return config, build_flat(config, shape_of(config), torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [(1.0, ("epochs", 2)), (math.nan, ("diverged", 1)), (1e38, ("diverged", 1))],
+    ids=["sound", "no numbers", "finite, but the loss is not"],
+)
+def test_real_processes_are_asked_about_what_they_leave(
+    factor: float, expected: tuple[str, int], tmp_path: Path
+) -> None:
+    config, flat = network("softmax_regression")
+    assert ended_by(tmp_path, config, flat.weights * factor + (factor > 1)) == expected
+
+
+def test_an_infinite_parameter_counts_though_no_loss_shows_it(tmp_path: Path) -> None:
+    """A rectifier hides one that is minus infinity."""
+    config, flat = network("lenet")
+    flat.weight_tensors[1].data.fill_(-math.inf)  # the biases of the first layer
+    reason, _ = ended_by(tmp_path, config, flat.weights.clone())
+    assert reason == "diverged"
