@@ -360,3 +360,21 @@ def test_table_1_the_leads_behind_the_times(mixed_cluster):
     assert leads["ssp"] == 4
     assert leads["hard"] == 16
     assert leads["paper"] > 10_000, "unbounded: two thirds of all pushes come from the faster worker"
+
+
+def test_catchup_bounds_no_lead():
+    """Three workers whose gradients always take the same: whoever is not held is granted again and again."""
+    cluster = ClusterConfig(workers=3, gradient_s=[1.0, 1.7, 4.0])
+    totals = {bound: simulate(DsspOptions(s_lower=3, r_max=12, bound=bound), cluster, 500) for bound in BOUNDS}
+    assert totals["catchup"].time_s == totals["paper"].time_s == pytest.approx(333, abs=1)
+    assert totals["hard"].time_s == pytest.approx(641, abs=1)
+    assert totals["catchup"].max_lead == totals["paper"].max_lead == 247
+    assert totals["hard"].max_lead == 16
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_lead_beyond_the_range_is_explained(bound):
+    options = DsspOptions(s_lower=3, r_max=12, bound=bound)
+    assert options.lead_note(16) == ""
+    expected = {"hard": ""}.get(bound, f"strategy.bound={bound} does not bound it, hard does")
+    assert options.lead_note(17).partition(":")[0] == expected

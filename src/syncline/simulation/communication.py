@@ -7,6 +7,7 @@ all of that is waiting, and only sending is counted.
 """
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from typing import Any
 
 _STATE = ("seconds", "queueing_s", "_sent_at", "_num_missing", "_arrived_at", "_num_unanswered", "_granted_at")
@@ -21,8 +22,8 @@ class Communication:
     """
 
     def __init__(self, num_workers: int, num_shards: int, alone_s: float, receives: bool) -> None:
-        self.seconds = [0.0] * num_workers  # sending and receiving
-        self.queueing_s = [0.0] * num_workers  # of these, beyond what the messages would have taken alone
+        self.seconds = 0.0  # sending and receiving, of all workers
+        self.queueing_s = 0.0  # of these, beyond what the messages would have taken alone
         self._num_shards, self._alone_s, self._receives = num_shards, alone_s, receives
         self._sent_at = [0.0] * num_workers  # when the last gradient was finished
         self._num_missing = [0] * num_workers  # blocks of it that have not arrived
@@ -45,12 +46,12 @@ class Communication:
         if is_void:
             self._num_unanswered[worker] = 0
         missing = self._num_missing[worker]
-        if missing > 1:
-            self._num_missing[worker] = missing - 1
-        elif missing:
-            self._num_missing[worker] = 0
+        if missing == 0:
+            return
+        self._num_missing[worker] = missing - 1
+        if missing == 1:
             self._arrived_at[worker] = now
-            self._add(worker, now - self._sent_at[worker], network_s)
+            self._add(now - self._sent_at[worker], network_s)
 
     def granted(self, worker: int, now: float) -> None:
         """A shard answers; a newer block for a worker to which one is under way changes nothing."""
@@ -63,28 +64,30 @@ class Communication:
         self._num_unanswered[worker] = 0
         if self._num_missing[worker]:
             self._num_missing[worker] = 0
-            self.seconds[worker] += now - self._sent_at[worker]
+            self.seconds += now - self._sent_at[worker]
         elif self._receives:
-            self._add(worker, now - max(self._granted_at[worker], self._arrived_at[worker]), network_s)
+            granted_at, arrived_at = self._granted_at[worker], self._arrived_at[worker]
+            self._add(now - (granted_at if granted_at > arrived_at else arrived_at), network_s)
 
     def end(self, now: float, computing: Collection[int]) -> None:
         """The run is over while these workers compute."""
         for worker, missing in enumerate(self._num_missing):
             if missing:
-                self.seconds[worker] += now - self._sent_at[worker]
+                self.seconds += now - self._sent_at[worker]
             elif self._receives and not self._num_unanswered[worker] and worker not in computing:
-                self.seconds[worker] += now - max(self._granted_at[worker], self._arrived_at[worker])
+                self.seconds += now - max(self._granted_at[worker], self._arrived_at[worker])
 
     def state_dict(self) -> dict[str, Any]:
         """Plain types."""
-        return {name: list(getattr(self, name)) for name in _STATE}
+        return {name: copy(getattr(self, name)) for name in _STATE}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
         for name in _STATE:
-            setattr(self, name, list(state[name]))
+            setattr(self, name, copy(state[name]))
 
-    def _add(self, worker: int, seconds: float, network_s: float) -> None:
-        self.seconds[worker] += seconds
-        if network_s > self._alone_s:
-            self.queueing_s[worker] += min(network_s - self._alone_s, seconds)
+    def _add(self, seconds: float, network_s: float) -> None:
+        self.seconds += seconds
+        queueing_s = network_s - self._alone_s
+        if queueing_s > 0:
+            self.queueing_s += queueing_s if queueing_s < seconds else seconds

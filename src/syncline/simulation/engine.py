@@ -415,7 +415,7 @@ class Simulation:
             if self._is_direct:
                 self._start(command.worker)
             else:
-                self._send_to_worker(_Block(command.worker, shard, self._versions[shard], repeats=True), 0)
+                self._send_to_worker(_Block(command.worker, shard, self._versions[shard], self._now, repeats=True), 0)
         elif isinstance(command, Interrupt):
             if self._log is not None:
                 self._log_answer("interrupted", shard, command)
@@ -451,7 +451,6 @@ class Simulation:
 
     def _send_to_shard(self, push: "_Push", size_bytes: int) -> None:
         """It leaves now."""
-        push.sent_at = self._now
         if self._cards is None:
             arrives = self._cluster.push(self._now, push.worker, push.shard, size_bytes)
             push.through_at = self._cluster.through_at
@@ -462,7 +461,6 @@ class Simulation:
 
     def _send_to_worker(self, block: "_Block", size_bytes: int) -> None:
         """It leaves now."""
-        block.sent_at = self._now
         self._communication.granted(block.worker, self._now)
         if self._cards is None:
             arrives = self._cluster.pull(self._now, block.shard, block.worker, size_bytes)
@@ -498,7 +496,9 @@ class Simulation:
             self._land(worker, shard, self._versions[shard], block)
         else:
             self._blocks[shard] += 1
-            self._send_to_worker(_Block(worker, shard, self._versions[shard], block), self._block_bytes[shard])
+            self._send_to_worker(
+                _Block(worker, shard, self._versions[shard], self._now, block), self._block_bytes[shard]
+            )
 
     def _block_arrived(self, message: "_Block") -> None:
         """A block reached a worker without a rule, which starts to compute with the last one."""
@@ -610,7 +610,7 @@ class Simulation:
             shard = turn % num_shards
             version = self._version_of[shard][worker]
             tag = version if rule is None else rule.tag
-            push = _Push(worker, shard, version, tag, loss, gradient, self._made[worker])
+            push = _Push(worker, shard, version, tag, loss, gradient, self._made[worker], self._now)
             self._send_to_shard(push, self._block_bytes[shard])
         self._made[worker] += 1
         self._communication.sent(worker, self._now)
@@ -676,7 +676,7 @@ class Simulation:
         if not self._is_direct:
             communication.end(now, [worker for worker, missing in enumerate(self._missing) if not missing])
         computing_s, total_s = sum(totals.busy_s_by_worker), totals.num_workers * now
-        communicating_s, queueing_s = sum(communication.seconds), sum(communication.queueing_s)
+        communicating_s, queueing_s = communication.seconds, communication.queueing_s
         return TimeUse(
             total_s=total_s,
             computing_s=computing_s,
@@ -725,7 +725,7 @@ class _Push:
     loss: float
     gradient: Gradient | None
     number: int  # of the gradient, by its worker's own count
-    sent_at: float = 0.0
+    sent_at: float
     through_at: float = 0.0  # when it is through the network; injected delays follow
 
 
@@ -736,10 +736,10 @@ class _Block:
     worker: int
     shard: int
     version: int
+    sent_at: float
     block: Version | None = None
     repeats: bool = False
-    sent_at: float = 0.0  # as of a push
-    through_at: float = 0.0
+    through_at: float = 0.0  # as of a push
 
 
 @dataclass(slots=True)
@@ -768,7 +768,7 @@ def _plain(entry: _Entry | None, shelf: Shelf) -> Any:
         return "push", entry.worker, entry.shard, *about
     if isinstance(entry, _Block):
         block = shelf.put(entry.block)
-        return "block", entry.worker, entry.shard, entry.version, block, entry.repeats, entry.sent_at, entry.through_at
+        return "block", entry.worker, entry.shard, entry.version, entry.sent_at, block, entry.repeats, entry.through_at
     return entry
 
 
@@ -786,5 +786,5 @@ def _message(words: Any, shelf: Shelf) -> _Push | _Block:
     if kind == "push":
         tag, loss, gradient, *others = about
         return _Push(worker, shard, version, tag, loss, shelf.gradient(gradient), *others)
-    block, *others = about
-    return _Block(worker, shard, version, shelf.version(block), *others)
+    sent_at, block, *others = about
+    return _Block(worker, shard, version, sent_at, shelf.version(block), *others)

@@ -14,7 +14,8 @@ Departures, each a decision where the pseudo-code is open:
 - Line 17 is the else-branch of line 13, or a worker would be granted twice.
 - Line 17's waiting has three readings (`bound`). `paper`: at the slowest worker's next push a held worker is examined
   again from line 3, the controller included, so that s_U = s_L + r_max is not enforced. `hard`: the same, but no grant
-  takes p beyond t_slowest + s_U + 1 pushes. `catchup`: a held worker waits until it is within s_L.
+  takes p beyond t_slowest + s_U + 1 pushes. `catchup`: a held worker waits until it is within s_L. Only
+  `hard` bounds the lead: under `catchup`, too, a worker that is not held may be given extra iterations again and again.
 - Line 2's aggregation of simultaneous pushes: they are applied one by one, in order of arrival.
 - Push times are kept for every push of every worker (Algorithm 2 keeps only the caller's). With fewer than two of
   either worker there is no interval yet, and r = 0. A foreseen push that lies in the past is moved to now.

@@ -13,7 +13,8 @@ Departures, each a decision where the pseudo-code is open:
   version that b % of them have got to: 0, or where the others are, for a worker that comes later. (At the newest one it
   could push ahead of a shard that the others wait for, and nobody would go on.)
 - Line 18 counts up by one (`tag=step`), so a worker that was late stays late until it waits for somebody. `tag=newest`
-  moves the counter on, at any time, as far as the newest b % of the blocks that have come: a late gradient counts.
+  moves the counter on, at any time, as far as the newest b % of the blocks that have come: a late gradient counts, and
+  may carry a newer tag than the weights it was computed at.
 - c falls below what was asked for when fewer workers are left.
 """
 
