@@ -20,7 +20,8 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -46,6 +47,7 @@ from syncline.config import (
     sweep,
 )
 from syncline.config.words import meant, nearest
+from syncline.live.supervisor import Supervisor
 from syncline.operations.ranking import ranking
 from syncline.operations.states import look, waiting_in
 from syncline.operations.tables import counted, terminal_width, wrapped
@@ -122,12 +124,15 @@ def main(arguments: list[str]) -> int:
         return 0
     is_of_papers = any(map(is_experiment, overrides))
     if not (is_of_papers or asked.multirun):
-        config, invocation = compose(overrides)
-        if config.runner.name == "replay":
-            config = replay_config(config, Path(invocation.results))
-        if isinstance(invocation.launcher, SlurmConfig) and not asked.status:
-            return run_all([single(config, overrides)], invocation)
-        return show_status([single(config, overrides)], invocation) if asked.status else run(config, invocation)
+        with early_supervisor(overrides) as supervisor:
+            config, invocation = compose(overrides)
+            if config.runner.name == "replay":
+                config = replay_config(config, Path(invocation.results))
+            if asked.status:
+                return show_status([single(config, overrides)], invocation)
+            if isinstance(invocation.launcher, SlurmConfig):
+                return run_all([single(config, overrides)], invocation)
+            return run(config, invocation, supervisor)
     if is_of_papers:
         plans, invocation = experiment_plans(overrides, asked.multirun)
     else:
@@ -138,7 +143,18 @@ def main(arguments: list[str]) -> int:
     return run_all(plans, invocation)
 
 
-def run(config: RunConfig, invocation: Invocation) -> int:
+@contextmanager
+def early_supervisor(overrides: list[str]) -> Iterator[Supervisor | None]:
+    """The supervisor of a run of real processes imports torch while this process composes the config."""
+    supervisor = Supervisor() if "runner=local" in overrides and sys.platform == "linux" else None
+    try:
+        yield supervisor
+    finally:
+        if supervisor is not None:
+            supervisor.close()
+
+
+def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor | None) -> int:
     """One run in this process, or the table of the one that is there."""
     results = Path(invocation.results)
     folder = results / config.identity
@@ -149,7 +165,7 @@ def run(config: RunConfig, invocation: Invocation) -> int:
             note = "finished before, without runner.parameters=true; rerun=true makes it again with them"
     else:
         with RunDisplay(config) as display:
-            summary = run_one(config, results, display.progressed, anew=invocation.rerun)
+            summary = run_one(config, results, display.progressed, anew=invocation.rerun, supervisor=supervisor)
         note = "finished"
     console = Console(highlight=False)
     console.print(summary_table(summary))

@@ -14,7 +14,8 @@ from syncline.config import RunConfig, compose
 from syncline.records.store import read_summary
 
 ROOT = Path(__file__).parents[1]
-PATIENCE_S = 150.0  # a loaded machine starts six processes in half a minute
+PATIENCE_S = 150.0  # on a loaded machine
+MARK = "LIVE_RUN"  # in the environment of all processes of a run
 
 
 class LiveRun:
@@ -35,7 +36,7 @@ class LiveRun:
         self.process = subprocess.Popen(
             [*on, sys.executable, "run.py", *self.words],
             cwd=ROOT,
-            env=os.environ | environment,
+            env=os.environ | environment | {MARK: str(self.folder)},
             stdout=self._output,
             stderr=self._output,
         )
@@ -86,12 +87,12 @@ class LiveRun:
 
     def left_over(self) -> list[str]:
         """Processes of this run that are alive."""
-        folder = str(self.folder.absolute()).encode()
+        folder, marked = str(self.folder.absolute()).encode(), f"{MARK}={self.folder}".encode()
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 words = (path.parent / "cmdline").read_bytes().split(b"\0")
-                is_ours = b"SYNCLINE_FOLDER=" + folder in path.read_bytes().split(b"\0") or folder in words
+                is_ours = marked in path.read_bytes().split(b"\0") or folder in words
                 if is_ours and is_alive(int(path.parent.name)):
                     found.append(b" ".join(words).decode())
             except OSError:

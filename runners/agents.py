@@ -1,17 +1,11 @@
-"""Who starts the processes of a run and ends them: torchrun on this machine, or an agent on each of several hosts."""
+"""Who starts the processes of a run and ends them: this machine's supervisor, or an agent on each of several hosts."""
 
-import os
-import secrets
-import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import Protocol
 
 from syncline.config import RunConfig
-from syncline.live.process import LISTEN, ROLES
+from syncline.live.process import Job
+from syncline.live.supervisor import Supervisor
 from syncline.live.transport import default_address
 
 
@@ -37,8 +31,8 @@ class Agents(Protocol):
         """
         ...
 
-    def start(self, environment: Mapping[str, str]) -> None:
-        """Start all processes with these variables, and those that tell each what it is to be."""
+    def start(self, job: Job) -> None:
+        """Start all processes; each host is told which are its own, and where they are to listen."""
         ...
 
     def check(self) -> str | None:
@@ -57,73 +51,49 @@ class Agents(Protocol):
         """What to say behind a process's name; empty on one host."""
         ...
 
-    def output(self) -> list[Path]:
-        """What torchrun prints."""
-        ...
-
 
 class ThisMachine:
-    """One host: torchrun is a child of the launcher, and dies with it."""
+    """One host: its supervisor is a child of the launcher, and dies with it.
 
-    def __init__(self, config: RunConfig, folder: Path) -> None:
+    Args:
+        supervisor: that was started before, to save time; who started it also closes it.
+    """
+
+    def __init__(self, config: RunConfig, supervisor: Supervisor | None) -> None:
         self.listen = {"auto": default_address(), "unix": "unix:", "tcp": "tcp:127.0.0.1:0"}[config.runner.transport]
-        self._log = folder / "log"
-        shards = range(config.cluster.shards if config.strategy.has_server else 0)
-        self._roles = roles(shards, range(config.cluster.workers), config.strategy.has_server)
+        has_server = config.strategy.has_server
+        self._listen = self.listen if has_server else "tcp:127.0.0.1:0"  # what a collective's store takes
+        shards = range(config.cluster.shards if has_server else 0)
+        self._processes = processes(shards, range(config.cluster.workers), has_server)
+        self._is_own = supervisor is None
+        self._supervisor = supervisor or Supervisor()
 
     def prepare(self) -> None:
         pass
 
-    def start(self, environment: Mapping[str, str]) -> None:
-        arguments = [
-            *("--nnodes=1", "--rdzv-endpoint=localhost:0"),
-            *torchrun(len(self._roles), secrets.token_hex(8), self._log / "torchrun"),
-        ]
-        own = {LISTEN: self.listen, ROLES: " ".join(self._roles)}
-        with self._output.open("ab") as output:
-            self._torchrun = subprocess.Popen(
-                [sys.executable, "-m", "syncline.live.process", "agent", *arguments],
-                env={**os.environ, **environment, **own},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # a Ctrl-C is for the launcher alone, which ends them in good order
-            )
+    def start(self, job: Job) -> None:
+        self._supervisor.start(replace(job, listen=self._listen, processes=self._processes))
 
     def check(self) -> str | None:
-        return None if self._torchrun.poll() is None else "torchrun ended"
+        ended = self._supervisor.wait(0.0)
+        return None if ended is None else ended.why or "all processes ended"
 
     def end(self, patience_s: float) -> None:
-        ends = time.monotonic() + patience_s
-        while self._torchrun.poll() is None and time.monotonic() < ends:
-            time.sleep(0.01)
-        self._torchrun.kill()  # its processes die with it, and theirs with them
-        self._torchrun.wait()
-        shutil.rmtree(self._log / "torchrun", ignore_errors=True)  # empty: our processes write elsewhere
+        if self._supervisor.wait(patience_s) is None:
+            self._supervisor.kill()
+            self._supervisor.wait()
 
     def close(self) -> None:
-        pass
+        if self._is_own:
+            self._supervisor.close()
 
     def where(self, role: str, index: int) -> str:
         return ""
 
-    def output(self) -> list[Path]:
-        return [self._output]
 
-    @property
-    def _output(self) -> Path:
-        return self._log / "torchrun.txt"
-
-
-def roles(shards: range | tuple[int, ...], workers: range | tuple[int, ...], has_server: bool) -> list[str]:
-    """Of the processes of one host, as `process.ROLES` has them."""
+def processes(
+    shards: range | tuple[int, ...], workers: range | tuple[int, ...], has_server: bool
+) -> list[tuple[str, int]]:
+    """Of one host, as a job has them."""
     kind = "worker" if has_server else "member"
-    return [*(f"shard:{shard}" for shard in shards), *(f"{kind}:{worker}" for worker in workers)]
-
-
-def torchrun(num_processes: int, identity: str, log: Path) -> list[str]:
-    """Its arguments, but for the hosts and where they meet: so many processes here, none of them started twice."""
-    return [
-        *(f"--nproc-per-node={num_processes}", "--rdzv-backend=c10d", f"--rdzv-id={identity}", "--max-restarts=0"),
-        *(f"--log-dir={log.absolute()}", "-m", "syncline.live.process", "rank"),
-    ]
+    return [*(("shard", shard) for shard in shards), *((kind, worker) for worker in workers)]

@@ -1,32 +1,29 @@
 """Several hosts, an agent (syncline/live/agent.py) on each, which are started by ssh, by Slurm, or by hand.
 
-Collectives are one torchrun job over all hosts, which meets at the first; with a parameter server each host has a
-torchrun of its own. What each process is, and on which host, is decided here. The agents stay from the first start to
-the end, over all restarts of the run; one that was cut off comes back by itself.
+What each process is, and on which host, is decided here. The agents stay from the first start to the end, over all
+restarts of the run; one that was cut off comes back by itself.
 """
 
 import os
 import queue
-import secrets
 import shlex
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import syncline
-from runners.agents import RunFailed, roles, torchrun
+from runners.agents import RunFailed, processes
 from runners.display import say
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
 from syncline.config.placement import places
 from syncline.live.agent import versions
 from syncline.live.control import Headquarters, Message, Peer
 from syncline.live.interfaces import address_towards
-from syncline.live.process import ROLES
+from syncline.live.process import Job
 from syncline.live.transport import HANDSHAKE_S, Tls
 from syncline.live.wire import make_secret
 
@@ -63,7 +60,6 @@ class Hosts:
         self._listening: dict[str, str] = {}  # by host, the address at which it can be reached
         self._is_begun = False  # every host was there once
         self._begins: dict[str, Message] = {}  # by host, what it was last told to start
-        self._meeting = ""  # host and port of the first host, where torchrun's agents meet
         self._own = versions()
 
     def prepare(self) -> None:
@@ -92,18 +88,11 @@ class Hosts:
                 self._start_agents()
         self._is_begun = True
         self._reach_each_other()
-        self._meeting = self._listening[self.names[0]].removeprefix("tcp:")
 
-    def start(self, environment: Mapping[str, str]) -> None:
-        identity = secrets.token_hex(8)
-        for rank, (name, place) in enumerate(self._places.items()):
-            own = roles(place.shards, place.workers, self._has_server)
-            log = self._folder / "log" / f"torchrun-{name}"
-            self._begins[name] = {
-                "environment": {**environment, ROLES: " ".join(own)},
-                "arguments": [*self._rendezvous(rank, name), *torchrun(len(own), identity, log)],
-                "folder": str(Path.cwd()),
-            }
+    def start(self, job: Job) -> None:
+        for name, place in self._places.items():
+            own = processes(place.shards, place.workers, self._has_server)
+            self._begins[name] = {"job": asdict(replace(job, processes=own))}
             self._agents[name].tell("start", **self._begins[name])
 
     def check(self) -> str | None:
@@ -116,8 +105,8 @@ class Hosts:
                     return f"host {host} was lost"
                 workers = ", ".join(map(str, self._places[host].workers))
                 say(f"host {host} was lost, and with it worker {workers}; the others go on")
-            elif kind == "ended" and not message["asked"] and message["code"] != 0:
-                return f"torchrun on host {host} ended with exit code {message['code']}"
+            elif kind == "ended" and message["why"]:
+                return f"host {host}: {message['why']}"
         return None
 
     def end(self, patience_s: float) -> None:
@@ -132,8 +121,6 @@ class Hosts:
         while running and time.monotonic() < ends:
             heard = self._heard(0.05)
             running -= {host for host, kind, message in heard if kind == "lost" or message.get("asked")}
-        for name in self.names:
-            shutil.rmtree(self._folder / "log" / f"torchrun-{name}", ignore_errors=True)  # empty, as on one machine
 
     def close(self) -> None:
         for agent in self._agents.values():
@@ -154,23 +141,6 @@ class Hosts:
             if index in (place.shards if role == "shard" else place.workers):
                 return f" on host {name}"
         return ""
-
-    def output(self) -> list[Path]:
-        return [self._folder / "log" / f"torchrun-{name}.txt" for name in self.names]
-
-    def _rendezvous(self, rank: int, name: str) -> list[str]:
-        """Torchrun's arguments: one job over all hosts, or one of its own where a server joins the processes."""
-        if self._has_server:
-            return ["--nnodes=1", "--rdzv-endpoint=localhost:0", "--local-addr=localhost"]
-        timeout_s = max(60, int(self._runner.start_timeout_s))  # shorter ones fail on a loaded machine
-        options = f"is_host={'true' if rank == 0 else 'false'},join_timeout={timeout_s},read_timeout={timeout_s}"
-        own = self._listening[name].removeprefix("tcp:").rpartition(":")[0]
-        return [
-            f"--nnodes={len(self.names)}",
-            f"--rdzv-endpoint={self._meeting}",
-            f"--rdzv-conf={options}",
-            f"--local-addr={own}",
-        ]
 
     def _reach_each_other(self) -> None:
         """Every host those that it will need: all in a collective, the shards' where there are any.

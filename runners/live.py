@@ -1,6 +1,6 @@
 """Real processes, on this machine or on several hosts.
 
-Torchrun starts them (agents.py, hosts.py); this process watches, evaluates (course.py) and writes the record.
+Supervisors start them (agents.py, hosts.py); this process watches, evaluates (course.py) and writes the record.
 
 If a part of the run is lost that the others cannot do without (a shard, a worker of BSP or DS-Sync), all of it begins
 again from the last checkpoint. An error in a process ends the run, with the first one shown.
@@ -22,7 +22,8 @@ from runners.hosts import Hosts
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
 from syncline.course import Progress, Totals, summary
 from syncline.live.control import Headquarters, Message, Peer
-from syncline.live.process import FOLDER, HEADQUARTERS, RESUME, SECRET
+from syncline.live.process import Job
+from syncline.live.supervisor import Supervisor
 from syncline.live.transport import Tls
 from syncline.live.wire import make_secret
 from syncline.records.events import merge_events, read_events
@@ -34,7 +35,6 @@ from syncline.records.timeline import timeline_of
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 LAST_WORDS_S = 0.5  # for a process that failed to write down why
 ANSWER_S = 2.0  # for the members of a collective to say what they do
-KEPT_LINES = 20  # of a process's output, in an error
 
 
 def can_go_on(config: RunConfig, folder: Path) -> bool:
@@ -47,8 +47,12 @@ def run_live(
     record: RecordWriter,
     on_evaluation: Callable[[Mapping[str, Any]], None],
     on_progress: Callable[[Progress], None],
+    supervisor: Supervisor | None = None,
 ) -> dict[str, Any]:
     """Make a run of real processes; see `runners.one.run_one`.
+
+    Args:
+        supervisor: of this machine, if it was started before.
 
     Raises:
         ConfigError: a file that the config names is not there.
@@ -65,7 +69,7 @@ def run_live(
         note.unlink()
     course = Course(config, record, on_evaluation, on_progress, begun)
     agents: Agents = (
-        Hosts(config, folder) if isinstance(config.runner, MultinodeConfig) else ThisMachine(config, folder)
+        Hosts(config, folder) if isinstance(config.runner, MultinodeConfig) else ThisMachine(config, supervisor)
     )
     restarts, clock_error_s = 0, 0.0
     try:
@@ -149,14 +153,16 @@ class _Attempt:
         course.go_back(resume)
         self._num_parts = num_parts(config)
         self._num_leaders = config.cluster.shards if config.strategy.has_server else 1
-        environment = {
-            FOLDER: str(folder.absolute()),
-            SECRET: self._secret.name,
-            HEADQUARTERS: self._headquarters.address,
-            "OMP_NUM_THREADS": str(config.threads),
-            **({} if resume is None else {RESUME: str(resume)}),
-        }
-        agents.start(environment)
+        agents.start(
+            Job(
+                folder=str(folder.absolute()),
+                secret=self._secret.name,
+                launcher=self._headquarters.address,
+                cwd=str(Path.cwd()),
+                resume=resume,
+                environment={"OMP_NUM_THREADS": str(config.threads)},
+            )
+        )
         # The leaders are told what to do: the shards, or the first member of a collective, who tells the others.
         self._leaders: dict[int, Peer] = {}
         self._workers: dict[int, Peer] = {}  # all members of a collective among them
@@ -276,15 +282,15 @@ class _Attempt:
         with (self._folder / "log" / "processes.jsonl").open("a") as file:
             print(json.dumps({"role": peer.role, "index": peer.index, "pid": peer.pid, **peer.about}), file=file)
         self.clock_error_s = max(self.clock_error_s, peer.about.get("clock_error_s", 0.0))
-        has_server = self._config.strategy.has_server
+        is_leader = peer.role == "shard" or (not self._config.strategy.has_server and peer.index == 0)
         if peer.role == "worker":
             self._workers[peer.index] = peer
-        if peer.role == "shard" or (not has_server and peer.index == 0):
+        if is_leader:
             self._leaders[peer.index] = peer
             self._heard[peer.index] = time.monotonic()
-        if has_server and len(self._leaders) == self._num_leaders:
-            addresses = [self._leaders[shard].address for shard in sorted(self._leaders)]
-            for worker in list(self._workers.values()) if peer.role != "worker" else [peer]:
+        if len(self._leaders) == self._num_leaders:
+            addresses = [self._leaders[leader].address for leader in sorted(self._leaders)]
+            for worker in list(self._workers.values()) if is_leader else [peer]:
                 worker.tell("addresses", addresses=addresses)
 
     def _keeps(self, peer: Peer) -> bool:
@@ -317,7 +323,7 @@ class _Attempt:
         if not notes:
             if self._is_begun:
                 return Restart(otherwise)
-            return RunFailed("\n".join([otherwise, *_tail(self._agents.output())]))
+            return RunFailed(otherwise)
         first = min((json.loads(note.read_text()) for note in notes), key=lambda note: float(note["at"]))
         trace = f"\n{first['trace']}" if first["trace"] else ""
         return RunFailed(f"{first['role']} {first['index']}: {first['error']}{trace}")
@@ -345,9 +351,3 @@ class _Attempt:
         whole.samples = min(part.samples for part in totals)
         reasons = [self._done[shard]["ended_by"] for shard in sorted(self._done)]
         return _Outcome("diverged" if "diverged" in reasons else reasons[0], whole)
-
-
-def _tail(paths: list[Path]) -> list[str]:
-    """What was printed last."""
-    lines = [line for path in paths if path.exists() for line in path.read_text(errors="replace").splitlines()]
-    return lines[-KEPT_LINES:]

@@ -11,6 +11,7 @@ from runners.display import say
 from runners.live import can_go_on, run_live
 from runners.replay import run_replay
 from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig
+from syncline.live.supervisor import Supervisor
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
 from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
@@ -18,9 +19,6 @@ from syncline.records.trackers import check_installed, start_tracker
 
 OnEvaluation = Callable[[Mapping[str, Any]], None]
 OnProgress = Callable[[Any], None]
-Engine = Callable[[RunConfig, RecordWriter, OnEvaluation, OnProgress], dict[str, Any]]
-
-ENGINES: dict[str, Engine] = {"local": run_live, "multinode": run_live, "replay": run_replay}  # beside the simulation
 
 
 def check_possible(config: RunConfig) -> None:
@@ -37,10 +35,19 @@ def check_possible(config: RunConfig) -> None:
     check_installed(vars(config.tracker))
 
 
-def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: bool = False) -> dict[str, Any]:
+def run_one(
+    config: RunConfig,
+    results: Path,
+    on_progress: OnProgress,
+    anew: bool = False,
+    supervisor: Supervisor | None = None,
+) -> dict[str, Any]:
     """Make one run and its record.
 
     A run that was broken off goes on from its checkpoint, if it has one, unless it is to begin anew.
+
+    Args:
+        supervisor: of this machine, for real processes; None: it is started here.
 
     Returns:
         The summary.
@@ -66,8 +73,10 @@ def run_one(config: RunConfig, results: Path, on_progress: OnProgress, anew: boo
             try:
                 if config.runner.name == "simulate":
                     summary = _simulate(config, record, on_evaluation, on_progress, state)
+                elif config.runner.name == "replay":
+                    summary = run_replay(config, record, on_evaluation, on_progress)
                 else:
-                    summary = ENGINES[config.runner.name](config, record, on_evaluation, on_progress)
+                    summary = run_live(config, record, on_evaluation, on_progress, supervisor)
                 record.finish(summary)
             except OSError:
                 raise  # said in one line by the record

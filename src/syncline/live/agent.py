@@ -1,11 +1,11 @@
-"""What runs on each of several hosts: python -m syncline.live.agent FOLDER ADDRESS [HOST]. It starts torchrun there.
+"""What runs on each of several hosts: python -m syncline.live.agent FOLDER ADDRESS [HOST]. It starts its processes.
 
     FOLDER    of the record: config.yaml, secret-agents, log/
     ADDRESS   of the launcher
     HOST      its name in the launcher's list; without it, what Slurm calls this node
 
-    launcher -> agent   listen (folder), reach (addresses, timeout_s), start (environment, arguments, folder), end, bye
-    agent -> launcher   hello (role agent, ...), listening (address, or why), reached (failures), ended (code, asked)
+    launcher -> agent   listen (folder), reach (addresses, timeout_s), start (job), end, bye
+    agent -> launcher   hello (role agent, ...), listening (address, or why), reached (failures), ended (why, asked)
 
 Before anything is started each host listens at one address and tries to reach those of the others, so that a port that
 is closed between them is found at once and named. If the launcher is lost, all that was started is killed; then the
@@ -15,11 +15,11 @@ launcher is looked for as long as a start may take, in case that the network was
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -28,7 +28,8 @@ from queue import SimpleQueue
 import syncline
 from syncline.live.control import Line, Message
 from syncline.live.interfaces import InterfaceError, address_on, interface_of
-from syncline.live.process import LISTEN, read_secret
+from syncline.live.process import Job, read_secret
+from syncline.live.supervisor import Supervisor
 from syncline.live.transport import HANDSHAKE_S, Tls, address_of, dial, listen
 from syncline.records.store import RecordError, read_config
 
@@ -62,11 +63,14 @@ class Agent:
             raise Unfit(f"{folder} is not to be seen here ({what}); all hosts must share it") from None
         self._tls = Tls(self._runner["tls_cert"], self._runner["tls_key"]) if self._runner["tls_cert"] else None
         self._messages: SimpleQueue[Message] = SimpleQueue()
-        self._job: subprocess.Popen[bytes] | None = None
+        self._supervisor = Supervisor()  # imports torch meanwhile
+        self._waiter: threading.Thread | None = None  # until what was started has ended
+        self._is_told = False  # to end it
         self._listener: socket.socket | None = None
         try:
             self._meet(min(HANDSHAKE_S, self._runner["start_timeout_s"] / 2))
         except OSError as error:
+            self._supervisor.close()
             place = headquarters.removeprefix("tcp:")
             raise Unfit(f"the launcher cannot be reached at {place} ({error.strerror or error})") from None
 
@@ -81,7 +85,7 @@ class Agent:
                 else:
                     self._obey(message)
         finally:
-            self._end()
+            self._supervisor.close()
 
     def _meet(self, timeout_s: float) -> None:
         dead_s = self._runner["leave_s"]
@@ -125,10 +129,10 @@ class Agent:
             failures = reach(message["addresses"], message["timeout_s"])
             self._line.tell("reached", failures=failures)
         elif kind == "start":
-            self._start(message)
+            self._start(Job(**message["job"]))
         elif kind == "end":
             self._end()
-            self._line.tell("ended", code=0, asked=True)
+            self._line.tell("ended", why="", asked=True)
 
     def _open(self, folder: str) -> None:
         """A socket for the others to reach; it is enough that it listens."""
@@ -151,39 +155,28 @@ class Agent:
     def _place(self) -> str:
         return f"tcp:{self._address}:{self._runner['ports'] or 0}"
 
-    def _start(self, message: Message) -> None:
+    def _start(self, job: Job) -> None:
         self._close()
         self._end()
         interface = interface_of(self._address)
-        environment = {
-            LISTEN: self._place(),
-            **({"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"} if interface else {}),
-            **message["environment"],
-        }
-        module = [sys.executable, "-m", "syncline.live.process", "agent"]
-        with (self._folder / "log" / f"torchrun-{self._host}.txt").open("ab") as output:
-            self._job = subprocess.Popen(
-                [*module, *message["arguments"]],
-                env=os.environ | environment,
-                cwd=message["folder"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        threading.Thread(target=self._await, args=(self._job,), daemon=True, name="torchrun").start()
+        own = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"} if interface else {}
+        self._supervisor.start(replace(job, listen=self._place(), environment=job.environment | own))
+        self._is_told = False
+        self._waiter = threading.Thread(target=self._await, daemon=True, name="supervisor")
+        self._waiter.start()
 
-    def _await(self, job: "subprocess.Popen[bytes]") -> None:
-        code = job.wait()
-        if job is self._job:  # else it was told to end
-            self._line.tell("ended", code=code, asked=False)
+    def _await(self) -> None:
+        ended = self._supervisor.wait()
+        if ended is not None and not self._is_told:
+            self._line.tell("ended", why=ended.why, asked=False)
 
     def _end(self) -> None:
-        """All that was started is killed: torchrun's processes die with it, and theirs with them."""
-        job, self._job = self._job, None
-        if job is not None:
-            job.kill()
-            job.wait()
+        """All that was started is killed."""
+        if self._waiter is not None:
+            self._is_told = True
+            self._supervisor.kill()
+            self._waiter.join()
+            self._waiter = None
 
 
 def reach(addresses: dict[str, str], timeout_s: float) -> dict[str, str]:

@@ -7,16 +7,20 @@ Either goes with batch-norm buffers, loss and an order (see `Order`) as one flat
 """
 
 import math
+import queue
+import socket
 import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from syncline.assembly import build_learner, build_optimizer, build_rate, pick_device
 from syncline.config import RunConfig
@@ -25,13 +29,14 @@ from syncline.learning.gradient import GradientFunction, MiniBatch
 from syncline.learning.optimizer import Optimizer
 from syncline.live.control import Line, Message
 from syncline.live.saver import Saver, drop_old_checkpoints
-from syncline.live.transport import Tls
+from syncline.live.transport import Tls, address_of, listen
 from syncline.records.events import EventLog, read_events
 from syncline.records.snapshots import read_state, state_path
 from syncline.timing.cluster import Pace
 
 ORDERS = ("go on", "stop", "max_time_s", "target", "diverged")  # by number: what the first member says
 NUM_EXTRA = 4  # elements that travel with the vector: loss and order
+STORE_S = 60.0  # to find the store: a loaded machine may take so long
 
 
 class MemberGone(RuntimeError):
@@ -46,17 +51,29 @@ class Group:
     handle: dist.ProcessGroup | None  # None: everybody
 
 
-def start_group(device: torch.device, rank: int, num_members: int, num_here: int) -> None:
+def start_group(device: torch.device, rank: int, num_members: int, num_here: int, store: Store | None = None) -> None:
     """Join the group of all members: NCCL where each has a GPU of its own, else gloo, which takes either.
 
     Args:
-        rank: of this member, which torchrun does not know.
         num_here: members on this host; all hosts must have a GPU for each, or none.
+        store: where they find each other; None: as torchrun's environment says.
     """
     own_gpu = device.type == "cuda" and torch.cuda.device_count() >= num_here
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if own_gpu else "gloo", rank=rank, world_size=num_members)
+    dist.init_process_group("nccl" if own_gpu else "gloo", store=store, rank=rank, world_size=num_members)
+
+
+def serve_store(listener: socket.socket) -> TCPStore:
+    """The store of the first member, where all find each other; it takes over this socket."""
+    host, port = listener.getsockname()
+    return TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+
+
+def find_store(address: str, timeout_s: float) -> TCPStore:
+    """The first member's, from another one."""
+    host, _, port = address.removeprefix("tcp:").rpartition(":")
+    return TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
 
 
 def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> list[Group]:
@@ -174,6 +191,7 @@ class Member:
         folder: of the run.
         rank: of this process; the first one also speaks with the launcher.
         place, num_here: this member's place among those of its host, from 0, and how many these are.
+        listen_at: address for the first member's store.
         headquarters, secret, tls: of the launcher.
         resume: number of the checkpoint to go on from; None for a fresh run.
     """
@@ -185,6 +203,7 @@ class Member:
         rank: int,
         place: int,
         num_here: int,
+        listen_at: str,
         headquarters: str,
         secret: bytes,
         tls: Tls | None,
@@ -200,10 +219,16 @@ class Member:
         self._ordered = threading.Event()  # ends an injected delay
         self._began = threading.Event()
         self._zero_s = 0.0
-        hello = {"role": "worker", "index": rank, "address": ""}
+        self._store_address: queue.SimpleQueue[str] = queue.SimpleQueue()
+        listener = listen(listen_at) if rank == 0 else None
+        hello = {"role": "worker", "index": rank, "address": address_of(listener) if listener else ""}
         self._line = Line(headquarters, secret, tls, hello, self._told, dead_s=config.runner.leave_s)
         device = pick_device(config, place)
-        start_group(device, rank, num_members, num_here)
+        if listener:
+            store = serve_store(listener)
+        else:
+            store = find_store(self._store_address.get(), max(STORE_S, config.runner.start_timeout_s))
+        start_group(device, rank, num_members, num_here, store)
         partitions = [strategy.groups(step, num_members) for step in (0, 1)]
         self._groups = make_groups(rank, partitions)  # of even and of odd steps
         self._order = Order(1 if len(partitions[0]) == 1 else 2)
@@ -482,7 +507,10 @@ class Member:
         return next((number for number, row in enumerate(rows) if row == next_step), log.num_rows)
 
     def _told(self, message: Message) -> None:
-        if message["kind"] == "where":
+        if message["kind"] == "addresses":
+            (address,) = message["addresses"]
+            self._store_address.put(address)
+        elif message["kind"] == "where":
             self._line.tell("here", doing=self._doing)
         elif message["kind"] == "begin":
             self._zero_s = message["zero_s"]

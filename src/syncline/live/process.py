@@ -1,119 +1,83 @@
-"""What torchrun starts: python -m syncline.live.process agent | rank | worker.
+"""What each process of a run does, and what it must know for that; supervisor.py starts them."""
 
-    agent    torchrun itself, tied to the launcher's life
-    rank     one of its processes: a shard, or a guardian that starts a worker and starts it again when it was killed
-    worker   what a guardian starts
-
-Each dies with its parent, at once and whatever its state (Linux), so a run leaves no process behind. A guardian does
-not import torch.
-"""
-
-import ctypes
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NoReturn
+from typing import Any
 
 from syncline.live.exits import LINE_LOST, RESTART, SHARD_GONE
 
-MOST_RESTARTS = 100  # of one worker
 LATE_FILES_S = 5.0  # for a shared file system to show what was written on another host
 
-# What the launcher says by the environment.
-FOLDER = "SYNCLINE_FOLDER"  # of the record: config.yaml, secrets, log/
-SECRET = "SYNCLINE_SECRET"  # name of its file there
-HEADQUARTERS = "SYNCLINE_HEADQUARTERS"  # address
-LISTEN = "SYNCLINE_LISTEN"  # address for a shard
-ROLES = "SYNCLINE_ROLES"  # of the processes of this host, in order: "shard:0 worker:0 worker:1", or members
-RESUME = "SYNCLINE_RESUME"  # number of the checkpoint to go on from; absent: a fresh run
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The processes of one host, and what they must know."""
+
+    folder: str  # of the record: config.yaml, secrets, log/
+    secret: str  # name of its file there
+    launcher: str  # its address
+    cwd: str  # where the launcher was started
+    resume: float | None = None  # number of the checkpoint to go on from; None: a fresh run
+    listen: str = ""  # address for the shards, or for the first member of a collective
+    processes: Sequence[tuple[str, int]] = ()  # role (shard, worker, member) and index
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def place(self, role: str, index: int) -> int:
+        """Of this process among those of its role on this host, from 0."""
+        return [number for kind, number in self.processes if kind == role].index(index)
 
 
-def main(arguments: list[str]) -> int:
-    die_with_parent()
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a batch system sends it to all; the launcher alone obeys
-    role = arguments[0]
-    if role == "agent":
-        from torch.distributed.run import main as torchrun
+def run(job: Job, role: str, index: int) -> int:
+    """Be this process of the run. What goes wrong is written down for the launcher to show.
 
-        torchrun(arguments[1:])
-        return 0
-    if role == "worker":
-        return _run("worker", int(arguments[1]))
-    kind, _, number = _roles()[int(os.environ["LOCAL_RANK"])].partition(":")
-    return guard(int(number)) if kind == "worker" else _run(kind, int(number))
-
-
-def guard(worker: int) -> int:
-    """Keep a worker alive until it has done its work. Returns its exit code if that was its own fault."""
-    for attempt in range(MOST_RESTARTS):
-        code = subprocess.call([sys.executable, "-m", __spec__.name, "worker", str(worker)])
-        if code >= 0 and code not in (SHARD_GONE, LINE_LOST):
-            return code
-        time.sleep(min(0.1 * 2**attempt, 1.0))
-    _note_failure("worker", worker, f"it was killed or lost its shards {MOST_RESTARTS} times", "")
-    return 1
-
-
-def _roles() -> list[str]:
-    return os.environ[ROLES].split()
-
-
-def _place(role: str, index: int) -> int:
-    """Among those of this role on this host, from 0."""
-    return [each for each in _roles() if each.startswith(role)].index(f"{role}:{index}")
-
-
-def _run(role: str, index: int) -> int:
-    """Be this part of the run; what goes wrong is written down for the launcher to show."""
-    folder = Path(os.environ[FOLDER])
-    _write_output_to(folder / "log" / f"{role}-{index}.txt")
+    Returns:
+        The exit code.
+    """
+    os.chdir(job.cwd)
+    os.environ.update(job.environment)
+    _write_output_to(Path(job.folder) / "log" / f"{role}-{index}.txt")
     try:
-        return {"shard": _shard, "worker": _worker, "member": _member}[role](index)
+        return {"shard": _shard, "worker": _worker, "member": _member}[role](job, index)
     except Exception as error:
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        _note_failure(role, index, said, "" if isinstance(error, ValueError) else traceback.format_exc())
+        note_failure(job, role, index, said, "" if isinstance(error, ValueError) else traceback.format_exc())
         traceback.print_exc()
         return 1
 
 
-def _shard(index: int) -> int:
+def _shard(job: Job, index: int) -> int:
     from syncline.live.shard import ShardProcess
 
+    config = _config(job)
     process = ShardProcess(
-        _run_config(),
-        Path(os.environ[FOLDER]),
-        index,
-        os.environ[LISTEN],
-        os.environ[HEADQUARTERS],
-        _secret(),
-        _tls(),
-        _resume(),
+        config, Path(job.folder), index, job.listen, job.launcher, _secret(job), _tls(config), job.resume
     )
     return 0 if process.run() else RESTART
 
 
-def _worker(index: int) -> int:
+def _worker(job: Job, index: int) -> int:
     from syncline.live.control import Line
     from syncline.live.worker import ShardGone, work
 
     messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    secret, tls = _secret(), _tls()
+    config, secret = _config(job), _secret(job)
+    tls = _tls(config)
     hello = {"role": "worker", "index": index, "address": ""}
-    config = _run_config()
     try:
-        line = Line(os.environ[HEADQUARTERS], secret, tls, hello, messages.put, dead_s=config.runner.leave_s)
-    except OSError as error:  # this host may be cut off: the guardian tries again
+        line = Line(job.launcher, secret, tls, hello, messages.put, dead_s=config.runner.leave_s)
+    except OSError as error:  # this host may be cut off: the supervisor tries again
         print(f"no launcher: {error}", file=sys.stderr)
         return LINE_LOST
     addresses = messages.get()["addresses"]
     try:
-        work(config, index, addresses, secret, tls, _place("worker", index))
+        work(config, index, addresses, secret, tls, job.place("worker", index))
     except (ShardGone, OSError) as error:
         print(f"lost: {error}", file=sys.stderr)
         line.tell("unreachable", why=str(error))
@@ -122,41 +86,34 @@ def _worker(index: int) -> int:
     return 0
 
 
-def _member(index: int) -> int:
+def _member(job: Job, index: int) -> int:
     from syncline.live.collective import Member
 
+    config = _config(job)
     member = Member(
-        _run_config(),
-        Path(os.environ[FOLDER]),
+        config,
+        Path(job.folder),
         index,
-        _place("member", index),
-        len(_roles()),
-        os.environ[HEADQUARTERS],
-        _secret(),
-        _tls(),
-        _resume(),
+        job.place("member", index),
+        len(job.processes),
+        job.listen,
+        job.launcher,
+        _secret(job),
+        _tls(config),
+        job.resume,
     )
     return 0 if member.run() else RESTART
 
 
-def _resume() -> float | None:
-    return float(os.environ[RESUME]) if RESUME in os.environ else None
-
-
-def _run_config() -> Any:
+def _config(job: Job) -> Any:
     from syncline.config import from_plain
-
-    return from_plain(_config())
-
-
-def _config() -> dict[str, Any]:
     from syncline.records.store import read_run_config
 
-    return read_run_config(Path(os.environ[FOLDER]))
+    return from_plain(read_run_config(Path(job.folder)))
 
 
-def _secret() -> bytes:
-    return read_secret(Path(os.environ[FOLDER]) / os.environ[SECRET])
+def _secret(job: Job) -> bytes:
+    return read_secret(Path(job.folder) / job.secret)
 
 
 def read_secret(path: Path) -> bytes:
@@ -171,15 +128,15 @@ def read_secret(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _tls() -> Any:
+def _tls(config: Any) -> Any:
     from syncline.live.transport import Tls
 
-    runner = _config()["runner"]
-    return Tls(runner["tls_cert"], runner["tls_key"]) if runner["tls_cert"] else None
+    return Tls(config.runner.tls_cert, config.runner.tls_key) if config.runner.tls_cert else None
 
 
-def _note_failure(role: str, index: int, error: str, trace: str) -> None:
-    path = Path(os.environ[FOLDER]) / "log" / f"failure-{role}-{index}.json"
+def note_failure(job: Job, role: str, index: int, error: str, trace: str) -> None:
+    """For the launcher, whoever it was first."""
+    path = Path(job.folder) / "log" / f"failure-{role}-{index}.json"
     note = {"at": time.time(), "role": role, "index": index, "error": error, "trace": trace}
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(note))
@@ -193,20 +150,3 @@ def _write_output_to(path: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
-
-
-def die_with_parent() -> None:
-    """Be killed when the parent ends. Linux; elsewhere a process ends when it loses its line to the launcher."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() == 1:
-            raise SystemExit("the parent is gone")
-
-
-def command_line() -> NoReturn:
-    raise SystemExit(main(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    command_line()
