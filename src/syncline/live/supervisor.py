@@ -41,7 +41,12 @@ SINGLE_THREADED = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's allocator
 }
-MODULE_OF = {"shard": "shard", "worker": "worker", "member": "collective"}  # what a process imports by its role
+PRELOAD = ("torch", "syncline.assembly", "scipy.special")  # before there is a job
+MODULE_OF = {  # what a process imports by its role
+    "shard": "syncline.live.shard",
+    "worker": "syncline.live.worker",
+    "member": "syncline.live.collective",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,14 @@ class Supervisor:
         self._is_busy = False
         self._spawn()
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
     def start(self, job: Job) -> None:
         """Start these processes; those of the last job must have ended."""
+        assert not self._is_busy
         if self._process.poll() is not None:
             self.close()
             self._spawn()
@@ -136,8 +147,7 @@ class _Running:
         self._waiting = [_Process(role, index) for role, index in job.processes]
         self._alive: dict[int, _Process] = {}  # by process id
         for role in dict.fromkeys(process.role for process in self._waiting):
-            import_module(f"syncline.live.{MODULE_OF[role]}")
-        gc.collect()
+            import_module(MODULE_OF[role])
         gc.freeze()  # else the first collection of each process would copy every page that holds an object
 
     def look(self) -> Ended | None:
@@ -209,6 +219,7 @@ def _be_child(parent: int, name: str) -> None:
     """Undo what is the supervisor's own."""
     _die_with(parent)
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
+    gc.enable()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # in place of the line to whoever started the supervisor
@@ -252,8 +263,9 @@ def supervise(line: socket.socket) -> None:
 def main() -> None:
     _die_with(os.getppid())
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    import_module("torch")  # before the first job is there
-    import_module("syncline.assembly")
+    gc.disable()  # an import leaves no garbage, and collections would take a tenth of its time
+    for module in PRELOAD:
+        import_module(module)
     supervise(socket.socket(fileno=0))
 
 

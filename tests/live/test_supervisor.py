@@ -1,0 +1,169 @@
+"""The processes of a host, forked from its supervisor: who comes back, who does not, and that nothing stays behind.
+
+No run is made: a shard and workers that have said who they are wait for each other.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from leaks import wait_until
+
+from benchmarks.live_run import is_alive, kill
+from syncline.config import compose
+from syncline.live.control import Headquarters, Peer
+from syncline.live.process import Job
+from syncline.live.supervisor import Ended, Supervisor
+from syncline.live.wire import make_secret
+from syncline.records.store import RecordWriter
+
+
+@pytest.fixture(scope="module")
+def supervisor() -> Iterator[Supervisor]:
+    made = Supervisor()
+    yield made
+    made.close()
+
+
+class Host:
+    """One host's processes under way, and their launcher.
+
+    Args:
+        workers: so many, and a shard.
+    """
+
+    def __init__(self, folder: Path, supervisor: Supervisor, workers: int = 2) -> None:
+        config, _ = compose(["runner=local", "model=softmax_regression", f"cluster.workers={workers}"])
+        with RecordWriter(folder / "record", config.as_dict(), with_events=False) as record:
+            self.folder = record.folder
+        (self.folder / "log").mkdir()
+        self.launcher = Headquarters("unix:", make_secret(self.folder / "secret"), None)
+        self.supervisor = supervisor
+        self.job = Job(
+            folder=str(self.folder),
+            secret="secret",
+            launcher=self.launcher.address,
+            cwd=str(folder),
+            listen="unix:",
+            processes=[("shard", 0), *(("worker", worker) for worker in range(workers))],
+        )
+        supervisor.start(self.job)
+        self.pids = {str(peer): peer.pid for peer in (self.met() for _ in self.job.processes)}
+
+    def met(self) -> Peer:
+        """Who comes next."""
+        while True:
+            peer, message = self.launcher.messages.get(timeout=60)
+            if message["kind"] == "hello":
+                return peer
+
+    def end(self) -> None:
+        self.supervisor.kill()
+        self.supervisor.wait()
+        self.launcher.close()
+        assert not any(map(is_alive, self.pids.values()))
+
+
+@pytest.fixture
+def host(tmp_path: Path, supervisor: Supervisor) -> Iterator[Host]:
+    made = Host(tmp_path, supervisor)
+    yield made
+    made.end()
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def ignored(pid: int) -> set[int]:
+    """Signals that this process ignores."""
+    mask = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
+    return {number for number in range(1, 32) if int(mask.split()[1], 16) >> (number - 1) & 1}
+
+
+def test_all_are_children_of_one_process_with_one_thread_in_a_session_of_its_own(host: Host) -> None:
+    (supervisor,) = set(map(parent, host.pids.values()))
+    assert len(list(Path(f"/proc/{supervisor}/task").iterdir())) == 1
+    assert os.getsid(supervisor) == supervisor != os.getsid(0)
+    for name, pid in host.pids.items():
+        assert Path(f"/proc/{pid}/comm").read_text() == f"{name.replace(' ', '-')}\n"
+        assert os.getsid(pid) == supervisor
+        assert signal.SIGUSR1 in ignored(pid)
+        assert not {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD} & ignored(pid)
+        assert os.readlink(f"/proc/{pid}/cwd") == host.job.cwd
+        files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+        own = str(host.folder / "log" / f"{name.replace(' ', '-')}.txt")
+        assert files.count(own) == 2  # what it prints, and its errors
+        sockets = [file for file in files if file.startswith("socket:")]
+        assert len(sockets) == (2 if name == "shard 0" else 1)  # to the launcher, and where it listens: none inherited
+
+
+def test_a_killed_worker_comes_back_and_the_others_stay(host: Host) -> None:
+    kill(host.pids["worker 1"])
+    again = host.met()
+    assert str(again) == "worker 1"
+    assert again.pid != host.pids["worker 1"]
+    assert host.supervisor.wait(0.0) is None
+    assert all(is_alive(host.pids[name]) for name in ("shard 0", "worker 0"))
+    host.pids["worker 1"] = again.pid
+
+
+def test_a_killed_shard_ends_all(host: Host) -> None:
+    kill(host.pids["shard 0"])
+    ended = host.supervisor.wait(60)
+    assert ended == Ended("shard 0", -signal.SIGKILL)
+    assert ended.why == "shard 0 was killed by SIGKILL"
+    assert not any(map(is_alive, host.pids.values()))
+
+
+def test_who_fails_says_why_and_ends_all(tmp_path: Path, supervisor: Supervisor) -> None:
+    host = Host(tmp_path, supervisor)
+    host.end()
+    (host.folder / "secret").unlink()
+    (host.folder / "config.yaml").write_text("nothing: of ours\n")
+    supervisor.start(host.job)
+    ended = supervisor.wait(60)
+    assert ended is not None
+    assert ended.why.endswith("ended with exit code 1")
+    assert list((host.folder / "log").glob("failure-*.json"))
+
+
+def test_the_next_job_is_forked_from_the_same_process(tmp_path: Path, supervisor: Supervisor) -> None:
+    hosts = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        hosts.append(Host(tmp_path / name, supervisor, workers=1))
+        parents = set(map(parent, hosts[-1].pids.values()))
+        hosts[-1].end()
+        assert parents == {supervisor.pid}
+
+
+def test_a_stopped_process_dies_with_the_supervisor_and_the_next_job_has_a_new_one(tmp_path: Path) -> None:
+    supervisor = Supervisor()
+    try:
+        host = Host(tmp_path, supervisor, workers=1)
+        os.kill(host.pids["worker 0"], signal.SIGSTOP)
+        kill(supervisor.pid)
+        ended = supervisor.wait(60)
+        assert ended is not None
+        assert ended.why == "the supervisor was killed by SIGKILL"
+        assert wait_until(lambda: not any(map(is_alive, host.pids.values())))
+        supervisor.start(host.job)
+        assert {host.met().pid for _ in range(2)}.isdisjoint(host.pids.values())
+        host.end()
+    finally:
+        supervisor.close()
+
+
+def test_a_worker_without_a_launcher_tries_again_ever_more_slowly(host: Host) -> None:
+    host.end()
+    begun = time.monotonic()
+    host.supervisor.start(replace(host.job, processes=[("worker", 0)]))
+    said = host.folder / "log" / "worker-0.txt"
+    assert wait_until(lambda: said.read_text().count("no launcher") == 4)
+    assert time.monotonic() - begun > 0.1 + 0.2 + 0.4
+    assert host.supervisor.wait(0.0) is None
