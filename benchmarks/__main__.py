@@ -45,10 +45,10 @@ def start_report(pairs: int = 5) -> None:
             begun = time.time()
             subprocess.run([sys.executable, "-c", "import torch"], check=True)
             imports.append(time.time() - begun)
-            begun = time.time()
             run = LiveRun(Path(folder), f"seed={seed}", "max_updates=1", "epochs=null", "cluster.workers=4")
             run.wait()
-            starts.append((run.folder / "parameters-0.safetensors").stat().st_mtime - begun)  # written after the update
+            written = (run.folder / "parameters-0.safetensors").stat().st_mtime  # after the update
+            starts.append(written - run.begun)
     ratios = [start / alone for start, alone in zip(starts, imports, strict=True)]
     print("Real processes: seconds from the command to the first update, 4 workers and a shard: median [min .. max]")
     print(f"  import torch           {Spread(tuple(imports))}")
