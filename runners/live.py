@@ -160,7 +160,7 @@ class _Attempt:
                 launcher=self._headquarters.address,
                 cwd=str(Path.cwd()),
                 resume=resume,
-                environment={"OMP_NUM_THREADS": str(config.threads)},
+                environment={"OMP_NUM_THREADS": str(config.threads), "WORLD_SIZE": str(config.cluster.workers)},
             )
         )
         # The leaders are told what to do: the shards, or the first member of a collective, who tells the others.

@@ -21,6 +21,8 @@ from syncline.live.supervisor import Ended, Supervisor
 from syncline.live.wire import make_secret
 from syncline.records.store import RecordWriter
 
+pytestmark = [pytest.mark.processes, pytest.mark.core]
+
 
 @pytest.fixture(scope="module")
 def supervisor() -> Iterator[Supervisor]:
@@ -100,6 +102,14 @@ def test_all_are_children_of_one_process_with_one_thread_in_a_session_of_its_own
         assert files.count(own) == 2  # what it prints, and its errors
         sockets = [file for file in files if file.startswith("socket:")]
         assert len(sockets) == (2 if name == "shard 0" else 1)  # to the launcher, and where it listens: none inherited
+
+
+def test_a_worker_is_told_what_torchrun_would_tell_it() -> None:
+    processes = [("shard", 0), ("worker", 2), ("worker", 3)]
+    job = Job("record", "secret", "unix:launcher", "/", processes=processes, environment={"WORLD_SIZE": "4"})
+    expected = {"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    assert job.variables("worker", 3) == expected
+    assert job.variables("shard", 0) == {"WORLD_SIZE": "4"}
 
 
 def test_a_killed_worker_comes_back_and_the_others_stay(host: Host) -> None:

@@ -40,7 +40,7 @@ def test_a_cut_cable_leaves_the_others_where_they_were(hosts: EmulatedHosts):
 
 
 def test_bsp_of_hosts_with_clocks_apart_begins_again_when_a_cut_host_is_back(hosts: EmulatedHosts, run_on, tmp_path):
-    """All-reduce by torchrun over all hosts; their monotonic clocks are hours apart."""
+    """All-reduce over all hosts; their monotonic clocks are hours apart."""
     enter = tmp_path / "enter"
     enter.write_text(
         "#!/bin/sh\n"

@@ -55,7 +55,7 @@ class LiveConfig:
 
 @dataclass(frozen=True)
 class LocalConfig(LiveConfig):
-    """Real processes on this machine, started by torchrun."""
+    """Real processes on this machine."""
 
     name: str = "local"
     transport: str = "auto"  # one of TRANSPORTS; auto: unix where there is one

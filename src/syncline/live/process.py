@@ -29,9 +29,20 @@ class Job:
     processes: Sequence[tuple[str, int]] = ()  # role (shard, worker, member) and index
     environment: dict[str, str] = field(default_factory=dict)
 
+    def alike(self, role: str) -> list[int]:
+        """The processes of this role on this host."""
+        return [index for kind, index in self.processes if kind == role]
+
     def place(self, role: str, index: int) -> int:
-        """Of this process among those of its role on this host, from 0."""
-        return [number for kind, number in self.processes if kind == role].index(index)
+        """Of this process among them, from 0."""
+        return self.alike(role).index(index)
+
+    def variables(self, role: str, index: int) -> dict[str, str]:
+        """The environment of a process; as torchrun does, it tells each worker which it is of how many."""
+        if role == "shard":
+            return self.environment
+        own = {"RANK": index, "LOCAL_RANK": self.place(role, index), "LOCAL_WORLD_SIZE": len(self.alike(role))}
+        return self.environment | {name: str(number) for name, number in own.items()}
 
 
 def run(job: Job, role: str, index: int) -> int:
@@ -41,7 +52,7 @@ def run(job: Job, role: str, index: int) -> int:
         The exit code.
     """
     os.chdir(job.cwd)
-    os.environ.update(job.environment)
+    os.environ.update(job.variables(role, index))
     _write_output_to(Path(job.folder) / "log" / f"{role}-{index}.txt")
     try:
         return {"shard": _shard, "worker": _worker, "member": _member}[role](job, index)
@@ -95,7 +106,7 @@ def _member(job: Job, index: int) -> int:
         Path(job.folder),
         index,
         job.place("member", index),
-        len(job.processes),
+        len(job.alike("member")),
         job.listen,
         job.launcher,
         _secret(job),
