@@ -24,9 +24,9 @@ from syncline.records.timeline import (
     ABSENT,
     ANSWER,
     BLOCKS,
-    BROKEN_OFF,
     COMPUTING,
     DELAY,
+    INTERRUPTED,
     RECEIVING,
     SENDING,
     WAITING,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 NETWORK = "network"
 _SHARE_OF = {
     COMPUTING: "computing",
-    BROKEN_OFF: "computing",
+    INTERRUPTED: "computing",
     SENDING: "sending",
     RECEIVING: "sending",
     ANSWER: "waiting",

@@ -342,7 +342,7 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
             options[key] = tuple(_float(each) for each in value)
         elif not isinstance(value, str if key in TEXTS else int | float):
             raise ValueError(f"{where}.{key} must be {TEXTS.get(key, 'a number')}, got {value!r}")
-        elif key not in TEXTS:
+        elif not isinstance(value, str):
             options[key] = _float(value)
     try:
         return kind(**options)
