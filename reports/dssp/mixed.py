@@ -107,8 +107,8 @@ def _notes(artefact: Artefact, goals: Goals) -> list[str]:
         )
     lines += [
         "DSSP without a name enforces no upper bound (bound=paper). With bound=hard (s_U enforced), and on this "
-        "cluster with catchup (which bounds no lead either), the faster worker waits for the slower in the long run, and DSSP "
-        "needs SSP's time: a reading that enforces s_U cannot give the published 3016 s.",
+        "cluster with catchup (which bounds no lead either), the faster worker waits for the slower in the long run, "
+        "and DSSP needs SSP's time: a reading that enforces s_U cannot give the published 3016 s.",
         *artefact.closing_notes,
     ]
     return lines
