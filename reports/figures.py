@@ -177,6 +177,8 @@ def _drawn(figure: Figure) -> Any:
     for place, panel in zip(axes.flat, figure.panels, strict=False):
         _draw_panel(place, panel)
     made.suptitle(figure.title, fontsize=11)
+    made.draw_without_rendering()
+    made.set_layout_engine(None)  # it is laid out: each format would do so again, and draw twice for it
     return made
 
 

@@ -12,6 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reports.exhibits import SCALES
 from run import experiment_plan, experiment_plans, merged
 from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, choices, compose
 from syncline.plan import Entry, Plan, grid, with_seeds
@@ -409,7 +410,8 @@ def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str, with
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiments_plan_is_its_grid_with_what_the_command_line_asks_for(name: str) -> None:
     """As `make dssp-table1 SCALE=smoke SEEDS=4,9 ARGS="..."` does."""
-    scale = next(iter(experiment(name)["scales"]))
+    scale, *others = experiment(name)["scales"]
+    assert (scale, *others) == SCALES
     words = [f"+experiment={name}", f"scale={scale}", "scale.seeds=[4,9]", "batch_size=7", "results=elsewhere"]
     made, invocation = experiment_plan(words, with_sweeps=False)
     runs = grid(experiment(name), scale)
