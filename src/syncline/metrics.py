@@ -1,5 +1,7 @@
 """What is measured on the test set, by task. The first metric of a task is the one that a run is judged by."""
 
+from math import inf
+
 METRICS: dict[str, tuple[str, ...]] = {
     # fractions of the test set; loss is the mean log loss in nats
     "classification": ("accuracy", "top5", "loss"),
@@ -14,3 +16,16 @@ METRICS: dict[str, tuple[str, ...]] = {
 }
 LOSSES = ("loss", "bound")  # what a task minimises: not finite only where the parameters are worthless
 LOWER_IS_BETTER = frozenset({"loss", "bound", "bits_per_character", "word_perplexity"})
+
+# Least and most of each: what a target can be.
+RANGES: dict[str, tuple[float, float]] = {
+    "accuracy": (0, 1),
+    "top5": (0, 1),
+    "f1": (0, 1),
+    "exact_match": (0, 1),
+    "auc": (0, 1),
+    "loss": (0, inf),
+    "bound": (0, inf),
+    "bits_per_character": (0, inf),
+    "word_perplexity": (1, inf),
+}

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from syncline.config.checks import check, check_choice
+from syncline.config.checks import ConfigError, check, check_choice
 from syncline.shapes import ClickShape, ImageShape, QuestionShape, Shape, TextShape
 
 VOCABULARIES = ("hash", "threshold")  # of Criteo
@@ -31,11 +31,15 @@ class DatasetConfig:
 
     tasks: ClassVar[tuple[str, ...]] = ()
     full_train_size: ClassVar[int] = 0
+    is_made: ClassVar[bool] = False  # as many samples as are asked for; else full_train_size is all there are
 
     def __post_init__(self) -> None:
         for key in ("train_size", "test_size"):
             size = getattr(self, key)
             check(size is None or size >= 1, f"dataset.{key} must be >= 1 or null", size)
+        most = self.full_train_size
+        fits = self.train_size is None or self.is_made or not most or self.train_size <= most
+        check(fits, f"dataset.train_size must be <= {most:,}, all that {self.name} has, or null", self.train_size)
         seed = getattr(self, "seed", 0)  # of those that are made at start
         check(seed >= 0, "dataset.seed must be >= 0", seed)
 
@@ -47,9 +51,23 @@ class DatasetConfig:
         return options
 
     @property
-    def num_train(self) -> int:
-        """Training samples."""
+    def known_num_train(self) -> int | None:
+        """Training samples; None if only the data can tell."""
         return self.train_size or self.full_train_size
+
+    @property
+    def num_train(self) -> int:
+        """Training samples.
+
+        Raises:
+            ConfigError: only the data can tell.
+        """
+        known = self.known_num_train
+        if known is None:
+            raise ConfigError(
+                f"dataset={self.name}: only the text tells how long it is; dataset.train_size must be set, got null"
+            )
+        return known
 
     @property
     def shape(self) -> Shape | None:
@@ -99,6 +117,7 @@ class MnistDigitsConfig(ImagesConfig):
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "generation")
     full_train_size: ClassVar[int] = 10_000
+    is_made: ClassVar[bool] = True
 
     @property
     def shape(self) -> Shape:
@@ -114,6 +133,7 @@ class GlyphsConfig(ImagesConfig):
     seed: int = 0  # of the drawing, >= 0
 
     full_train_size: ClassVar[int] = 10_000
+    is_made: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -195,6 +215,7 @@ class CtrSyntheticConfig(DatasetConfig):
 
     tasks: ClassVar[tuple[str, ...]] = ("ctr",)
     full_train_size: ClassVar[int] = 20_000
+    is_made: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -253,6 +274,7 @@ class QaSyntheticConfig(QuestionsConfig):
     seed: int = 0  # of the lives, >= 0
 
     full_train_size: ClassVar[int] = 4_000
+    is_made: ClassVar[bool] = True
     vocab_sizes: ClassVar[Mapping[str, int]] = {"": 449, "minilm": 30_522}
 
 
@@ -267,12 +289,14 @@ class PydocTextConfig(DatasetConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.length >= 1, "dataset.length must be >= 1", self.length)
+        most = self.train_bytes.get(self.name, 0) - 1  # the first byte is predicted in no sample
+        check(most < 0 or self.length <= most, f"dataset.length must be <= {most:,}, or no sample is left", self.length)
 
     @property
-    def num_train(self) -> int:
-        known = self.train_size is not None or self.name in self.train_bytes
-        check(known, f"dataset={self.name}: only the text tells how long it is; dataset.train_size must be set", "null")
-        return self.train_size or (self.train_bytes[self.name] - 1) // self.length
+    def known_num_train(self) -> int | None:
+        if self.train_size is None and self.name in self.train_bytes:
+            return (self.train_bytes[self.name] - 1) // self.length
+        return self.train_size
 
     @property
     def shape(self) -> Shape:

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_origin
 
+from syncline.config.bounds import check_numbers
 from syncline.config.checks import ConfigError, check
 from syncline.config.launchers import LAUNCHERS, HereConfig, SlurmConfig
 from syncline.config.reading import converted, described, fields, read, required
@@ -34,6 +35,8 @@ class ScaleConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.seeds) and len(set(self.seeds)) == len(self.seeds), "scale.seeds must differ", self.seeds)
+        check(min(self.seeds) >= 0, "scale.seeds must be in 0 .. 2^32 - 1", self.seeds)
+        check_numbers(self, "scale")
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,19 @@ def compose(overrides: Sequence[str]) -> tuple[RunConfig, Invocation]:
     """
     values, kinds = _compose(overrides)
     try:
-        return with_content(_built(RunConfig, values, kinds)), _built(Invocation, values, kinds)
+        config, invocation = _built(RunConfig, values, kinds), _built(Invocation, values, kinds)
+        if any(split(word)[0] == "cluster.gradient_s" for word in overrides):
+            _check_all_used(config.cluster)
+        return with_content(config), invocation
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def _check_all_used(cluster: ClusterConfig) -> None:
+    """A list that was written for this run has an entry for nobody else; that of a profile may be longer."""
+    num, workers = len(cluster.gradient_s), cluster.workers
+    rule = f"cluster.gradient_s must have at most cluster.workers = {workers} entries (fewer repeat)"
+    check(num <= workers, rule, num)
 
 
 def compose_yaml(overrides: Sequence[str]) -> str:
@@ -320,10 +333,14 @@ def _unfit(key: str, kind: Any, text: str) -> ConfigError:
 
 
 def _register() -> None:
-    """Put the schema into Hydra's store. A frozen dataclass makes its node read-only, so the flag is taken off."""
+    """Put the schema into Hydra's store, and the resolver that conf/ uses.
+
+    A frozen dataclass makes its node read-only, so the flag is taken off.
+    """
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
+    OmegaConf.register_new_resolver("unless_set", lambda value, *keys: value if set(keys) == {None} else None)
     store = ConfigStore.instance()
     store.store(name="schema", node=_writable(OmegaConf.structured(_Root)))
     for group, table in GROUPS.items():

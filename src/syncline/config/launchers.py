@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from syncline.config.bounds import check_numbers
 from syncline.config.checks import check
 
 
@@ -34,6 +35,7 @@ class SlurmConfig:
     extra: list[str] = field(default_factory=list)  # further options of sbatch: --gres=gpu:a100:1, --exclude=...
 
     def __post_init__(self) -> None:
+        check_numbers(self, "launcher")
         for key in ("nodes", "cpus", "runs_per_task", "notice_s"):
             check(getattr(self, key) >= 1, f"launcher.{key} must be >= 1", getattr(self, key))
         check(self.gpus >= 0, "launcher.gpus must be >= 0", self.gpus)

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any, cast, get_type_hints
 
+from syncline.config.bounds import check_numbers
 from syncline.config.checks import ConfigError, check, check_choice
 from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
@@ -16,7 +18,7 @@ from syncline.config.placement import places
 from syncline.config.runners import RUNNERS, TRACKERS, LiveConfig, MultinodeConfig, NoTrackerConfig, SimulateConfig
 from syncline.datasets.fingerprint import ABSENT, PUBLISHED, fingerprint
 from syncline.learning.schedule import LR_CLOCKS
-from syncline.metrics import METRICS
+from syncline.metrics import METRICS, RANGES
 from syncline.strategies import STRATEGIES
 from syncline.strategies.dssp import DsspOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
@@ -83,35 +85,81 @@ class RunConfig:
         check(self.threads >= 1, "threads must be >= 1", self.threads)
         for key, allowed in _CHOICES.items():
             check_choice(key, getattr(self, key), allowed)
+        self._check_names()
+        check_numbers(self)
         self._check_task()
         self._check_momentum()
+        self._check_samples()
+        self._check_target()
+        self._check_cluster()
+        if isinstance(self.runner, SimulateConfig):
+            rule = "runner.parameters=true needs gradients=true: times alone have no parameters"
+            check(self.gradients or not self.runner.parameters, rule, f"gradients={str(self.gradients).lower()}")
+        if isinstance(self.runner, LiveConfig):
+            check(self.gradients, f"runner={self.runner.name} learns: gradients must be true", self.gradients)
+        if isinstance(self.runner, MultinodeConfig):
+            places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
+
+    def _check_names(self) -> None:
+        """Each part is of the class that its name stands for: the name is what a record tells of it."""
+        for group, table in TABLES.items():
+            part = getattr(self, group)
+            name = getattr(part, "name", None)
+            rule = f"{group} must be what its name says, one of {', '.join(table)}"
+            check(isinstance(name, str) and table.get(name) is type(part), rule, f"{type(part).__name__}, name={name}")
+
+    def _check_samples(self) -> None:
+        """There are samples for each worker, and for a mini-batch; where only the data can tell, `Learner` checks."""
+        known = self.dataset.known_num_train if self.gradients else self.dataset.num_train
+        if known is not None:
+            self.check_num_train(known)
+
+    def check_num_train(self, num_train: int) -> None:
+        """So many training samples are enough.
+
+        Raises:
+            ConfigError: they are not.
+        """
+        has = f"dataset={self.dataset.name} has {num_train:,} training samples"
+        check(self.batch_size <= num_train, f"batch_size must be <= {num_train}: {has}", self.batch_size)
+        fits = not self.gradients or self.cluster.workers <= num_train
+        check(fits, f"cluster.workers must be <= {num_train}: {has}", self.cluster.workers)
+
+    def _check_target(self) -> None:
+        """A run can tell whether it reaches its target, and the metric can have this value."""
+        metric, value = self.target.metric or self.metrics[0], self.target.value
+        if value is None:
+            return
+        check(self.gradients, "target.value must be null with gradients=false: nothing is learned", value)
+        during = not isinstance(self.runner, LiveConfig) or self.runner.evaluate == "during"
+        check(during, "a target needs runner.evaluate=during", getattr(self.runner, "evaluate", None))
+        least, most = RANGES[metric]
+        hint = f" ({value / 100:g} for {value:g} %)" if most == 1 < value <= 100 else ""
+        within = f"in {least} .. {most}" if most < inf else f">= {least}"
+        check(least <= value <= most, f"target.value must be {within} for target.metric={metric}{hint}", value)
+
+    def _check_cluster(self) -> None:
+        """The strategy runs on the cluster, and what is injected befalls somebody that is there."""
+        cluster, scenario = self.cluster, self.scenario
         try:
-            self.strategy.check_cluster(self.cluster.workers, self.cluster.shards)
+            self.strategy.check_cluster(cluster.workers, cluster.shards)
         except ValueError as error:
             raise ConfigError(str(error)) from None
+        for key, kind in {"slow": "workers", "slow_shards": "shards"}.items():
+            num = getattr(cluster, kind)
+            absent = [number for number in getattr(scenario, key) if number >= num]
+            check(not absent, f"scenario.{key} must name {kind} in 0 .. {num - 1}, cluster.{kind} being {num}", absent)
         for key, delay in {
-            "scenario.push_delay": self.scenario.push_delay,
-            "scenario.pull_delay": self.scenario.pull_delay,
-            "scenario.slow_shards": self.scenario.slow_shards,
-            "cluster.network.jitter": self.cluster.network.jitter,
+            "scenario.push_delay": scenario.push_delay,
+            "scenario.pull_delay": scenario.pull_delay,
+            "scenario.slow_shards": scenario.slow_shards,
+            "cluster.network.jitter": cluster.network.jitter,
         }.items():
             check(
                 not delay or self.strategy.has_server,
                 f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from",
                 delay,
             )
-        if isinstance(self.runner, SimulateConfig):
-            rule = "runner.parameters=true needs gradients=true: times alone have no parameters"
-            check(self.gradients or not self.runner.parameters, rule, f"gradients={str(self.gradients).lower()}")
-        if isinstance(self.runner, LiveConfig):
-            check(self.gradients, f"runner={self.runner.name} learns: gradients must be true", self.gradients)
-            check(
-                self.target.value is None or self.runner.evaluate == "during",
-                "a target needs runner.evaluate=during",
-                self.runner.evaluate,
-            )
-        if isinstance(self.runner, MultinodeConfig):
-            places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
 
     def _check_momentum(self) -> None:
         """The rate goes inside the buffer of plain SGD alone; RMSProp has its own forms."""

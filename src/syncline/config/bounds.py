@@ -1,0 +1,78 @@
+"""How large a number of a config may be: finite, and nothing that no machine could build or count to.
+
+A class checks what its own fields mean (`>= 1`, `in [0, 1)`); these bounds hold for every number of every class.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from syncline.config.checks import check
+
+LARGEST = 10**9  # where BOUNDS holds nothing: 32 years of seconds, a billion samples
+SMALLEST = 1e-30  # of what is not 0: as a float32 it is still a number, and so is its inverse
+SEEDS = 2**32 - 1
+
+BOUNDS: Mapping[str, int] = {
+    "seed": SEEDS,
+    "threads": 1024,
+    "cluster.message_bytes": 10**12,
+    "cluster.shards": 10_000,
+    "cluster.workers": 100_000,
+    "dataset.image_size": 4096,
+    "dataset.length": 10**6,
+    "dataset.loaders": 1024,
+    "dataset.num_classes": 10**6,
+    "dataset.seed": SEEDS,
+    "dataset.split_seed": SEEDS,
+    "dataset.values": 10**6,
+    "model.depth": 2000,
+    "model.embedding_size": 2**16,
+    "model.glimpses": 1000,
+    "model.hidden": 2**20,
+    "model.hidden_size": 2**16,
+    "model.intermediate_size": 2**18,
+    "model.latent_size": 2**16,
+    "model.num_heads": 2**16,
+    "model.num_layers": 1000,
+    "model.read_size": 4096,
+    "model.width": 2**12,
+    "model.write_size": 4096,
+    "scale.seeds": SEEDS,
+    "strategy.k": 10**6,
+    "strategy.k_cap": 10**6,
+    "strategy.r_max": 10_000,  # DSSP's controller tries each
+}
+
+
+def check_numbers(config: Any, key: str = "") -> None:
+    """Every number that this dataclass and its parts hold is within its bounds; `key` is where it stands.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for key, value in _numbers(key, config):
+        most = BOUNDS.get(key, LARGEST)
+        check(abs(value) <= most, f"{key} must be <= {most:,}", value)
+        check(value == 0 or abs(value) >= SMALLEST, f"{key} must be >= {SMALLEST:g} where it is not 0", value)
+
+
+def _numbers(key: str, value: Any) -> Iterator[tuple[str, int | float]]:
+    """(dotted key, number) of every number in it. Those of a list or a mapping have its key."""
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int | float):
+        yield key, value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _numbers(key, item)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _numbers(key, name)
+            yield from _numbers(key, item)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            # The parameters of an occasional delay stand beside its probability in a config.
+            yield from _numbers(
+                ".".join(filter(None, (key, field.name))).removesuffix(".source"), getattr(value, field.name)
+            )
