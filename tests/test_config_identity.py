@@ -9,6 +9,7 @@ import pytest
 from composing import composed, found, leaves
 
 from syncline.config import MOMENTUM_FORMS, NOT_IN_IDENTITY, PRECISIONS, RunConfig, compose
+from syncline.config.run import TABLES
 from syncline.learning.schedule import SCHEDULES
 from syncline.strategies import adasync, backup, ds_sync, psp
 from syncline.timing.distributions import Constant
@@ -78,9 +79,9 @@ def other_values(value: Any) -> list[Any]:
         case list():
             return [[*value, (value[-1] if value else 0) + 1.0], [2]]
         case dict():
-            return [{**value, 1: 2.5}]
+            return [{**value, 1: 2.5}, {0: 2.5}]
         case None:
-            return [7, 3, 0.5, Constant(0.5), "loss"]
+            return [7, 3, 0.5, 70, Constant(0.5), "loss"]
     raise AssertionError(f"no other value known for {value!r}")
 
 
@@ -142,7 +143,8 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
     for path, _ in leaves(config.as_dict()):
         assert path in changed or path.rpartition(".")[0] in changed, "every leaf is tried; a mapping is one"
     fixed = {path for path, other in changed.items() if other is None}
-    bound = {"cluster.shards"} if config.strategy.single_server else {"strategy.topology"}
+    bound = {f"{group}.name" for group in TABLES}  # each is of the class of its part
+    bound |= {"cluster.shards"} if config.strategy.single_server else {"strategy.topology"}
     if not config.strategy.has_server:  # nothing is pulled or pushed
         bound |= {"cluster.shards", "cluster.network.jitter"}
         bound |= {f"scenario.{key}" for key in ("pull_delay", "push_delay", "slow_shards")}
@@ -151,6 +153,8 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
         bound.add("optimizer.schedule.kind")
     if config.runner.name == "multinode":
         bound |= {"runner.nodes", "runner.start_command", "runner.shard_hosts"}
+    if not config.gradients:
+        bound.add("target.value")  # nothing is learned
     if config.runner.time_kind == "wall":  # keys that allow nothing else unless another one is changed, too
         bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key"}
     assert fixed <= bound
