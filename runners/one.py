@@ -63,6 +63,10 @@ def run_one(
     with held(folder):
         if status(folder) == FINISHED and not anew:  # by somebody else, since it was planned here
             return read_summary(folder)
+        if config.runner.name == "simulate":
+            from syncline.assembly import check_memory  # imports torch
+
+            check_memory(config)
         record, state = _open(config, folder, plain, anew)
         with record, start_tracker(plain["tracker"], record.folder, folder, say) as tracker:
 
@@ -80,10 +84,19 @@ def run_one(
                 record.finish(summary)
             except OSError:
                 raise  # said in one line by the record
-            except Exception:
+            except Exception as error:
                 record.fail(traceback.format_exc())
+                if _is_out_of_memory(error):
+                    cause = str(error).partition("\n")[0]
+                    raise ConfigError(f"out of memory; batch_size or the model must be smaller: {cause}") from error
                 raise
     return read_summary(record.folder)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """NumPy, CUDA and torch's allocator for CPUs each say it their own way; torch may not be imported here."""
+    told = "can't allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError"
+    return told or isinstance(error, MemoryError)
 
 
 def _open(config: RunConfig, folder: Path, plain: dict[str, Any], anew: bool) -> tuple[RecordWriter, State | None]:

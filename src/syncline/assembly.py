@@ -1,5 +1,8 @@
 """From a config to the parts that every engine is put together from; the same seed gives the same bits."""
 
+import math
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,6 +25,7 @@ from syncline.learning.server import Shard, Version, blocks
 from syncline.learning.task import TASKS
 from syncline.models import build
 from syncline.shapes import Shape
+from syncline.timing.distributions import BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,12 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
         num_extra: see FlatModule.
 
     Raises:
-        ConfigError: the model does not take such data. DataMissingError: they are not there.
+        ConfigError: the model does not take such data, or they are too few. DataMissingError: they are not there.
     """
     shape = config.dataset.shape
     flat = None if shape is None else build_flat(config, shape, device, num_extra)
     dataset = load_dataset(config)
+    config.check_num_train(dataset.num_train)
     if flat is None:
         flat = build_flat(config, dataset.shape, device, num_extra)
     if shape not in (None, dataset.shape):
@@ -160,6 +165,49 @@ class _Undrawn(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return args[0] if func is torch.Tensor.normal_ else func(*args, **(kwargs or {}))
+
+
+def check_memory(config: RunConfig) -> None:
+    """Refuse what cannot fit into the memory of this machine, before anything is built or loaded.
+
+    Raises:
+        ConfigError: it does not fit, or as `least_bytes`.
+    """
+    parts, has = least_bytes(config), _memory_bytes()
+    needs, most = sum(parts.values()), max(parts, key=lambda key: parts[key])
+    if needs > has:
+        rule = f"the run must fit into {has / 1e9:,.1f} GB of memory"
+        raise ConfigError(f"{rule}, got one that needs at least {needs / 1e9:,.1f} GB, most of it for {most}")
+
+
+def _memory_bytes() -> float:
+    """Of this machine, or what this process may have of it; infinite on a system that does not tell."""
+    if sys.platform == "win32":
+        return math.inf
+    import resource
+
+    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return has if allowed == resource.RLIM_INFINITY else min(has, allowed)
+
+
+def least_bytes(config: RunConfig) -> dict[str, int]:
+    """What a run in virtual time holds at least, by the key that decides it; activations come on top.
+
+    Raises:
+        ConfigError: the model does not take such data.
+    """
+    cluster, scenario, strategy = config.cluster, config.scenario, config.strategy
+    of_shards = (scenario.push_delay, scenario.pull_delay, cluster.network.jitter, cluster.network.jitter)
+    streams = 1 + cluster.shards * sum(source is not None for source in of_shards)
+    parts = {"cluster.workers": 8 * BLOCK * streams * cluster.workers}
+    shape = config.dataset.shape
+    if config.gradients and shape is not None:
+        vectors = 2 * cluster.workers if strategy.replicas else 2 + getattr(strategy, "k", 1)
+        parts["model"] = 4 * vectors * count_parameters(config)[0]
+        parts["batch_size"] = 4 * shape.num_values * config.batch_size
+        parts["dataset"] = shape.num_values * (config.dataset.known_num_train or 0)
+    return parts
 
 
 def build_optimizer(config: RunConfig) -> Optimizer:

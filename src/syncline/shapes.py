@@ -9,6 +9,11 @@ class ImageShape:
     image_size: int  # pixels a side
     num_classes: int
 
+    @property
+    def num_values(self) -> int:
+        """Of one sample."""
+        return self.in_channels * self.image_size**2
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionShape:
@@ -16,6 +21,11 @@ class QuestionShape:
 
     vocab_size: int  # of the tokeniser
     max_length: int  # tokens of a row: question, text, three special ones, padding
+
+    @property
+    def num_values(self) -> int:
+        """Of one sample."""
+        return self.max_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,11 @@ class ClickShape:
     num_categories: int  # categorical fields
     num_rows: int  # values of all categorical fields together: rows of the joint embedding table
 
+    @property
+    def num_values(self) -> int:
+        """Of one sample."""
+        return self.num_counts + self.num_categories
+
 
 @dataclass(frozen=True, slots=True)
 class TextShape:
@@ -33,6 +48,11 @@ class TextShape:
 
     num_symbols: int  # size of the alphabet; 256 for bytes
     length: int  # symbols of one training sample
+
+    @property
+    def num_values(self) -> int:
+        """Of one sample."""
+        return self.length
 
 
 Shape = ImageShape | QuestionShape | ClickShape | TextShape

@@ -45,13 +45,13 @@ BOUNDS: Mapping[str, int] = {
 }
 
 
-def check_numbers(config: Any, key: str = "") -> None:
-    """Every number that this dataclass and its parts hold is within its bounds; `key` is where it stands.
+def check_numbers(config: Any, where: str = "") -> None:
+    """Every number that this dataclass and its parts hold is within its bounds; `where` is its own key.
 
     Raises:
         ConfigError: one is not.
     """
-    for key, value in _numbers(key, config):
+    for key, value in _numbers(where, config):
         most = BOUNDS.get(key, LARGEST)
         check(abs(value) <= most, f"{key} must be <= {most:,}", value)
         check(value == 0 or abs(value) >= SMALLEST, f"{key} must be >= {SMALLEST:g} where it is not 0", value)

@@ -136,12 +136,12 @@ class LogNormal:
     """median * exp(sigma Z), Z standard normal: most durations near the median, now and then a far longer one."""
 
     median: float  # > 0
-    sigma: float  # standard deviation of the logarithm, >= 0
+    sigma: float  # standard deviation of the logarithm, in 0 .. 10: at 10 the longest are 10^35 times the median
     name: str = "log_normal"
 
     def __post_init__(self) -> None:
         _require(self.median > 0, "log_normal.median must be > 0", self.median)
-        _require(self.sigma >= 0, "log_normal.sigma must be >= 0", self.sigma)
+        _require(0 <= self.sigma <= 10, "log_normal.sigma must be in 0 .. 10", self.sigma)
 
     def quantile(self, u: Array) -> Array:
         return self.median * np.exp(self.sigma * _standard_normal(u))
