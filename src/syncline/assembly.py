@@ -200,7 +200,8 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
     cluster, scenario, strategy = config.cluster, config.scenario, config.strategy
     of_shards = (scenario.push_delay, scenario.pull_delay, cluster.network.jitter, cluster.network.jitter)
     streams = 1 + cluster.shards * sum(source is not None for source in of_shards)
-    parts = {"cluster.workers": 8 * BLOCK * streams * cluster.workers}
+    tables = 64 * cluster.shards  # each shard knows every worker
+    parts = {"cluster.workers": cluster.workers * (8 * BLOCK * streams + tables)}
     shape = config.dataset.shape
     if config.gradients and shape is not None:
         vectors = 2 * cluster.workers if strategy.replicas else 2 + getattr(strategy, "k", 1)
