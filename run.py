@@ -20,8 +20,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -124,7 +123,9 @@ def main(arguments: list[str]) -> int:
         return 0
     is_of_papers = any(map(is_experiment, overrides))
     if not (is_of_papers or asked.multirun):
-        with early_supervisor(overrides) as supervisor:
+        with Supervisor() as supervisor:
+            if "runner=local" in overrides and sys.platform == "linux":
+                supervisor.begin()  # it imports torch while the config is composed
             config, invocation = compose(overrides)
             if config.runner.name == "replay":
                 config = replay_config(config, Path(invocation.results))
@@ -143,18 +144,7 @@ def main(arguments: list[str]) -> int:
     return run_all(plans, invocation)
 
 
-@contextmanager
-def early_supervisor(overrides: list[str]) -> Iterator[Supervisor | None]:
-    """The supervisor of a run of real processes imports torch while this process composes the config."""
-    supervisor = Supervisor() if "runner=local" in overrides and sys.platform == "linux" else None
-    try:
-        yield supervisor
-    finally:
-        if supervisor is not None:
-            supervisor.close()
-
-
-def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor | None) -> int:
+def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> int:
     """One run in this process, or the table of the one that is there."""
     results = Path(invocation.results)
     folder = results / config.identity

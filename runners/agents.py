@@ -1,6 +1,8 @@
 """Who starts the processes of a run and ends them: this machine's supervisor, or an agent on each of several hosts."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from syncline.config import RunConfig
@@ -11,6 +13,16 @@ from syncline.live.transport import default_address
 
 class RunFailed(ValueError):
     """A process of the run failed; the message tells which, and why."""
+
+
+def first_failure(folder: Path) -> RunFailed | None:
+    """The first error that a process of the run wrote down."""
+    notes = [json.loads(note.read_text()) for note in (folder / "log").glob("failure-*.json")]
+    if not notes:
+        return None
+    first = min(notes, key=lambda note: float(note["at"]))
+    trace = f"\n{first['trace']}" if first["trace"] else ""
+    return RunFailed(f"{first['role']} {first['index']}: {first['error']}{trace}")
 
 
 class Restart(Exception):
@@ -53,20 +65,16 @@ class Agents(Protocol):
 
 
 class ThisMachine:
-    """One host: its supervisor is a child of the launcher, and dies with it.
+    """One host: its supervisor is a child of the launcher, and dies with it."""
 
-    Args:
-        supervisor: that was started before, to save time; who started it also closes it.
-    """
-
-    def __init__(self, config: RunConfig, supervisor: Supervisor | None) -> None:
+    def __init__(self, config: RunConfig, supervisor: Supervisor) -> None:
         self.listen = {"auto": default_address(), "unix": "unix:", "tcp": "tcp:127.0.0.1:0"}[config.runner.transport]
         has_server = config.strategy.has_server
         self._listen = self.listen if has_server else "tcp:127.0.0.1:0"  # what a collective's store takes
         shards = range(config.cluster.shards if has_server else 0)
         self._processes = processes(shards, range(config.cluster.workers), has_server)
-        self._is_own = supervisor is None
-        self._supervisor = supervisor or Supervisor()
+        self._supervisor = supervisor
+        supervisor.begin()
 
     def prepare(self) -> None:
         pass
@@ -84,8 +92,7 @@ class ThisMachine:
             self._supervisor.wait()
 
     def close(self) -> None:
-        if self._is_own:
-            self._supervisor.close()
+        pass
 
     def where(self, role: str, index: int) -> str:
         return ""

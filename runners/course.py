@@ -1,16 +1,21 @@
 """The curve and the progress of a run of real processes: what they leave on disk is evaluated during it or after."""
 
-import os
+import json
 import queue
-import sys
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from runners.agents import RunFailed, first_failure
 from syncline.config import RunConfig
 from syncline.course import Curve, Limits, Progress, Totals, is_finite
 from syncline.live.control import Message
+from syncline.live.process import Job
+from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.records.snapshots import numbers, read_state, state_path
 from syncline.records.store import RecordWriter
 
@@ -25,6 +30,7 @@ class Course:
         on_evaluation: Callable[[Mapping[str, Any]], None],
         on_progress: Callable[[Progress], None],
         begun: float,
+        supervisor: Supervisor,
     ) -> None:
         self.curve = Curve(config)
         self.start_s = 0.0  # from the launch to the beginning of the run's clock
@@ -37,9 +43,10 @@ class Course:
         self._progress: dict[int, Message] = {}
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}
         self._evaluated = 0  # snapshots
-        self._evaluator: Any = None  # of live/evaluation.py, which imports torch
+        self._supervisor = supervisor
+        self._evaluator: _Evaluator | None = None
         self._waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self._rows: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._rows: queue.SimpleQueue[dict[str, Any] | Exception] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._next_report = 0.0
         self._is_broken = False  # a state was worthless
@@ -80,9 +87,15 @@ class Course:
         self.tick()
 
     def tick(self) -> None:
-        """Show how far the run is, and what was evaluated meanwhile."""
+        """Show how far the run is, and what was evaluated meanwhile.
+
+        Raises:
+            RunFailed: it could not be evaluated.
+        """
         while not self._rows.empty():
             row = self._rows.get()
+            if isinstance(row, Exception):
+                raise row
             if is_finite(row):
                 self.curve.add(row)
                 self._on_evaluation(row)
@@ -121,19 +134,24 @@ class Course:
     def finish(self, ended_by: str) -> str:
         """Evaluate what is left, and the last state unless it is worthless. Returns why the run ended."""
         self._end_thread()
-        self._start_evaluator()
+        evaluator = self._started_evaluator()
         for number in self._whole():
             self._rows.put(self._row(number))
         self.tick()
         if ended_by == "diverged":
             return ended_by
         paths = [self._folder / f"parameters-{part}.safetensors" for part in self._parts]
-        row = self._evaluator.row(paths, 0.0)
+        row = evaluator.row(paths, 0.0)
         row["wall_s"] = time.perf_counter() - self.begun
         if row["updates"] > self.curve.rows[-1]["updates"]:
             self._rows.put(row)
             self.tick()
-        return ended_by if self._evaluator.is_finite(paths) and not self._is_broken else "diverged"
+        return ended_by if evaluator.is_finite(paths) and not self._is_broken else "diverged"
+
+    def close(self) -> None:
+        """Evaluate nothing more."""
+        if self._evaluator is not None:
+            self._evaluator.close()
 
     def _whole(self) -> list[int]:
         """Snapshots of which every part is there and that were not evaluated, in order; they are, from now on."""
@@ -156,24 +174,63 @@ class Course:
             self._thread = None
 
     def _work(self) -> None:
-        if sys.platform == "linux":  # a thread may give way on its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-        while (number := self._waiting.get()) is not None:
-            self._start_evaluator()
-            self._rows.put(self._row(number))
+        try:
+            while (number := self._waiting.get()) is not None:
+                self._rows.put(self._row(number))
+        except RunFailed as error:
+            self._rows.put(error)
 
-    def _start_evaluator(self) -> None:
+    def _started_evaluator(self) -> "_Evaluator":
         if self._evaluator is None:
-            from syncline.live.evaluation import SnapshotEvaluator  # imports torch
-
-            self._evaluator = SnapshotEvaluator(self._config)
-            self.num_train, self.num_parameters = self._evaluator.num_train, self._evaluator.num_parameters
-            self.best_possible = self._evaluator.best_possible
+            self._evaluator = _Evaluator(self._config, self._folder, self._supervisor)
+            about = self._evaluator.about
+            self.num_train, self.num_parameters = about["num_train"], about["num_parameters"]
+            self.best_possible = about["best_possible"]
+        return self._evaluator
 
     def _row(self, number: int) -> dict[str, Any]:
         paths = [state_path(self._folder / "snapshots", float(number), part) for part in self._parts]
-        row: dict[str, Any] = self._evaluator.row(paths, time.perf_counter() - self.begun)
+        return self._started_evaluator().row(paths, time.perf_counter() - self.begun)
+
+
+class _Evaluator:
+    """The process that evaluates; see syncline/live/evaluation.py.
+
+    Raises:
+        RunFailed: it cannot be started, or failed; so do the methods.
+    """
+
+    def __init__(self, config: RunConfig, folder: Path, supervisor: Supervisor) -> None:
+        environment = {"OMP_NUM_THREADS": str(config.threads)}
+        job = Job(str(folder.absolute()), secret="", launcher="", cwd=str(Path.cwd()), environment=environment)
+        self._folder = folder
+        self._line = supervisor.evaluator(job)
+        self.about = self._answer()
+
+    def row(self, paths: list[Path], wall_s: float) -> dict[str, Any]:
+        row: dict[str, Any] = self._ask("row", list(map(str, paths)), wall_s)
         return row
+
+    def is_finite(self, paths: list[Path]) -> bool:
+        return self._ask("is_finite", list(map(str, paths))) is True
+
+    def close(self) -> None:
+        with suppress(OSError):  # it is gone
+            self._line.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for an answer
+        self._line.close()
+
+    def _ask(self, *request: Any) -> Any:
+        with suppress(OSError):  # of which the answer tells
+            self._line.sendall(json.dumps(request).encode())
+        return self._answer()
+
+    def _answer(self) -> Any:
+        message = b""
+        with suppress(ConnectionResetError):
+            message = self._line.recv(MAX_MESSAGE_BYTES)
+        if not message:
+            raise first_failure(self._folder) or RunFailed("the process that evaluates was killed")
+        return json.loads(message)
 
 
 def num_parts(config: RunConfig) -> int:

@@ -11,11 +11,12 @@ import queue
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runners.agents import Agents, Restart, RunFailed, ThisMachine
+from runners.agents import Agents, Restart, RunFailed, ThisMachine, first_failure
 from runners.course import Course, num_parts
 from runners.display import say
 from runners.hosts import Hosts
@@ -67,30 +68,12 @@ def run_live(
     (folder / "log").mkdir(exist_ok=True)
     for note in (folder / "log").glob("failure-*.json"):
         note.unlink()
-    course = Course(config, record, on_evaluation, on_progress, begun)
-    agents: Agents = (
-        Hosts(config, folder) if isinstance(config.runner, MultinodeConfig) else ThisMachine(config, supervisor)
-    )
-    restarts, clock_error_s = 0, 0.0
-    try:
-        while True:
-            agents.prepare()
-            attempt = _Attempt(config, folder, course, agents, restarts)
-            try:
-                outcome = attempt.run()
-                break
-            except Restart as why:
-                restarts += 1
-                if restarts > config.runner.max_restarts:
-                    raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None
-                record.restarted()
-                say(f"{why}; the run begins again from its last checkpoint")
-            finally:
-                attempt.end()
-                clock_error_s = max(clock_error_s, attempt.clock_error_s)
-    finally:
-        agents.close()
-    ended_by = course.finish(outcome.ended_by)
+    with (
+        supervisor or Supervisor() as own,
+        closing(Course(config, record, on_evaluation, on_progress, begun, own)) as course,
+    ):
+        outcome, clock_error_s = _make(config, record, course, own)
+        ended_by = course.finish(outcome.ended_by)
     logs = sorted(folder.glob("events-*.arrow"))
     time_use = None
     if config.runner.events:
@@ -128,6 +111,33 @@ def _time_use(config: RunConfig, folder: Path, end_s: float) -> TimeUse:
         return time_use_of(timeline)
     later = int(strategy.averages_first)  # the exchange that follows a gradient is the next step's
     return time_use_of_collective(timeline, events, lambda step: strategy.groups(step + later, config.cluster.workers))
+
+
+def _make(config: RunConfig, record: RecordWriter, course: Course, supervisor: Supervisor) -> "tuple[_Outcome, float]":
+    """All attempts. Returns also the largest error with which a process knew the launcher's clock."""
+    agents: Agents
+    if isinstance(config.runner, MultinodeConfig):
+        agents = Hosts(config, record.folder)
+    else:
+        agents = ThisMachine(config, supervisor)
+    restarts, clock_error_s = 0, 0.0
+    try:
+        while True:
+            agents.prepare()
+            attempt = _Attempt(config, record.folder, course, agents, restarts)
+            try:
+                return attempt.run(), max(clock_error_s, attempt.clock_error_s)
+            except Restart as why:
+                restarts += 1
+                if restarts > config.runner.max_restarts:
+                    raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None
+                record.restarted()
+                say(f"{why}; the run begins again from its last checkpoint")
+            finally:
+                attempt.end()
+                clock_error_s = max(clock_error_s, attempt.clock_error_s)
+    finally:
+        agents.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,15 +328,9 @@ class _Attempt:
     def _cause(self, otherwise: str) -> Exception:
         """Why the run cannot go on: the first error that a process wrote down, or else that it was lost."""
         ends = time.monotonic() + LAST_WORDS_S
-        while not (notes := list((self._folder / "log").glob("failure-*.json"))) and time.monotonic() < ends:
+        while (failure := first_failure(self._folder)) is None and time.monotonic() < ends:
             time.sleep(0.05)
-        if not notes:
-            if self._is_begun:
-                return Restart(otherwise)
-            return RunFailed(otherwise)
-        first = min((json.loads(note.read_text()) for note in notes), key=lambda note: float(note["at"]))
-        trace = f"\n{first['trace']}" if first["trace"] else ""
-        return RunFailed(f"{first['role']} {first['index']}: {first['error']}{trace}")
+        return failure or (Restart(otherwise) if self._is_begun else RunFailed(otherwise))
 
     def _who_is_missing(self) -> str:
         shards = range(self._num_leaders if self._config.strategy.has_server else 0)

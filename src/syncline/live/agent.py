@@ -63,7 +63,8 @@ class Agent:
             raise Unfit(f"{folder} is not to be seen here ({what}); all hosts must share it") from None
         self._tls = Tls(self._runner["tls_cert"], self._runner["tls_key"]) if self._runner["tls_cert"] else None
         self._messages: SimpleQueue[Message] = SimpleQueue()
-        self._supervisor = Supervisor()  # imports torch meanwhile
+        self._supervisor = Supervisor()
+        self._supervisor.begin()  # imports torch meanwhile
         self._waiter: threading.Thread | None = None  # until what was started has ended
         self._is_told = False  # to end it
         self._listener: socket.socket | None = None

@@ -1,5 +1,12 @@
-"""Evaluation of what shards or replicas have left on disk, apart from the timed run."""
+"""Evaluation of what shards or replicas have left on disk, apart from the timed run, in a process of its own.
 
+evaluator -> launcher   first of all num_train, num_parameters, best_possible
+launcher -> evaluator   row (paths of the parts of a state, wall_s), is_finite (paths)
+evaluator -> launcher   the state's line of metrics.jsonl, or whether no parameter of it is infinite or no number
+"""
+
+import json
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +18,19 @@ from syncline.config import RunConfig
 from syncline.course import evaluation_row
 from syncline.learning.evaluate import are_finite, consensus
 from syncline.records.snapshots import read_state
+
+MAX_REQUEST_BYTES = 1 << 17
+
+
+def serve(config: RunConfig, line: socket.socket) -> None:
+    """Evaluate what the launcher asks for, until it closes the line."""
+    evaluator = SnapshotEvaluator(config)
+    begun = {name: getattr(evaluator, name) for name in ("num_train", "num_parameters", "best_possible")}
+    line.sendall(json.dumps(begun).encode())
+    while request := line.recv(MAX_REQUEST_BYTES):
+        kind, *about = json.loads(request)
+        answer = evaluator.row(*about) if kind == "row" else evaluator.is_finite(*about)
+        line.sendall(json.dumps(answer).encode())
 
 
 class SnapshotEvaluator:
@@ -27,17 +47,17 @@ class SnapshotEvaluator:
         self.num_parameters = learner.flat.weights.numel()
         self.best_possible = learner.best_possible
 
-    def is_finite(self, paths: list[Path]) -> bool:
+    def is_finite(self, paths: list[str]) -> bool:
         """No parameter of this state is infinite or no number."""
-        return are_finite([read_state(path)[0]["weights"] for path in paths])
+        return are_finite([read_state(Path(path))[0]["weights"] for path in paths])
 
-    def row(self, paths: list[Path], wall_s: float) -> dict[str, Any]:
+    def row(self, paths: list[str], wall_s: float) -> dict[str, Any]:
         """The line of metrics.jsonl for a state, given each shard's part of it, or each replica.
 
         The time is that of the part which was there last; updates and samples are those of the one furthest behind. The
         training loss is the first shard's, or the mean over all replicas.
         """
-        parts = [read_state(path) for path in paths]
+        parts = [read_state(Path(path)) for path in paths]
         about: list[Mapping[str, Any]] = [state for _, state in parts]
         weights = [tensors.get("evaluated", tensors["weights"]).to(self._device) for tensors, _ in parts]
         buffers = [tensors["buffers"].to(self._device) for tensors, _ in parts]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 import time
 import traceback
@@ -39,7 +40,7 @@ class Job:
 
     def variables(self, role: str, index: int) -> dict[str, str]:
         """The environment of a process; as torchrun does, it tells each worker which it is of how many."""
-        if role == "shard":
+        if role not in ("worker", "member"):
             return self.environment
         own = {"RANK": index, "LOCAL_RANK": self.place(role, index), "LOCAL_WORLD_SIZE": len(self.alike(role))}
         return self.environment | {name: str(number) for name, number in own.items()}
@@ -55,7 +56,7 @@ def run(job: Job, role: str, index: int) -> int:
     os.environ.update(job.variables(role, index))
     _write_output_to(Path(job.folder) / "log" / f"{role}-{index}.txt")
     try:
-        return {"shard": _shard, "worker": _worker, "member": _member}[role](job, index)
+        return {"shard": _shard, "worker": _worker, "member": _member, "evaluator": _evaluator}[role](job, index)
     except Exception as error:
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         note_failure(job, role, index, said, "" if isinstance(error, ValueError) else traceback.format_exc())
@@ -114,6 +115,16 @@ def _member(job: Job, index: int) -> int:
         job.resume,
     )
     return 0 if member.run() else RESTART
+
+
+def _evaluator(job: Job, index: int) -> int:
+    from syncline.live.evaluation import serve
+
+    config = _config(job)
+    if config.runner.evaluate == "during":
+        os.nice(19)
+    serve(config, socket.socket(fileno=0))
+    return 0
 
 
 def _config(job: Job) -> Any:

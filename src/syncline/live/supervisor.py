@@ -1,12 +1,13 @@
 """One process per host imports torch, and all processes of a run are forked from it: the supervisor.
 
-    launcher or agent  --Job, or nothing-->  supervisor  --fork-->  shards and workers, or members
-                       <----Ended-----------
+    launcher or agent  --start (Job), kill, evaluate (Job, socket)-->  supervisor  --fork-->  shard, worker, member
+                       <--Ended, of what was started-----------------              --fork-->  evaluator
 
 A fork takes milliseconds where a fresh process imports torch for seconds. Neither threads nor a CUDA context survive
 it, so the supervisor has one thread and never asks for a GPU. It starts a worker that was killed, or that lost its
 shards, again; if any other process fails, it kills the rest. Once nothing runs it says why, and can take the next job:
-a run that begins again from its checkpoint imports nothing anew.
+a run that begins again from its checkpoint imports nothing anew. The launcher's evaluator is no part of a job: it ends
+when the launcher closes the socket that it was given.
 
 The supervisor is in a session of its own, so that Ctrl-C in a terminal reaches the launcher alone, and it ignores
 SIGUSR1, which a batch system sends to all. It is killed when whoever started it ends, and so are its processes with it,
@@ -27,6 +28,8 @@ import traceback
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from types import TracebackType
+from typing import Self
 
 from syncline.live.exits import LINE_LOST, SHARD_GONE
 from syncline.live.process import Job, note_failure, run
@@ -46,6 +49,7 @@ MODULE_OF = {  # what a process imports by its role
     "shard": "syncline.live.shard",
     "worker": "syncline.live.worker",
     "member": "syncline.live.collective",
+    "evaluator": "syncline.live.evaluation",
 }
 
 
@@ -67,30 +71,52 @@ class Ended:
 
 
 class Supervisor:
-    """The end of whoever starts it. It imports torch meanwhile; a job that is given before waits for that."""
+    """The end of whoever starts it, which happens when it is first needed."""
 
     def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
         self._is_busy = False
-        self._spawn()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def pid(self) -> int:
         """Of its process."""
+        assert self._process is not None
         return self._process.pid
+
+    def begin(self) -> None:
+        """It is there, and imports torch; what it is told meanwhile it does then."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "syncline.live.supervisor"],
+                stdin=theirs.fileno(),
+                env=os.environ | SINGLE_THREADED,
+                start_new_session=True,
+            )
 
     def start(self, job: Job) -> None:
         """Start these processes; those of the last job must have ended."""
         assert not self._is_busy
-        if self._process.poll() is not None:
-            self.close()
-            self._spawn()
+        self.begin()
         self._is_busy = True
-        self._tell(json.dumps(asdict(job)).encode())
+        self._tell("start", job)
 
     def wait(self, timeout_s: float | None = None) -> Ended | None:
         """Until all processes of the job have ended. Returns how; None: they have not, within so many seconds."""
         if not self._is_busy:
             return Ended()
+        assert self._process is not None
         readable, _, _ = select.select([self._line], [], [], timeout_s)
         if not readable:
             return None
@@ -103,27 +129,29 @@ class Supervisor:
 
     def kill(self) -> None:
         """The processes of the job, in whatever state they are; `wait` returns when they are gone."""
-        self._tell(b"{}")
+        if self._is_busy:
+            self._tell("kill")
+
+    def evaluator(self, job: Job) -> socket.socket:
+        """Start the evaluator of this record. Returns the socket on which it answers; see evaluation.py."""
+        self.begin()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._tell("evaluate", job, theirs.fileno())
+        return ours
 
     def close(self) -> None:
         """Nothing is left, nor the supervisor."""
-        self._process.kill()
-        self._process.wait()
-        self._line.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._line.close()
+        self._process, self._is_busy = None, False
 
-    def _spawn(self) -> None:
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "syncline.live.supervisor"],
-                stdin=theirs.fileno(),
-                env=os.environ | SINGLE_THREADED,
-                start_new_session=True,
-            )
-
-    def _tell(self, message: bytes) -> None:
+    def _tell(self, kind: str, job: Job | None = None, *files: int) -> None:
+        message = {"kind": kind, "job": None if job is None else asdict(job)}
         with suppress(BrokenPipeError, ConnectionResetError):  # it is gone, as whoever waits for it will hear
-            self._line.sendall(message)
+            socket.send_fds(self._line, [json.dumps(message).encode()], files)
 
 
 @dataclass(slots=True)
@@ -164,7 +192,7 @@ class _Running:
         for process in [each for each in self._waiting if each.due <= now]:
             self._waiting.remove(process)
             process.starts += 1
-            self._alive[_forked(self._job, process)] = process
+            self._alive[_forked(self._job, process.role, process.index)] = process
         return None if self._alive or self._waiting else Ended()
 
     def next_start_s(self) -> float | None:
@@ -194,8 +222,8 @@ class _Running:
         return True
 
 
-def _forked(job: Job, process: _Process) -> int:
-    """Returns the new process's id."""
+def _forked(job: Job, role: str, index: int, stdin: int | None = None) -> int:
+    """A new process, which is this part of the job. Returns its id."""
     import torch
 
     assert not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
@@ -206,8 +234,8 @@ def _forked(job: Job, process: _Process) -> int:
         return pid
     code = 1
     try:
-        _be_child(parent, f"{process.role}-{process.index}")
-        code = run(job, process.role, process.index)
+        _be_child(parent, f"{role}-{index}", os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin)
+        code = run(job, role, index)
         sys.stdout.flush()
     except BaseException:
         traceback.print_exc()
@@ -215,14 +243,14 @@ def _forked(job: Job, process: _Process) -> int:
         os._exit(code)  # nothing of the supervisor's is to run here, nor to hold up the end
 
 
-def _be_child(parent: int, name: str) -> None:
+def _be_child(parent: int, name: str, stdin: int) -> None:
     """Undo what is the supervisor's own."""
     _die_with(parent)
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
     gc.enable()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # in place of the line to whoever started the supervisor
+    os.dup2(stdin, 0)  # in place of the line to whoever started the supervisor
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
@@ -234,30 +262,41 @@ def _die_with(parent: int) -> None:
 
 
 def supervise(line: socket.socket) -> None:
-    """Take jobs until whoever gives them is gone."""
+    """Do what is told until whoever tells it is gone."""
     woken, wakes = socket.socketpair()
     wakes.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)  # so that it wakes us
     signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
     running: _Running | None = None
+    evaluators: list[int] = []
     while True:
         readable, _, _ = select.select([line, woken], [], [], running.next_start_s() if running else None)
         if woken in readable:
             woken.recv(1 << 16)
+            evaluators = [pid for pid in evaluators if os.waitpid(pid, os.WNOHANG) == (0, 0)]
         ended: Ended | None = None
         if line in readable:
-            message = line.recv(MAX_MESSAGE_BYTES)
+            message, files, _, _ = socket.recv_fds(line, MAX_MESSAGE_BYTES, 1)
             if not message:
                 return
-            job = json.loads(message)
-            if job:
-                running = _Running(Job(**job))
+            told = json.loads(message)
+            if told["kind"] == "start":
+                running = _Running(Job(**told["job"]))
+            elif told["kind"] == "evaluate":
+                evaluators.append(_evaluator(Job(**told["job"]), files[0]))
             elif running:
                 running.kill()
                 ended = Ended()
         if running and (ended := ended or running.look()):
             running = None
             line.sendall(json.dumps(asdict(ended)).encode())
+
+
+def _evaluator(job: Job, line: int) -> int:
+    import_module(MODULE_OF["evaluator"])
+    pid = _forked(job, "evaluator", 0, line)
+    os.close(line)
+    return pid
 
 
 def main() -> None:
