@@ -145,8 +145,10 @@ class PlanDisplay(_Display):
         self._done += 1
         metric = summary["metric"]
         final = "" if summary["final"] is None else f", {judged(metric, summary['final'][metric])}"
-        final += "" if summary["target"]["value"] is None else f", {target_words(summary)}"
         ended = summary["ended_by"] if summary["status"] == "finished" else summary["status"].upper()
+        target = summary["target"]
+        if summary["status"] == "finished" and target["value"] is not None and target["time_s"] is None:
+            ended = f"{target_words(summary)}, {ended}"
         words = f"{name}: {ended} at {summary['time_s']:,.1f} s {summary['time_kind']}{final}"
         console.print(
             f"[{self._done}/{self._total}] {words} ({duration(summary['wall_s'])}; {self._left()} left)", markup=False

@@ -159,6 +159,8 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
         bound |= {"target.value", "runner.parameters"}  # nothing is learned
     if config.runner.time_kind == "wall":  # keys that allow nothing else unless another one is changed, too
         bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key"}
+    if not config.gradients:
+        bound.add("runner.parameters")
     assert fixed <= bound
     identities = {path: other.identity for path, other in changed.items() if other is not None}
     same = {path for path, identity in identities.items() if identity == config.identity}
@@ -180,7 +182,15 @@ def test_every_key_of_the_written_list_exists() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["tracker=wandb", "runner.events=false", "threads=2", "device=cpu", "dataset.root=x", "dataset.download=true"],
+    [
+        "tracker=wandb",
+        "runner.events=false",
+        "runner.parameters=true",
+        "threads=2",
+        "device=cpu",
+        "dataset.root=x",
+        "dataset.download=true",
+    ],
 )
 def test_the_place_the_machine_and_what_is_written_down_are_not_in_the_identity(word: str) -> None:
     plain = composed("dataset=cifar10")[0]

@@ -11,7 +11,7 @@ from rich.console import Console
 from screen import Screen
 
 from runners import display
-from runners.display import PlanDisplay, RunDisplay, summary_table
+from runners.display import PlanDisplay, RunDisplay, bound_words, link_words, share_words, summary_table
 from syncline.config import compose
 from syncline.course import Progress
 from syncline.plan import Entry, Plan
@@ -149,7 +149,7 @@ def test_the_live_table_of_a_plan_breaks_no_word_and_leaves_nothing(
         assert not any("bsp" in line for line in terminal.lines)
     assert " ".join(terminal.lines) == (
         "sweep: 3 runs, 0 finished before, 3 to make [1/3] strategy=ssp strategy.staleness=6 optimizer.lr=0.05 seed 1: "
-        "accuracy 0.9 not reached, epochs at 19.4 s virtual, accuracy 0.873 (0:02; 0:00 left) "
+        "accuracy 0.9 not reached (best 0.881), epochs at 19.4 s virtual, accuracy 0.873 (0:02; 0:00 left) "
         "sweep: 1 of 3 runs finished, 0 failed, 0:00"
     )
 
@@ -162,6 +162,7 @@ SUMMARY = {
     "wall_s": 2.0,
     "metric": "accuracy",
     "final": {"accuracy": 0.873},
+    "best": {"accuracy": {"value": 0.881}},
     "target": {"metric": "accuracy", "value": 0.9, "time_s": None},
 }
 
@@ -186,3 +187,72 @@ def test_only_a_target_that_was_missed_is_not_reached(
     assert first == "sweep: 1 run, 0 finished before, 1 to make"
     assert line.startswith(f"[1/1] bsp seed 0: {told} 19.4 s virtual, accuracy 0.873 (0:02; ")
     assert last.startswith("sweep: 1 of 1 run finished, 0 failed, ")
+
+
+# What a run was bound by, whether it reached its target, how fast it was.
+
+
+def timed(*words: str) -> dict[str, Any]:
+    return simulate(compose(["gradients=false", "epochs=null", *words])[0], lambda row: None, lambda progress: None)
+
+
+def test_the_table_says_that_the_network_bound_a_run_of_a_large_model() -> None:
+    """With ResNet-110 DSSP, SSP and ASP are one and the same run on the default cluster."""
+    runs = [timed("model=resnet110", f"strategy={name}", "max_updates=400") for name in ("dssp", "ssp", "asp")]
+    assert len({summary["time_s"] for summary in runs}) == 1
+    rows = said(runs[0])
+    assert rows["bound by"].startswith("the network: the server's link was busy 100 %")
+    assert rows["bound by"].endswith("of the time; workers computed 15 %")
+    assert rows["server link"].endswith(" sending")
+    assert rows["time"].startswith("sending ")
+    assert rows["updates"].startswith("400, 0.05")
+    assert rows["updates"].endswith(" s virtual each (mean of the whole run)")
+    assert rows["wall time"].endswith(" updates/s")
+
+
+def test_the_table_explains_a_lead_beyond_the_range() -> None:
+    """What a newcomer meets first: DSSP's default reading bounds no lead."""
+    rows = said(timed("max_updates=500"))
+    lead, _, note = rows["largest lead"].partition(" ")
+    assert int(lead) > 16
+    assert note == "(strategy.bound=paper does not bound it, hard does: to s_lower + r_max + 1 = 16)"
+    assert said(timed("strategy.bound=hard", "max_updates=500"))["largest lead"] == "16"
+    assert said(timed("strategy=asp", "max_updates=500"))["largest lead"].isdecimal(), "nobody expects a bound"
+
+
+def test_the_words_for_what_bound_a_run() -> None:
+    shares = {"computing": 0.3, "sending": 0.1, "queueing": 0.004, "waiting": 0.596, "absent": 0.0}
+    about = {"time_shares": shares, "busy_by_worker": [0.1, 0.5]}
+    assert share_words(shares) == "waiting 60 %, computing 30 %, sending 10 %"
+    words = bound_words({**about, "bound_by": "waiting"})
+    assert words == "waiting: workers waited 60 % of the time; workers computed 30 %, worker 1 50 %"
+    words = bound_words({**about, "bound_by": "computing"})
+    assert words == "computing: workers computed 30 % of the time, worker 1 50 %"
+    words = bound_words({**about, "bound_by": "network"})
+    assert words == "the network: workers were sending 10 % of the time; workers computed 30 %"
+    words = bound_words({**about, "bound_by": "network", "link_busy": [{"in": 0.2, "out": 0.7}]})
+    assert words == "the network: the server's link was busy 70 % of the time; workers computed 30 %"
+    links = [{"in": 0.2, "out": 0.3}, {"in": 0.4, "out": 0.1}]
+    assert link_words(links) == "busy 40 % of the time receiving, 10 % sending (shard 1, the busiest of 2)"
+
+
+def test_the_table_says_that_a_target_was_missed_and_how_near_the_run_came() -> None:
+    summary = simulate(compose(["epochs=1", "target.value=0.9"])[0], lambda row: None, lambda progress: None)
+    best = summary["best"]["accuracy"]["value"]
+    assert said(summary)["target"] == f"accuracy 0.9 not reached (best {best:.4g})"
+    reached = {**summary, "target": {"metric": "top5", "value": 0.5, "time_s": 1234.5}}
+    assert said(reached)["target"] == "top5 0.5 reached after 1,234.50 s virtual"
+
+
+def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    summary = read_summary(made(tmp_path, "epochs=1", "target.value=0.9", "seed=3"))
+    output = io.StringIO()
+    Console(file=output, width=80).print(summary_table(summary))
+    lines = output.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    words = " ".join(output.getvalue().split())
+    assert "…" not in words
+    assert "seed" not in words
+    assert words.count("-s3-") == 1, "the identity tells the seed, and nothing else does"
+    for row in ("updates", "time", "server link", "bound by", "wall time", "target"):
+        assert any(line.split("  ")[0].strip() == row for line in lines), row
