@@ -2,7 +2,7 @@
 
 | share | the states of records/timeline.py |
 |---|---|
-| computing | computing and broken off, with the delays injected there |
+| computing | computing and interrupted, with the delays injected there |
 | sending | sending and receiving, with the delays injected there; of a collective, the exchange once all are ready |
 | queueing | the part of it for which messages queue at a NIC, where that is known; it is left out of sending |
 | waiting | held by the strategy or at a barrier; with a pull rule, for blocks, their way included |
