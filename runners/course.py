@@ -44,7 +44,7 @@ class Course:
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}
         self._evaluated = 0  # snapshots
         self._supervisor = supervisor
-        self._evaluator: _Evaluator | None = None
+        self._evaluator: Evaluator | None = None
         self._waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._rows: queue.SimpleQueue[dict[str, Any] | Exception] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -180,9 +180,9 @@ class Course:
         except RunFailed as error:
             self._rows.put(error)
 
-    def _started_evaluator(self) -> "_Evaluator":
+    def _started_evaluator(self) -> "Evaluator":
         if self._evaluator is None:
-            self._evaluator = _Evaluator(self._config, self._folder, self._supervisor)
+            self._evaluator = Evaluator(self._config, self._folder, self._supervisor)
             about = self._evaluator.about
             self.num_train, self.num_parameters = about["num_train"], about["num_parameters"]
             self.best_possible = about["best_possible"]
@@ -193,7 +193,7 @@ class Course:
         return self._started_evaluator().row(paths, time.perf_counter() - self.begun)
 
 
-class _Evaluator:
+class Evaluator:
     """The process that evaluates; see syncline/live/evaluation.py.
 
     Raises:

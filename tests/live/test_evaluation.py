@@ -1,0 +1,101 @@
+"""The process that evaluates what a run leaves on disk: forked from the launcher's supervisor, and watched by it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from leaks import wait_until
+
+from benchmarks.live_run import is_alive, kill
+from runners.agents import RunFailed
+from runners.course import Evaluator
+from syncline.config import RunConfig, compose
+from syncline.course import Totals
+from syncline.live.evaluation import SnapshotEvaluator
+from syncline.live.supervisor import Supervisor
+from syncline.records.snapshots import write_state
+from syncline.records.store import RecordWriter
+
+pytestmark = [pytest.mark.processes, pytest.mark.core]
+
+
+@pytest.fixture(scope="module")
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor() as made:
+        yield made
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    return compose(["runner=local", "model=softmax_regression", "runner.evaluate=during"])[0]
+
+
+@pytest.fixture
+def record(tmp_path: Path, config: RunConfig) -> Path:
+    with RecordWriter(tmp_path / "record", config.as_dict(), with_events=False) as made:
+        (made.folder / "log").mkdir()
+        return made.folder
+
+
+@pytest.fixture
+def evaluator(config: RunConfig, record: Path, supervisor: Supervisor) -> Iterator[Evaluator]:
+    made = Evaluator(config, record, supervisor)
+    yield made
+    made.close()
+
+
+def pid_of_child(supervisor: Supervisor) -> int:
+    (pid,) = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    return int(pid)
+
+
+def written(folder: Path, weights: torch.Tensor) -> list[Path]:
+    path = folder / "state.safetensors"
+    write_state(path, {"weights": weights, "buffers": torch.empty(0)}, Totals(4).snapshot(rate=0.1))
+    return [path]
+
+
+def test_it_says_what_an_evaluation_in_this_process_says(config: RunConfig, record: Path, evaluator: Evaluator) -> None:
+    torch.manual_seed(1)
+    here = SnapshotEvaluator(config)
+    assert evaluator.about == {
+        "num_train": here.num_train,
+        "num_parameters": here.num_parameters,
+        "best_possible": here.best_possible,
+    }
+    paths = written(record, torch.randn(here.num_parameters))
+    assert evaluator.row(paths, 1.5) == here.row(list(map(str, paths)), 1.5)
+    assert evaluator.is_finite(paths)
+    assert not evaluator.is_finite(written(record, torch.full([here.num_parameters], torch.nan)))
+
+
+def test_beside_a_run_it_has_the_lowest_priority_and_it_ends_with_its_line(
+    evaluator: Evaluator, supervisor: Supervisor
+) -> None:
+    pid = pid_of_child(supervisor)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == 19
+    evaluator.close()
+    assert wait_until(lambda: not Path(f"/proc/{pid}").exists())  # the supervisor has asked how it ended
+
+
+def test_what_goes_wrong_is_told(record: Path, evaluator: Evaluator) -> None:
+    with pytest.raises(RunFailed, match=r"evaluator 0: .*absent\.safetensors"):
+        evaluator.row([record / "absent.safetensors"], 0.0)
+
+
+def test_a_killed_one_is_named(evaluator: Evaluator, supervisor: Supervisor) -> None:
+    kill(pid := pid_of_child(supervisor))
+    assert wait_until(lambda: not is_alive(pid))
+    with pytest.raises(RunFailed, match="the process that evaluates was killed"):
+        evaluator.row([], 0.0)
+
+
+def test_a_stopped_one_dies_with_the_supervisor(config: RunConfig, record: Path) -> None:
+    with Supervisor() as supervisor:
+        evaluator = Evaluator(config, record, supervisor)
+        os.kill(pid := pid_of_child(supervisor), signal.SIGSTOP)
+    assert wait_until(lambda: not is_alive(pid))
+    evaluator.close()
