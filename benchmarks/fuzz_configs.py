@@ -49,6 +49,7 @@ EDGES = (
     *("${seed}", "${model}", "${oc.env:NOPE}", "${oc.env:NOPE,4}", "${nope}", "/tmp/jörg", "~/x", "1_000", "0x10"),
     f"[{','.join(['0.1'] * 500)}]",
 )
+TAME = ("1", "2", "3", "0.1", "0.5", "true", "false", "null", "[0.1]", "mean", "{0: 2}", "{name: exponential, mean: 2}")
 BROKEN = (
     "seed",
     "=3",
@@ -153,7 +154,7 @@ def at_random(luck: random.Random, keys: Sequence[tuple[Words, str]]) -> Words:
     for _ in range(luck.choice((1, 1, 2, 3))):
         chosen, key = luck.choice(keys)
         words += chosen if luck.random() < 0.7 else ()
-        words.append(f"{key}={luck.choice(EDGES)}")
+        words.append(f"{key}={luck.choice(luck.choice((EDGES, TAME)))}")
     if luck.random() < 0.3:
         words.append(_odd(luck, luck.choice(keys)[1]))
     if luck.random() < 0.1:

@@ -249,8 +249,11 @@ def test_from_is_short_for_the_source_of_a_replay() -> None:
         (["shards_on=own", "shard_hosts=[3]"], "runner.shard_hosts must be in 0 .. 2, got [3]"),
         (["ports=80-90"], "runner.ports must be LOW-HIGH in 1024 .. 65535 or empty, got 80-90"),
         (["ports=2000"], "runner.ports must be LOW-HIGH in 1024 .. 65535 or empty, got 2000"),
-        (["address=node1"], "runner.address or runner.interface: "),
-        (["interface=10.0.0.1/8"], "runner.address or runner.interface: "),
+        (["address=node1"], "runner.address must be an IPv4 address or empty, got 'node1'"),
+        (
+            ["interface=10.0.0.1/8"],
+            "runner.interface must be a name or an IPv4 network such as 10.0.0.0/16, got '10.0.0.1/8'",
+        ),
         (["hosts=[a,a,b]"], "runner.hosts must differ, got ['a', 'a', 'b']"),
         (["hosts=[a,b,-oX]"], "runner.hosts must be names or addresses, got ['-oX']"),
     ],

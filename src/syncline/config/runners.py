@@ -1,5 +1,6 @@
 """Options of the runners and the trackers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, ClassVar
@@ -48,7 +49,7 @@ class LiveConfig:
         check(self.max_restarts >= 0, "runner.max_restarts must be >= 0", self.max_restarts)
         check(
             bool(self.tls_cert) == bool(self.tls_key),
-            "runner.tls_cert and runner.tls_key go together",
+            "runner.tls_cert and runner.tls_key must both be set, or both be empty",
             f"{self.tls_cert!r} and {self.tls_key!r}",
         )
 
@@ -133,13 +134,17 @@ class MultinodeConfig(LiveConfig):
         low, dash, high = self.ports.partition("-")
         is_range = dash and low.isdecimal() and high.isdecimal() and 1024 <= int(low) < int(high) <= 65535
         check(not self.ports or bool(is_range), "runner.ports must be LOW-HIGH in 1024 .. 65535 or empty", self.ports)
-        try:
-            if self.address:
-                IPv4Address(self.address)
-            if "/" in self.interface:
-                IPv4Network(self.interface)
-        except ValueError as error:
-            raise ConfigError(f"runner.address or runner.interface: {error}") from None
+        _check_ip("runner.address must be an IPv4 address or empty", IPv4Address, self.address)
+        network = self.interface if "/" in self.interface else ""
+        _check_ip("runner.interface must be a name or an IPv4 network such as 10.0.0.0/16", IPv4Network, network)
+
+
+def _check_ip(rule: str, kind: Callable[[str], object], given: str) -> None:
+    try:
+        if given:
+            kind(given)
+    except ValueError as error:
+        raise ConfigError(f"{rule}, got {given!r} ({error})") from None
 
 
 TRANSPORTS = ("auto", "unix", "tcp")
