@@ -2,7 +2,8 @@
 
 import pytest
 from composing import line_of
-from hypothesis import example, given, settings
+from examples import scaled
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import run
@@ -315,7 +316,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@scaled(200)
 @given(st.lists(WORDS, max_size=4))
 @example(["cluster.network=${seed}", "cluster.network.latency_s=1"])
 @example(["cluster.jitter=null", "cluster.jitter.mean=1"])

@@ -1,4 +1,8 @@
-"""The one door from Hydra: `compose` gives frozen objects or one ConfigError; nothing else sees a DictConfig."""
+"""The one door from Hydra: `compose` gives frozen objects or one ConfigError; nothing else sees a DictConfig.
+
+Hydra puts the files of conf/ together; what a word of the command line says is read and set here (words.py,
+reading.py), by the declared type of its key.
+"""
 
 import copy
 import dataclasses
@@ -143,18 +147,16 @@ def _is_of_all_runs(key: str) -> bool:
 
 
 def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Kinds]:
-    """The values of all keys, nested, before any check of ranges; and the types of the topmost."""
+    """The values of all keys, nested, before any check of ranges; and the types of the topmost ones."""
     pairs = _in_full(overrides)
     chosen = {key: text for key, text in pairs if key in (*GROUPS, "experiment")}
     for group, choice in chosen.items():
         _check_choice(group, choice)
     cached, kinds = _chosen(tuple(sorted(chosen.items())))
     values = copy.deepcopy(cached)
-    words = [
-        (key, text) for key, text in pairs if key not in chosen
-    ]  # they come after all choices, wherever they stand
-    for key, text in words:
-        _set(values, kinds, key, text)
+    for key, text in pairs:  # what sets keys comes after all choices, wherever it stands
+        if key not in chosen:
+            _set(values, kinds, key, text)
     _resolve(values, kinds)
     return values, kinds
 
