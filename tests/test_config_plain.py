@@ -194,8 +194,8 @@ def test_what_is_no_config_is_refused_in_one_line(plain: Any) -> None:
         ("leave_s=0", "runner.leave_s must be > 0, got 0.0"),
         ("start_timeout_s=0", "runner.start_timeout_s must be > 0, got 0.0"),
         ("max_restarts=-1", "runner.max_restarts must be >= 0, got -1"),
-        ("tls_cert=a.pem", "runner.tls_cert and runner.tls_key go together, got 'a.pem' and ''"),
-        ("tls_key=a.pem", "runner.tls_cert and runner.tls_key go together, got '' and 'a.pem'"),
+        ("tls_cert=a.pem", "runner.tls_cert and runner.tls_key must both be set, or both be empty, got 'a.pem' and ''"),
+        ("tls_key=a.pem", "runner.tls_cert and runner.tls_key must both be set, or both be empty, got '' and 'a.pem'"),
     ],
 )
 def test_what_is_out_of_range_is_refused_in_one_line(override: str, line: str) -> None:

@@ -5,6 +5,7 @@ A class checks what its own fields mean (`>= 1`, `in [0, 1)`); these bounds hold
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from syncline.config.checks import check
@@ -53,6 +54,7 @@ def check_numbers(config: Any, where: str = "") -> None:
     """
     for key, value in _numbers(where, config):
         most = BOUNDS.get(key, LARGEST)
+        check(abs(value) < inf, f"{key} must be a finite number", value)  # nor is nan
         check(abs(value) <= most, f"{key} must be <= {most:,}", value)
         check(value == 0 or abs(value) >= SMALLEST, f"{key} must be >= {SMALLEST:g} where it is not 0", value)
 

@@ -1,0 +1,75 @@
+"""A run needs memory, which is estimated before anything is built; and it makes all the updates that were asked for."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from commands import Command
+from composing import composed
+
+from runners import one
+from syncline import assembly
+from syncline.assembly import check_memory, count_parameters, least_bytes
+
+
+def test_the_least_memory_is_that_of_the_vectors_that_are_held() -> None:
+    config, _ = composed("strategy=k_batch_sync", "strategy.k=7")
+    assert least_bytes(config)["model"] == 4 * (2 + 7) * count_parameters(config)[0]
+    assert least_bytes(config)["dataset"] == 1437 * 64
+    replicas, _ = composed("strategy=ds_sync")
+    assert least_bytes(replicas)["model"] == 4 * (2 * 4) * count_parameters(replicas)[0]
+    assert set(least_bytes(composed("gradients=false")[0])) == {"cluster.workers"}
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["model=resnet20", "model.width=4096"], "model"),
+        (["strategy=k_batch_sync", "strategy.k=1000000"], "model"),
+        (["dataset=glyphs10", "dataset.train_size=1000000000"], "dataset"),
+        (["gradients=false", "strategy=bsp", "cluster.workers=100000", "cluster.shards=10000"], "cluster.workers"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_fit_is_refused_before_it_is_built(
+    words: list[str], part: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "_memory_bytes", lambda: 4e9)
+    said = command(*words, "max_updates=1", f"results={tmp_path / 'results'}")
+    (line,) = said.err.splitlines()
+    assert line.startswith("error: the run must fit into 4.0 GB of memory, got one that needs at least ")
+    assert line.endswith(f" GB, most of it for {part}")
+    assert not list((tmp_path / "results").glob("*"))
+
+
+def test_no_run_is_refused_that_fits() -> None:
+    check_memory(composed()[0])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limits")
+def test_the_memory_of_a_process_may_be_less_than_the_machines() -> None:
+    ask = "from syncline.assembly import _memory_bytes; print(_memory_bytes())"
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({2**36}, {resource.RLIM_INFINITY}))"
+    told = subprocess.run([sys.executable, "-c", f"{limit}; {ask}"], capture_output=True, text=True, check=True).stdout
+    assert float(told) == min(2**36, assembly._memory_bytes())
+
+
+def test_a_run_that_gets_no_memory_says_so_in_one_line(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greedy(*_: object) -> None:
+        torch.empty(1 << 55)
+
+    monkeypatch.setattr(one, "_simulate", greedy)
+    said = command("max_updates=1", f"results={tmp_path}")
+    (line,) = said.err.splitlines()
+    assert line.startswith("error: out of memory; batch_size or the model must be smaller: ")
+
+
+def test_a_run_makes_all_the_updates_that_were_asked_for(tmp_path: Path, command: Command) -> None:
+    """More than 30 epochs hold: 1,348 updates of 32."""
+    said = command("gradients=false", "max_updates=2000", f"results={tmp_path}")
+    assert (said.code, "2,000" in said.out, "max_updates after" in said.out) == (0, True, True)
