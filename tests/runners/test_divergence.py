@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from syncline.assembly import build_flat, shape_of
 from syncline.config import RunConfig, compose
 from syncline.course import evaluation_row
 from syncline.learning.flat import FlatModule
+from syncline.live.supervisor import Supervisor
 from syncline.records.snapshots import write_state
 from syncline.records.store import RecordWriter
 
-TOO_LARGE = ["optimizer.lr=1e30", "max_updates=2"]  # finite, and so are both losses that are computed
+TOO_LARGE = ["optimizer.lr=1e9", "max_updates=2"]  # finite, and so are both losses that are computed
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,13 @@ def test_the_last_update_may_be_what_diverges(words: list[str], tmp_path: Path, 
     assert len((record / "metrics.jsonl").read_text().splitlines()) == 1, "what is worthless is no point of a curve"
 
 
-def ended_by(folder: Path, config: RunConfig, weights: Tensor) -> tuple[str, int]:
+@pytest.fixture(scope="module")
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor() as made:
+        yield made
+
+
+def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Supervisor) -> tuple[str, int]:
     """Why a run of real processes ended that leaves these weights, and the points of its curve.
 
     The untrained network was evaluated before, and nothing else.
@@ -48,10 +56,14 @@ def ended_by(folder: Path, config: RunConfig, weights: Tensor) -> tuple[str, int
     metrics = {"accuracy": 0.1, "top5": 0.5, "loss": 2.3}
     about = {"time_s": 1.0, "updates": 9, "samples": 288, "train_loss": 1.0, "learning_rate": 0.1, "waits_for": None}
     with RecordWriter(folder / "record", config.as_dict(), with_events=False) as record:
-        course = Course(config, record, lambda row: None, lambda progress: None, 0.0)
+        (record.folder / "log").mkdir()
+        course = Course(config, record, lambda row: None, lambda progress: None, 0.0, supervisor)
         course.curve.add(evaluation_row(0.0, 0, 0, 1437, metrics))
         write_state(record.folder / "parameters-0.safetensors", {"weights": weights, "buffers": torch.zeros(0)}, about)
-        return course.finish("epochs"), len(course.curve.rows)
+        try:
+            return course.finish("epochs"), len(course.curve.rows)
+        finally:
+            course.close()
 
 
 def network(name: str) -> tuple[RunConfig, FlatModule]:
@@ -59,6 +71,8 @@ def network(name: str) -> tuple[RunConfig, FlatModule]:
     return config, build_flat(config, shape_of(config), torch.device("cpu"))
 
 
+@pytest.mark.processes
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("model", "factor", "expected"),
     [
@@ -68,15 +82,17 @@ def network(name: str) -> tuple[RunConfig, FlatModule]:
     ],
 )
 def test_real_processes_are_asked_about_what_they_leave(
-    model: str, factor: float, expected: tuple[str, int], tmp_path: Path
+    model: str, factor: float, expected: tuple[str, int], tmp_path: Path, supervisor: Supervisor
 ) -> None:
     config, flat = network(model)
-    assert ended_by(tmp_path, config, flat.weights * factor) == expected
+    assert ended_by(tmp_path, config, flat.weights * factor, supervisor) == expected
 
 
-def test_an_infinite_parameter_counts_though_no_loss_shows_it(tmp_path: Path) -> None:
+@pytest.mark.processes
+@pytest.mark.core
+def test_an_infinite_parameter_counts_though_no_loss_shows_it(tmp_path: Path, supervisor: Supervisor) -> None:
     """A rectifier hides one that is minus infinity."""
     config, flat = network("lenet")
     flat.weight_tensors[1].data.fill_(-math.inf)  # the biases of the first layer
-    reason, _ = ended_by(tmp_path, config, flat.weights.clone())
+    reason, _ = ended_by(tmp_path, config, flat.weights.clone(), supervisor)
     assert reason == "diverged"
