@@ -122,7 +122,7 @@ def test_another_seed_is_another_run(default: Default) -> None:
 def test_status_says_what_is_there_and_starts_nothing(default: Default, command: Command) -> None:
     said = command("--status", *SHORT, f"results={default.results}")
     assert said.code == 0
-    assert said.out.split() == ["finished", "run", default.config.identity]
+    assert said.out.split() == ["finished", "run", "seed", "0", default.config.identity]
     said = command("--status", "-m", "epochs=3,4", "seed=0", f"results={default.results}")
     lines = [line.split() for line in said.out.splitlines()]
     assert [(line[0], line[1]) for line in lines] == [("finished", "epochs=3"), ("left", "epochs=4")]
