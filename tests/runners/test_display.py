@@ -208,6 +208,7 @@ def test_the_table_says_that_the_network_bound_a_run_of_a_large_model() -> None:
     assert rows["updates"].startswith("400, 0.05")
     assert rows["updates"].endswith(" s virtual each (mean of the whole run)")
     assert rows["wall time"].endswith(" updates/s")
+    assert said({**runs[0], "time_kind": "wall", "wall_s": 2.0})["wall time"] == "2.0 s"
 
 
 def test_the_table_explains_a_lead_beyond_the_range() -> None:
