@@ -343,14 +343,14 @@ def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) 
     return missed
 
 
-def everything() -> Iterator[tuple[str, str, bool]]:
-    """(experiment, scale, whether real data are there)."""
+def everything() -> Iterator[Any]:
+    """(experiment, scale, whether real data are there); only the default scale is of every change."""
     for name in EXPERIMENTS:
         content = experiment(name)
         for scale in content["scales"]:
-            yield name, scale, False
+            yield pytest.param(name, scale, False, marks=() if scale == "laptop" else pytest.mark.papers)
         if content.get("real_data"):
-            yield name, "laptop", True
+            yield pytest.param(name, "laptop", True, marks=pytest.mark.papers)
 
 
 def test_what_does_not_arrive_is_seen() -> None:

@@ -7,6 +7,8 @@ import pytest
 from run import experiment_plan
 from syncline.simulation.run import simulate
 
+pytestmark = [pytest.mark.statistical, pytest.mark.xdist_group("psp_times")]
+
 
 @pytest.fixture(scope="module")
 def seconds() -> dict[str, float]:
