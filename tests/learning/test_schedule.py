@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -172,3 +173,12 @@ def test_by_server_updates_asynchronous_workers_drop_the_rate_p_times_too_early(
     asynchronous = {epoch: clock.epoch(samples=0, updates=epoch * 400) for epoch in (50, 62.5)}  # 400 single gradients
     assert asynchronous == {50: 200, 62.5: 250}
     assert clock.epoch(samples=0, updates=200 * 100) == 200, "BSP: 100 updates an epoch"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("exponential", {"every_epochs": 1e-30}), ("step", {"at_epochs": [1.0] * 400})]
+)
+def test_a_rate_that_no_float_can_hold_is_infinite(kind: str, options: dict[str, Any]) -> None:
+    """The run diverges; the smallest ones are 0."""
+    assert build_schedule(0.1, kind, 10.0, **options).rate(2.0) == math.inf
+    assert build_schedule(0.1, kind, 0.1, **options).rate(2.0) == 0.0

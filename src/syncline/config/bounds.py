@@ -61,20 +61,17 @@ def check_numbers(config: Any, where: str = "") -> None:
 
 def _numbers(key: str, value: Any) -> Iterator[tuple[str, int | float]]:
     """(dotted key, number) of every number in it. Those of a list or a mapping have its key."""
-    if isinstance(value, bool):
+    if isinstance(value, bool | str | None):
         return
     if isinstance(value, int | float):
         yield key, value
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _numbers(key, item)
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _numbers(key, name)
-            yield from _numbers(key, item)
+    elif isinstance(value, dict):
+        yield from _numbers(key, [*value, *value.values()])
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             # The parameters of an occasional delay stand beside its probability in a config.
-            yield from _numbers(
-                ".".join(filter(None, (key, field.name))).removesuffix(".source"), getattr(value, field.name)
-            )
+            below = key if field.name == "source" else f"{key}.{field.name}" if key else field.name
+            yield from _numbers(below, getattr(value, field.name))

@@ -31,7 +31,7 @@ class StepSchedule:
     at_epochs: tuple[float, ...] = ()
 
     def rate(self, epoch: float) -> float:
-        return self.base * self.factor ** sum(epoch >= at for at in self.at_epochs)
+        return self.base * _power(self.factor, sum(epoch >= at for at in self.at_epochs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ExponentialSchedule:
 
     def rate(self, epoch: float) -> float:
         exponent = max(epoch - self.begin_epoch, 0.0) / self.every_epochs
-        return self.base * self.factor ** (math.floor(exponent) if self.staircase else exponent)
+        return self.base * _power(self.factor, math.floor(exponent) if self.staircase else exponent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,14 @@ class WarmUp:
         if epoch >= self.epochs:
             return self.then.rate(epoch)
         return self.base * (self.start + (1 - self.start) * epoch / self.epochs)
+
+
+def _power(factor: float, exponent: float) -> float:
+    """Infinite where a float cannot hold it: such a run diverges."""
+    try:
+        return math.pow(factor, exponent)
+    except OverflowError:
+        return math.inf
 
 
 def build_schedule(
