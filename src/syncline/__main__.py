@@ -12,7 +12,7 @@ EXAMPLES = """\
 examples:
   python -m syncline status                    one line a plan
   python -m syncline status dssp/table1        one line a run
-  python -m syncline retry dssp/table1         make what failed, was interrupted or is left
+  python -m syncline retry dssp/table1         make what failed or is left
   python -m syncline show <identity>
 Every command has its own --help; docs/operations.md tells more.
 """

@@ -66,9 +66,14 @@ def test_the_keys_are_those_of_the_json(there: Path, words: list[str], capsys: p
         assert all(set(run) <= told for run in plan["runs"])
 
 
-def test_every_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_help_has_examples_and_fits_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     for name in ("status", "retry", "cancel", "show", "compare", "clean", "timeline"):
         with pytest.raises(SystemExit) as ended:
             main([name, "--help"])
         assert ended.value.code == 0
-        assert f"examples:\n  python -m syncline {name}" in capsys.readouterr().out
+        text = capsys.readouterr().out
+        assert f"examples:\n  python -m syncline {name}" in text
+        assert max(map(len, text.splitlines())) <= 80

@@ -1,11 +1,14 @@
 """What the commands of python -m syncline share: their parser, --results and --json, and how a record is named."""
 
 import argparse
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from syncline.records.store import RecordError
+
+HELP_WIDTH = 79
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,7 +38,7 @@ class Commands:
         parser = self._parsers.add_parser(
             name,
             help=what,
-            description=f"{what[0].upper()}{what[1:]}.",
+            description=textwrap.fill(f"{what[0].upper()}{what[1:]}.", HELP_WIDTH),
             epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )

@@ -20,10 +20,11 @@ from syncline.records.store import FAILED, FINISHED, UNFINISHED, is_identity, st
 
 EXAMPLES = """\
 examples:
-  python -m syncline clean                 what would be removed, and how much that is
-  python -m syncline clean --yes           remove it
-  python -m syncline clean --orphans       also finished records that no plan names
-A failed or unfinished record may hold a checkpoint that the next start would resume from: then the list says so.
+  python -m syncline clean             what would be removed, with sizes
+  python -m syncline clean --yes       remove it
+  python -m syncline clean --orphans   also finished records that no plan names
+A failed or unfinished record may hold a checkpoint that the next start would
+resume from: then the list says so.
 """
 
 

@@ -21,12 +21,13 @@ PATIENCE_S = 60.0  # for checkpoints to be written
 
 RETRY_EXAMPLES = """\
 examples:
-  python -m syncline retry dssp/table1          makes what failed, was interrupted or is left; prints what run.py prints
-  python -m syncline status dssp/table1 --state failed && python -m syncline retry dssp/table1
+  python -m syncline retry dssp/table1
+It makes what failed, was interrupted or is left, and prints what run.py prints.
 """
 CANCEL_EXAMPLES = """\
 examples:
-  python -m syncline cancel dssp/table1         what is finished stays; retry makes the rest
+  python -m syncline cancel dssp/table1
+What is finished stays; retry makes the rest.
 """
 
 

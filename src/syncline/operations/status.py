@@ -24,9 +24,10 @@ examples:
   python -m syncline status dssp/table1 --state failed
   python -m syncline status --json | jq '.plans[] | select(.failed > 0) | .plan'
 
-states: finished, running (by a process that is alive), queued (in Slurm), failed (with the cause), unfinished
-(interrupted; the next start resumes it or begins it again), left (not begun). "to go" is the mean time of the
-finished runs of the same row times what is to be made, shared among the runs under way.
+states: finished, running (by a process that is alive), queued (in Slurm),
+failed (with the cause), unfinished (interrupted; the next start resumes it or
+begins it again), left (not begun). "to go" is the mean time of the finished
+runs of the same row times what is to be made, shared among the runs under way.
 """
 
 
@@ -123,7 +124,9 @@ def add_to(commands: Commands) -> None:
     parser = commands.add("status", run, what, EXAMPLES)
     parser.add_argument("plan", nargs="?", help="its experiment (dssp/table1), its name, or its file; all without")
     parser.add_argument("--runs", action="store_true", help="list the runs, also of all plans")
-    parser.add_argument("--state", choices=STATES, help="list only the runs in this state")
+    parser.add_argument(
+        "--state", choices=STATES, metavar="STATE", help=f"list only the runs in this state: {', '.join(STATES)}"
+    )
 
 
 def run(asked: argparse.Namespace) -> int:
