@@ -1,7 +1,7 @@
 """A page as a reader sees it: headless Chromium, driven by Playwright."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,14 +33,12 @@ class View:
     overlaps: list[str]  # parts of a drawing that lie on each other
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Seen:
     """What came of a page."""
 
     faults: list[str] = field(default_factory=list)  # of the console, and scripts' errors
     requests: list[str] = field(default_factory=list)  # all that was asked for
-    views: list[View] = field(default_factory=list)  # one a width
-    text: str = ""
 
 
 @contextmanager
@@ -53,39 +51,37 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@contextmanager
-def opened(chromium: Any, path: Path, seen: Seen, scripts: bool = True) -> Iterator[Any]:
-    """A file in a window of its own; what it asks for and complains of goes into `seen`."""
-    page = chromium.new_page(java_script_enabled=scripts)
-    page.on(
-        "console", lambda message: seen.faults.append(message.text) if message.type in ("error", "warning") else None
-    )
-    page.on("pageerror", lambda error: seen.faults.append(str(error)))
-    page.on("requestfailed", lambda request: seen.faults.append(f"{request.url}: failed"))
-    page.on("request", lambda request: seen.requests.append(request.url))
-    page.goto(path.as_uri(), wait_until="load")
-    yield page
-    page.close()
+class Window:
+    """Shows one page after another: a window of its own for each would compile Plotly's script anew."""
 
+    def __init__(self, chromium: Any, scripts: bool = True) -> None:
+        self.page = chromium.new_page(java_script_enabled=scripts)
+        self._seen = Seen()
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self._seen.faults.append(str(error)))
+        self.page.on("requestfailed", lambda request: self._seen.faults.append(f"{request.url}: failed"))
+        self.page.on("request", lambda request: self._seen.requests.append(request.url))
 
-def inspect(page: Any, width: int) -> View:
-    """The page when its window has taken this width and all of it has been drawn."""
-    page.set_viewport_size({"width": width, "height": 900})
-    return View(width, **page.evaluate(INSPECT))
+    def _hear(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self._seen.faults.append(message.text)
 
+    def open(self, path: Path, width: int) -> Seen:
+        """Load a file at this width; what is seen later, until the next is loaded, is added."""
+        self._resize(width)
+        self._seen = Seen()
+        self.page.goto(path.as_uri(), wait_until="load")
+        return self._seen
 
-def look(chromium: Any, path: Path, widths: Sequence[int]) -> Seen:
-    """Open a file in a window that gets these widths one after another, and scroll to all of its figures."""
-    seen = Seen()
-    with opened(chromium, path, seen) as page:
-        seen.views = [inspect(page, width) for width in widths]
-        seen.text = page.inner_text("body")
-    return seen
+    def view(self, width: int) -> View:
+        """The page when its window has taken this width and all of it has been drawn."""
+        self._resize(width)
+        return View(width, **self.page.evaluate(INSPECT))
 
+    def _resize(self, width: int) -> None:
+        self.page.set_viewport_size({"width": width, "height": 900})
 
-def read(chromium: Any, path: Path) -> Seen:
-    """Open a file without scripts: its text alone."""
-    seen = Seen()
-    with opened(chromium, path, seen, scripts=False) as page:
-        seen.text = page.inner_text("body")
-    return seen
+    @property
+    def text(self) -> str:
+        text: str = self.page.inner_text("body")
+        return text

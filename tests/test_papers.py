@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from browser import CHROMIUM, browser, look, read
+from browser import CHROMIUM, Window, browser
 from filelock import FileLock
 
 import run
@@ -142,20 +142,20 @@ def test_the_pages_in_a_browser(site: Path) -> None:
     """Wide and narrow: no fault in the console, nothing asked of a network, all drawn and visible, no overlaps."""
     panels = 0
     with browser() as chromium:
+        window, plain = Window(chromium), Window(chromium, scripts=False)
         for path in sorted(site.glob("*.html")):
-            seen = look(chromium, path, (1400, 400))
+            seen = window.open(path, 1400)
+            views = [window.view(width) for width in (1400, 400)]
             assert seen.faults == [], path.name
             assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == [], path.name
-            for view in seen.views:
+            for view in views:
                 where = f"{path.name}, {view.width} px wide"
                 assert view.broken_images == [], where
                 assert view.undrawn == 0, where
                 assert view.overflow <= 0, where
                 assert (view.clipped, view.overlaps) == ([], []), where
-            wide, narrow = seen.views
-            assert narrow.panels == wide.panels, path.name
-            panels += wide.panels
-            plain = read(chromium, path)
-            assert plain.faults == []
+            assert views[0].panels == views[1].panels, path.name
+            panels += views[0].panels
+            assert plain.open(path, 1400).faults == []
             assert len(plain.text) > 200
     assert panels > 50

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
-from browser import CHROMIUM, Seen, browser, inspect, opened
+from browser import CHROMIUM, Window, browser
 
 from reports.figures import Figure, Panel, Series
 from reports.site import FILES, Section, Shown, rendered, static
@@ -18,7 +17,14 @@ pytestmark = pytest.mark.skipif(
 WIDTHS = (1400, 800, 600, 400)  # the first is the one that the drawings are made at
 LONG = "A title that is far too long for one line of a narrow panel, so that it has to be wrapped somewhere"
 CURVES = [
-    Series(f"a curve with a rather long name, number {n}", [0.0, 10.0, 20.0], [0.001 * 10**n, 0.02, 0.0], colour=n)
+    Series(
+        f"a curve with a rather long name, number {n}",
+        [0.0, 10.0, 20.0],
+        [0.001 * 10**n, 0.02, 0.0],
+        colour=n,
+        low=[0.0005 * 10**n, 0.01, 0.0],
+        high=[0.002 * 10**n, 0.03, 0.1],
+    )
     for n in range(6)
 ]
 PANELS = (
@@ -36,9 +42,9 @@ PANELS = (
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
+def window() -> Iterator[Window]:
     with browser() as chromium:
-        yield chromium
+        yield Window(chromium)
 
 
 def page_of(folder: Path, figures: Sequence[Figure]) -> Path:
@@ -53,20 +59,19 @@ def page_of(folder: Path, figures: Sequence[Figure]) -> Path:
     return folder / "page.html"
 
 
-def test_every_part_of_a_figure_is_visible_and_lies_on_no_other(chromium: Any, tmp_path: Path) -> None:
+def test_every_part_of_a_figure_is_visible_and_lies_on_no_other(window: Window, tmp_path: Path) -> None:
     """Figures of one to four panels, at any width, and when a button has changed the scale."""
-    seen = Seen()
     figures = [Figure(f"{LONG}: {count}", PANELS[:count]) for count in (1, 2, 3, 4)]
-    with opened(chromium, page_of(tmp_path, figures), seen) as window:
-        for width in WIDTHS:
-            view = inspect(window, width)
-            assert (view.panels, view.undrawn, view.overflow) == (10, 0, 0), width
-            assert (view.clipped, view.overlaps) == ([], []), width
-        before = window.evaluate(SCALES)
-        window.evaluate(PRESS_OTHER)
-        assert set(zip(before, window.evaluate(SCALES), strict=True)) == {("linear", "log"), ("log", "linear")}
-        view = inspect(window, WIDTHS[-1])
-        assert (view.clipped, view.overlaps) == ([], [])
+    seen = window.open(page_of(tmp_path, figures), WIDTHS[0])
+    for width in WIDTHS:
+        view = window.view(width)
+        assert (view.panels, view.undrawn, view.overflow) == (10, 0, 0), width
+        assert (view.clipped, view.overlaps) == ([], []), width
+    before = window.page.evaluate(SCALES)
+    window.page.evaluate(PRESS_OTHER)
+    assert set(zip(before, window.page.evaluate(SCALES), strict=True)) == {("linear", "log"), ("log", "linear")}
+    view = window.view(WIDTHS[-1])
+    assert (view.clipped, view.overlaps) == ([], [])
     assert seen.faults == []
 
 
@@ -91,13 +96,13 @@ HARMS = {
 }
 
 
-def test_the_inspection_sees_what_is_cut_off_and_what_overlaps(chromium: Any, tmp_path: Path) -> None:
+def test_the_inspection_sees_what_is_cut_off_and_what_overlaps(window: Window, tmp_path: Path) -> None:
     figures = [Figure(harm, [Panel("x", "y", CURVES[:1], "title")]) for harm in HARMS]
-    with opened(chromium, page_of(tmp_path, figures), Seen()) as window:
-        inspect(window, 1400)
-        for position, harm in enumerate(HARMS):
-            window.evaluate(f"(drawing => {{ {harm} }})(document.querySelectorAll('.js-plotly-plot')[{position}])")
-        view = inspect(window, 1400)
+    window.open(page_of(tmp_path, figures), 1400)
+    window.view(1400)
+    for position, harm in enumerate(HARMS):
+        window.page.evaluate(f"(drawing => {{ {harm} }})(document.querySelectorAll('.js-plotly-plot')[{position}])")
+    view = window.view(1400)
 
     def is_in(harm: str, lines: Sequence[str]) -> bool:
         return any(line.startswith(f"{harm}: ") for line in lines)
