@@ -2,7 +2,6 @@
 
 import math
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -182,10 +181,10 @@ def check_memory(config: RunConfig) -> None:
 
 def _memory_bytes() -> float:
     """Of this machine, or what this process may have of it; infinite on a system that does not tell."""
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ImportError:  # Windows
         return math.inf
-    import resource
-
     has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     return has if allowed == resource.RLIM_INFINITY else min(has, allowed)
