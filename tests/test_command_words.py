@@ -191,6 +191,11 @@ def test_a_mistake_is_one_line_with_the_key_what_was_given_and_what_is_allowed(w
     assert line_of(words) == line
 
 
+@pytest.mark.parametrize("broken", ["results=${", "max_updates=${nope}", "cluster.jitter.mean=${cluster.jitter.mean}"])
+def test_of_several_interpolations_the_broken_one_is_named(broken: str) -> None:
+    assert line_of("seed=${batch_size}", broken).startswith(broken.split(".mean")[0])
+
+
 @pytest.mark.parametrize("word", ["hydra.x=", "hydra.run.dir=x", "experiment.x=3", "xyz=1"])
 def test_a_key_like_no_other_is_refused_with_those_that_there_are(word: str) -> None:
     line = line_of(word)

@@ -157,7 +157,7 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Kinds]:
     for key, text in pairs:  # what sets keys comes after all choices, wherever it stands
         if key not in chosen:
             _set(values, kinds, key, text)
-    _resolve(values, kinds)
+    _resolve(values, cached, kinds)
     return values, kinds
 
 
@@ -244,20 +244,32 @@ def _put(values: dict[str, Any], kinds: Kinds, key: str, value: Any, text: str, 
     values[last] = value
 
 
-def _resolve(values: dict[str, Any], kinds: Kinds) -> None:
-    """Put what interpolations give in their place, those of conf/ too; each is of the whole config."""
+def _resolve(values: dict[str, Any], of_files: Mapping[str, Any], kinds: Kinds) -> None:
+    """Put what interpolations give in their place; each is of the whole config.
+
+    Those of words come before those of conf/ (`of_files`), which a broken one would break.
+
+    Raises:
+        ConfigError: one cannot be resolved, or gives no value of its key's type.
+    """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     waiting = {key: text for key in _leaves(kinds) if "${" in (text := str(_at(values, key)))}
-    for key, text in waiting.items():
-        try:
-            found: Any = OmegaConf.select(OmegaConf.create(values), key)
-            value = OmegaConf.to_container(found, resolve=True) if OmegaConf.is_config(found) else found
-        except OmegaConfBaseException:
-            allowed = "${KEY} of another key, or ${oc.env:NAME} of a variable that is set"
-            raise ConfigError(f"{key}={text} cannot be resolved; write {allowed}") from None
-        _put(values, kinds, key, value, text)
+    if not waiting:
+        return
+    key, found = "", {}
+    try:
+        whole: Any = OmegaConf.create({name: values[name] for name in kinds})
+        for key in sorted(waiting, key=lambda key: bool(_at(values, key) == _at(of_files, key))):
+            value = OmegaConf.select(whole, key)
+            found[key] = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+    except OmegaConfBaseException as error:
+        broken = error.full_key if error.full_key in waiting else key  # one that is no interpolation breaks all
+        allowed = "${KEY} of another key, or ${oc.env:NAME} of a variable that is set"
+        raise ConfigError(f"{broken}={waiting[broken]} cannot be resolved; write {allowed}") from None
+    for key, value in found.items():
+        _put(values, kinds, key, value, waiting[key])
 
 
 def _at(values: Any, key: str) -> Any:
