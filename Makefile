@@ -9,14 +9,16 @@ READY := $(VENV)/.ready
 EXPERIMENTS := $(basename $(patsubst conf/experiment/%,%,$(wildcard conf/experiment/*/*.yaml)))
 ARTEFACTS := $(subst /,-,$(EXPERIMENTS))
 PAPERS := $(sort $(patsubst %/,%,$(dir $(EXPERIMENTS))))
+RESULTS := $(lastword $(patsubst results=%,%,$(filter results=%,$(ARGS))))
+INTO := $(if $(RESULTS),--results $(RESULTS))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
 # Runs, then their report, if there is a plan: experiment, its plans' names.
 define made
 @$(BIN)/python run.py +experiment=$(1) $(SCALED); code=$$?; \
-	ls results/plans/$(2)-$(SCALE).json > /dev/null 2>&1 || exit $$code; \
-	$(BIN)/python -m reports $(1) --scale $(SCALE) || code=1; exit $$code
+	ls $(or $(RESULTS),results)/plans/$(2)-$(SCALE).json > /dev/null 2>&1 || exit $$code; \
+	$(BIN)/python -m reports $(1) --scale $(SCALE) $(INTO) || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help
@@ -61,7 +63,7 @@ papers: $(READY) ## every table, figure and claim of all papers: make papers SCA
 	$(call made,all,*)
 
 report: $(READY) ## the pages that show them: results/site/index.html, from what was run at SCALE
-	$(BIN)/python -m reports site --scale $(SCALE)
+	$(BIN)/python -m reports site --scale $(SCALE) $(INTO)
 
 bench: $(READY) ## side-by-side measurements of speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks

@@ -95,6 +95,12 @@ def test_make_runs_an_artefact_a_paper_or_all_and_then_reports():
     assert make_lines("report", "SCALE=smoke") == ["-m reports site --scale smoke"]
 
 
+def test_make_reads_the_records_where_it_writes_them():
+    runs, reports = make_lines("dssp-table1", "ARGS=epochs=1 results=/tmp/elsewhere")
+    assert runs.endswith("epochs=1 results=/tmp/elsewhere")
+    assert reports == "-m reports dssp/table1 --scale laptop --results /tmp/elsewhere"
+
+
 def test_every_artefact_of_make_help_is_an_experiment_with_a_report():
     shown = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True).stdout
     for word in ("setup", "run", "check", "test", "bench"):
