@@ -66,9 +66,7 @@ class PlainLoop:
     """What anybody would write: nn.Module, DataLoader order, torch.optim.SGD."""
 
     def __init__(self, config: RunConfig) -> None:
-        options = asdict(config.dataset)
-        options.pop("augment")
-        self.dataset = load(**options)
+        self.dataset = load(**config.dataset.loader_options())
         _, channels, size, _ = self.dataset.train_images.shape
         torch.manual_seed(config.seed)
         shape = {"in_channels": channels, "image_size": size, "num_classes": self.dataset.num_classes}
