@@ -68,9 +68,10 @@ BROKEN = (
 )
 SWEPT = ("{}=1,2", "{}=range(0,1e9)", "{}=range(0,inf)", "{}=choice(1,abc)", "{}=range(3,0)", "{}=interval(0,1)")
 SMALL = 1_000_000  # parameters of a network that learns in the fuzz
+GLIMPSES = 100  # of such a network, one after another
 UPDATES = 3
 CPU_S = 30.0  # of one command line
-WALL_S = 300.0
+WALL_S = 120.0
 MEMORY = 6 << 30  # bytes of one process beyond what it begins with
 CHUNK = 100  # command lines a process
 
@@ -258,9 +259,10 @@ def shortened(config: RunConfig) -> RunConfig:
         parts[group] = replace(part, download=False) if hasattr(part, "download") else part
     parts["max_updates"] = min(config.max_updates or UPDATES, UPDATES)
     short = replace(config, **parts)
-    if config.gradients and config.dataset.shape is not None and count_parameters(short)[0] > SMALL:
-        return replace(short, gradients=False, target=TargetConfig())
-    return short
+    if not config.gradients or config.dataset.shape is None:
+        return short
+    is_large = count_parameters(short)[0] > SMALL or getattr(config.model, "glimpses", 0) > GLIMPSES
+    return replace(short, gradients=False, target=TargetConfig()) if is_large else short
 
 
 def unnoticed(asked: Sequence[str], config: RunConfig) -> str:
@@ -368,7 +370,7 @@ def fuzz(cases: Sequence[Words], processes: int, memory: int = MEMORY) -> list[V
 
 def _death(code: int | None) -> tuple[str, str]:
     if code in (-signal.SIGPROF, -signal.SIGALRM):
-        return HANG, f"still running after {CPU_S:g} CPU seconds"
+        return HANG, f"still running after {CPU_S:g} CPU seconds, or {WALL_S:g} s"
     return KILLED, f"its process ended with exit code {code}"
 
 
