@@ -3,9 +3,11 @@
 import dataclasses
 from typing import Any
 
+import hydra
 import pytest
 import yaml
 from composing import choosing, composed, found, leaves, line_of
+from omegaconf import OmegaConf
 
 from syncline.assembly import load_dataset
 from syncline.config import (
@@ -22,6 +24,7 @@ from syncline.config import (
     compose,
     compose_yaml,
 )
+from syncline.config.door import _chosen
 from syncline.datasets.registry import DATASETS as LOADERS
 from syncline.learning import optimizer
 from syncline.learning.task import TASKS
@@ -58,6 +61,16 @@ def test_every_file_of_every_group_composes_and_all_it_sets_arrives(group: str, 
     for key in delays:
         delay, given = getattr(part, key), values[key]
         assert (delay.probability, delay.name) == (given["probability"], given["name"])
+
+
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_choices_are_what_hydra_makes_of_all_of_them_at_once(place: int) -> None:
+    chosen = {group: choices(group)[place] for group in (*GROUPS, "experiment")}
+    values, kinds = _chosen(chosen)
+    words = [f"{'+' if group == 'experiment' else ''}{group}={choice}" for group, choice in chosen.items()]
+    cfg = hydra.compose("config", words)
+    assert values == OmegaConf.to_container(cfg)
+    assert {group: kinds[group] for group in GROUPS} == {group: OmegaConf.get_type(cfg, group) for group in GROUPS}
 
 
 def test_no_folder_of_conf_is_without_a_group() -> None:

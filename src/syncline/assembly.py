@@ -163,7 +163,11 @@ class _Undrawn(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return args[0] if func is torch.Tensor.normal_ else func(*args, **(kwargs or {}))
+        if func is torch.Tensor.normal_:
+            return args[0]
+        if func is nn.init.normal_:
+            return (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def check_memory(config: RunConfig) -> None:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, get_origin
@@ -152,12 +152,12 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Kinds]:
     chosen = {key: text for key, text in pairs if key in (*GROUPS, "experiment")}
     for group, choice in chosen.items():
         _check_choice(group, choice)
-    cached, kinds = _chosen(tuple(sorted(chosen.items())))
-    values = copy.deepcopy(cached)
+    shared, kinds = _chosen(chosen)
+    values = copy.deepcopy(shared)
     for key, text in pairs:  # what sets keys comes after all choices, wherever it stands
         if key not in chosen:
             _set(values, kinds, key, text)
-    _resolve(values, cached, kinds)
+    _resolve(values, shared, kinds)
     return values, kinds
 
 
@@ -179,12 +179,34 @@ def _in_full(overrides: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-@lru_cache(maxsize=512)
-def _chosen(choices: tuple[tuple[str, str], ...]) -> tuple[dict[str, Any], Kinds]:
-    """The values, and the types of the topmost, under these choices of groups.
+def _chosen(choices: Mapping[str, str]) -> tuple[dict[str, Any], Kinds]:
+    """The values, and the types of the topmost, under these choices of groups; what is chosen again is shared."""
+    values, kinds = map(dict, _defaults())
+    for group, name in choices.items():
+        of_file, types = _choice(group, name)
+        values |= of_file
+        kinds |= types
+    return values, kinds
 
-    It takes Hydra a tenth of a second, and runs of a plan share them.
-    """
+
+@cache
+def _defaults() -> tuple[dict[str, Any], Kinds]:
+    values, types = _put_together("config")
+    kinds = {**fields(RunConfig), **fields(Invocation), **types}
+    del kinds["experiment"]  # its file is read as it is
+    return values, kinds
+
+
+@cache
+def _choice(group: str, name: str) -> tuple[dict[str, Any], Kinds]:
+    """Composed alone, which takes Hydra the least time: no file speaks of other groups."""
+    values, types = _put_together(f"{group}/{name}")
+    assert set(values) == {group}, f"conf/{group}/{name}.yaml speaks of {', '.join(values)}"
+    return values, types
+
+
+def _put_together(file: str) -> tuple[dict[str, Any], Kinds]:
+    """What a file of conf/ says with those that it builds on, and the types of the groups."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
@@ -193,11 +215,9 @@ def _chosen(choices: tuple[tuple[str, str], ...]) -> tuple[dict[str, Any], Kinds
     if not GlobalHydra.instance().is_initialized():
         _register()
         initialize_config_dir(str(CONF), version_base="1.3")
-    cfg = hydra_compose("config", [f"{'+' if group == 'experiment' else ''}{group}={name}" for group, name in choices])
-    kinds = {**fields(RunConfig), **fields(Invocation), **{group: OmegaConf.get_type(cfg, group) for group in GROUPS}}
-    del kinds["experiment"]  # its file is read as it is
+    cfg = hydra_compose(file)
     values: Any = OmegaConf.to_container(cfg)
-    return values, kinds
+    return values, {group: OmegaConf.get_type(cfg, group) for group in GROUPS if group in values}
 
 
 def _set(values: dict[str, Any], kinds: Kinds, key: str, text: str) -> None:
