@@ -54,7 +54,7 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/lint-imports
 
 test: $(READY) ## what every change runs (4 minutes): make test ARGS="-k dssp"
-	$(PYTEST) -m "core or not (papers or system or processes or statistical)" $(ARGS)
+	$(PYTEST) -m "core or not (papers or system or processes or statistical or slow)" $(ARGS)
 
 test-all: $(READY) ## all tests: exactly what CI runs (12 minutes)
 	$(PYTEST) --hypothesis-profile=ci --durations=25 $(ARGS)

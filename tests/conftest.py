@@ -26,7 +26,7 @@ settings.load_profile("quick")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The longest first, so that no core is left with one of them at the end.
-TIERS = ("papers", "system", "processes", "statistical")
+TIERS = ("papers", "system", "processes", "statistical", "slow")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -33,7 +33,6 @@ from syncline.config import ConfigError
 
 
 @pytest.mark.processes
-@pytest.mark.core
 def test_each_is_refused_in_one_line_or_its_run_comes_to_its_end() -> None:
     words = ["--configs", "100", "--seed", "1", "--processes", "2"]
     done = subprocess.run([sys.executable, "-m", "benchmarks.fuzz_configs", *words], capture_output=True, text=True)

@@ -1,5 +1,6 @@
 """What the README says is run: every command, every path it names, every link."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -76,8 +77,12 @@ def test_every_command_is_run_by_a_test():
 def make_lines(*words: str) -> list[str]:
     """The python commands that make would run."""
     command = ["make", "--no-print-directory", "-n", "-C", str(ROOT), *words]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.replace("\\\n", " ")
-    return [part.strip() for part in re.findall(r"\.venv/bin/python ((?:run\.py|-m reports)[^;|\n]*)", shown)]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "ARGS"}
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    return [
+        part.strip()
+        for part in re.findall(r"\.venv/bin/python ((?:run\.py|-m reports)[^;|\n]*)", shown.replace("\\\n", " "))
+    ]
 
 
 def test_make_run_is_the_default_run():

@@ -120,6 +120,7 @@ def test_arguments_out_of_range_are_refused(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_lenet_learns_ten_classes_but_not_perfectly() -> None:
     """Six epochs on 4,000 images gave 0.65 to 0.80 over five seeds; ten classes by chance give 0.1."""
     torch.manual_seed(0)

@@ -109,6 +109,7 @@ def test_berts_vocabulary_knows_every_word_too() -> None:
     assert UNKNOWN not in dataset.train.texts.values
 
 
+@pytest.mark.slow
 def test_a_small_bert_learns_what_an_untrained_one_does_not_know() -> None:
     """A quarter of bert_tiny's width, no dropout: 400 steps gave an F1 of 0.31 to 0.42 over three seeds."""
     torch.manual_seed(0)

@@ -19,7 +19,7 @@ from syncline.learning.task import TASKS
 
 STEPS = 5
 STEPS_OF_THE_LARGEST = 2
-LARGEST = ("inception_v3", "wide_resnet50_2")
+LARGEST = ("inception_v3", "resnet50", "resnet50_bottleneck_cifar", "wide_resnet50_2")
 TINY = ["dataset.train_size=12", "dataset.test_size=4", "batch_size=3"]
 CASES = {
     "alexnet_small": ["model=alexnet_small", "dataset=glyphs10"],
@@ -58,7 +58,9 @@ def test_every_network_is_tried() -> None:
     assert set(CASES) == set(MODELS)
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGEST else ()) for name in sorted(CASES)]
+)
 def test_steps_are_those_of_the_ordinary_module(name: str) -> None:
     config, _ = compose([*TINY, *CASES[name]])
     assert config.model.name == name

@@ -157,6 +157,7 @@ def test_told_twice_it_is_there_once(record: Path) -> None:
     assert Arrived(record).column("accuracy") == [row["accuracy"] for row in read_metrics(record)]
 
 
+@pytest.mark.processes
 def test_a_run_that_goes_on_from_a_checkpoint_has_each_point_once(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +191,7 @@ def test_nothing_is_left_in_the_home_folder(record: Path, home: Path) -> None:
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.processes
 def test_several_processes_at_once_and_seeds_stand_together(tmp_path: Path) -> None:
     said = cli("-m", "seed=0,1", "gradients=false", *TINY, "tracker=wandb", "jobs=2", f"results={tmp_path}")
     assert said.code == 0, said.err

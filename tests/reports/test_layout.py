@@ -10,9 +10,10 @@ from browser import CHROMIUM, Window, browser
 from reports.figures import Figure, Panel, Series
 from reports.site import FILES, Section, Shown, rendered, static
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)"
-)
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)"),
+]
 
 WIDTHS = (1400, 800, 600, 400)  # the first is the one that the drawings are made at
 LONG = "A title that is far too long for one line of a narrow panel, so that it has to be wrapped somewhere"

@@ -157,6 +157,7 @@ def test_notice_of_the_time_limit_reaches_the_program_and_brings_the_task_back(t
     assert task.requeued == ["requeue 17_4"]
 
 
+@pytest.mark.processes
 def test_a_notice_that_comes_before_the_program_listens_is_given_again(tmp_path: Path) -> None:
     task = Task(tmp_path, f"while not os.path.exists('now'): time.sleep(0.01)\nlisten({PAUSED})")
     task.wait_for("words")
