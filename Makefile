@@ -11,6 +11,7 @@ ARTEFACTS := $(subst /,-,$(EXPERIMENTS))
 PAPERS := $(sort $(patsubst %/,%,$(dir $(EXPERIMENTS))))
 RESULTS := $(lastword $(patsubst results=%,%,$(filter results=%,$(ARGS))))
 INTO := $(if $(RESULTS),--results $(RESULTS))
+CORES = $(shell $(PYTHON) -c "import os; print(os.cpu_count())")
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
@@ -56,8 +57,9 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 test: $(READY) ## what every change runs (4 minutes): make test ARGS="-k dssp"
 	$(PYTEST) -m "core or not (papers or system or processes or statistical or slow)" $(ARGS)
 
+# Two a core: many of its tests wait for processes, and for time to pass.
 test-all: $(READY) ## all tests: exactly what CI runs (12 minutes)
-	$(PYTEST) --hypothesis-profile=ci --durations=25 $(ARGS)
+	$(PYTEST) -n $$(($(CORES) * 2)) --hypothesis-profile=ci --durations=25 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
 	$(call made,all,*)
