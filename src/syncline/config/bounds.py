@@ -16,7 +16,7 @@ SEEDS = 2**32 - 1
 
 BOUNDS: Mapping[str, int] = {
     "seed": SEEDS,
-    "threads": 1024,
+    "threads": 512,  # each takes 8 MB of address space
     "cluster.message_bytes": 10**12,
     "cluster.shards": 10_000,
     "cluster.workers": 100_000,
@@ -39,6 +39,8 @@ BOUNDS: Mapping[str, int] = {
     "model.read_size": 4096,
     "model.width": 2**12,
     "model.write_size": 4096,
+    "runner.nodes": 10_000,
+    "runner.workers_per_host": 100_000,
     "scale.seeds": SEEDS,
     "strategy.k": 10**6,
     "strategy.k_cap": 10**6,
