@@ -54,11 +54,11 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(READY) ## what every change runs (4 minutes): make test ARGS="-k dssp"
+test: $(READY) ## what every change runs: make test ARGS="-k dssp"
 	$(PYTEST) -m "core or not (papers or system or processes or statistical or slow)" $(ARGS)
 
 # Two a core: many of its tests wait for processes, and for time to pass.
-test-all: $(READY) ## all tests: exactly what CI runs (12 minutes)
+test-all: $(READY) ## all tests: exactly what CI runs
 	$(PYTEST) -n $$(($(CORES) * 2)) --hypothesis-profile=ci --durations=25 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
