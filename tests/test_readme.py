@@ -120,7 +120,8 @@ def test_every_artefact_of_make_help_is_an_experiment_with_a_report():
 
 
 def test_the_tree_is_as_listed():
-    tree = re.search(r"## Repository layout\n\n```\n(.*?)```", README, re.DOTALL)
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    tree = re.search(r"## Repository layout\n\n```\n(.*?)```", page, re.DOTALL)
     assert tree is not None
     folder = ROOT
     for line in tree[1].splitlines():
@@ -131,15 +132,24 @@ def test_the_tree_is_as_listed():
             assert (folder / name).exists(), f"{line!r}: {name} is not there"
 
 
-def test_links_and_pictures_resolve():
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_resolve(page):
+    text = page.read_text()
     headings = {
-        re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^#+ (.+)$", README, re.M)
+        re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^#+ (.+)$", text, re.M)
     }
-    for target in re.findall(r"\]\(([^)]+)\)", README):
+    for target in re.findall(r"\]\(([^)]+)\)", text):
         if target.startswith("#"):
             assert target[1:] in headings, target
         else:
-            assert target.startswith("https://") or (ROOT / target).exists(), target
+            assert target.startswith("https://") or (page.parent / target.partition("#")[0]).exists(), target
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 150
 
 
 def test_every_strategy_is_in_the_table():
