@@ -52,8 +52,7 @@ def lead_by_counting(log) -> int:
 
 
 @pytest.mark.processes
-@pytest.mark.core
-@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+@pytest.mark.parametrize("average", ["after_step", pytest.param("before_forward", marks=pytest.mark.core)])
 def test_ds_sync_on_a_grid_of_four_leaves_what_it_leaves_in_virtual_time(tmp_path, average):
     """after_step with one all-reduce of everything and batch norm, before_forward with one a tensor."""
     impl = "flat" if average == "after_step" else "naive"

@@ -122,6 +122,7 @@ def _key(item: Any) -> str:
     return item.key or "/".join(item.nested_key)
 
 
+@pytest.mark.xdist_group("tracked_run")
 def test_wandb_offline_has_all_of_a_true_run(record: Path) -> None:
     arrived, rows, summary = Arrived(record), read_metrics(record), read_summary(record)
     assert (status(record), arrived.exit_code) == (FINISHED, 0)
@@ -150,6 +151,7 @@ def test_wandb_offline_has_all_of_a_true_run(record: Path) -> None:
     assert arrived.column("timeline/_type") == ["image-file"]
 
 
+@pytest.mark.xdist_group("tracked_run")
 def test_told_twice_it_is_there_once(record: Path) -> None:
     command = [sys.executable, "-m", "syncline.records.mirror", str(record)]
     again = subprocess.run(command, capture_output=True, text=True)
@@ -179,6 +181,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_has_each_point_once(
     assert arrived.column("updates") == [row["updates"] for row in read_metrics(record)]
 
 
+@pytest.mark.xdist_group("tracked_run")
 def test_a_tracked_run_gives_the_same_numbers_as_an_untracked_one(record: Path, tmp_path: Path) -> None:
     plain, _ = compose([*TINY, "strategy=adasync", "strategy.k=2", "strategy.interval=0.02", "seed=3"])
     other = run_one(plain, tmp_path, lambda progress: None)
@@ -187,6 +190,7 @@ def test_a_tracked_run_gives_the_same_numbers_as_an_untracked_one(record: Path, 
     assert not (tmp_path / plain.identity / "wandb").exists()
 
 
+@pytest.mark.xdist_group("tracked_run")
 def test_nothing_is_left_in_the_home_folder(record: Path, home: Path) -> None:
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
