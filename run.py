@@ -33,7 +33,7 @@ from runners.one import lacks_parameters, run_one
 from runners.plan import run_plan
 from runners.replay import replay_config
 from runners.slurm import submit
-from runners.stop import Told, listen
+from runners.stop import StopRequested, listen
 from syncline.config import (
     GROUPS,
     ConfigError,
@@ -155,7 +155,7 @@ def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> in
             note = "finished before, without runner.parameters=true; rerun=true makes it again with them"
     else:
         with RunDisplay(config) as display:
-            summary = run_one(config, results, display.progressed, anew=invocation.rerun, supervisor=supervisor)
+            summary = run_one(config, results, display.progressed, restart=invocation.rerun, supervisor=supervisor)
         note = "finished"
     console = Console(highlight=False)
     console.print(summary_table(summary))
@@ -361,7 +361,7 @@ def command_line() -> NoReturn:
             "error:", *filter(None, [error.filename and f"{error.filename}:", error.strerror or error]), file=sys.stderr
         )
         code = 1
-    except Told as told:
+    except StopRequested as told:
         again = shlex.join(["python", "run.py", *arguments])
         kept = told.kept or "finished runs are kept"
         print(f"interrupted; {kept}; rerun this command to resume: {again}", file=sys.stderr)

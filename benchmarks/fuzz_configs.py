@@ -219,7 +219,7 @@ def judged(words: Words, results: Path) -> Verdict:
         nonsense = unnoticed(asked, config)
         if not nonsense:
             short = shortened(config)
-            summary = run_one(short, results, lambda progress: None, anew=True)
+            summary = run_one(short, results, lambda progress: None, restart=True)
             nonsense = untrue(short, summary, results / short.identity)
     except (ValueError, OSError) as error:
         return (

@@ -31,9 +31,9 @@ import torch
 from syncline.learning.server import Version
 from syncline.live import transport, wire
 from syncline.live.server import (
+    Acceptor,
     Call,
     Connection,
-    Door,
     Free,
     GradientPool,
     Hello,
@@ -78,7 +78,7 @@ class Target:
         self._listener = listen(address)
         self.address = address_of(self._listener)
         self._inbox: Inbox = queue.SimpleQueue()
-        self.door = Door(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
+        self.door = Acceptor(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
         self.door.open()
         self.heard = Counter[str]()
         self.pinned = 0  # large blocks posted and not freed yet

@@ -12,7 +12,7 @@ from torch import nn
 from benchmarks.spread import Spread
 from syncline.assembly import build_learner
 from syncline.config import DigitsConfig, GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
-from syncline.course import Limits
+from syncline.progress import Limits
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning, simulate
 from syncline.strategies import STRATEGIES

@@ -1,7 +1,7 @@
 """The parameter server's wire: bytes pushed and pulled a second, and the round trip of a tiny push, beside others.
 
-The server is the real one (Door, Connection, readers and writers, an owner thread), but its owner grants at once and
-steps no optimizer: what is measured is the transport.
+The server is the real one (Acceptor, Connection, readers and writers, an owner thread), but its owner grants at once
+and steps no optimizer: what is measured is the transport.
 """
 
 import json
@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.spread import Spread
 from syncline.learning.server import Version
-from syncline.live.server import Connection, Door, Free, GradientPool, Hello, Inbox, Lost, Pushed
+from syncline.live.server import Acceptor, Connection, Free, GradientPool, Hello, Inbox, Lost, Pushed
 from syncline.live.transport import address_of, listen
 from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader, connect, receive_json, send, send_json
 
@@ -45,7 +45,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     inbox: Inbox = queue.SimpleQueue()
     size = size_bytes // 4
     pool = GradientPool(size, 0, num_workers + 1)
-    Door(listener, SECRET, None, pool, inbox).open()
+    Acceptor(listener, SECRET, None, pool, inbox).open()
     context = get_context("spawn")
     pipes, processes = [], []
     for worker in range(num_workers):

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import syncline.simulation.run
 from runners.one import run_one
 from runners.replay import replay_config
 from syncline.config import compose
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import read_summary
+from syncline.simulation import run as simulation_run
 from syncline.strategies import STRATEGIES
 
 OF_MACHINE = ("identity", "wall_s")  # of a summary: these follow from the keys' names, and from the machine
@@ -151,7 +151,7 @@ def replayed(live: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if read_summary(folder)["engine"] != "live":
             continue
         config, _ = compose(["runner=replay", f"from={folder.name}", f"results={live}"])
-        summary = run_one(replay_config(config, live), live, lambda progress: None, anew=True)
+        summary = run_one(replay_config(config, live), live, lambda progress: None, restart=True)
         kept = {key: value for key, value in summary.items() if key not in OF_MACHINE}
         yield f"replay of {summary['strategy']}", {"summary": json.loads(json.dumps(kept))}
 
@@ -171,7 +171,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     asked = parser.parse_args(arguments)
-    syncline.simulation.run.REPORT_EVERY_S = 0.0  # each look is told
+    simulation_run.REPORT_EVERY_S = 0.0  # type: ignore[attr-defined]  # each look is told
     live = asked.folder / "live"
     if asked.action == "write":
         live.mkdir(parents=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from reports.claims import scoreboard
-from reports.exhibits import DRAWN, SCALES, Exhibit, Paper, Press, Shelf
+from reports.exhibits import DRAWN, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
 from reports.tables import Table
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="as it was run (laptop)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
     asked = parser.parse_args(arguments)
-    shelf = Shelf(asked.results, asked.scale)
+    shelf = ArtefactStore(asked.results, asked.scale)
     try:
         files = _site(shelf) if asked.what == "site" else Printer(shelf).show(asked.what)
     except (ValueError, OSError) as error:
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _site(shelf: Shelf) -> list[Path]:
+def _site(shelf: ArtefactStore) -> list[Path]:
     from reports.site import build
 
     first = build(shelf, shelf.results / "site")
@@ -55,7 +55,7 @@ def _site(shelf: Shelf) -> list[Path]:
 class Printer:
     """Prints tables on the terminal and writes all files of what is shown."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: ArtefactStore) -> None:
         self._shelf, self._console = shelf, Console()
 
     def show(self, what: str) -> list[Path]:
@@ -64,7 +64,7 @@ class Printer:
         Raises:
             RecordError: nothing of it was run.
         """
-        with Press(self._shelf.results / DRAWN) as press:
+        with ExhibitWriter(self._shelf.results / DRAWN) as press:
             if what == "all":
                 written = [files for paper in SHOWN.values() for files in self._paper(paper, press)]
             elif what == "fidelity":
@@ -75,12 +75,12 @@ class Printer:
                 written = self._artefact(what, press)
             return [path for files in written for path in files.result()]
 
-    def _artefact(self, name: str, press: Press) -> list[Future[list[Path]]]:
+    def _artefact(self, name: str, press: ExhibitWriter) -> list[Future[list[Path]]]:
         paper, _, own = name.partition("/")
         exhibit = SHOWN[paper].shows[own](self._shelf.artefact(name))
         return self._exhibit(exhibit, stem_of(name, self._shelf.scale), press)
 
-    def _paper(self, paper: Paper, press: Press) -> list[Future[list[Path]]]:
+    def _paper(self, paper: Paper, press: ExhibitWriter) -> list[Future[list[Path]]]:
         """What there is of a paper, and its claims; an artefact that was not run is named."""
         files: list[Future[list[Path]]] = []
         for name in paper.shows:
@@ -97,7 +97,7 @@ class Printer:
             files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", press)
         return files
 
-    def _exhibit(self, exhibit: Exhibit, stem: str, press: Press) -> list[Future[list[Path]]]:
+    def _exhibit(self, exhibit: Exhibit, stem: str, press: ExhibitWriter) -> list[Future[list[Path]]]:
         for item in exhibit.values():
             if isinstance(item, Table):
                 item.print(self._console)

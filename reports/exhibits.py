@@ -69,7 +69,7 @@ class Paper:
         return text
 
 
-class Shelf:
+class ArtefactStore:
     """The artefacts of one scale in a folder of results, each loaded once."""
 
     def __init__(self, results: Path, scale: str) -> None:
@@ -87,7 +87,7 @@ class Shelf:
         return [judge(claim, paper.claim_text(claim.key), self.scale, self.artefact) for claim in paper.claims]
 
 
-class Press:
+class ExhibitWriter:
     """Writes items on all cores: a drawing takes about a second in all its formats, and none if it is there already.
 
     A context: its end waits for everything.

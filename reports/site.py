@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from reports import interactive
 from reports.claims import Verdict, scoreboard, verdicts_at
-from reports.exhibits import DRAWN, Item, Paper, Press, Shelf
+from reports.exhibits import DRAWN, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
 from reports.figures import Figure
 from reports.overview import OVERVIEW
@@ -79,7 +79,7 @@ class Section:
         return [path for one in self.shown for path in one.files.result()]
 
 
-def build(shelf: Shelf, folder: Path) -> Path:
+def build(shelf: ArtefactStore, folder: Path) -> Path:
     """Write all pages from what was run at the shelf's scale; returns the first.
 
     Whatever lay in the folder is removed. An artefact that was not run has its command in its place.
@@ -93,7 +93,7 @@ def build(shelf: Shelf, folder: Path) -> Path:
     (folder / FILES).mkdir(parents=True)
     static(folder / FILES)
     verdicts = {key: shelf.verdicts(paper) for key, paper in PAPERS.items()}
-    with Press(shelf.results / DRAWN) as press:
+    with ExhibitWriter(shelf.results / DRAWN) as press:
         sections = {
             (key, name): section(paper, name, shelf, press) for key, paper in SHOWN.items() for name in paper.shows
         }
@@ -157,7 +157,7 @@ def counts(verdicts: Sequence[Verdict]) -> Counter[str]:
     return Counter(verdict.verdict for verdict in verdicts)
 
 
-def section(paper: Paper, name: str, shelf: Shelf, press: Press) -> Section:
+def section(paper: Paper, name: str, shelf: ArtefactStore, press: ExhibitWriter) -> Section:
     """An artefact's part of a page; its files are being written."""
     full = f"{paper.key}/{name}"
     caption = published(paper.key)["artefacts"][name]
@@ -180,7 +180,7 @@ def section(paper: Paper, name: str, shelf: Shelf, press: Press) -> Section:
     )
 
 
-def live_section(results: Path, press: Press) -> Section:
+def live_section(results: Path, press: ExhibitWriter) -> Section:
     """What live runs were measured to take, and what was foreseen."""
     caption, command = "Live runs, and what the simulator foresaw of them", "make fidelity"
     try:

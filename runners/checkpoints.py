@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from runners.display import say
-from runners.stop import Told, patience
+from runners.stop import StopRequested, defer_stop
 from syncline.records.snapshots import read_state, write_state
 from syncline.records.store import RecordError, RecordWriter
 
@@ -48,7 +48,7 @@ def begin_anew(why: RecordError) -> None:
 
 
 class Checkpoints:
-    """Writes them, as `syncline.simulation.run.Keeper`; while it is entered, no first signal breaks anything off.
+    """Writes them, as `syncline.simulation.run.Checkpointer`; while it is entered, no first signal breaks anything off.
 
     Args:
         every_s: wall seconds between two of them, if nobody tells to stop.
@@ -56,7 +56,7 @@ class Checkpoints:
 
     def __init__(self, record: RecordWriter, every_s: float) -> None:
         self._record, self._every_s = record, every_s
-        self._patience: AbstractContextManager[Any] = patience()
+        self._patience: AbstractContextManager[Any] = defer_stop()
 
     def __enter__(self) -> "Checkpoints":
         self._asked = self._patience.__enter__()
@@ -76,7 +76,7 @@ class Checkpoints:
         """Write it down.
 
         Raises:
-            Told: the run is to stop.
+            StopRequested: the run is to stop.
             OSError: there is no space, or no permission.
         """
         tensors, about = state
@@ -85,4 +85,6 @@ class Checkpoints:
         write_state(checkpoint_path(folder), tensors, {"format": FORMAT, "log": log, **about})
         self._next = time.monotonic() + self._every_s
         if (number := self._asked()) is not None:
-            raise Told(number, f"{folder.name} checkpointed at update {about['engine']['totals']['updates']:,}")
+            raise StopRequested(
+                number, f"{folder.name} checkpointed at update {about['engine']['totals']['updates']:,}"
+            )

@@ -228,8 +228,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
     )
     table.add_row("gradients", f"{summary['gradients_used']:,} used, {summary['gradients_discarded']:,} discarded")
     if interrupted := summary.get("gradients_interrupted", 0):
-        in_vain = summary["gradients_in_vain"]
-        finished = f", {in_vain:,} of them finished" if in_vain else ""
+        wasted = summary["gradients_wasted"]
+        finished = f", {wasted:,} of them finished" if wasted else ""
         table.add_row("interrupted", f"{interrupted:,} gradients{finished}")
     if changes := summary.get("waits_for", []):
         (_, _, first), (since_s, _, last) = changes[0], changes[-1]

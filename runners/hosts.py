@@ -21,7 +21,7 @@ from runners.display import say
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
 from syncline.config.placement import places
 from syncline.live.agent import versions
-from syncline.live.control import Headquarters, Message, Peer
+from syncline.live.control import ControlServer, Message, Peer
 from syncline.live.interfaces import address_towards
 from syncline.live.process import Job
 from syncline.live.transport import HANDSHAKE_S, Tls
@@ -51,7 +51,7 @@ class Hosts:
         self._secret = folder / "secret-agents"
         secret = make_secret(self._secret)
         try:
-            self._headquarters = Headquarters(self.listen, secret, tls, runner.leave_s)
+            self._headquarters = ControlServer(self.listen, secret, tls, runner.leave_s)
         except OSError as error:
             raise ConfigError(f"runner.address: cannot listen at {self.listen} here ({error.strerror})") from None
         self._agents: dict[str, Peer] = {}  # by host, who is there

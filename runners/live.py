@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from runners.agents import Agents, Restart, RunFailed, ThisMachine, first_failure
-from runners.course import Course, num_parts
 from runners.display import say
 from runners.hosts import Hosts
+from runners.progress import Course, num_parts
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
-from syncline.course import Progress, Totals, summary
-from syncline.live.control import Headquarters, Message, Peer
+from syncline.live.control import ControlServer, Message, Peer
 from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor
 from syncline.live.transport import Tls
 from syncline.live.wire import make_secret
+from syncline.progress import Progress, Totals, summary
 from syncline.records.events import merge_events, read_events
 from syncline.records.snapshots import latest
 from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
@@ -156,7 +156,7 @@ class _Attempt:
         self._secret = folder / f"secret-{number}"
         secret = make_secret(self._secret)
         try:
-            self._headquarters = Headquarters(agents.listen, secret, tls, runner.leave_s)
+            self._headquarters = ControlServer(agents.listen, secret, tls, runner.leave_s)
         except OSError as error:
             raise RunFailed(f"the launcher cannot listen at {agents.listen} ({error.strerror})") from None
         resume = latest(folder / "checkpoint", num_parts(config))

@@ -39,12 +39,12 @@ def run_one(
     config: RunConfig,
     results: Path,
     on_progress: OnProgress,
-    anew: bool = False,
+    restart: bool = False,
     supervisor: Supervisor | None = None,
 ) -> dict[str, Any]:
     """Make one run and its record.
 
-    A run that was broken off goes on from its checkpoint, if it has one, unless it is to begin anew.
+    A run that was broken off goes on from its checkpoint, if it has one, unless it is to restart.
 
     Args:
         supervisor: of this machine, for real processes; None: it is started here.
@@ -61,13 +61,13 @@ def run_one(
     plain = config.as_dict()
     folder = results / config.identity
     with held(folder):
-        if status(folder) == FINISHED and not anew:  # by somebody else, since it was planned here
+        if status(folder) == FINISHED and not restart:  # by somebody else, since it was planned here
             return read_summary(folder)
         if config.runner.name == "simulate":
             from syncline.assembly import check_memory  # imports torch
 
             check_memory(config)
-        record, state = _open(config, folder, plain, anew)
+        record, state = _open(config, folder, plain, restart)
         with record, start_tracker(plain["tracker"], record.folder, folder, say) as tracker:
 
             def on_evaluation(row: Mapping[str, Any]) -> None:
@@ -99,13 +99,13 @@ def _is_out_of_memory(error: Exception) -> bool:
     return told or isinstance(error, MemoryError)
 
 
-def _open(config: RunConfig, folder: Path, plain: dict[str, Any], anew: bool) -> tuple[RecordWriter, State | None]:
+def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool) -> tuple[RecordWriter, State | None]:
     """The record, and what a run in virtual time goes on from, if it does."""
     if config.runner.name != "simulate":  # the others bring their own events and checkpoints
-        go_on = isinstance(config.runner, LiveConfig) and not anew and can_go_on(config, folder)
+        go_on = isinstance(config.runner, LiveConfig) and not restart and can_go_on(config, folder)
         return RecordWriter(folder, plain, with_events=False, go_on=go_on), None
     with_events = config.runner.events
-    state = None if anew else read_checkpoint(folder, with_events)
+    state = None if restart else read_checkpoint(folder, with_events)
     if state is not None:
         try:
             record = RecordWriter(folder, plain, with_events, go_on=True, log=state[1]["log"])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from runners.display import PlanDisplay, say
 from runners.one import check_possible, lacks_parameters, run_one
-from runners.stop import Told, deaf, hear_again, listen, patience
+from runners.stop import StopRequested, block_signals, defer_stop, hear_again, listen
 from syncline.config import RunConfig
 from syncline.operations.tables import counted
 from syncline.plan import Entry, Plan
@@ -67,7 +67,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
         How many failed. With `fail_fast` the first failure stops the others, which stay unfinished.
 
     Raises:
-        Told: this process was told to stop, and has told those that it started.
+        StopRequested: this process was told to stop, and has told those that it started.
     """
     left = plan.left(results, rerun)
     for entry in left:
@@ -89,7 +89,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     ends = math.inf  # who is running still then has had its time
     kept = list[str]()  # runs that left a checkpoint
     try:
-        with display, patience() as asked:
+        with display, defer_stop() as asked:
             while running or ((waiting or elsewhere) and ends == math.inf):
                 if asked() is not None and ends == math.inf:
                     say(f"stopping: {counted(len(running), 'run')} to be checkpointed; press Ctrl-C again to stop now")
@@ -139,7 +139,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
         for worker in idle:
             _dismiss(worker)
     if number is not None:
-        raise Told(number, f"{display.words()}, {len(kept)} checkpointed")
+        raise StopRequested(number, f"{display.words()}, {len(kept)} checkpointed")
     return failed
 
 
@@ -160,7 +160,7 @@ def _context(left: Sequence[Entry]) -> "_Context":
         from multiprocessing import forkserver, resource_tracker
 
         resource_tracker.ensure_running()  # else the next line would do it, and hear again
-        with deaf():  # who signals a whole group must not end it: each run has still to write its checkpoint
+        with block_signals():  # who signals a whole group must not end it: each run has still to write its checkpoint
             forkserver.ensure_running()
     return context
 
@@ -188,19 +188,19 @@ def _given(entry: Entry, idle: list[_Worker], context: "_Context", results: Path
     return _Worker(process, pipe, time.monotonic(), entry)
 
 
-def _child(results: Path, anew: bool, pipe: Connection) -> None:
+def _child(results: Path, restart: bool, pipe: Connection) -> None:
     listen(ctrl_c=False)
     try:
         hear_again()
         with suppress(EOFError, OSError):  # dismissed; the parent is gone
             while True:
-                pipe.send(_made(pipe.recv(), results, anew, pipe))
+                pipe.send(_made(pipe.recv(), results, restart, pipe))
     except KeyboardInterrupt:
         with suppress(OSError):
             pipe.send(("stopped", ""))
 
 
-def _made(config: RunConfig, results: Path, anew: bool, pipe: Connection) -> tuple[str, Any]:
+def _made(config: RunConfig, results: Path, restart: bool, pipe: Connection) -> tuple[str, Any]:
     """Make a run and tell the parent of it.
 
     Returns:
@@ -214,7 +214,7 @@ def _made(config: RunConfig, results: Path, anew: bool, pipe: Connection) -> tup
             signal.raise_signal(signal.SIGTERM)
 
     try:
-        return "finished", run_one(config, results, on_progress, anew)
+        return "finished", run_one(config, results, on_progress, restart)
     except Held as error:
         return "held", str(error)
     except Exception as error:

@@ -1,6 +1,6 @@
 """Imports what a run of BERT needs, for the process that runs are forked from: else each takes seconds for it."""
 
-from syncline.torchvision_door import import_torchvision
+from syncline.torchvision_compat import import_torchvision
 
 import_torchvision()
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm.scripts import Wishes, array_script, ranges, report_script
+from slurm.scripts import JobResources, array_script, ranges, report_script
 from syncline.config import ConfigError, SlurmConfig
 from syncline.operations.jobs import refusal, submissions, waiting
 from syncline.plan import Plan
@@ -74,7 +74,7 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
     path = plan_path(results, plan.stem)
     folder = _new_folder(path.with_suffix(".slurm"))
     own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before it runs
-    wishes = Wishes(
+    wishes = JobResources(
         options.partition,
         options.account,
         options.qos,
@@ -91,14 +91,14 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
         array_script(
             path.stem,
             shlex.quote(str(own_plan)),
-            ranges(tasks, options.at_once),
+            ranges(tasks, options.max_parallel),
             wishes,
             project=str(PROJECT),
             python=shlex.quote(sys.executable),
             log=f"{folder}/%a.txt",
             results=shlex.quote(str(results)),
             runs_per_task=size,
-            notice_s=options.notice_s,
+            signal_delay_s=options.signal_delay_s,
         )
     )
     report = folder / "report.sbatch"

@@ -1,4 +1,4 @@
-"""Told to stop: by SIGTERM or SIGUSR1 (as Slurm sends them before a time limit), or by Ctrl-C.
+"""StopRequested to stop: by SIGTERM or SIGUSR1 (as Slurm sends them before a time limit), or by Ctrl-C.
 
 The first signal breaks off what the process does, as an exception, or where somebody is patient only asks: a run in
 virtual time then writes a checkpoint, a plan waits for those of its runs. The next one breaks that off, too, unless it
@@ -20,8 +20,8 @@ NOTICE = getattr(signal, "SIGUSR1", None)  # as a batch system gives it; Windows
 SIGNALS = (signal.SIGTERM, signal.SIGINT, *filter(None, [NOTICE]))
 
 
-class Told(KeyboardInterrupt):
-    """Told to stop by this signal; `kept` says what of it goes on later, if that is known."""
+class StopRequested(KeyboardInterrupt):
+    """StopRequested to stop by this signal; `kept` says what of it goes on later, if that is known."""
 
     def __init__(self, number: int, kept: str = "") -> None:
         super().__init__(kept)
@@ -33,7 +33,7 @@ class Told(KeyboardInterrupt):
         return CTRL_C if self.number == signal.SIGINT else AGAIN
 
 
-class Ears:
+class SignalHandler:
     """The handler of all SIGNALS of a process."""
 
     def __init__(self) -> None:
@@ -50,12 +50,12 @@ class Ears:
         self._heard_at = now
         is_first, self.asked = self.asked is None, self.asked or number
         if not (is_first and self.is_patient):
-            raise Told(self.asked)
+            raise StopRequested(self.asked)
 
 
 def listen(ctrl_c: bool = True) -> None:
     """From now on this process hears SIGNALS; without `ctrl_c`, where the parent hears it, that one is ignored."""
-    ears = Ears()
+    ears = SignalHandler()
     for number in SIGNALS:
         signal.signal(number, ears)
     if not ctrl_c:
@@ -63,13 +63,13 @@ def listen(ctrl_c: bool = True) -> None:
 
 
 @contextmanager
-def patience() -> Iterator[Callable[[], int | None]]:
+def defer_stop() -> Iterator[Callable[[], int | None]]:
     """While it is entered, the first signal breaks off nothing; gives what tells whether, and which, has come.
 
     In a process that does not `listen`, none ever does.
     """
     ears = signal.getsignal(signal.SIGTERM)
-    if not isinstance(ears, Ears):
+    if not isinstance(ears, SignalHandler):
         yield lambda: None
         return
     was_patient, ears.is_patient = ears.is_patient, True
@@ -80,14 +80,14 @@ def patience() -> Iterator[Callable[[], int | None]]:
 
 
 def hear_again() -> None:
-    """In a process that was started while its parent was deaf."""
+    """In a process that was started while its parent was block_signals."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
-    """What comes while it is entered is heard at its end; processes that are started meanwhile stay deaf.
+def block_signals() -> Iterator[None]:
+    """What comes while it is entered is heard at its end; processes that are started meanwhile stay block_signals.
 
     Where signals cannot be blocked (Windows), nothing is done.
     """

@@ -14,7 +14,7 @@ PAUSED = 75  # exit code of run.py: what it had is on disk, and it can go on
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class JobResources:
     """What a job asks of the cluster; what is None is left to it. Units as in conf/launcher/slurm.yaml."""
 
     partition: str | None = None
@@ -33,14 +33,14 @@ def array_script(
     name: str,
     plan: str,
     array: str | None,
-    wishes: Wishes,
+    wishes: JobResources,
     *,
     project: str = "$SLURM_SUBMIT_DIR",
     python: str = ".venv/bin/python",
     log: str = "slurm-%A_%a.txt",
     results: str = "results",
     runs_per_task: int | str = 1,
-    notice_s: int = 120,
+    signal_delay_s: int = 120,
 ) -> str:
     """The script of an array job: task i makes the runs i * runs_per_task, ... of a plan.
 
@@ -51,14 +51,14 @@ def array_script(
         log: file of a task's output; %A and %a are the job and the task.
         results: folder of the records, as a shell word.
         runs_per_task: a number, or a shell word.
-        notice_s: before the time limit the task is told to end.
+        signal_delay_s: before the time limit the task is told to end.
     """
     options = [
         *_options(name, log, wishes),
         *([f"--array={array}"] if array is not None else []),
         "--requeue",
         "--open-mode=append",
-        f"--signal=B:USR1@{notice_s}",
+        f"--signal=B:USR1@{signal_delay_s}",
         *wishes.extra,
     ]
     return _script(
@@ -95,19 +95,19 @@ def report_script(
     experiment: str,
     scale: str,
     results: str,
-    wishes: Wishes,
+    wishes: JobResources,
     *,
     project: str,
     python: str,
     log: str,
 ) -> str:
     """The script of the job that makes an experiment's tables and figures from its records."""
-    few = Wishes(wishes.partition, wishes.account, wishes.qos, time="0:30:00", setup=wishes.setup)
+    few = JobResources(wishes.partition, wishes.account, wishes.qos, time="0:30:00", setup=wishes.setup)
     command = f"{python} -m reports {shlex.quote(experiment)} --scale {shlex.quote(scale)} --results {results}"
     return _script(_options(name, log, few), few.setup, f'cd "{project}" || exit\n{command}\n')
 
 
-def ranges(numbers: Iterable[int], at_once: int | None = None) -> str:
+def ranges(numbers: Iterable[int], max_parallel: int | None = None) -> str:
     """As `--array` takes them: 0-3,7,9-10%2 (at most two at a time)."""
     spans: list[list[int]] = []
     for number in sorted(set(numbers)):
@@ -116,10 +116,10 @@ def ranges(numbers: Iterable[int], at_once: int | None = None) -> str:
         else:
             spans.append([number, number])
     words = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-    return words if at_once is None else f"{words}%{at_once}"
+    return words if max_parallel is None else f"{words}%{max_parallel}"
 
 
-def _options(name: str, log: str, wishes: Wishes) -> list[str]:
+def _options(name: str, log: str, wishes: JobResources) -> list[str]:
     asked = {
         "--partition": wishes.partition,
         "--account": wishes.account,

@@ -11,11 +11,11 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from syncline.course import Limits, Totals
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live.engine import Engine
 from syncline.live.wire import Frame, Kind
+from syncline.progress import Limits, Totals
 from syncline.records.events import KINDS, Row
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.asp import AspOptions
@@ -110,7 +110,7 @@ class Play:
         self.landed: dict[int, Granted] = {}  # the newest block that a worker's rule has heard of
         self.rules: dict[int, PullRule] = {}
         self.next: dict[int, int] = {}  # iteration of a worker with a rule
-        self.told: Counter[tuple[int, str]] = Counter()  # (worker, cut | in_vain) -> to be told with the next push
+        self.told: Counter[tuple[int, str]] = Counter()  # (worker, cut | wasted) -> to be told with the next push
         self.released: Counter[int] = Counter()  # by the gradient's identity
         self.gradients: list[Gradient] = []  # kept, so that identities stay apart
         num_buffers = BUFFERS if number == 0 else 0
@@ -196,7 +196,7 @@ class Play:
         block = self.coming.pop(worker)
         rule = self.rules.get(worker)
         if rule is None:
-            self.told[worker, "in_vain" if is_late else "cut"] += 1
+            self.told[worker, "wasted" if is_late else "cut"] += 1
             self.had[worker] = self.given[worker]
             self.given[worker] = block._replace(at=self.now)
             return
@@ -220,7 +220,7 @@ class Play:
             granted.version,
             granted.version if rule is None else rule.tag,
             cut=self.told.pop((worker, "cut"), 0),
-            in_vain=self.told.pop((worker, "in_vain"), 0),
+            wasted=self.told.pop((worker, "wasted"), 0),
             loss=float(luck.abs().sum()) / (1 + granted.version) if loss is None else loss,
             started_at=granted.at,
             computed_at=self.now - about.get("push_delay_s", 0.0),
@@ -252,7 +252,7 @@ class Play:
     def leave(self, worker: int) -> None:
         for place in (self.given, self.had, self.coming, self.landed, self.rules, self.next):
             place.pop(worker, None)
-        for what in ("cut", "in_vain"):
+        for what in ("cut", "wasted"):
             self.told.pop((worker, what), None)
         num_warnings, num_rows = len(self.warnings), len(self.rows)
         self.engine.left(self.now, worker, "killed")
@@ -396,7 +396,7 @@ def recount(rows: Rows, num_workers: int, first_count: int | None = None) -> Tot
         totals.discarded_by_worker[row.worker] += 1
     for row in rows.of("dropped"):
         totals.interrupted_by_worker[row.worker] += 1
-        totals.in_vain_by_worker[row.worker] += row.because != "its delay was broken off"
+        totals.wasted_by_worker[row.worker] += row.because != "its delay was broken off"
     for row in rows.of("waits_for"):
         totals.waits_for.append((row.at, row.version, int(row.value)))
     for row in rows.of("started"):

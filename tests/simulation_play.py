@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from engine_play import Rows, computed_versions
 
-from syncline.course import Limits, Totals
+from syncline.progress import Limits, Totals
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import Learning
 from syncline.strategies.protocol import StrategyOptions
@@ -82,7 +82,7 @@ def check_counts(rows: Rows, totals: Totals, num_workers: int, num_shards: int =
     assert totals.discarded_by_worker == [counts["discarded"][worker] for worker in range(num_workers)]
     interrupted = [broken_off[worker] + void[worker] for worker in range(num_workers)]
     assert totals.interrupted_by_worker == interrupted
-    assert totals.in_vain_by_worker == [void[worker] for worker in range(num_workers)]
+    assert totals.wasted_by_worker == [void[worker] for worker in range(num_workers)]
     pushes = [row.push for row in rows.of("applied", "discarded")]
     assert len(set(pushes)) == len(pushes), "settled once"
     # What each worker really computed: its gradients' seconds, without what was broken off and what is still running.

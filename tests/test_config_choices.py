@@ -24,7 +24,7 @@ from syncline.config import (
     compose,
     compose_yaml,
 )
-from syncline.config.door import _chosen
+from syncline.config.composition import _chosen
 from syncline.datasets.registry import DATASETS as LOADERS
 from syncline.learning import optimizer
 from syncline.learning.task import TASKS

@@ -13,7 +13,7 @@ from filelock import FileLock
 import run
 from reports.__main__ import main as reports_main
 from reports.claims import NOT_JUDGED
-from reports.exhibits import Shelf
+from reports.exhibits import ArtefactStore
 from reports.overview import OVERVIEW
 from reports.papers import PAPERS
 from reports.records import published
@@ -42,7 +42,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def site(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(Shelf(results, "smoke"), tmp_path_factory.mktemp("pages") / "site").parent
+    return build(ArtefactStore(results, "smoke"), tmp_path_factory.mktemp("pages") / "site").parent
 
 
 @pytest.mark.core
@@ -84,7 +84,7 @@ def test_every_report_is_complete(results: Path, capfd: pytest.CaptureFixture[st
 
 
 def test_every_claim_has_its_numbers_and_none_is_judged(results: Path) -> None:
-    shelf = Shelf(results, "smoke")
+    shelf = ArtefactStore(results, "smoke")
     for paper in PAPERS.values():
         for verdict in shelf.verdicts(paper):
             assert verdict.verdict == NOT_JUDGED, verdict.because

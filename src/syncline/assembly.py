@@ -11,7 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from syncline.config import ConfigError, RunConfig, content_here
-from syncline.datasets.feed import Dataset, Feed
+from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.learning.evaluate import Evaluator
@@ -34,7 +34,7 @@ class Learner:
     flat: FlatModule
     gradient: GradientFunction
     dataset: Dataset
-    feed: Feed  # of the dataset, for the model's task
+    feed: BatchSource  # of the dataset, for the model's task
 
     @property
     def num_train(self) -> int:

@@ -15,7 +15,7 @@ from web_server import serving
 from syncline.datasets.cifar import ARCHIVES, cifar
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.registry import load
-from syncline.torchvision_door import import_torchvision
+from syncline.torchvision_compat import import_torchvision
 
 REAL = Path(os.environ.get("SYNCLINE_DATA", "data")) / "cifar10.npz"
 

@@ -13,7 +13,7 @@ from PIL import Image
 from scipy.stats import ks_2samp
 
 from syncline.datasets.decoding import decode, random_box
-from syncline.torchvision_door import import_torchvision
+from syncline.torchvision_compat import import_torchvision
 
 import_torchvision()  # what stands beside a CPU-only torch needs that door
 

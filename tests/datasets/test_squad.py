@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from syncline.datasets.batch_source import AnswerFeed
 from syncline.datasets.errors import DataMissingError
-from syncline.datasets.feed import AnswerFeed
 from syncline.datasets.files import SQUAD, SQUAD_MD5
 from syncline.datasets.questions import TEST_BATCH
 from syncline.datasets.squad import read_squad, squad

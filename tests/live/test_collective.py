@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.live_run import LiveRun, kill
 from syncline.config import RunConfig
-from syncline.live.collective import ORDERS, Order
+from syncline.live.collective import ORDERS, StopConsensus
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, read_metrics, status
@@ -172,7 +172,7 @@ def test_a_target_ends_all_members_at_the_same_step(tmp_path):
 def test_an_order_is_due_for_all_at_the_same_step(strategy, num_members, first):
     """Played without processes: the sums that the exchanges make, from even and from odd steps on."""
     exchanges = 1 if strategy.name == "bsp" else 2
-    orders = [Order(exchanges) for _ in range(num_members)]
+    orders = [StopConsensus(exchanges) for _ in range(num_members)]
     due = []
     for step in range(first, first + 4):
         if step > first:

@@ -13,7 +13,7 @@ import pytest
 from leaks import nothing_left, wait_until
 
 from syncline.live import transport, wire
-from syncline.live.control import Headquarters
+from syncline.live.control import ControlServer
 from syncline.live.exits import LINE_LOST
 from syncline.live.transport import Tls, dial
 from syncline.live.wire import MAX_JSON, Frame, Kind
@@ -25,20 +25,20 @@ HELLO = {"role": "shard", "index": 2, "pid": 1, "address": "unix:there"}
 @pytest.fixture
 def headquarters(way):
     with nothing_left():
-        made = Headquarters(way[0], SECRET, way[1])
+        made = ControlServer(way[0], SECRET, way[1])
         made.tls = way[1]
         yield made
         made.close()
 
 
-def heard(made: Headquarters):
+def heard(made: ControlServer):
     return made.messages.get(timeout=10)
 
 
 # A process of the run: {} is what it does with its line.
 PROCESS = """
 import sys, threading, time
-from syncline.live.control import Line
+from syncline.live.control import ControlClient
 from syncline.live.transport import Tls
 address, cert, key = sys.argv[1:]
 hello = {{"role": "worker", "index": 1, "address": "unix:there"}}
@@ -46,7 +46,7 @@ known = threading.Event()
 def on_message(message):
     known.wait()
     line.tell("echo", said=message)
-line = Line(address, b"the run's own", Tls(cert, key) if cert else None, hello, on_message)
+line = ControlClient(address, b"the run's own", Tls(cert, key) if cert else None, hello, on_message)
 known.set()
 {}
 while True:
@@ -139,7 +139,7 @@ def test_strangers_are_not_heard(headquarters):
 )
 def test_a_hello_without_what_it_must_say_is_not_heard(hello):
     with nothing_left():
-        made = Headquarters("unix:", SECRET, None)
+        made = ControlServer("unix:", SECRET, None)
         sock = wire.connect(made.address, SECRET)
         with contextlib.suppress(OSError):
             wire.send_json(sock, hello)
@@ -153,7 +153,7 @@ def test_a_hello_without_what_it_must_say_is_not_heard(hello):
 @pytest.mark.parametrize("said", [Frame(Kind.STOP).pack(), Frame(Kind.JSON, size=1).pack() + b"[", b"no frame" * 20])
 def test_a_process_that_speaks_nonsense_is_lost(said):
     with nothing_left():
-        made = Headquarters("unix:", SECRET, None)
+        made = ControlServer("unix:", SECRET, None)
         sock = wire.connect(made.address, SECRET)
         wire.send_json(sock, HELLO)
         assert heard(made)[1] == {"kind": "hello"}
@@ -168,7 +168,7 @@ def test_silent_strangers_keep_neither_all_threads_nor_the_processes_of_the_run_
     for module in (transport, wire):
         monkeypatch.setattr(module, "HANDSHAKE_S", 0.5)
     with nothing_left():
-        made = Headquarters(way[0], SECRET, way[1])
+        made = ControlServer(way[0], SECRET, way[1])
         threads = threading.active_count()
         strangers = [dial(made.address) for _ in range(2 * transport.MAX_STRANGERS)]
         assert wait_until(lambda: threading.active_count() - threads >= transport.MAX_STRANGERS - 4)

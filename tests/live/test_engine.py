@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from syncline.course import Limits
 from syncline.live.engine import NotElastic
 from syncline.live.wire import Frame, Kind
+from syncline.progress import Limits
 from syncline.records.events import Row
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
@@ -226,7 +226,7 @@ def test_a_push_that_meets_an_interrupt_on_its_way_is_void():
         (3.0, "dropped", 1, -1, -1, 0, 0.0, "on its way"),
     ]
     totals = play.engine.totals
-    assert (totals.interrupted_by_worker, totals.in_vain_by_worker) == ([0, 1], [0, 1])
+    assert (totals.interrupted_by_worker, totals.wasted_by_worker) == ([0, 1], [0, 1])
     assert (totals.busy_s_by_worker, totals.loss_count, totals.updates) == ([2.0, 3.0], 1, 1)
     assert play.engine.ended_by is None, "its loss is not looked at either"
     assert copied(play.engine.state())[1]["strategy"] == before
@@ -265,7 +265,7 @@ def test_what_was_broken_off_is_told_with_the_next_push():
     assert [row[:2] for row in told] == [(3.0, "dropped")] * 3
     assert [row.because for row in told] == ["its delay was broken off"] * 2 + ["computed to the end"]
     assert play.engine.totals.interrupted_by_worker == [0, 3]
-    assert play.engine.totals.in_vain_by_worker == [0, 1]
+    assert play.engine.totals.wasted_by_worker == [0, 1]
     assert play.rows.of("pushed")[-1].value == 0, "its first mini-batch is still the next"
 
 

@@ -9,10 +9,10 @@ from engine_play import Rows
 from simulation_play import NullObserver
 
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
-from syncline.course import Limits
 from syncline.learning.server import Gradient, Version
 from syncline.live.engine import Engine
 from syncline.live.wire import Frame, Kind
+from syncline.progress import Limits
 from syncline.records.events import Row
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning
@@ -221,7 +221,7 @@ def test_fed_with_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_
     assert (ours[0].max_lead, ours[0].used_by_worker) == (theirs.max_lead, theirs.used_by_worker)
     assert ours[0].discarded_by_worker == theirs.discarded_by_worker
     interrupted = [count + again.to_tell[worker] for worker, count in enumerate(ours[0].interrupted_by_worker)]
-    assert (interrupted, ours[0].in_vain_by_worker) == (theirs.interrupted_by_worker, theirs.in_vain_by_worker)
+    assert (interrupted, ours[0].wasted_by_worker) == (theirs.interrupted_by_worker, theirs.wasted_by_worker)
     assert ours[0].waits_for == theirs.waits_for
     if adapts and options.interrupts:
         assert theirs.waits_for[-1][2] > 1, "or the case shows little"

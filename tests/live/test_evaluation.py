@@ -11,11 +11,11 @@ from leaks import wait_until
 
 from benchmarks.live_run import is_alive, kill
 from runners.agents import RunFailed
-from runners.course import Evaluator
+from runners.progress import Evaluator
 from syncline.config import RunConfig, compose
-from syncline.course import Totals
 from syncline.live.evaluation import SnapshotEvaluator
 from syncline.live.supervisor import Supervisor
+from syncline.progress import Totals
 from syncline.records.snapshots import write_state
 from syncline.records.store import RecordWriter
 

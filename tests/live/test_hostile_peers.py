@@ -22,7 +22,7 @@ from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live import server as live_server
 from syncline.live import transport, wire
-from syncline.live.server import Door, Free, GradientPool, Hello, Lost, Pushed, view
+from syncline.live.server import Acceptor, Free, GradientPool, Hello, Lost, Pushed, view
 from syncline.live.transport import Socket, address_of, dial, listen
 from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader
 
@@ -39,7 +39,7 @@ class House:
         self.listener = listen(address)
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
-        self.door = Door(self.listener, SECRET, tls, GradientPool(SIZE, BUFFERS, 1), self.inbox)
+        self.door = Acceptor(self.listener, SECRET, tls, GradientPool(SIZE, BUFFERS, 1), self.inbox)
         self.door.open()
 
     def proved(self) -> Socket:

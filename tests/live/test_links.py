@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from door_play import (
+from leaks import nothing_left, wait_until
+from link_play import (
     LONG_S,
     NONE,
     SECRET,
@@ -23,17 +24,16 @@ from door_play import (
     soon,
     staging,
 )
-from leaks import nothing_left, wait_until
 
 from syncline.assembly import build_flat, build_learner
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.server import Version
 from syncline.live import worker as worker_module
-from syncline.live.server import Lost, Outbox, Postman
+from syncline.live.server import Lost, Outbox, ReplySender
 from syncline.live.wire import Frame, Kind
 from syncline.live.worker import Links, ShardGone, work
 from syncline.strategies.k_sync import KSyncOptions
-from syncline.timing.cluster import ClusterConfig, Pace, ScenarioConfig
+from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
 
 # What a writer is to send.
 
@@ -123,7 +123,7 @@ def test_who_has_not_read_the_last_block_is_as_silent_as_before():
         state = Version(torch.zeros(LARGE), torch.zeros(0))
         engine = SimpleNamespace(shard=SimpleNamespace(pin=lambda: state, unpin=lambda version: None))
         engine.begins_anew = lambda worker: True
-        postman = Postman(None, warn=print)  # type: ignore[arg-type]
+        postman = ReplySender(None, warn=print)  # type: ignore[arg-type]
         postman.engine, postman.connections = engine, {0: shard.connection}  # type: ignore[assignment]
         postman.grant(0, 1, 0, is_busy=True)
         (first, what), words = postman.last_event[0], "granted"
@@ -396,7 +396,7 @@ def config_with_a_long_first_delay() -> RunConfig:
             max_updates=10,
             seed=seed,
         )
-        pace = Pace(config.cluster, config.scenario, seed, 0, False, 0)
+        pace = DelayInjector(config.cluster, config.scenario, seed, 0, False, 0)
         if [pace.compute(0.0)[1] for _ in range(3)] == [LONG_S, 0.0, LONG_S]:
             return config
     raise AssertionError
@@ -410,7 +410,7 @@ def test_a_worker_breaks_off_its_delay_and_tells_with_its_next_push(monkeypatch)
         shard.block(1)
         header = shard.pushed().frame
         assert time.monotonic() - begun < LONG_S / 4
-        assert (header.version, header.iteration, header.cut, header.in_vain) == (1, 0, 1, 0)
+        assert (header.version, header.iteration, header.cut, header.wasted) == (1, 0, 1, 0)
         assert header.computed_at - header.started_at < LONG_S / 4
         shard.block(2)  # the third is delayed again: the end of the run must not wait for it
 
@@ -440,4 +440,4 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
         time.sleep(0.05)
         may_end.set()
         header = shard.pushed().frame
-        assert (header.version, header.iteration, header.cut, header.in_vain) == (1, 0, 0, 1)
+        assert (header.version, header.iteration, header.cut, header.wasted) == (1, 0, 0, 1)

@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from door_play import (
+from link_play import (
     LONG_S,
     NONE,
     SIZE,

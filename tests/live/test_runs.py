@@ -15,13 +15,13 @@ from simulation_play import NullObserver
 
 from benchmarks.live_run import ROOT, LiveRun, is_alive, kill
 from syncline.config import RunConfig, compose, from_plain
-from syncline.course import Limits
+from syncline.progress import Limits
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, read_config, read_metrics, status
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning
-from syncline.timing.cluster import Cluster, Pace
+from syncline.timing.cluster import Cluster, DelayInjector
 
 pytestmark = pytest.mark.processes
 
@@ -120,7 +120,7 @@ def test_injected_delays_are_those_of_the_simulator_and_are_kept(dssp):
     for worker in range(3):
         mine = log[log.worker == worker]
         num_pushes = int((mine.kind == "pushed").sum())
-        pace = Pace(config.cluster, config.scenario, config.seed, worker, False, 0)
+        pace = DelayInjector(config.cluster, config.scenario, config.seed, worker, False, 0)
         drawn = [(pace.compute(0.0)[1], pace.push(0), pace.pull(0)) for _ in range(num_pushes)]
         delayed = mine[mine.kind == "delayed"]
         told = {because: delayed[delayed.because == because] for because in ("compute", "push", "pull")}

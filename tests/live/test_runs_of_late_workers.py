@@ -49,8 +49,8 @@ def test_k_sync_counts_what_it_broke_off_and_a_worker_that_never_comes_first_is_
     assert summary["used_by_worker"][2] == 0
     dropped = log[log.kind == "dropped"]
     assert summary["gradients_interrupted"] == len(dropped) == sum(summary["interrupted_by_worker"])
-    in_vain = dropped[dropped.because != "its delay was broken off"]
-    assert summary["gradients_in_vain"] == len(in_vain) <= len(dropped)
+    wasted = dropped[dropped.because != "its delay was broken off"]
+    assert summary["gradients_wasted"] == len(wasted) <= len(dropped)
     assert len(dropped) > 35, "nearly every update finds the other one at work"
     assert len(dropped) <= (log.kind == "interrupted").sum(), "some may hear of two at once"
     quick = [summary["used_by_worker"][worker] for worker in (0, 1)]

@@ -15,7 +15,7 @@ from leaks import wait_until
 
 from benchmarks.live_run import is_alive, kill
 from syncline.config import compose
-from syncline.live.control import Headquarters, Peer
+from syncline.live.control import ControlServer, Peer
 from syncline.live.process import Job
 from syncline.live.supervisor import Ended, Supervisor
 from syncline.live.wire import make_secret
@@ -43,7 +43,7 @@ class Host:
         with RecordWriter(folder / "record", config.as_dict(), with_events=False) as record:
             self.folder = record.folder
         (self.folder / "log").mkdir()
-        self.launcher = Headquarters("unix:", make_secret(self.folder / "secret"), None)
+        self.launcher = ControlServer("unix:", make_secret(self.folder / "secret"), None)
         self.supervisor = supervisor
         self.job = Job(
             folder=str(self.folder),

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from syncline.course import Limits
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Shard, Version
 from syncline.live.engine import Engine
-from syncline.live.server import GradientPool, Postman
+from syncline.live.server import GradientPool, ReplySender
 from syncline.live.shard import ShardProcess
 from syncline.live.wire import Frame, Kind
+from syncline.progress import Limits
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
@@ -41,7 +41,7 @@ class Watched:
         self.said: list[str] = []
         rule = options.pull_rule(1)
         self.pool = GradientPool(4, 0, 1, 0 if rule is None else 1)
-        self.postman = Postman(self.pool, self.said.append)
+        self.postman = ReplySender(self.pool, self.said.append)
         shard = Shard(
             slice(0, 4),
             Version(torch.zeros(4), torch.zeros(0)),

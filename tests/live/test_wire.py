@@ -30,7 +30,7 @@ frames = st.builds(
     version=st.integers(-(2**63), 2**63 - 1),
     tag=st.integers(-(2**63), 2**63 - 1),
     cut=st.integers(0, 2**32 - 1),
-    in_vain=st.integers(0, 2**32 - 1),
+    wasted=st.integers(0, 2**32 - 1),
     size=st.integers(0, 2**64 - 1),
     **{
         name: st.floats(allow_nan=False)

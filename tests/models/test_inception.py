@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from syncline.models.inception import ConvModule, DownsampleModule, InceptionModule, InceptionSmall, inception_v3
-from syncline.torchvision_door import import_torchvision
+from syncline.torchvision_compat import import_torchvision
 
 
 def size(network: nn.Module) -> int:

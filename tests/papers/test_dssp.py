@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation_play import NullObserver
 
-from syncline.course import Limits, Totals
+from syncline.progress import Limits, Totals
 from syncline.simulation.engine import Simulation
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

@@ -26,7 +26,7 @@ from reports.adasync.runtimes import bound
 from reports.adasync.speedups import fig6, fig6_table
 from reports.adasync.variants import fig7, fig7_table, runtime_table, theorem2_table
 from reports.claims import FAILS, HOLDS, NOT_RUN, Verdict, judge
-from reports.exhibits import Shelf
+from reports.exhibits import ArtefactStore
 from reports.figures import Figure
 from reports.records import Artefact, load_artefact, published
 from syncline.records.store import RecordError
@@ -42,7 +42,7 @@ def load(results: Path, name: str) -> Artefact:
 
 def verdict(results: Path, key: str) -> Verdict:
     claim = next(claim for claim in PAPER.claims if claim.key == key)
-    return judge(claim, PAPER.claim_text(key), "laptop", Shelf(results, "laptop").artefact)
+    return judge(claim, PAPER.claim_text(key), "laptop", ArtefactStore(results, "laptop").artefact)
 
 
 def failing(found: Verdict) -> list[str]:

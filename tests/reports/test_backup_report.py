@@ -15,7 +15,7 @@ from reports.backup.rates import charlm, charlm_table, draw, draw_levels, draw_t
 from reports.backup.runs import crossing, level_share
 from reports.backup.times import fig2, fig2_table
 from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, judge
-from reports.exhibits import Shelf
+from reports.exhibits import ArtefactStore
 from reports.records import Artefact, load_artefact, published
 from run import experiment_plan
 
@@ -32,7 +32,7 @@ def loaded(results: Path, name: str) -> Artefact:
 
 
 def judged(results: Path, key: str) -> Verdict:
-    return judge(BY_KEY[key], PAPER.claim_text(key), "laptop", Shelf(results, "laptop").artefact)
+    return judge(BY_KEY[key], PAPER.claim_text(key), "laptop", ArtefactStore(results, "laptop").artefact)
 
 
 # Learning: a run ends at an accuracy after 8 epochs, on a straight line from 0 up to an epoch, then flat.

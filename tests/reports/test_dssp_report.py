@@ -15,7 +15,7 @@ from reports.dssp.equal import networks
 from reports.dssp.learning import fig3, fig3_table
 from reports.dssp.mixed import fig4, table1, targets
 from reports.dssp.times import readings_table, times_table
-from reports.exhibits import Shelf
+from reports.exhibits import ArtefactStore
 from reports.records import load_artefact, published
 
 MIXED = {
@@ -230,7 +230,7 @@ def test_a_missing_ssp_leaves_the_average_of_its_seed_empty_and_is_named(tmp_pat
     assert rows_of(table)["AlexNet: average of 2 SSPs"][1] == "4.0 (1/2)"
     assert rows_of(table)["ResNet-50: ASP"][:2] == ["60.0 ± 0.1", "4.0 (1/2)"]  # the accuracy needs no time
     assert len(fig3(artefact).panels) == 6
-    verdicts = {verdict.claim.key: verdict for verdict in Shelf(tmp_path, "laptop").verdicts(PAPER)}
+    verdicts = {verdict.claim.key: verdict for verdict in ArtefactStore(tmp_path, "laptop").verdicts(PAPER)}
     assert {verdict.verdict for verdict in verdicts.values()} == {NOT_RUN}
     assert "2 runs are missing" in verdicts["fc_fast"].because
 
@@ -328,7 +328,7 @@ def test_readings_are_no_ssps_of_the_average(tmp_path: Path) -> None:
 
 def verdict_on(key: str, results: Path) -> str:
     (claim,) = (claim for claim in PAPER.claims if claim.key == key)
-    return judge(claim, "", "laptop", Shelf(results, "laptop").artefact).verdict
+    return judge(claim, "", "laptop", ArtefactStore(results, "laptop").artefact).verdict
 
 
 HALVES = CURVES | {"ssp_s3": [0.1, 0.2, 0.30, 0.305], "bsp": [0.1, 0.2, 0.305, 0.305]}
@@ -426,7 +426,7 @@ def test_who_never_reaches_the_target_is_not_faster(tmp_path: Path) -> None:
     for key in ("fc_fast", "conv_bsp_floor"):
         assert verdict_on(key, tmp_path) == FAILS, key
     (claim,) = (claim for claim in PAPER.claims if claim.key == "homogeneous_small")
-    small = judge(claim, "", "laptop", Shelf(tmp_path, "laptop").artefact)
+    small = judge(claim, "", "laptop", ArtefactStore(tmp_path, "laptop").artefact)
     assert math.isnan(small.effects[1].sample.mean)
     assert small.effects[1].verdict == UNDECIDED
     write_mixed(tmp_path, HALVES | {"dssp_s3_r12": [0.1, 0.1, 0.1, 0.2]})

@@ -19,7 +19,7 @@ from reports.dssync.iterations import figure as bars
 from reports.dssync.iterations import seconds, speedups
 from reports.dssync.text import published_epoch, published_speedup, published_step_s, text
 from reports.dssync.wall import crossings, races, table4
-from reports.exhibits import Shelf
+from reports.exhibits import ArtefactStore
 from reports.records import load_artefact
 from syncline.config import compose
 from syncline.timing.collectives import ring_s
@@ -42,7 +42,7 @@ def config(strategy: str, workers: int = 4, **more: Any) -> dict[str, Any]:
 
 def verdict(results: Path, key: str) -> Verdict:
     claim = next(claim for claim in PAPER.claims if claim.key == key)
-    return judge(claim, PAPER.claim_text(key), "laptop", Shelf(results, "laptop").artefact)
+    return judge(claim, PAPER.claim_text(key), "laptop", ArtefactStore(results, "laptop").artefact)
 
 
 def test_every_artefact_and_claim_of_the_text_is_there() -> None:

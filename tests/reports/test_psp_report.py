@@ -10,7 +10,7 @@ from written import Written, write_records
 
 from reports.__main__ import main
 from reports.claims import Verdict
-from reports.exhibits import Shelf
+from reports.exhibits import ArtefactStore
 from reports.figures import Figure
 from reports.psp import PAPER
 from reports.psp.delays import BIN_S, density, show_fig2
@@ -274,7 +274,7 @@ def test_a_density_is_drawn_as_steps() -> None:
 
 def verdicts(folder: Path, rows: Mapping[str, tuple[float, float]]) -> dict[str, Verdict]:
     written(folder, runs_of(rows))
-    return {verdict.claim.key: verdict for verdict in Shelf(folder, "laptop").verdicts(PAPER)}
+    return {verdict.claim.key: verdict for verdict in ArtefactStore(folder, "laptop").verdicts(PAPER)}
 
 
 def test_every_claim_can_hold(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_claim_fails_where_the_numbers_are_others(
 def test_a_claim_is_not_run_where_a_run_is_missing_or_the_artefact_is(tmp_path: Path) -> None:
     verdicts(tmp_path, FITTING)
     (tmp_path / "in_time-push28-0" / "summary.json").unlink()
-    assert {verdict.verdict for verdict in Shelf(tmp_path, "laptop").verdicts(PAPER)} == {"not run"}
+    assert {verdict.verdict for verdict in ArtefactStore(tmp_path, "laptop").verdicts(PAPER)} == {"not run"}
     without = {label: numbers for label, numbers in FITTING.items() if label.startswith("delayed")}
     made = verdicts(tmp_path / "other", without)
     assert {key for key, verdict in made.items() if verdict.verdict == "not run"} == {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from written import Written, write_records
 
-from reports.exhibits import Shelf
+from reports.exhibits import ArtefactStore
 from reports.records import load_artefact
 from reports.settings import settings
 from syncline.records.store import RecordError
@@ -56,7 +56,7 @@ def test_a_record_of_another_format_is_refused(tmp_path: Path):
 
 def test_a_shelf_loads_an_artefact_once(tmp_path: Path):
     write_records(tmp_path, "dssp/fig3", "smoke", [written("a", 0)], {})
-    shelf = Shelf(tmp_path, "smoke")
+    shelf = ArtefactStore(tmp_path, "smoke")
     assert shelf.artefact("dssp/fig3") is shelf.artefact("dssp/fig3")
     with pytest.raises(RecordError, match="make dssp-table1 SCALE=smoke"):
         shelf.artefact("dssp/table1")

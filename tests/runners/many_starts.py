@@ -28,11 +28,11 @@ def counted_finish(record: RecordWriter, summary: dict[str, Any]) -> None:
         made.write(f"{record.folder}\n")
 
 
-def alone(results: Path, anew: bool, pipe: Connection) -> None:
+def alone(results: Path, restart: bool, pipe: Connection) -> None:
     """Holds nobody else's end of a pipe, as a process that was not forked from run.py itself."""
     os.closerange(3, pipe.fileno())
     os.closerange(pipe.fileno() + 1, 4096)
-    child(results, anew, pipe)
+    child(results, restart, pipe)
 
 
 def begin(words: list[str]) -> None:

@@ -13,8 +13,8 @@ from screen import Screen
 from runners import display
 from runners.display import PlanDisplay, RunDisplay, bound_words, link_words, share_words, summary_table
 from syncline.config import compose
-from syncline.course import Progress
 from syncline.plan import Entry, Plan
+from syncline.progress import Progress
 from syncline.records.store import read_summary
 from syncline.simulation.run import simulate
 
@@ -96,10 +96,10 @@ def test_the_line_is_silent_of_k_where_it_is_not_told(monkeypatch: pytest.Monkey
 def test_the_table_tells_of_interrupted_gradients_and_of_k_where_there_are_any(tmp_path: Path) -> None:
     summary = read_summary(made(tmp_path, "strategy=ssp", *TIMING))
     assert not {"K", "interrupted"} & set(said(summary))
-    told = {"gradients_interrupted": 1234, "gradients_in_vain": 0, "waits_for": [[0.0, 0, 3]]}
+    told = {"gradients_interrupted": 1234, "gradients_wasted": 0, "waits_for": [[0.0, 0, 3]]}
     rows = said({**summary, **told})
     assert (rows["interrupted"], rows["K"]) == ("1,234 gradients", "3 throughout")
-    rows = said({**summary, **told, "gradients_in_vain": 12, "waits_for": [[1.25, 40, 3]]})
+    rows = said({**summary, **told, "gradients_wasted": 12, "waits_for": [[1.25, 40, 3]]})
     assert (rows["interrupted"], rows["K"]) == ("1,234 gradients, 12 of them finished", "3 since 1.25 s virtual")
     older = {key: value for key, value in summary.items() if key not in told}
     assert "updates" in said(older), "a record from before there was any of it"

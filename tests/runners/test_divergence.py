@@ -10,12 +10,12 @@ import torch
 from commands import Command
 from torch import Tensor
 
-from runners.course import Course
+from runners.progress import Course
 from syncline.assembly import build_flat, shape_of
 from syncline.config import RunConfig, compose
-from syncline.course import evaluation_row
 from syncline.learning.flat import FlatModule
 from syncline.live.supervisor import Supervisor
+from syncline.progress import evaluation_row
 from syncline.records.snapshots import write_state
 from syncline.records.store import RecordWriter
 

@@ -9,7 +9,7 @@ import pytest
 from commands import ROOT, TIMING, Said
 
 from runners.one import check_possible
-from runners.stop import SIGNALS, deaf
+from runners.stop import SIGNALS, block_signals
 from syncline.config import ConfigError, compose
 
 # Loaded by every interpreter before anything else. The standard library may import fcntl: it knows its own system.
@@ -80,5 +80,5 @@ def test_real_processes_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch)
 
 def test_where_signals_cannot_be_blocked_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("signal.pthread_sigmask")
-    with deaf():
+    with block_signals():
         assert SIGNALS

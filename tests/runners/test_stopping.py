@@ -14,7 +14,7 @@ from commands import cli, made, record_of, started, wait_for, without_wall_time
 from runners import stop
 from runners.checkpoints import checkpoint_path
 from runners.one import run_one
-from runners.stop import Ears, Told, listen, patience
+from runners.stop import SignalHandler, StopRequested, defer_stop, listen
 from syncline.config import RunConfig, compose
 from syncline.records.snapshots import read_state, write_state
 from syncline.records.store import FINISHED, UNFINISHED, read_metrics, read_summary, status
@@ -123,9 +123,9 @@ SHORT = ["strategy=ssp", "model=softmax_regression", "epochs=3", "runner.events=
 def stopped(results: Path, *words: str) -> RunConfig:
     """A run that was told to stop at its first update."""
     config, _ = compose(words)
-    with pytest.raises(Told):
+    with pytest.raises(StopRequested):
         run_one(config, results, lambda progress: signal.raise_signal(signal.SIGUSR1))
-    listen()  # anew: a process that was told to stop begins nothing else
+    listen()  # restart: a process that was told to stop begins nothing else
     assert status(results / config.identity) == UNFINISHED
     return config
 
@@ -162,7 +162,7 @@ def test_a_checkpoint_of_no_use_is_named_and_the_run_begins_anew(
 @pytest.mark.usefixtures("listening")
 def test_a_run_that_is_asked_to_begin_anew_does(tmp_path: Path) -> None:
     config = stopped(tmp_path, *SHORT)
-    assert run_one(config, tmp_path, lambda progress: None, anew=True)["restarts"] == 0
+    assert run_one(config, tmp_path, lambda progress: None, restart=True)["restarts"] == 0
 
 
 @pytest.mark.usefixtures("listening")
@@ -177,7 +177,7 @@ def test_where_events_are_missing_the_run_begins_anew(tmp_path: Path, capsys: py
         if progress.updates > 5000:
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Told):
+    with pytest.raises(StopRequested):
         run_one(config, tmp_path, told_later)
     listen()
     (tmp_path / config.identity / "events.arrow").write_bytes(b"")
@@ -198,39 +198,39 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_who_is_not_patient_is_broken_off_by_every_signal_but_an_echo(clock: list[float]) -> None:
-    ears = Ears()
-    with pytest.raises(Told) as told:
+    ears = SignalHandler()
+    with pytest.raises(StopRequested) as told:
         ears(signal.SIGUSR1)
     assert told.value.code == 75
     clock[0] += 1.9
     ears(signal.SIGTERM)
     clock[0] += 0.2
-    with pytest.raises(Told) as told:
+    with pytest.raises(StopRequested) as told:
         ears(signal.SIGTERM)
-    with pytest.raises(Told):
+    with pytest.raises(StopRequested):
         ears(signal.SIGINT)
-    assert Told(signal.SIGINT).code == 130
+    assert StopRequested(signal.SIGINT).code == 130
 
 
 @pytest.mark.usefixtures("listening")
 def test_who_is_patient_is_asked_once_and_then_broken_off(clock: list[float]) -> None:
-    with patience() as asked:
+    with defer_stop() as asked:
         assert asked() is None
         signal.raise_signal(signal.SIGTERM)
         assert asked() == signal.SIGTERM
         signal.raise_signal(signal.SIGTERM)  # an echo
         clock[0] += 3
         signal.raise_signal(signal.SIGUSR1)  # may be sent until it is heard
-        with pytest.raises(Told) as told:
+        with pytest.raises(StopRequested) as told:
             signal.raise_signal(signal.SIGTERM)
         assert told.value.number == signal.SIGTERM
-    with pytest.raises(Told):
+    with pytest.raises(StopRequested):
         signal.raise_signal(signal.SIGINT)
 
 
 def test_ctrl_c_needs_no_time_between() -> None:
-    ears = Ears()
+    ears = SignalHandler()
     ears.is_patient = True
     ears(signal.SIGINT)
-    with pytest.raises(Told):
+    with pytest.raises(StopRequested):
         ears(signal.SIGINT)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from syncline.course import Limits
+from syncline.progress import Limits
 from syncline.simulation.engine import Deadlock, Simulation
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

@@ -43,7 +43,7 @@ def test_k_sync_takes_the_kth_workers_time_and_what_is_broken_off_costs_nothing_
     assert totals.busy_s_by_worker == [10 * seconds for seconds in busy_s]
     assert totals.used_by_worker == [10 * count for count in used]
     assert totals.interrupted_by_worker == [10 * count for count in interrupted]
-    assert totals.in_vain_by_worker == [0, 0, 0]
+    assert totals.wasted_by_worker == [0, 0, 0]
     assert totals.staleness == {0: 10 * k}
 
 
@@ -66,7 +66,7 @@ def test_a_push_that_crosses_a_block_is_void_and_its_time_was_in_vain():
     totals = run(KSyncOptions(k=1), cluster, log=rows, updates=10)
     assert totals.time_s == 20
     assert totals.used_by_worker == [10, 0]
-    assert totals.interrupted_by_worker == totals.in_vain_by_worker == [0, 9], "the tenth is still on its way"
+    assert totals.interrupted_by_worker == totals.wasted_by_worker == [0, 9], "the tenth is still on its way"
     assert totals.busy_s_by_worker == pytest.approx([10, 12]), "all of it was computed"
     void = rows.of("dropped")
     assert [row.at for row in void] == pytest.approx([2.2 + 2 * cycle for cycle in range(9)])
@@ -79,7 +79,7 @@ def test_a_gradient_is_broken_off_when_the_newer_block_arrives_not_when_it_is_se
     rows = Rows()
     totals = run(KSyncOptions(k=1), cluster, log=rows, time_s=20.25)
     assert totals.used_by_worker == [10, 0]
-    assert (totals.interrupted_by_worker, totals.in_vain_by_worker) == ([0, 9], [0, 0])
+    assert (totals.interrupted_by_worker, totals.wasted_by_worker) == ([0, 9], [0, 0])
     assert [row.value for row in rows.of("dropped")] == [0.5] * 9, "seconds that were not computed"
     assert totals.busy_s_by_worker == pytest.approx([10, 9 * 2 + 1.75])
 
@@ -161,7 +161,7 @@ def test_every_gradient_that_was_begun_is_accounted_for_and_busy_is_what_was_com
     assert options.staleness_bound is None or set(totals.staleness) == {0}
     if options in INTERRUPTING:
         assert sum(totals.interrupted_by_worker) > 100
-        assert (sum(totals.in_vain_by_worker) > 10) == (scenario is DELAYS)
+        assert (sum(totals.wasted_by_worker) > 10) == (scenario is DELAYS)
         assert {row.version for row in rows.of("started")} >= set(range(200)), "every version was computed at"
 
 

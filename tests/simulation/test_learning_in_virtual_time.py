@@ -10,10 +10,10 @@ from simulation_play import NullObserver
 from torch import nn
 
 from syncline.config import CifarConfig, DigitsConfig, ModelConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
-from syncline.course import Limits
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.models import build
+from syncline.progress import Limits
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning, simulate
 from syncline.strategies.asp import AspOptions

@@ -14,7 +14,7 @@ from simulation_play import (
 )
 
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
-from syncline.course import Totals
+from syncline.progress import Totals
 from syncline.simulation.run import build_learning
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.asp import AspOptions

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.stop import AGAIN
-from slurm.scripts import PAUSED, Wishes, array_script, ranges, report_script
+from slurm.scripts import PAUSED, JobResources, array_script, ranges, report_script
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
-ALL = Wishes(
+ALL = JobResources(
     partition="gpu",
     account="physics",
     qos="low",
@@ -34,7 +34,7 @@ ALL = Wishes(
 
 def test_the_script_that_lies_ready_is_the_one_that_the_runner_writes() -> None:
     plan = '"${1:?sbatch --array=0-N slurm/array.sbatch results/plans/NAME.json}"'
-    script = array_script("syncline", plan, None, Wishes(), runs_per_task="${RUNS_PER_TASK:-1}")
+    script = array_script("syncline", plan, None, JobResources(), runs_per_task="${RUNS_PER_TASK:-1}")
     assert (ROOT / "slurm" / "array.sbatch").read_text() == script
 
 
@@ -53,7 +53,7 @@ def test_every_wish_is_in_the_script() -> None:
         log="/home/a/results/plans/dssp-table1-gpu.slurm/1/%a.txt",
         results="/home/a/results",
         runs_per_task=4,
-        notice_s=300,
+        signal_delay_s=300,
     )
     assert script == (GOLDEN / "array.sbatch").read_text()
 
@@ -78,9 +78,9 @@ def test_bash_reads_every_script(script: Path) -> None:
 
 
 @given(st.sets(st.integers(0, 60)).filter(len), st.none() | st.integers(1, 9))
-def test_ranges_name_each_number_once(numbers: set[int], at_once: int | None) -> None:
-    words, _, most = ranges(numbers, at_once).partition("%")
-    assert most == ("" if at_once is None else str(at_once))
+def test_ranges_name_each_number_once(numbers: set[int], max_parallel: int | None) -> None:
+    words, _, most = ranges(numbers, max_parallel).partition("%")
+    assert most == ("" if max_parallel is None else str(max_parallel))
     spans = [[int(number) for number in word.split("-")] for word in words.split(",")]
     assert list(chain.from_iterable(range(span[0], span[-1] + 1) for span in spans)) == sorted(numbers)
     assert all(after[0] > before[-1] + 1 for before, after in pairwise(spans)), "not the fewest"
@@ -96,7 +96,13 @@ class Task:
         self._executable(tools / "scontrol", f'#!/bin/bash\necho "$@" >> {folder}/asked\n')
         self._executable(tools / "program", f"#!{sys.executable} -IS\n{PROGRAM}{program}")
         script = array_script(
-            "test", "plan.json", "0-9", Wishes(), project=str(folder), python=str(tools / "program"), runs_per_task=3
+            "test",
+            "plan.json",
+            "0-9",
+            JobResources(),
+            project=str(folder),
+            python=str(tools / "program"),
+            runs_per_task=3,
         )
         (folder / "script").write_text(script)
         environment = {

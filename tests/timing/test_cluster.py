@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from syncline.config import choices, compose
-from syncline.timing.cluster import Cluster, ClusterConfig, Pace, ScenarioConfig
+from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
 from syncline.timing.distributions import Constant, Draws, Exponential, Normal, Occasional, Pareto, Uniform
 from syncline.timing.network import NetworkConfig
 from syncline.timing.theory import order_statistic
@@ -157,7 +157,7 @@ def test_a_server_that_is_not_there_slows_nobody() -> None:
 def test_a_real_worker_meets_the_slow_server_that_the_simulator_has() -> None:
     scenario = ScenarioConfig(pull_delay=Occasional(0.5, Constant(1.0)), slow_shards={1: 4.0})
     config = ClusterConfig(workers=2, shards=2)
-    simulated, own = Cluster(config, scenario, 7), Pace(config, scenario, 7, 1, True, 0)
+    simulated, own = Cluster(config, scenario, 7), DelayInjector(config, scenario, 7, 1, True, 0)
     for _ in range(30):
         assert [own.pull(shard) for shard in range(2)] == [simulated.draw_pull_delay(shard, 1) for shard in range(2)]
 

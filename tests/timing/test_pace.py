@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.timing.cluster import Cluster, ClusterConfig, Pace, ScenarioConfig
+from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
 from syncline.timing.distributions import BLOCK, Exponential, Normal, Occasional
 
 NOTHING = ScenarioConfig()
@@ -27,11 +27,11 @@ def pace(
     seed: int = 5,
     absolute: bool = True,
     iteration: int = 0,
-) -> Pace:
-    return Pace(config, scenario, seed, worker, absolute, iteration)
+) -> DelayInjector:
+    return DelayInjector(config, scenario, seed, worker, absolute, iteration)
 
 
-def make_iteration(of: Pace, spent_s: float = 0.0) -> list[Any]:
+def make_iteration(of: DelayInjector, spent_s: float = 0.0) -> list[Any]:
     """What a worker is told in one iteration: its blocks come, it computes, its gradients leave."""
     pulls = [of.pull(shard) for shard in range(2)]
     return [pulls, of.compute(spent_s), [of.push(shard) for shard in range(2)]]

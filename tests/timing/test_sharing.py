@@ -10,20 +10,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syncline.timing.network import Network, NetworkConfig
-from syncline.timing.sharing import Line, SharedCards, fair_rates
+from syncline.timing.sharing import FairShareNetwork, Flow, fair_rates
 
-LINES = st.builds(Line, st.booleans(), st.integers(0, 3), st.integers(0, 2))
+LINES = st.builds(Flow, st.booleans(), st.integers(0, 3), st.integers(0, 2))
 # (when, line, bytes), at a byte a second
 TRAFFIC = st.lists(st.tuples(st.floats(0, 100), LINES, st.integers(0, 50)), max_size=30)
 
 
-def push(worker: int, shard: int = 0) -> Line:
-    return Line(True, worker, shard)
+def push(worker: int, shard: int = 0) -> Flow:
+    return Flow(True, worker, shard)
 
 
-def arrivals(traffic: Iterable[tuple[float, Line, int]], seconds_a_byte: float = 1.0) -> dict[int, float]:
+def arrivals(traffic: Iterable[tuple[float, Flow, int]], seconds_a_byte: float = 1.0) -> dict[int, float]:
     """When each message, by its place in the traffic, is through."""
-    cards = SharedCards[int](seconds_a_byte)
+    cards = FairShareNetwork[int](seconds_a_byte)
     found: dict[int, float] = {}
 
     def pass_until(moment: float) -> None:
@@ -73,12 +73,12 @@ def test_what_a_line_cannot_use_the_others_have() -> None:
 
 
 def test_no_push_meets_a_pull() -> None:
-    found = arrivals([(0.0, push(0), 10), (0.0, Line(False, 0, 0), 10)])
+    found = arrivals([(0.0, push(0), 10), (0.0, Flow(False, 0, 0), 10)])
     assert found == {0: pytest.approx(10), 1: pytest.approx(10)}
 
 
 @given(st.sets(LINES, min_size=1))
-def test_rates_are_max_min_fair(lines: set[Line]) -> None:
+def test_rates_are_max_min_fair(lines: set[Flow]) -> None:
     """Every line goes through a card that is full, and on which nobody is faster (Bertsekas and Gallager)."""
     rates = fair_rates(sorted(lines))
     assert set(rates) == lines
@@ -104,18 +104,18 @@ ONE_END_BUT_FOR_ROUNDING = [
 @example(NO_SIZE_BEHIND)
 @example(ONE_END_BUT_FOR_ROUNDING)
 def test_everything_arrives_in_order_on_each_line_and_not_before_it_could(
-    traffic: list[tuple[float, Line, int]],
+    traffic: list[tuple[float, Flow, int]],
 ) -> None:
     found = arrivals(traffic)
     assert set(found) == set(range(len(traffic)))
-    last: dict[Line, float] = {}
+    last: dict[Flow, float] = {}
     for number, (at, line, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
         assert found[number] >= max(at, last.get(line, 0.0)) + size - 1e-6
         last[line] = found[number]
 
 
 @given(TRAFFIC)
-def test_a_card_is_never_idle_while_something_waits_for_it_alone(traffic: list[tuple[float, Line, int]]) -> None:
+def test_a_card_is_never_idle_while_something_waits_for_it_alone(traffic: list[tuple[float, Flow, int]]) -> None:
     """To one shard from workers with one message each: all is through when it would be, one after another."""
     alone = [(at, push(worker), size) for worker, (at, _, size) in enumerate(traffic)]
     free = 0.0
@@ -125,20 +125,20 @@ def test_a_card_is_never_idle_while_something_waits_for_it_alone(traffic: list[t
 
 
 def test_a_state_goes_on_in_every_bit() -> None:
-    def begun() -> SharedCards[int]:
-        cards = SharedCards[int](1.0)
+    def begun() -> FairShareNetwork[int]:
+        cards = FairShareNetwork[int](1.0)
         for number, (worker, shard, size) in enumerate([(0, 0, 7), (1, 0, 5), (1, 1, 9), (0, 0, 3)]):
             cards.send(number / 7, push(worker, shard), size, number)
         return cards
 
-    def rest(cards: SharedCards[int]) -> list[tuple[float, list[int]]]:
+    def rest(cards: FairShareNetwork[int]) -> list[tuple[float, list[int]]]:
         found = []
         while (at := cards.next_through) < math.inf:
             found.append((at, cards.through(at)))
         return found
 
     kept = json.loads(json.dumps(begun().state_dict(str)))
-    again = SharedCards[int](1.0)
+    again = FairShareNetwork[int](1.0)
     again.load_state_dict(kept, int)
     assert rest(again) == rest(begun())
 

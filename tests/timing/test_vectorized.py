@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation_play import NullObserver
 
-from syncline.course import Limits
+from syncline.progress import Limits
 from syncline.simulation.engine import Simulation
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

@@ -1,8 +1,8 @@
 """The schema of a run: frozen dataclasses that check their own ranges, name -> class tables, the door from Hydra."""
 
 from syncline.config.checks import ConfigError
+from syncline.config.composition import CONF, GROUPS, Invocation, ScaleConfig, choices, compose, compose_yaml, sweep
 from syncline.config.datasets import DATASETS, CifarConfig, DatasetConfig, DigitsConfig, GlyphsConfig
-from syncline.config.door import CONF, GROUPS, Invocation, ScaleConfig, choices, compose, compose_yaml, sweep
 from syncline.config.launchers import HereConfig, SlurmConfig
 from syncline.config.models import MODELS, ModelConfig, ResnetConfig
 from syncline.config.optimizers import OPTIMIZERS, AdamConfig, AdamWConfig, RmsPropConfig, ScheduleConfig, SgdConfig

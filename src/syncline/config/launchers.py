@@ -27,19 +27,23 @@ class SlurmConfig:
     cpus: int = 1  # of one node, >= 1; runs of real processes want one a worker
     memory: str | None = None  # of one node: 8G
     gpus: int = 0  # of one node
-    at_once: int | None = None  # tasks at a time, >= 1
+    max_parallel: int | None = None  # tasks at a time, >= 1
     runs_per_task: int = 1  # as many at a time as it has cores, >= 1
-    notice_s: int = 120  # before the time limit a task is told to write its checkpoint, >= 1
+    signal_delay_s: int = 120  # before the time limit a task is told to write its checkpoint, >= 1
     submit: bool = True  # False: write the script and say how to submit it
     setup: list[str] = field(default_factory=list)  # shell lines before the run: module load ...
     extra: list[str] = field(default_factory=list)  # further options of sbatch: --gres=gpu:a100:1, --exclude=...
 
     def __post_init__(self) -> None:
         check_numbers(self, "launcher")
-        for key in ("nodes", "cpus", "runs_per_task", "notice_s"):
+        for key in ("nodes", "cpus", "runs_per_task", "signal_delay_s"):
             check(getattr(self, key) >= 1, f"launcher.{key} must be >= 1", getattr(self, key))
         check(self.gpus >= 0, "launcher.gpus must be >= 0", self.gpus)
-        check(self.at_once is None or self.at_once >= 1, "launcher.at_once must be >= 1 or null", self.at_once)
+        check(
+            self.max_parallel is None or self.max_parallel >= 1,
+            "launcher.max_parallel must be >= 1 or null",
+            self.max_parallel,
+        )
         options = [word for word in self.extra if not word.startswith("-")]
         check(not options, "launcher.extra must hold options of sbatch, which begin with -", options)
         for key in ("partition", "account", "qos", "time", "memory"):

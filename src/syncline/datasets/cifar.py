@@ -11,7 +11,7 @@ from syncline.datasets.errors import DataMissingError
 from syncline.datasets.files import npz_file
 from syncline.datasets.images import ImageDataset, take
 from syncline.datasets.npz import Array, as_labels, read_npz
-from syncline.torchvision_door import import_torchvision
+from syncline.torchvision_compat import import_torchvision
 
 NUM_CLASSES = {"cifar10": 10, "cifar100": 100}
 FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}  # torchvision's

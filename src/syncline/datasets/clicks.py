@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from syncline.datasets.feed import Batch
+from syncline.datasets.batch_source import Batch
 from syncline.shapes import ClickShape
 
 NUM_COUNTS, NUM_CATEGORIES = 13, 26  # of Criteo's logs

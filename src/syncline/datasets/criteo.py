@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from syncline.datasets.cache import build_once
 from syncline.datasets.categories import FrequentValues, HashedValues, ValueCounter, mix
 from syncline.datasets.click_text import Block, read
 from syncline.datasets.clicks import NUM_CATEGORIES, RECORD, ClickDataset, Records
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.files import criteo_files
-from syncline.datasets.kept import made_once
 from syncline.datasets.sizes import checked_size
 
 CACHE = "~/.cache/syncline"
@@ -87,7 +87,7 @@ def criteo(
         _write(source, chosen, split_seed, empty)
 
     try:
-        made_once(folder, make)
+        build_once(folder, make)
         contents = json.loads((folder / "about.json").read_text())
         train, test = (_mapped(folder / f"{part}.bin", contents[part]) for part in ("train", "test"))
     except OSError as error:

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from syncline.datasets.batch_source import Batch
 from syncline.datasets.errors import DataMissingError
-from syncline.datasets.feed import Batch
-from syncline.datasets.image_feeds import Normalise
+from syncline.datasets.image_sources import Normalise
 from syncline.datasets.loaders import Loaders, Pixels
 from syncline.datasets.sizes import checked_size
 from syncline.shapes import ImageShape

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from syncline.datasets.feed import Feed
-from syncline.datasets.image_feeds import BinaryFeed, LabelledFeed
+from syncline.datasets.batch_source import BatchSource
+from syncline.datasets.image_sources import BinaryFeed, LabelledFeed
 from syncline.datasets.sizes import checked_size
 from syncline.shapes import ImageShape
 
@@ -55,7 +55,7 @@ class ImageDataset:
     def num_train(self) -> int:
         return len(self.train_labels)
 
-    def feed(self, device: torch.device, task: str) -> Feed:
+    def feed(self, device: torch.device, task: str) -> BatchSource:
         """Mini-batches on the device for `task`, classification or generation."""
         if task == "generation":
             return BinaryFeed(self, device)

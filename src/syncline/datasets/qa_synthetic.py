@@ -2,7 +2,7 @@
 
 from itertools import chain, count, islice
 
-from syncline.datasets.lives import ask, pieces
+from syncline.datasets.biographies import ask, pieces
 from syncline.datasets.question_windows import Question
 from syncline.datasets.questions import QuestionDataset, question_dataset
 from syncline.datasets.streams import Purpose, stream

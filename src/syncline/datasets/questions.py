@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from syncline.datasets.feed import Batch
+from syncline.datasets.batch_source import Batch
 from syncline.datasets.question_windows import Question, Windows, cut
 from syncline.datasets.squad_score import predict, score
 from syncline.datasets.wordpiece import tokenizer

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from syncline.datasets.batch_source import Dataset
 from syncline.datasets.cifar import cifar as load_cifar
 from syncline.datasets.criteo import criteo as load_criteo
 from syncline.datasets.ctr_synthetic import ctr_synthetic as load_ctr_synthetic
 from syncline.datasets.digits import digits as load_digits
-from syncline.datasets.feed import Dataset
 from syncline.datasets.glyphs import glyphs as load_glyphs
 from syncline.datasets.imagenet import imagenet as load_imagenet
 from syncline.datasets.mnist import mnist as load_mnist

@@ -12,7 +12,7 @@ from syncline.datasets.download import fetch
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.files import BILLION, BILLION_TRAIN, PTB_MD5, billion_files, text_files
 from syncline.datasets.sizes import checked_size
-from syncline.datasets.text_feed import TextDataset
+from syncline.datasets.text_source import TextDataset
 
 LENGTH = 128
 

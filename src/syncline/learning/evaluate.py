@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from syncline.datasets.feed import Feed
+from syncline.datasets.batch_source import BatchSource
 from syncline.learning.flat import FlatModule
 from syncline.learning.task import Task
 
@@ -15,7 +15,7 @@ SEED = 0  # of what a network leaves to chance while it is evaluated: always the
 class Evaluator:
     """The test set, ready to be run through the module; leaves the module's training mode as it was."""
 
-    def __init__(self, feed: Feed, task: Task, flat: FlatModule) -> None:
+    def __init__(self, feed: BatchSource, task: Task, flat: FlatModule) -> None:
         self._feed = feed
         self._task = task
         self._flat = flat

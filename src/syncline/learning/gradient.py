@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from syncline.datasets.feed import Batch, DiskFeed, Feed
+from syncline.datasets.batch_source import Batch, BatchSource, DiskFeed
 from syncline.datasets.sharding import WorkerShare
 from syncline.datasets.streams import Purpose, stream
 from syncline.learning.flat import FlatModule
@@ -31,7 +31,7 @@ class MiniBatch:
 class WorkerBatches:
     """One worker's mini-batches: the same for an iteration whenever it is asked for."""
 
-    def __init__(self, feed: Feed, share: WorkerShare) -> None:
+    def __init__(self, feed: BatchSource, share: WorkerShare) -> None:
         self.share = share
         self._feed = feed
         self._from_disk = feed if isinstance(feed, DiskFeed) else None

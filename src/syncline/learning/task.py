@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from syncline.datasets.feed import AnswerFeed, Batch, Feed, TextFeed
+from syncline.datasets.batch_source import AnswerFeed, Batch, BatchSource, TextFeed
 from syncline.learning.scoring import auc
 
 AUXILIARY_WEIGHT = 0.4  # of Inception's second head (torchvision's and TF-Slim's training scripts)
@@ -21,7 +21,7 @@ class Task(Protocol):
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         """Mean over the samples of the batch, in nats; the module is in training mode."""
 
-    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
         """The task's METRICS on the test set; the module is in evaluation mode, and no gradient is kept."""
 
 
@@ -36,7 +36,7 @@ class Classification:
         logits, auxiliary = outputs
         return F.cross_entropy(logits, labels) + AUXILIARY_WEIGHT * F.cross_entropy(auxiliary, labels)
 
-    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
         correct = within_5 = size = 0
         loss = 0.0
         for images, labels in feed.test():
@@ -57,7 +57,7 @@ class Generation:
         bounds: Tensor = module(pixels)  # [B]
         return bounds.mean()
 
-    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
         bounds = torch.cat([module(pixels) for (pixels,) in feed.test()])
         return {"bound": bounds.double().mean().item()}
 
@@ -70,7 +70,7 @@ class QuestionAnswering:
         firsts, lasts = module(tokens, mask, types)  # [B, L] each
         return (F.cross_entropy(firsts, first) + F.cross_entropy(lasts, last)) / 2
 
-    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
         assert isinstance(feed, AnswerFeed)
         loss, size = 0.0, 0
         firsts, lasts = [], []
@@ -98,7 +98,7 @@ class ClickThrough:
         counts, rows, clicked = batch
         return F.binary_cross_entropy_with_logits(module(counts, rows), clicked)
 
-    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
         parts = [(module(counts, rows), clicked) for counts, rows, clicked in feed.test()]
         logits, clicked = (torch.cat(column) for column in zip(*parts, strict=True))
         loss = F.binary_cross_entropy_with_logits(logits.double(), clicked.double())
@@ -113,7 +113,7 @@ class Language:
         logits, _ = module(symbols)  # [B, T, V]
         return F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1)
 
-    def evaluate(self, module: nn.Module, feed: Feed) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
         assert isinstance(feed, TextFeed)
         nats, size, state = 0.0, 0, None
         for symbols, following in feed.test():

@@ -26,7 +26,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import syncline
-from syncline.live.control import Line, Message
+from syncline.live.control import ControlClient, Message
 from syncline.live.interfaces import InterfaceError, address_on, interface_of
 from syncline.live.process import Job, read_secret
 from syncline.live.supervisor import Supervisor
@@ -37,7 +37,7 @@ REDIAL_S = 3.0  # for one try to find the launcher again
 UNFIT = 2  # exit code: this host cannot take part; the reason was printed
 
 
-class Unfit(ValueError):
+class HostRejected(ValueError):
     """This host cannot take part in the run; the message tells why."""
 
 
@@ -50,7 +50,7 @@ class Agent:
         host: this host's name in the launcher's list.
 
     Raises:
-        Unfit: the record is not to be seen here, or the launcher not to be reached.
+        HostRejected: the record is not to be seen here, or the launcher not to be reached.
     """
 
     def __init__(self, folder: Path, headquarters: str, host: str) -> None:
@@ -60,7 +60,7 @@ class Agent:
             self._runner = read_config(folder)["runner"]
         except (OSError, RecordError) as error:
             what = error.strerror if isinstance(error, OSError) else error
-            raise Unfit(f"{folder} is not to be seen here ({what}); all hosts must share it") from None
+            raise HostRejected(f"{folder} is not to be seen here ({what}); all hosts must share it") from None
         self._tls = Tls(self._runner["tls_cert"], self._runner["tls_key"]) if self._runner["tls_cert"] else None
         self._messages: SimpleQueue[Message] = SimpleQueue()
         self._supervisor = Supervisor()
@@ -73,7 +73,7 @@ class Agent:
         except OSError as error:
             self._supervisor.close()
             place = headquarters.removeprefix("tcp:")
-            raise Unfit(f"the launcher cannot be reached at {place} ({error.strerror or error})") from None
+            raise HostRejected(f"the launcher cannot be reached at {place} ({error.strerror or error})") from None
 
     def run(self) -> None:
         """Until the launcher says that all is over, or is gone for good."""
@@ -99,7 +99,7 @@ class Agent:
             "host": self._host,
             "versions": versions(),
         }
-        self._line = Line(
+        self._line = ControlClient(
             self._headquarters,
             self._secret,
             self._tls,
@@ -212,7 +212,7 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         Agent(Path(folder), headquarters, host).run()
-    except (Unfit, InterfaceError) as error:
+    except (HostRejected, InterfaceError) as error:
         print(f"host {host}: {error}", file=sys.stderr)
         return UNFIT
     except KeyboardInterrupt:

@@ -1,9 +1,9 @@
 """Strategies without a server: every worker is a member, and what they make is joined by all-reduces in groups.
 
 BSP joins the gradients of all, DS-Sync the weights of a group after each member's own step (or before its next one).
-Either goes with batch-norm buffers, loss and an order (see `Order`) as one flat vector, so a step costs one collective;
-`impl=naive` sends one tensor after another. Gloo on CPUs, NCCL on GPUs. What the first member is told by the launcher
-(stop, end) goes to the others as the order, and all do it after the same step.
+Either goes with batch-norm buffers, loss and an order (see `StopConsensus`) as one flat vector, so a step costs one
+collective; `impl=naive` sends one tensor after another. Gloo on CPUs, NCCL on GPUs. What the first member is told by the
+launcher (stop, end) goes to the others as the order, and all do it after the same step.
 """
 
 import math
@@ -24,15 +24,15 @@ from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from syncline.assembly import build_learner, build_optimizer, build_rate, pick_device
 from syncline.config import RunConfig
-from syncline.course import REPORT_EVERY_S, Limits, Totals
 from syncline.learning.gradient import GradientFunction, MiniBatch
 from syncline.learning.optimizer import Optimizer
-from syncline.live.control import Line, Message
+from syncline.live.control import ControlClient, Message
 from syncline.live.saver import Saver, drop_old_checkpoints
 from syncline.live.transport import Tls, address_of, listen
+from syncline.progress import REPORT_EVERY_S, Limits, Totals
 from syncline.records.events import EventLog, read_events
 from syncline.records.snapshots import read_state, state_path
-from syncline.timing.cluster import Pace
+from syncline.timing.cluster import DelayInjector
 
 ORDERS = ("go on", "stop", "max_time_s", "target", "diverged")  # by number: what the first member says
 NUM_EXTRA = 4  # elements that travel with the vector: loss and order
@@ -99,7 +99,7 @@ def all_reduce(tensor: Tensor, group: Group | None = None, op: dist.ReduceOp.Red
         raise MemberGone(f"an all-reduce broke: {str(error).splitlines()[0]}") from None
 
 
-class Order:
+class StopConsensus:
     """What the first member says, on its way to all others, so that all do it at the same step.
 
     It goes along in every exchange: how many of the group know it, and the sums of what they know, its number and the
@@ -222,7 +222,7 @@ class Member:
         self._store_address: queue.SimpleQueue[str] = queue.SimpleQueue()
         listener = listen(listen_at) if rank == 0 else None
         hello = {"role": "worker", "index": rank, "address": address_of(listener) if listener else ""}
-        self._line = Line(headquarters, secret, tls, hello, self._told, dead_s=config.runner.leave_s)
+        self._line = ControlClient(headquarters, secret, tls, hello, self._told, dead_s=config.runner.leave_s)
         device = pick_device(config, place)
         if listener:
             store = serve_store(listener)
@@ -231,7 +231,7 @@ class Member:
         start_group(device, rank, num_members, num_here, store)
         partitions = [strategy.groups(step, num_members) for step in (0, 1)]
         self._groups = make_groups(rank, partitions)  # of even and of odd steps
-        self._order = Order(1 if len(partitions[0]) == 1 else 2)
+        self._order = StopConsensus(1 if len(partitions[0]) == 1 else 2)
         learner = build_learner(config, device, NUM_EXTRA)
         self._flat = learner.flat
         optimizer = build_optimizer(config)
@@ -300,7 +300,7 @@ class Member:
     def _loop(self) -> tuple[str, float]:
         """Steps until one of them is the last. Returns why, and the last loss."""
         config, totals, rank, strategy = self._config, self._totals, self._rank, self._strategy
-        pace = Pace(
+        pace = DelayInjector(
             config.cluster, config.scenario, config.seed, rank, config.runner.pace == "absolute", totals.updates
         )
         next_report = loss = 0.0

@@ -50,7 +50,7 @@ class Peer:
         return f"{self.role} {self.index}"
 
 
-class Headquarters:
+class ControlServer:
     """The launcher's end: every message of every process in one queue; {"kind": "lost"} when a connection ends.
 
     Args:
@@ -102,7 +102,7 @@ class Headquarters:
             sock.close()
 
 
-class Line:
+class ControlClient:
     """A process's end.
 
     Args:

@@ -1,7 +1,7 @@
 """One shard of a real run: drives its strategy with what arrives, and keeps its block, its log and its totals.
 
-No sockets and no clock here: `server.py` calls with the time, and carries out what `Post` asks for. Everything happens
-on the one thread that owns the shard.
+No sockets and no clock here: `server.py` calls with the time, and carries out what `ReplySink` asks for. Everything
+happens on the one thread that owns the shard.
 """
 
 import math
@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from syncline.course import Limits, Totals
 from syncline.learning.server import Gradient, Shard
 from syncline.live.wire import Frame
+from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog
 from syncline.strategies.protocol import (
     Apply,
@@ -33,7 +33,7 @@ from syncline.strategies.protocol import WorkerJoined as Joined
 from syncline.strategies.protocol import WorkerLeft as Left
 
 
-class Post(Protocol):
+class ReplySink(Protocol):
     """Where the engine's answers go."""
 
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
@@ -88,7 +88,7 @@ class Engine:
         limits: Limits,
         elastic: bool,
         pulls: bool,
-        post: Post,
+        post: ReplySink,
         log: EventLog | None,
     ) -> None:
         self.number = number
@@ -111,7 +111,7 @@ class Engine:
         ] * shard.num_workers  # pushes that have come from each, but who joins begins level with the slowest
         self._pending: dict[int, _Pending] = {}
         self._tags = [-1] * shard.num_workers  # of each worker's last push; below 0 if it has made none
-        self._void_below: dict[int, int] = {}  # worker -> pushes computed at an older version are void
+        self._min_valid_version: dict[int, int] = {}  # worker -> pushes computed at an older version are void
         self.wakes_at = math.inf  # when the strategy wants to hear of the time
 
     def begin(self, at: float, resumed: bool) -> None:
@@ -145,14 +145,14 @@ class Engine:
         worker, totals = frame.worker, self.totals
         assert self.expects(worker)
         self._counts[worker] = frame.iteration + 1  # a push that another shard missed is missed here, too
-        totals.interrupted_by_worker[worker] += frame.cut + frame.in_vain
-        totals.in_vain_by_worker[worker] += frame.in_vain
-        for because in ["its delay was broken off"] * frame.cut + ["computed to the end"] * frame.in_vain:
+        totals.interrupted_by_worker[worker] += frame.cut + frame.wasted
+        totals.wasted_by_worker[worker] += frame.wasted
+        for because in ["its delay was broken off"] * frame.cut + ["computed to the end"] * frame.wasted:
             self._note(frame.started_at, "dropped", worker, -1, because=because, shard=-1)
         totals.busy_s_by_worker[worker] += frame.computed_at - frame.started_at
-        if frame.version < self._void_below.get(worker, 0):
+        if frame.version < self._min_valid_version.get(worker, 0):
             totals.interrupted_by_worker[worker] += 1
-            totals.in_vain_by_worker[worker] += 1
+            totals.wasted_by_worker[worker] += 1
             self._note_worker(frame)
             self._note(at, "dropped", worker, frame.version, because="on its way", shard=-1)
             self._post.release(gradient)
@@ -210,7 +210,7 @@ class Engine:
             raise NotElastic(f"worker {worker} is gone ({why})")
         self.here.discard(worker)
         self.waiting.discard(worker)
-        self._void_below.pop(worker, None)
+        self._min_valid_version.pop(worker, None)
         self._note(at, "left", worker, -1, because=why)
         commands = self._strategy.handle(Left(at, worker))
         for command in commands:
@@ -242,7 +242,7 @@ class Engine:
                 self._note(at, "repeated", command.worker, self.totals.updates, because=command.because)
                 self._post.repeat(command.worker, self.totals.updates, self._counts[command.worker])
             elif isinstance(command, Interrupt):  # the worker hears of it by the block that follows
-                self._void_below[command.worker] = self.totals.updates
+                self._min_valid_version[command.worker] = self.totals.updates
                 self._note(at, "interrupted", command.worker, self.totals.updates, because=command.because)
             elif isinstance(command, WakeAt):
                 self.wakes_at = command.at
@@ -314,7 +314,7 @@ class Engine:
             "pushes": self._pushes,
             "counts": list(self._counts),
             "levels": list(self._levels),
-            "void_below": list(self._void_below.items()),
+            "min_valid_version": list(self._min_valid_version.items()),
             "wakes_at": self.wakes_at,
             "pending": [[push, pending.worker, pending.version] for push, pending in self._pending.items()],
         }
@@ -335,7 +335,7 @@ class Engine:
         self.totals = Totals.from_state(state["totals"])
         self.here, self.waiting = set(state["here"]), set(state["waiting"])
         self._pushes, self._counts, self._levels = state["pushes"], list(state["counts"]), list(state["levels"])
-        self._void_below = dict(state["void_below"])
+        self._min_valid_version = dict(state["min_valid_version"])
         self.wakes_at = state["wakes_at"]
         for push, worker, version in state["pending"]:
             gradient = make_gradient()

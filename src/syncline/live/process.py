@@ -75,7 +75,7 @@ def _shard(job: Job, index: int) -> int:
 
 
 def _worker(job: Job, index: int) -> int:
-    from syncline.live.control import Line
+    from syncline.live.control import ControlClient
     from syncline.live.worker import ShardGone, work
 
     messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
@@ -83,7 +83,7 @@ def _worker(job: Job, index: int) -> int:
     tls = _tls(config)
     hello = {"role": "worker", "index": index, "address": ""}
     try:
-        line = Line(job.launcher, secret, tls, hello, messages.put, dead_s=config.runner.leave_s)
+        line = ControlClient(job.launcher, secret, tls, hello, messages.put, dead_s=config.runner.leave_s)
     except OSError as error:  # this host may be cut off: the supervisor tries again
         print(f"no launcher: {error}", file=sys.stderr)
         return LINE_LOST

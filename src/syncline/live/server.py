@@ -219,7 +219,7 @@ class Connection:
         send(self.sock, frame, place)
 
 
-class Door:
+class Acceptor:
     """Lets in who knows the secret and says sensibly who it is; nobody else costs more than a thread for a while."""
 
     def __init__(
@@ -267,7 +267,7 @@ class Door:
             sock.close()
 
 
-class Postman:
+class ReplySender:
     """Carries out what the engine asks for: grants to connections, gradients back to the pool."""
 
     def __init__(self, pool: GradientPool, warn: Callable[[str], None]) -> None:

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from syncline.assembly import build_flat, build_shard, shape_of
 from syncline.config import RunConfig
-from syncline.course import REPORT_EVERY_S, Limits
-from syncline.live.control import Line, Message
+from syncline.live.control import ControlClient, Message
 from syncline.live.engine import Engine, NotElastic
 from syncline.live.saver import Saver, drop_old_checkpoints
-from syncline.live.server import Call, Connection, Door, Free, GradientPool, Hello, Inbox, Lost, Postman, Pushed
+from syncline.live.server import Acceptor, Call, Connection, Free, GradientPool, Hello, Inbox, Lost, Pushed, ReplySender
 from syncline.live.transport import Tls, address_of, listen
+from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
 from syncline.records.snapshots import read_state, state_path
 
@@ -54,14 +54,14 @@ class ShardProcess:
         self._pulls = config.strategy.pull_rule(config.cluster.shards) is not None
         num_versions = config.cluster.shards if self._pulls else 0
         self._pool = GradientPool(block.stop, self._num_buffers, config.cluster.workers + 1, num_versions)
-        self._postman = Postman(self._pool, lambda words: self._line.tell("warning", text=words, at=self._now()))
+        self._postman = ReplySender(self._pool, lambda words: self._line.tell("warning", text=words, at=self._now()))
         self._listener = listen(address, config.runner.leave_s)
-        Door(self._listener, secret, tls, self._pool, self._inbox).open()
+        Acceptor(self._listener, secret, tls, self._pool, self._inbox).open()
         self._began: float | None = None
         self._is_ready = self._is_stopped = False
         self._files = 0  # versions that are being written
         self._warned: set[int] = set()
-        self._line = Line(
+        self._line = ControlClient(
             headquarters,
             secret,
             tls,

@@ -58,7 +58,7 @@ class Frame:
     version: int = 0  # of the block
     tag: int = 0  # PUSH: what the strategy is to take for the version
     cut: int = 0  # PUSH: since the last one, gradients whose injected delay an interrupt broke off
-    in_vain: int = 0  # PUSH: since the last one, gradients that were finished and not sent, for an interrupt had come
+    wasted: int = 0  # PUSH: since the last one, gradients that were finished and not sent, for an interrupt had come
     loss: float = 0.0
     # Seconds. PUSH: when the gradient was begun and finished (of the run's clock); injected: the stretch of a slow
     # worker and the delay of the gradient, both before `computed_at`, then of the last pull and of this push.
@@ -80,7 +80,7 @@ class Frame:
             self.version,
             self.tag,
             self.cut,
-            self.in_vain,
+            self.wasted,
             self.loss,
             self.started_at,
             self.computed_at,

@@ -24,7 +24,7 @@ from syncline.live.server import TINY_BYTES, view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.live.wire import Clock, Frame, Kind, Reader, ask_clock, connect, send, send_json
 from syncline.strategies.protocol import PullRule
-from syncline.timing.cluster import Pace
+from syncline.timing.cluster import DelayInjector
 
 
 class ShardGone(ConnectionError):
@@ -167,7 +167,7 @@ class Links:
         while self.open and self._receive_ready(0.0):
             pass
 
-    def await_blocks(self, pace: Pace) -> bool:
+    def await_blocks(self, pace: DelayInjector) -> bool:
         """Wait until the worker may go on with the blocks that are in place, and injected delays of them are over.
 
         Returns:
@@ -193,7 +193,7 @@ class Links:
             self.poll()
         return self.interrupted
 
-    def push(self, pace: Pace, frame: Frame, computed: float) -> bool:
+    def push(self, pace: DelayInjector, frame: Frame, computed: float) -> bool:
         """Send the staged gradient to every shard, each at its time. False if an interrupt came before."""
         delays = {link.shard: pace.push(link.shard) for link in self._links}
         sending: list[tuple[_Link, Future[None]]] = []
@@ -306,7 +306,7 @@ class PulledLinks(Links):
         self._goes_at: float | None = None  # monotonic; what the rule last said
         self._versions = torch.zeros(num_shards, dtype=torch.int64)  # of the blocks in place
 
-    def await_blocks(self, pace: Pace) -> bool:
+    def await_blocks(self, pace: DelayInjector) -> bool:
         while self.open:
             self._tell(pace)
             now = time.monotonic()
@@ -328,14 +328,14 @@ class PulledLinks(Links):
     def is_interrupted(self) -> bool:
         return False
 
-    def push(self, pace: Pace, frame: Frame, computed: float) -> bool:
+    def push(self, pace: DelayInjector, frame: Frame, computed: float) -> bool:
         self.poll()  # the tag may depend on what has come meanwhile
         self._tell(pace)
         super().push(pace, frame, computed)
         self._goes_at = self._rule.pushed(time.monotonic())
         return True
 
-    def _tell(self, pace: Pace) -> None:
+    def _tell(self, pace: DelayInjector) -> None:
         """The rule hears of the blocks whose injected delay is over."""
         now = time.monotonic()
         for link in self._links:
@@ -424,23 +424,29 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
         iteration = links.first_iteration()
         if iteration is not None:
             absolute = config.runner.pace == "absolute"
-            pace = Pace(config.cluster, config.scenario, config.seed, worker, absolute, iteration)
+            pace = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration)
             _push_gradients(worker, links, staging, learner, batches, pace, iteration)
 
 
 def _push_gradients(
-    worker: int, links: Links, staging: Staging, learner: Learner, batches: WorkerBatches, pace: Pace, iteration: int
+    worker: int,
+    links: Links,
+    staging: Staging,
+    learner: Learner,
+    batches: WorkerBatches,
+    pace: DelayInjector,
+    iteration: int,
 ) -> None:
     """One after another, from this iteration on, until the run is over."""
     flat, gradient_of = learner.flat, learner.gradient
-    cut = in_vain = 0  # gradients that came to nothing since the last push
+    cut = wasted = 0  # gradients that came to nothing since the last push
     while links.await_blocks(pace):
         staging.to_device()
         started = time.monotonic()
         loss, _, _ = gradient_of([flat.weights], flat.buffers, batches.take(iteration))
         staging.from_device()
         if links.is_interrupted():
-            in_vain += 1
+            wasted += 1
             continue
         slow_s, delay_s = pace.compute(time.monotonic() - started)
         if not links.wait(slow_s + delay_s):
@@ -454,7 +460,7 @@ def _push_gradients(
             worker,
             iteration,
             cut=cut,
-            in_vain=in_vain,
+            wasted=wasted,
             loss=loss,
             started_at=links.clock(started),
             computed_at=links.clock(computed),
@@ -465,4 +471,4 @@ def _push_gradients(
             cut += 1
             continue
         iteration += 1
-        cut = in_vain = 0
+        cut = wasted = 0

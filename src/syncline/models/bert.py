@@ -86,7 +86,7 @@ class Bert(nn.Module):
 
 def _question_answering(sizes: dict[str, int], dropout: float) -> "BertForQuestionAnswering":
     # Beside a CPU-only torch, transformers finds a torchvision that cannot be imported unless it is there already.
-    from syncline.torchvision_door import import_torchvision
+    from syncline.torchvision_compat import import_torchvision
 
     try:
         import_torchvision()

@@ -9,7 +9,7 @@ In training a batch of one image is refused by batch norm where the last map is 
 
 from torch import nn
 
-from syncline.torchvision_door import import_torchvision
+from syncline.torchvision_compat import import_torchvision
 
 
 def resnet50(in_channels: int, image_size: int, num_classes: int) -> nn.Module:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from syncline.torchvision_door import import_torchvision
+from syncline.torchvision_compat import import_torchvision
 
 V3_SMALLEST = 299  # pixels: the auxiliary head's 5x5 average of stride 3 and 5x5 convolution need a map of 17x17
 

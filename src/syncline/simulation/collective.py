@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from syncline.course import Limits, Totals
 from syncline.learning.evaluate import Evaluator, consensus, final_state
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.optimizer import Optimizer
+from syncline.progress import Limits, Totals
 from syncline.records.time_use import TimeUse
 from syncline.simulation.engine import PAUSED, Log
-from syncline.simulation.shelf import Shelf
+from syncline.simulation.tensor_table import TensorTable
 from syncline.timing.cluster import Cluster
 from syncline.timing.distributions import Array
 from syncline.timing.network import Network
@@ -101,14 +101,14 @@ class Replicas:
         replicas = zip(self._optimizers, self.weights, self.buffers, strict=True)
         return [final_state(weights, optimizer.evaluated(weights), buffers) for optimizer, weights, buffers in replicas]
 
-    def put(self, shelf: Shelf) -> None:
+    def put(self, shelf: TensorTable) -> None:
         """All that changes goes there."""
         shelf.put_all("weights", {str(number): weights for number, weights in enumerate(self.weights)})
         shelf.put_all("buffers", {str(number): buffers for number, buffers in enumerate(self.buffers)})
         for number, optimizer in enumerate(self._optimizers):
             shelf.put_all(f"optimizer-{number}", optimizer.state_dict())
 
-    def take(self, shelf: Shelf) -> None:
+    def take(self, shelf: TensorTable) -> None:
         """Go on from what `put` put there."""
         for name, replicas in (("weights", self.weights), ("buffers", self.buffers)):
             for key, tensor in shelf.take_all(name).items():
@@ -341,7 +341,7 @@ class Collective:
 
         They are the run's own: it changes them when it goes on.
         """
-        shelf = Shelf()
+        shelf = TensorTable()
         if self._learning is not None:
             self._learning.put(shelf)
         return shelf.tensors, {
@@ -358,7 +358,7 @@ class Collective:
     def load_state_dict(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave; for a collective with the same arguments."""
         if self._learning is not None:
-            self._learning.take(Shelf(tensors, self._learning.device))
+            self._learning.take(TensorTable(tensors, self._learning.device))
         self.totals = Totals.from_state(state["totals"])
         self._clocks.load_state_dict(state["clocks"])
         self._block, self._row = self._clocks.next_block(), state["row"]

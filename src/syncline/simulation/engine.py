@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from syncline.course import Limits, Totals
 from syncline.learning.server import Gradient, Shard, Version
+from syncline.progress import Limits, Totals
 from syncline.records.time_use import TimeUse
 from syncline.simulation.communication import Communication
-from syncline.simulation.shelf import Shelf
+from syncline.simulation.tensor_table import TensorTable
 from syncline.simulation.worker import Workers
 from syncline.strategies.protocol import (
     Apply,
@@ -38,7 +38,7 @@ from syncline.strategies.protocol import (
     WakeAt,
 )
 from syncline.timing.cluster import Cluster
-from syncline.timing.sharing import Line, SharedCards
+from syncline.timing.sharing import FairShareNetwork, Flow
 
 PAUSED = "paused"  # what `run` returns in place of why it ended
 
@@ -100,7 +100,7 @@ class Simulation:
         self._cluster = cluster
         # One shard and messages that take no time: they need no place in the heap.
         self._is_direct = cluster.sends_instantly and cluster.num_shards == 1
-        self._cards: SharedCards[_Push | _Block] | None = cluster.network.shared_cards()
+        self._cards: FairShareNetwork[_Push | _Block] | None = cluster.network.shared_cards()
         self._cards_at = math.inf  # when they are seen to next
         self._compute_s = cluster.compute_s
         self._block_bytes = block_bytes
@@ -129,7 +129,7 @@ class Simulation:
         self._missing = [num_shards] * num_workers  # blocks that a worker still waits for
         self._ends = [math.inf] * num_workers  # when the gradient that a worker began last is finished
         self._unspent_s = [0.0] * num_workers  # of gradients that were broken off
-        self._void_below: dict[int, int] = {}  # worker -> pushes computed at an older version are void
+        self._min_valid_version: dict[int, int] = {}  # worker -> pushes computed at an older version are void
         self._timers = [math.inf] * num_shards  # what each strategy's last WakeAt asked for
         self._rules = rules
         self._goes_at: list[float | None] = [None] * num_workers  # when its rule lets a waiting worker go on
@@ -238,11 +238,11 @@ class Simulation:
                 elif type(entry) is _Push:
                     worker, shard, version, tag = entry.worker, entry.shard, entry.version, entry.tag
                     loss, gradient, number = entry.loss, entry.gradient, entry.number
-                    is_void = version < self._void_below.get(worker, 0)
+                    is_void = version < self._min_valid_version.get(worker, 0)
                     if number == self._made[worker] - 1:
                         self._communication.arrived(worker, now, entry.through_at - entry.sent_at, is_void)
                     if is_void:
-                        totals.in_vain_by_worker[worker] += 1
+                        totals.wasted_by_worker[worker] += 1
                         self._drop(worker, version, 0.0, "on its way")
                         if workers is not None and gradient is not None:
                             workers.release(gradient)
@@ -345,7 +345,7 @@ class Simulation:
 
         They are the run's own: it changes them when it goes on.
         """
-        shelf = Shelf()
+        shelf = TensorTable()
         state = {name: getattr(self, name) for name in _PLAIN} | {
             "totals": self.totals.state_dict(),
             "strategies": [strategy.state_dict() for strategy in self._strategies],
@@ -355,7 +355,7 @@ class Simulation:
             "cards": None if self._cards is None else self._cards.state_dict(lambda message: _plain(message, shelf)),
             "workers": None if self._workers is None else self._workers.state_dict(shelf),
             "version_of": [versions.tolist() for versions in self._version_of],
-            "void_below": list(self._void_below.items()),
+            "min_valid_version": list(self._min_valid_version.items()),
             "inboxes": [
                 [(shard, version, shelf.put(block)) for shard, (version, block) in inbox.items()]
                 for inbox in self._inboxes
@@ -375,7 +375,7 @@ class Simulation:
         """Go on from what `state_dict` gave; for a simulation with the same arguments that has not run yet."""
         assert not self._is_begun
         self._is_begun = True
-        shelf = Shelf(tensors, self._shards[0].current.weights.device if self._shards else None)
+        shelf = TensorTable(tensors, self._shards[0].current.weights.device if self._shards else None)
         for name in _PLAIN:
             setattr(self, name, state[name])
         self.totals = Totals.from_state(state["totals"])
@@ -391,7 +391,7 @@ class Simulation:
         if self._workers is not None:
             self._workers.load_state_dict(state["workers"], shelf)
         self._version_of = [array("q", versions) for versions in state["version_of"]]
-        self._void_below = dict(state["void_below"])
+        self._min_valid_version = dict(state["min_valid_version"])
         self._inboxes = [
             {shard: (version, shelf.version(block)) for shard, version, block in inbox} for inbox in state["inboxes"]
         ]
@@ -422,7 +422,7 @@ class Simulation:
             if self._is_direct:
                 self._break_off(command.worker)
             else:  # the worker hears of it with the block that follows
-                self._void_below[command.worker] = self._versions[shard]
+                self._min_valid_version[command.worker] = self._versions[shard]
         elif isinstance(command, WakeAt):
             self._timers[shard] = at = max(command.at, self._now)
             if at < math.inf:
@@ -456,7 +456,7 @@ class Simulation:
             push.through_at = self._cluster.through_at
             self._schedule(arrives, push)
         else:
-            self._cards.send(self._now, Line(True, push.worker, push.shard), size_bytes, push)
+            self._cards.send(self._now, Flow(True, push.worker, push.shard), size_bytes, push)
             self._await_cards()
 
     def _send_to_worker(self, block: "_Block", size_bytes: int) -> None:
@@ -467,7 +467,7 @@ class Simulation:
             block.through_at = self._cluster.through_at
             self._schedule(arrives, block)
         else:
-            self._cards.send(self._now, Line(False, block.worker, block.shard), size_bytes, block)
+            self._cards.send(self._now, Flow(False, block.worker, block.shard), size_bytes, block)
             self._await_cards()
 
     def _await_cards(self) -> None:
@@ -758,7 +758,7 @@ def _listed(due: _Entry | _Entries) -> _Entries:
     return due if isinstance(due, list) else [due]
 
 
-def _plain(entry: _Entry | None, shelf: Shelf) -> Any:
+def _plain(entry: _Entry | None, shelf: TensorTable) -> Any:
     """An entry of what is due, as a state holds it."""
     if isinstance(entry, _Wake):
         return "wake", entry.worker, entry.shard
@@ -772,7 +772,7 @@ def _plain(entry: _Entry | None, shelf: Shelf) -> Any:
     return entry
 
 
-def _entry(words: Any, shelf: Shelf) -> _Entry | None:
+def _entry(words: Any, shelf: TensorTable) -> _Entry | None:
     """What `_plain` wrote."""
     if words is None or isinstance(words, int):
         return words
@@ -780,7 +780,7 @@ def _entry(words: Any, shelf: Shelf) -> _Entry | None:
     return _Wake(*about) if kind == "wake" else _message(words, shelf)
 
 
-def _message(words: Any, shelf: Shelf) -> _Push | _Block:
+def _message(words: Any, shelf: TensorTable) -> _Push | _Block:
     """One that `_plain` wrote."""
     kind, worker, shard, version, *about = words
     if kind == "push":

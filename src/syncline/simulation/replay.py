@@ -16,8 +16,8 @@ import pyarrow as pa
 import torch
 
 from syncline.config import RunConfig
-from syncline.course import REPORT_EVERY_S, Curve, Progress, Totals, evaluation_row, summary
 from syncline.learning.server import Gradient, Version
+from syncline.progress import REPORT_EVERY_S, Curve, Progress, Totals, evaluation_row, summary
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary

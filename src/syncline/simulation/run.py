@@ -18,9 +18,9 @@ from syncline.assembly import (
     pick_device,
 )
 from syncline.config import RunConfig
-from syncline.course import REPORT_EVERY_S, Curve, Limits, Progress, Totals, evaluation_row, is_finite, summary
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.server import Shard, blocks
+from syncline.progress import REPORT_EVERY_S, Curve, Limits, Progress, Totals, evaluation_row, is_finite, summary
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective, Exchange, Replicas
 from syncline.simulation.engine import PAUSED, Simulation
@@ -61,7 +61,7 @@ State = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Tensors, and plain types that JSON can hold: all that a config does not tell of a run under way."""
 
 
-class Keeper(AbstractContextManager[Any], Protocol):
+class Checkpointer(AbstractContextManager[Any], Protocol):
     """Keeps states of a run under way; entered while there is one."""
 
     @property
@@ -79,7 +79,7 @@ def simulate(
     on_evaluation: Callable[[Mapping[str, Any]], None],
     on_progress: Callable[[Progress], None],
     log: EventLog | None = None,
-    keeper: Keeper | None = None,
+    keeper: Checkpointer | None = None,
     state: State | None = None,
     save: Save | None = None,
 ) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _sizes(config: RunConfig) -> tuple[int, int]:
 class _Course:
     """Watches a run: evaluates when it is time, reports progress, ends it at its target, pauses it to be kept."""
 
-    keeper: Keeper | None = None
+    keeper: Checkpointer | None = None
 
     def __init__(
         self,

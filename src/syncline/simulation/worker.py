@@ -8,7 +8,7 @@ from typing import Any
 
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.server import Gradient, Shard, Version
-from syncline.simulation.shelf import Shelf
+from syncline.simulation.tensor_table import TensorTable
 
 
 class Workers:
@@ -73,7 +73,7 @@ class Workers:
         if gradient.readers == 0:
             self._free.append(gradient)
 
-    def state_dict(self, shelf: Shelf) -> dict[str, Any]:
+    def state_dict(self, shelf: TensorTable) -> dict[str, Any]:
         """What the workers and the shards hold; the tensors go to the shelf."""
         for number, shard in enumerate(self._shards):
             shelf.put_all(f"optimizer-{number}", shard.optimizer.state_dict())
@@ -83,7 +83,7 @@ class Workers:
             "current": [shelf.put(shard.current) for shard in self._shards],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], shelf: Shelf) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], shelf: TensorTable) -> None:
         """Go on from what `state_dict` gave; for workers and shards that have done nothing yet."""
         for number, shard in enumerate(self._shards):
             shard.optimizer.load_state_dict(shelf.take_all(f"optimizer-{number}"))

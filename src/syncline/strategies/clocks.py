@@ -101,7 +101,7 @@ class Clocks:
         return f"clocks={self.counts}"
 
 
-class Texts(dict[int, str]):
+class ReasonCache(dict[int, str]):
     """A reason that tells a lead, written out once for each: `form` has {} in its place."""
 
     __slots__ = ("_form",)

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from syncline.strategies.clocks import Clocks, Texts, check_membership, refuse
+from syncline.strategies.clocks import Clocks, ReasonCache, check_membership, refuse
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -84,9 +84,9 @@ class Dssp:
         self.held: dict[int, int] = {}  # worker -> its pushes, in order of arrival
         self.last_push: dict[int, float] = {}  # A[p][0], seconds
         self.push_before: dict[int, float] = {}  # A[p][1], seconds
-        self.near = Texts(f"lead {{}} <= s_L {options.s_lower}")
-        self.not_asked = Texts(f"lead {{}} > s_L {options.s_lower}, not asked")
-        self.no_extra = Texts(f"lead {{}} > s_L {options.s_lower}, r* = 0")
+        self.near = ReasonCache(f"lead {{}} <= s_L {options.s_lower}")
+        self.not_asked = ReasonCache(f"lead {{}} > s_L {options.s_lower}, not asked")
+        self.no_extra = ReasonCache(f"lead {{}} > s_L {options.s_lower}, r* = 0")
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, PushArrived):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from syncline.strategies.clocks import Clocks, Texts, check_membership, refuse
+from syncline.strategies.clocks import Clocks, ReasonCache, check_membership, refuse
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -48,8 +48,8 @@ class Ssp:
         self.staleness = options.staleness
         self.clocks = Clocks(range(num_workers))
         self.held: dict[int, None] = {}  # in order of arrival
-        self.near = Texts(f"lead {{}} <= s {options.staleness}")
-        self.ahead = Texts(f"lead {{}} > s {options.staleness}")
+        self.near = ReasonCache(f"lead {{}} <= s {options.staleness}")
+        self.ahead = ReasonCache(f"lead {{}} > s {options.staleness}")
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, PushArrived):

@@ -202,7 +202,7 @@ class Cluster:
         return at + self.draw_pull_delay(shard, worker)
 
 
-class Pace:
+class DelayInjector:
     """What is injected into one worker on a real machine, from the streams that `Cluster` draws from.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 from syncline.timing.collectives import ring_s
 from syncline.timing.distributions import distribution
-from syncline.timing.sharing import SharedCards
+from syncline.timing.sharing import FairShareNetwork
 
 SHARINGS = ("queue", "fair")
 
@@ -81,9 +81,9 @@ class Network:
         """
         return ring_s(members, size_bytes, self.latency_s * num_messages, self.seconds_a_byte)
 
-    def shared_cards(self) -> SharedCards[Any] | None:
+    def shared_cards(self) -> FairShareNetwork[Any] | None:
         """New ones, through which all messages go where they do not queue: one latency after it each has arrived."""
-        return SharedCards(self.seconds_a_byte) if self._is_shared else None
+        return FairShareNetwork(self.seconds_a_byte) if self._is_shared else None
 
     def backlog_s(self, now: float, shard: int) -> float:
         """Seconds for which the shard's card will still be sending what it was given."""

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 _M = TypeVar("_M")
 
 
-class Line(NamedTuple):
+class Flow(NamedTuple):
     """One way of a connection: what is sent over it arrives in that order, one message after another."""
 
     is_push: bool
@@ -26,7 +26,7 @@ class Line(NamedTuple):
         return (self.is_push, "worker", self.worker), (self.is_push, "shard", self.shard)
 
 
-class SharedCards(Generic[_M]):
+class FairShareNetwork(Generic[_M]):
     """All messages under way, and when the next of them is through.
 
     Args:
@@ -37,13 +37,13 @@ class SharedCards(Generic[_M]):
         self._seconds_a_byte = seconds_a_byte
         self._now = 0.0
         # of each line in use: (seconds it needs alone, message), in order; then of the first what is left, and its rate
-        self._waiting: dict[Line, deque[tuple[float, _M]]] = {}
-        self._left: dict[Line, float] = {}
-        self._rates: dict[Line, float] = {}
+        self._waiting: dict[Flow, deque[tuple[float, _M]]] = {}
+        self._left: dict[Flow, float] = {}
+        self._rates: dict[Flow, float] = {}
         self.next_through = math.inf
         """When `through` has something to give, if nothing is sent before."""
 
-    def send(self, now: float, line: Line, size_bytes: int, message: _M) -> None:
+    def send(self, now: float, line: Flow, size_bytes: int, message: _M) -> None:
         """A message is ready to go."""
         waiting = self._waiting.setdefault(line, deque())
         waiting.append((size_bytes * self._seconds_a_byte, message))
@@ -90,7 +90,7 @@ class SharedCards(Generic[_M]):
         """Go on from what `state_dict` gave."""
         self._now = state["now"]
         for words, left, waiting in state["lines"]:
-            line = Line(*words)
+            line = Flow(*words)
             self._left[line] = left
             self._waiting[line] = deque((seconds, message(words)) for seconds, words in waiting)
         self._share()
@@ -105,12 +105,12 @@ class SharedCards(Generic[_M]):
         self.next_through = min((self._now + left / rates[line] for line, left in self._left.items()), default=math.inf)
 
 
-def fair_rates(lines: Iterable[Line]) -> dict[Line, float]:
+def fair_rates(lines: Iterable[Flow]) -> dict[Flow, float]:
     """The max-min fair part of a card, in (0, 1], that each line has.
 
     Card by card, the one of which a line gets least first: it is what holds its lines back, and they have done with it.
     """
-    rates = dict[Line, float]()
+    rates = dict[Flow, float]()
     open_lines = dict.fromkeys(lines)
     free = dict.fromkeys((card for line in open_lines for card in line.cards), 1.0)
     while open_lines:

@@ -12,7 +12,7 @@ import torch
 from leaks import nothing_left
 
 from syncline.learning.server import Version
-from syncline.live.server import Door, Free, GradientPool, Hello, Pushed
+from syncline.live.server import Acceptor, Free, GradientPool, Hello, Pushed
 from syncline.live.transport import address_of, listen
 from syncline.live.wire import Frame, Kind
 from syncline.live.worker import Links, PulledLinks
@@ -32,7 +32,7 @@ class Shard:
         self.listener = listen("unix:")
         self.address = address_of(self.listener)
         pool = GradientPool(size, num_buffers, 1, num_versions)
-        Door(self.listener, SECRET, None, pool, self.inbox).open()
+        Acceptor(self.listener, SECRET, None, pool, self.inbox).open()
         self.pushes: list[Pushed] = []
 
     def meet(self) -> Hello:
@@ -76,7 +76,7 @@ class Shard:
 
 
 class Delays:
-    """What `Pace` injects, as the test says."""
+    """What `DelayInjector` injects, as the test says."""
 
     def __init__(self, pulls: dict[int, list[float]] | None = None, push: float = 0.0) -> None:
         self._pulls, self._push = pulls or {}, push

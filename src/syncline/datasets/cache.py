@@ -7,7 +7,7 @@ from pathlib import Path
 from filelock import FileLock
 
 
-def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+def build_once(folder: Path, make: Callable[[Path], None]) -> Path:
     """`folder`, with what `make` writes into the empty folder given to it, unless it is there already.
 
     It appears whole or not at all, whatever becomes of who makes it; of several processes that ask at once one makes it

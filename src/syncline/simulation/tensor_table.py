@@ -12,7 +12,7 @@ from torch import Tensor
 from syncline.learning.server import Gradient, Version
 
 
-class Shelf:
+class TensorTable:
     """Things by number, in the order in which they were first put here.
 
     Args:

@@ -12,10 +12,10 @@ from typing import Any
 
 from runners.agents import RunFailed, first_failure
 from syncline.config import RunConfig
-from syncline.course import Curve, Limits, Progress, Totals, is_finite
 from syncline.live.control import Message
 from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
+from syncline.progress import Curve, Limits, Progress, Totals, is_finite
 from syncline.records.snapshots import numbers, read_state, state_path
 from syncline.records.store import RecordWriter
 

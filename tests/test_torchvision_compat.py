@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 from torch import nn
 
-from syncline import torchvision_door
-from syncline.torchvision_door import import_torchvision
+from syncline import torchvision_compat
+from syncline.torchvision_compat import import_torchvision
 
 
 def test_datasets_models_and_transforms_are_there() -> None:
@@ -28,7 +28,7 @@ def test_transformers_imports_its_models_behind_it() -> None:
 def test_a_proper_install_is_only_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     proper = ModuleType("torchvision")
     monkeypatch.setitem(sys.modules, "torchvision", proper)
-    monkeypatch.setattr(torchvision_door, "_declare_schemas", lambda: pytest.fail("declared"))
+    monkeypatch.setattr(torchvision_compat, "_declare_schemas", lambda: pytest.fail("declared"))
     assert import_torchvision() is proper
 
 
@@ -46,7 +46,7 @@ def test_absent_operators_are_declared_before_a_fresh_import(monkeypatch: pytest
     left = {"torchvision.half_imported": ModuleType("half"), "torchvisionary": ModuleType("other")}
     monkeypatch.setattr(sys, "modules", {**sys.modules, **left})
     monkeypatch.setattr(importlib, "import_module", import_module)
-    monkeypatch.setattr(torchvision_door, "_declare_schemas", lambda: steps.append("declare"))
+    monkeypatch.setattr(torchvision_compat, "_declare_schemas", lambda: steps.append("declare"))
     assert import_torchvision() is fresh
     assert steps == ["import torchvision", "declare", "import torchvision"]
     assert "torchvisionary" in sys.modules
@@ -57,6 +57,6 @@ def test_other_faults_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(importlib, "import_module", import_module)
-    monkeypatch.setattr(torchvision_door, "_declare_schemas", lambda: pytest.fail("declared"))
+    monkeypatch.setattr(torchvision_compat, "_declare_schemas", lambda: pytest.fail("declared"))
     with pytest.raises(RuntimeError, match="out of memory"):
         import_torchvision()

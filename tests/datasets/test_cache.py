@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from syncline.datasets import kept
-from syncline.datasets.kept import made_once
+from syncline.datasets import cache
+from syncline.datasets.cache import build_once
 
 # Two parts, written slowly: the folder must never be seen with one of them alone.
 MAKER = """
 import sys, time
 from pathlib import Path
-sys.path.append(sys.argv[4])  # kept alone: importing the package takes seconds
-from kept import made_once
+sys.path.append(sys.argv[4])  # this module alone: importing the package takes seconds
+from cache import build_once
 
 def make(empty):
     assert list(empty.iterdir()) == []
@@ -26,13 +26,13 @@ def make(empty):
     time.sleep(float(sys.argv[3]))
     (empty / "two").write_text("2")
 
-folder = made_once(Path(sys.argv[1]), make)
+folder = build_once(Path(sys.argv[1]), make)
 print(sorted(path.name for path in folder.iterdir()))
 """
 
 
 def start(folder: Path, log: Path, pause_s: float) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", MAKER, str(folder), str(log), str(pause_s), str(Path(kept.__file__).parent)]
+    arguments = [sys.executable, "-c", MAKER, str(folder), str(log), str(pause_s), str(Path(cache.__file__).parent)]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -45,12 +45,12 @@ def wait_for(path: Path) -> None:
 
 def test_it_is_made_once(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "thing"
-    assert made_once(folder, lambda empty: (empty / "x").touch()) == folder
+    assert build_once(folder, lambda empty: (empty / "x").touch()) == folder
 
     def never(empty: Path) -> None:
         raise AssertionError
 
-    assert [path.name for path in made_once(folder, never).iterdir()] == ["x"]
+    assert [path.name for path in build_once(folder, never).iterdir()] == ["x"]
 
 
 def test_of_several_processes_one_makes_it_and_the_others_wait(tmp_path: Path) -> None:
@@ -79,5 +79,5 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        made_once(tmp_path / "thing", fail)
+        build_once(tmp_path / "thing", fail)
     assert [path.name for path in tmp_path.iterdir()] == ["thing.lock"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from syncline.datasets.augment import pad_crop_flip
-from syncline.datasets.feed import Batch
+from syncline.datasets.batch_source import Batch
 from syncline.datasets.streams import Purpose, stream
 
 if TYPE_CHECKING:

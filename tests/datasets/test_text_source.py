@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from syncline.datasets import text_feed as text_feed_module
 from syncline.datasets.corpus import Corpus
-from syncline.datasets.text_feed import TextDataset, TextFeed
+from syncline.datasets.text_source import TextDataset, TextFeed
 from syncline.shapes import TextShape
 
 CPU = torch.device("cpu")

@@ -15,7 +15,7 @@ from leaks import nothing_left
 
 from syncline.learning.server import Version
 from syncline.live import wire
-from syncline.live.server import TINY_BYTES, Door, Free, GradientPool, Hello, Lost, Pushed, view
+from syncline.live.server import TINY_BYTES, Acceptor, Free, GradientPool, Hello, Lost, Pushed, view
 from syncline.live.transport import address_of, dial, listen
 from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader
 
@@ -31,7 +31,7 @@ class Shop:
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
         self.pool = GradientPool(size, BUFFERS, 1)
-        self.door = Door(self.listener, SECRET, None, self.pool, self.inbox)
+        self.door = Acceptor(self.listener, SECRET, None, self.pool, self.inbox)
         self.door.open()
 
     def worker(self, number: int = 0) -> tuple[socket.socket, Hello]:

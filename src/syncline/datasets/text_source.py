@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from syncline.datasets.batch_source import Batch
 from syncline.datasets.corpus import Corpus
-from syncline.datasets.feed import Batch
 from syncline.shapes import TextShape
 
 NUM_SYMBOLS = 256  # bytes

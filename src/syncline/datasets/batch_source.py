@@ -1,6 +1,7 @@
 """What every data set looks like to those who train on it.
 
-A `Dataset` is what was loaded and checked; a `Feed` is what of it a network is given, on the device, for one task.
+A `Dataset` is what was loaded and checked. A `BatchSource` gives a network its batches of it, on the device, for one
+task.
 
 What a batch holds, by task (B samples; all on the device):
     classification   images float32 [B, C, S, S], normalised; labels int64 [B]
@@ -24,7 +25,7 @@ from syncline.shapes import Shape
 Batch = tuple[Tensor, ...]
 
 
-class Feed(Protocol):
+class BatchSource(Protocol):
     """Mini-batches for one task, on one device."""
 
     @property
@@ -44,7 +45,7 @@ class Feed(Protocol):
 
 
 @runtime_checkable
-class DiskFeed(Feed, Protocol):
+class DiskFeed(BatchSource, Protocol):
     """A feed that reads from disk, and may do so in the background."""
 
     def announce(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
@@ -59,7 +60,7 @@ class DiskFeed(Feed, Protocol):
 
 
 @runtime_checkable
-class AnswerFeed(Feed, Protocol):
+class AnswerFeed(BatchSource, Protocol):
     """A feed of questions, which knows the official score."""
 
     def score(self, firsts: Tensor, lasts: Tensor) -> tuple[float, float]:
@@ -71,7 +72,7 @@ class AnswerFeed(Feed, Protocol):
 
 
 @runtime_checkable
-class TextFeed(Feed, Protocol):
+class TextFeed(BatchSource, Protocol):
     """A feed of running text; the batches of `test` are consecutive pieces of parallel streams."""
 
     @property
@@ -98,5 +99,5 @@ class Dataset(Protocol):
     def num_train(self) -> int:
         """Training samples."""
 
-    def feed(self, device: torch.device, task: str) -> Feed:
+    def feed(self, device: torch.device, task: str) -> BatchSource:
         """For a task that its config allows."""

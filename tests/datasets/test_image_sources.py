@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets.augment import pad_crop_flip
-from syncline.datasets.feed import Feed
+from syncline.datasets.batch_source import BatchSource
 from syncline.datasets.images import ImageDataset
 from syncline.shapes import ImageShape
 
@@ -35,7 +35,7 @@ def noise(num_train: int = 12, num_test: int = 3, augment: bool = False) -> Imag
     )
 
 
-def feed(dataset: ImageDataset, task: str = "classification") -> Feed:
+def feed(dataset: ImageDataset, task: str = "classification") -> BatchSource:
     return dataset.feed(CPU, task)
 
 

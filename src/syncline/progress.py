@@ -53,7 +53,7 @@ class Totals:
     used_by_worker: list[int] = field(default_factory=list)  # gradients at the first shard; known at the end
     discarded_by_worker: list[int] = field(default_factory=list)  # likewise, at any time
     interrupted_by_worker: list[int] = field(default_factory=list)  # gradients broken off, at any time
-    in_vain_by_worker: list[int] = field(default_factory=list)  # of these, computed to the end all the same
+    wasted_by_worker: list[int] = field(default_factory=list)  # of these, computed to the end all the same
     busy_s_by_worker: list[float] = field(default_factory=list)  # computing, injected delays included; at the end
     waits_for: list[tuple[float, int, int]] = field(default_factory=list)  # time_s, updates, gradients an update takes
     loss_sum: float = 0.0  # over the pushes that arrived since a reader last set it to 0
@@ -64,7 +64,7 @@ class Totals:
             "used_by_worker",
             "discarded_by_worker",
             "interrupted_by_worker",
-            "in_vain_by_worker",
+            "wasted_by_worker",
             "busy_s_by_worker",
         ):
             if not getattr(self, key):
@@ -208,7 +208,7 @@ def summary(
         "gradients_used": sum(totals.used_by_worker),
         "gradients_discarded": sum(totals.discarded_by_worker),
         "gradients_interrupted": sum(totals.interrupted_by_worker),
-        "gradients_in_vain": sum(totals.in_vain_by_worker),
+        "gradients_wasted": sum(totals.wasted_by_worker),
         "samples": totals.samples,
         "epochs": totals.samples / num_train,
         "max_lead": totals.max_lead,
