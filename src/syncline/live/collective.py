@@ -2,8 +2,8 @@
 
 BSP joins the gradients of all, DS-Sync the weights of a group after each member's own step (or before its next one).
 Either goes with batch-norm buffers, loss and an order (see `StopConsensus`) as one flat vector, so a step costs one
-collective; `impl=naive` sends one tensor after another. Gloo on CPUs, NCCL on GPUs. What the first member is told by the
-launcher (stop, end) goes to the others as the order, and all do it after the same step.
+collective; `impl=naive` sends one tensor after another. Gloo on CPUs, NCCL on GPUs. What the first member is told by
+the launcher (stop, end) goes to the others as the order, and all do it after the same step.
 """
 
 import math
