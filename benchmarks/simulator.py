@@ -53,7 +53,7 @@ def against_a_plain_loop(model: ModelConfig | ResnetConfig, steps: int, pairs: i
             batch_size=BATCH,
             limits=Limits(updates=steps),
             observer=NobodyLooks(),
-            learning=(learning.shards, learning.workers),
+            learning=(learning.shards, learning.learners),
         ).run()
 
     alone = replace(config, cluster=ClusterConfig(workers=1))

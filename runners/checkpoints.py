@@ -11,7 +11,7 @@ from runners.stop import StopRequested, defer_stop
 from syncline.records.snapshots import read_state, write_state
 from syncline.records.store import RecordError, RecordWriter
 
-FORMAT = 2  # of the state; a checkpoint of another one is of no use
+FORMAT = 3  # of the state; a checkpoint of another one is of no use
 
 State = tuple[dict[str, Any], dict[str, Any]]  # tensors; plain types
 

@@ -47,7 +47,7 @@ def simulation_of(
         limits=Limits(**limits),
         observer=observer or NullObserver(),
         rules=[rule for _ in range(cluster.workers) if (rule := options.pull_rule(cluster.shards)) is not None],
-        learning=None if learning is None else (learning.shards, learning.workers),
+        learning=None if learning is None else (learning.shards, learning.learners),
         log=None if log is None else log.append,
     )
     simulation.totals.begin(options.first_count)

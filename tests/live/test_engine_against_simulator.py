@@ -86,7 +86,7 @@ class Replay:
     def push(self, row: Row) -> None:
         key = row.worker, int(row.value)
         versions = self.pulled.get(key)
-        workers = self.learning.workers
+        workers = self.learning.learners
         if key not in self.computed:
             for shard, version in enumerate(versions or ()):
                 if (row.worker, shard, version) in self.sent:  # else it has it already
@@ -113,11 +113,11 @@ class _Post:
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
         replay, shard = self._replay, self._shard
         if replay.rules:
-            replay.sent[worker, shard, version] = replay.learning.workers.pin(shard)
+            replay.sent[worker, shard, version] = replay.learning.learners.pin(shard)
             return
         assert is_busy == ((worker, shard) in replay.granted)
         replay.granted[worker, shard] = version
-        replay.learning.workers.receive(worker, shard)
+        replay.learning.learners.receive(worker, shard)
 
     def repeat(self, worker: int, version: int, iteration: int) -> None:
         assert (worker, self._shard) not in self._replay.granted
@@ -130,7 +130,7 @@ class _Post:
         if id(gradient) in self._replay.dropped:
             self._replay.dropped.remove(id(gradient))
         else:
-            self._replay.learning.workers.release(gradient)
+            self._replay.learning.learners.release(gradient)
 
 
 def with_own_numbers(rows: list[Row]) -> list[Row]:
@@ -201,7 +201,7 @@ def test_fed_with_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_
         limits=Limits.of(config, learning.num_train),
         observer=NullObserver(),
         rules=[rule for _ in range(3) if (rule := options.pull_rule(num_shards)) is not None],
-        learning=(learning.shards, learning.workers),
+        learning=(learning.shards, learning.learners),
         log=rows.append,
     )
     simulation.totals.begin(options.first_count)

@@ -37,7 +37,7 @@ def simulated(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
         batch_size=config.batch_size,
         limits=Limits(updates=config.max_updates),
         observer=NullObserver(),
-        learning=(learning.shards, learning.workers),
+        learning=(learning.shards, learning.learners),
     ).run()
     return torch.cat([shard.current.weights for shard in learning.shards]), learning.shards[0].current.buffers
 

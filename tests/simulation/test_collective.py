@@ -123,7 +123,7 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
 def test_both_ways_of_bsp_make_the_same_updates_to_1e_6():
     config = config_of(strategy=ALL_REDUCE, max_updates=20)
     learning = build_learning(replace(config, strategy=BspOptions()))
-    shard, workers = learning.shards[0], learning.workers
+    shard, workers = learning.shards[0], learning.learners
     for step in range(20):
         gradients = []
         for worker in range(4):

@@ -54,7 +54,7 @@ def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
         batch_size=config.batch_size,
         limits=Limits(updates=config.max_updates or math.inf),
         observer=NullObserver(),
-        learning=(learning.shards, learning.workers),
+        learning=(learning.shards, learning.learners),
     )
     simulation.run()
     for shard in learning.shards:

@@ -40,8 +40,8 @@ def learned(config: RunConfig, scenario: ScenarioConfig | None = None) -> tuple[
     """Final weights, totals, log, and the gradients that were computed."""
     torch.set_num_threads(1)
     learning, rows, calls = build_learning(config), Rows(), []
-    compute = learning.workers.compute
-    learning.workers.compute = lambda worker: (calls.append(worker), compute(worker))[1]  # type: ignore[method-assign]
+    compute = learning.learners.compute
+    learning.learners.compute = lambda worker: (calls.append(worker), compute(worker))[1]  # type: ignore[method-assign]
     simulation = simulation_of(
         config.strategy,
         config.cluster,

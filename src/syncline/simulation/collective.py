@@ -27,7 +27,8 @@ from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.optimizer import Optimizer
 from syncline.progress import Limits, Totals
 from syncline.records.time_use import TimeUse
-from syncline.simulation.engine import PAUSED, Log
+from syncline.server.interpreter import Log
+from syncline.simulation.engine import PAUSED
 from syncline.simulation.tensor_table import TensorTable
 from syncline.timing.cluster import Cluster
 from syncline.timing.distributions import Array

@@ -133,7 +133,7 @@ class _Replay:
         self.totals = Totals(config.cluster.workers)
         self.totals.begin(config.strategy.first_count)
         self.num_gradients = 0
-        self._config, self._shards, self._workers = config, learning.shards, learning.workers
+        self._config, self._shards, self._workers = config, learning.shards, learning.learners
         self._strategies = [config.strategy.start(config.cluster.workers) for _ in learning.shards]
         self._rows = list[Row]()
         # (worker, iteration) -> the version of each block that its gradient was computed at, where a rule chose them

@@ -24,7 +24,7 @@ from syncline.progress import REPORT_EVERY_S, Curve, Limits, Progress, Totals, e
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective, Exchange, Replicas
 from syncline.simulation.engine import PAUSED, Simulation
-from syncline.simulation.worker import Workers
+from syncline.simulation.learners import Learners
 from syncline.timing.cluster import Cluster
 
 LOOK_EVERY = 1000  # gradients used between two looks at a run in which nothing is learned
@@ -35,7 +35,7 @@ class Learning:
     """The tensors of a run."""
 
     shards: list[Shard]
-    workers: Workers
+    learners: Learners
     evaluator: Evaluator
     num_parameters: int
     num_train: int  # samples
@@ -167,10 +167,10 @@ def _build_simulation(
             for _ in range(config.cluster.workers)
             if (rule := config.strategy.pull_rule(config.cluster.shards)) is not None
         ],
-        learning=None if learning is None else (learning.shards, learning.workers),
+        learning=None if learning is None else (learning.shards, learning.learners),
         log=None if log is None else log.append,
+        first_count=config.strategy.first_count,
     )
-    simulation.totals.begin(config.strategy.first_count)
     return simulation, course, size
 
 
@@ -236,8 +236,8 @@ def build_learning(config: RunConfig) -> Learning:
     flat, num_train = learner.flat, learner.num_train
     shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
     batches = [learner.batches(config, worker) for worker in range(config.cluster.workers)]
-    workers = Workers(shards, learner.gradient, batches)
-    return Learning(shards, workers, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
+    learners = Learners(shards, learner.gradient, batches)
+    return Learning(shards, learners, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
 
 
 def _sizes(config: RunConfig) -> tuple[int, int]:

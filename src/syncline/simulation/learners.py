@@ -11,7 +11,7 @@ from syncline.learning.server import Gradient, Shard, Version
 from syncline.simulation.tensor_table import TensorTable
 
 
-class Workers:
+class Learners:
     """The learning side of all workers.
 
     Args:

@@ -1,0 +1,311 @@
+"""One shard of the parameter server: executes what its strategy commands, and keeps what that changes.
+
+| command | what the shard does | what the driver does |
+|---|---|---|
+| Apply | an optimizer step on the pending pushes; the version goes up by one | reuses the gradients' memory |
+| Discard | forgets the pending push | likewise |
+| Grant | | sends the worker the current version |
+| Repeat | | tells the worker to go on at the version it has |
+| Interrupt | rejects pushes that the worker computed at older versions | cancels the gradient, where it can at once |
+| Hold | | |
+| WakeAt | | calls `fire_timer` then |
+| WaitFor | counts it | |
+
+Each command and each event becomes a row of the event log (records/events.py). Three drivers share this: the simulator,
+the process of a real shard, and replay. There is no socket, no event queue and no clock here.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from syncline.learning.server import Gradient, Shard
+from syncline.progress import Limits, Totals
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Discard,
+    Grant,
+    Hold,
+    Interrupt,
+    PushArrived,
+    Repeat,
+    Strategy,
+    TimerFired,
+    WaitFor,
+    WakeAt,
+    WorkerJoined,
+    WorkerLeft,
+)
+
+Log = Callable[[float, str, int, int, int, int, float, str], None]
+"""(at, kind, worker, shard, push, version, value, because); the columns of records/events.py."""
+
+STALE = "on its way"  # why a push is dropped that was under way when its worker was interrupted
+
+
+class Driver(Protocol):
+    """Carries to workers what a shard decides; called while the commands are executed, in their order."""
+
+    def grant(self, shard: int, worker: int) -> None:
+        """Send the worker the shard's current block and version."""
+        ...
+
+    def repeat(self, shard: int, worker: int) -> None:
+        """Tell the worker to go on at the version it has."""
+        ...
+
+    def interrupt(self, shard: int, worker: int) -> None:
+        """Cancel what the worker computes, where that needs no message; else it follows from the next grant."""
+        ...
+
+    def wake_at(self, shard: int, at: float) -> None:
+        """Call `fire_timer` at this time (seconds, infinite: never), and at no time asked for before."""
+        ...
+
+    def release(self, gradient: Gradient) -> None:
+        """The shard has no more use for this gradient."""
+        ...
+
+
+class ShardInterpreter:
+    """One shard: its strategy, its pending pushes, its totals.
+
+    Args:
+        number: of the shard, from 0.
+        strategy: its own state machine.
+        num_workers: P; all of them are active at first.
+        batch_size: samples in one gradient.
+        limits: of updates and samples; the command that reaches one is the last to be executed.
+        driver: see `Driver`.
+        parameters: the block and its optimizer; None where only time is simulated.
+        log: receives a row of each event and command; None for none.
+        first_count: gradients that the first update waits for, where the strategy changes that number.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        strategy: Strategy,
+        *,
+        num_workers: int,
+        batch_size: int,
+        limits: Limits,
+        driver: Driver,
+        parameters: Shard | None = None,
+        log: Log | None = None,
+        first_count: int | None = None,
+    ) -> None:
+        self.number = number
+        self.parameters = parameters
+        self.totals = Totals(num_workers)
+        self.totals.begin(first_count)
+        self.ended_by: str | None = None  # "epochs", "max_updates" or "diverged"
+        self.wakes_at = math.inf  # seconds; what the last WakeAt asked for
+        self._strategy = strategy
+        self._batch_size = batch_size
+        self._limits, self._last_update, self._last_sample = limits, limits.updates, limits.samples
+        self._driver = driver
+        self._log = log
+        # push -> (worker, version of this block that it was computed at, gradient)
+        self._pending: dict[int, tuple[int, int, Gradient | None]] = {}
+        # Pushes received from each worker; who joins begins level with the slowest. Infinite: the worker is not active.
+        self._levels: list[float] = [0] * num_workers
+        self._highest_level: float = 0
+        self._min_valid_version: dict[int, int] = {}  # worker -> pushes computed at older versions are rejected
+
+    @property
+    def version(self) -> int:
+        """Updates applied."""
+        return self.totals.updates
+
+    @property
+    def active(self) -> list[int]:
+        """The workers that the strategy counts on."""
+        return [worker for worker, level in enumerate(self._levels) if level < math.inf]
+
+    def is_stale(self, worker: int, version: int) -> bool:
+        """A push computed at this version is rejected: the worker has been interrupted since."""
+        return version < self._min_valid_version.get(worker, 0)
+
+    def reject(self, at: float, worker: int, version: int, gradient: Gradient | None) -> None:
+        """A push has arrived that is stale; the strategy never sees it."""
+        self.totals.interrupted_by_worker[worker] += 1
+        self.totals.wasted_by_worker[worker] += 1
+        if self._log is not None:
+            self._log(at, "dropped", worker, -1, -1, version, 0.0, STALE)
+        if gradient is not None:
+            self._driver.release(gradient)
+
+    def push(
+        self,
+        at: float,
+        push: int,
+        worker: int,
+        version: int,
+        tag: int,
+        iteration: int,
+        loss: float,
+        gradient: Gradient | None,
+    ) -> None:
+        """A gradient has arrived.
+
+        Args:
+            at: seconds of the driving clock.
+            push: its number, unique at this shard and increasing.
+            version: of this block that it was computed at.
+            tag: the version that the strategy is told (the worker's pull rule may set another one).
+            iteration: the worker's own count of gradients, from 0.
+            loss: mean over the mini-batch; the run ends if it is not finite.
+            gradient: None where only time is simulated.
+        """
+        levels = self._levels
+        levels[worker] = level = levels[worker] + 1
+        if level > self._highest_level:  # only then can the lead be larger than ever before
+            self._highest_level = level
+            self.totals.max_lead = max(self.totals.max_lead, int(level - min(levels)))
+        self._pending[push] = worker, version, gradient
+        if self._log is not None:
+            self._log(at, "pushed", worker, self.number, push, tag, iteration, "")
+        if loss - loss != 0:  # infinite or not a number
+            self.ended_by = "diverged"
+            self.totals.time_s = at
+            return
+        self._execute(at, self._strategy.handle(PushArrived(at, push, worker, tag, loss)))
+
+    def fire_timer(self, at: float) -> None:
+        """The time has come that the strategy asked for."""
+        self.wakes_at = math.inf
+        if self._log is not None:
+            self._log(at, "timer", -1, self.number, -1, self.totals.updates, 0.0, "")
+        self._execute(at, self._strategy.handle(TimerFired(at)))
+
+    def join(self, at: float, worker: int) -> None:
+        """A worker that was not active has connected; it holds no weights."""
+        assert self._levels[worker] == math.inf
+        lowest = min(self._levels)
+        self._levels[worker] = lowest if lowest < math.inf else self._highest_level
+        if self._log is not None:
+            self._log(at, "joined", worker, self.number, -1, -1, 0.0, "")
+        self._execute(at, self._strategy.handle(WorkerJoined(at, worker)))
+
+    def leave(self, at: float, worker: int, because: str) -> list[Command]:
+        """A worker is gone; its pushes that have arrived stay pending. Returns the commands, which are executed."""
+        self._levels[worker] = math.inf
+        self._min_valid_version.pop(worker, None)
+        if self._log is not None:
+            self._log(at, "left", worker, self.number, -1, -1, 0.0, because)
+        commands = self._strategy.handle(WorkerLeft(at, worker))
+        self._execute(at, commands)
+        return commands
+
+    def _execute(self, at: float, commands: list[Command]) -> None:
+        totals, driver, number = self.totals, self._driver, self.number
+        for command in commands:
+            if isinstance(command, Apply):
+                self._settle(at, command, totals.updates)
+                totals.time_s = at
+                totals.updates += 1
+                totals.samples += len(command.pushes) * self._batch_size
+                if totals.updates >= self._last_update or totals.samples >= self._last_sample:
+                    self.ended_by = self._limits.reached(totals.samples, totals.updates)
+                    return
+            elif isinstance(command, Grant):
+                if self._log is not None:
+                    self._note(at, "granted", command)
+                driver.grant(number, command.worker)
+            else:
+                self._execute_other(at, command)
+
+    def _execute_other(self, at: float, command: Command) -> None:
+        """What most strategies command less often."""
+        if isinstance(command, Hold):
+            self._note(at, "held", command)
+        elif isinstance(command, Discard):
+            self._discard(at, command)
+        elif isinstance(command, Repeat):
+            self._note(at, "repeated", command)
+            self._driver.repeat(self.number, command.worker)
+        elif isinstance(command, Interrupt):
+            self._note(at, "interrupted", command)
+            self._min_valid_version[command.worker] = self.totals.updates
+            self._driver.interrupt(self.number, command.worker)
+        elif isinstance(command, WakeAt):
+            self.wakes_at = max(command.at, at)
+            self._driver.wake_at(self.number, self.wakes_at)
+        elif isinstance(command, WaitFor):
+            version, count = self.totals.updates, command.count
+            self.totals.waits_for.append((at, version, count))
+            if self._log is not None:
+                self._log(at, "waits_for", -1, self.number, -1, version, count, command.because)
+        else:
+            raise AssertionError(command)
+
+    def _settle(self, at: float, command: Apply, version: int) -> None:
+        """The pushes of an update to this version are not pending any more; the parameters make the step."""
+        totals, pending, log, gradients = self.totals, self._pending, self._log, []
+        for push in command.pushes:
+            worker, computed_at, gradient = pending.pop(push)
+            staleness = version - computed_at
+            totals.staleness[staleness] = totals.staleness.get(staleness, 0) + 1
+            totals.used_by_worker[worker] += 1
+            if log is not None:
+                log(at, "applied", worker, self.number, push, version + 1, staleness, command.because)
+            if gradient is not None:
+                gradients.append(gradient)
+        if self.parameters is not None:
+            self.parameters.apply(gradients, command.scale, totals.samples, version, is_sum=command.is_sum)
+            for gradient in gradients:
+                self._driver.release(gradient)
+
+    def _note(self, at: float, kind: str, command: Grant | Hold | Repeat | Interrupt) -> None:
+        if self._log is not None:
+            self._log(at, kind, command.worker, self.number, -1, self.totals.updates, 0.0, command.because)
+
+    def _discard(self, at: float, command: Discard) -> None:
+        worker, version, gradient = self._pending.pop(command.push)
+        self.totals.discarded_by_worker[worker] += 1
+        if self._log is not None:
+            self._log(at, "discarded", worker, self.number, command.push, version, 0.0, command.because)
+        if gradient is not None:
+            self._driver.release(gradient)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the parameters and the pending gradients, in plain types that JSON can hold."""
+        return {
+            "strategy": self._strategy.state_dict(),
+            "totals": self.totals.state_dict(),
+            "wakes_at": self.wakes_at,
+            "levels": list(self._levels),
+            "highest_level": self._highest_level,
+            "min_valid_version": list(self._min_valid_version.items()),
+            "pending": [(push, worker, version) for push, (worker, version, _) in self._pending.items()],
+        }
+
+    def pending_gradients(self) -> dict[int, Gradient | None]:
+        """By the number of their push."""
+        return {push: gradient for push, (_, _, gradient) in self._pending.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], gradients: Mapping[int, Gradient | None]) -> None:
+        """Go on from what `state_dict` and `pending_gradients` gave."""
+        self._strategy.load_state_dict(state["strategy"])
+        self.totals = Totals.from_state(state["totals"])
+        self.wakes_at = state["wakes_at"]
+        self._levels, self._highest_level = list(state["levels"]), state["highest_level"]
+        self._min_valid_version = dict(state["min_valid_version"])
+        self._pending = {push: (worker, version, gradients[push]) for push, worker, version in state["pending"]}
+
+
+def of_all_shards(parts: Sequence[Totals]) -> Totals:
+    """The totals of a run from those of its shards.
+
+    A gradient counts once, at the first shard. The shard furthest behind tells how far the run is. Staleness counts
+    each block of a gradient.
+    """
+    staleness = sum((Counter(part.staleness) for part in parts), Counter[int]())
+    whole = Totals.from_state(parts[0].state_dict() | {"staleness": staleness.items()})
+    whole.time_s = max(part.time_s for part in parts)
+    whole.updates = min(part.updates for part in parts)
+    whole.samples = min(part.samples for part in parts)
+    return whole

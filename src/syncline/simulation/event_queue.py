@@ -1,0 +1,97 @@
+"""The events of a run in virtual time, ordered by time and then by the order in which they were scheduled."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, Generic, TypeVar
+
+_E = TypeVar("_E")
+
+
+class EventQueue(Generic[_E]):
+    """A heap of times, each of them once and as a plain float, beside what is due at them.
+
+    With 10,000 workers the size of what is touched decides the speed. Therefore a time stays in the heap when its
+    events have been cancelled, and the first time stays there until it can be replaced in a single sift.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0  # seconds; of the event that came last
+        self._due: dict[float, _E | list[_E]] = {}  # several events at one time are a list, in order
+        self._times: list[float] = []  # the heap
+        self._first_is_past = False  # what was due at the first time of the heap is being dealt with, or has been
+        self._current: deque[_E] = deque()  # due now, after the event that came last
+
+    def push(self, at: float, event: _E) -> None:
+        """Schedule an event, which is no list, at a time that is not before `now`."""
+        due = self._due.get(at)
+        if due is None:
+            self._due[at] = event
+            if self._first_is_past:
+                self._first_is_past = False
+                heapreplace(self._times, at)
+            else:
+                heappush(self._times, at)
+        elif type(due) is list:
+            due.append(event)
+        else:
+            self._due[at] = [due, event]  # type: ignore[list-item]
+
+    def pop(self, until: float) -> _E | None:
+        """The next event, at `now`; None if it comes later than `until`, which is not before `now`.
+
+        Raises:
+            IndexError: there is none.
+        """
+        if self._current:
+            return self._current.popleft()
+        times = self._times
+        while True:
+            if self._first_is_past:
+                heappop(times)
+                self._first_is_past = False
+            now = times[0]
+            if now > until:
+                return None
+            self._first_is_past = True
+            due = self._due.pop(now, None)
+            if due is not None:
+                break
+        self.now = now
+        if type(due) is list:
+            self._current.extend(due)
+            return self._current.popleft()
+        return due  # type: ignore[return-value]
+
+    def cancel(self, at: float, event: _E) -> None:
+        """Remove an event that was scheduled at this time and has not come."""
+        due = self._due.get(at)
+        if due is event:
+            del self._due[at]
+        elif type(due) is list and event in due:
+            due.remove(event)
+        else:
+            self._current.remove(event)
+        if len(self._times) > 64 + 4 * len(self._due):  # most times in the heap have no event left
+            self._times[:] = self._due
+            heapify(self._times)
+            self._first_is_past = False
+
+    def scheduled(self) -> list[tuple[float, _E]]:
+        """All events that are to come, with their times; those at one time in order."""
+        first = [(self.now, event) for event in self._current]
+        return first + [(at, event) for at, due in self._due.items() for event in _listed(due)]
+
+    def state_dict(self, plain: Callable[[_E], Any]) -> dict[str, Any]:
+        """Plain types, where `plain` gives such for an event."""
+        return {"now": self.now, "events": [(at, plain(event)) for at, event in self.scheduled()]}
+
+    def load_state_dict(self, state: dict[str, Any], event: Callable[[Any], _E]) -> None:
+        """Go on from what `state_dict` gave; for an empty queue."""
+        self.now = state["now"]
+        for at, words in state["events"]:
+            self.push(at, event(words))
+
+
+def _listed(due: _E | list[_E]) -> Iterable[_E]:
+    return due if isinstance(due, list) else [due]

@@ -1,0 +1,88 @@
+"""What is due in virtual time: gradients that are finished, messages that arrive, timers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from syncline.learning.server import Gradient, Version
+from syncline.simulation.tensor_table import TensorTable
+
+
+@dataclass(slots=True, eq=False)
+class Computed:
+    """A worker has finished its gradient."""
+
+    worker: int
+
+
+@dataclass(slots=True, eq=False)
+class Push:
+    """A block of a gradient arrives at a shard."""
+
+    worker: int
+    shard: int
+    version: int  # that this block was computed at
+    tag: int
+    loss: float
+    gradient: Gradient | None  # None where only time is simulated
+    number: int  # of the gradient, by its worker's own count
+    sent_at: float  # seconds
+    through_at: float = 0.0  # when the network has delivered it; injected delays follow
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A block of the weights arrives at a worker, or the permission to go on without one."""
+
+    worker: int
+    shard: int
+    version: int
+    sent_at: float
+    weights: Version | None = None
+    repeats: bool = False
+    through_at: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class StrategyTimer:
+    """The time that a shard's strategy asked for, unless it has asked for another one since."""
+
+    shard: int
+
+
+@dataclass(slots=True, eq=False)
+class PullTimer:
+    """The time at which a worker's pull rule lets it go on, unless it has said something else since."""
+
+    worker: int
+
+
+@dataclass(slots=True, eq=False)
+class NetworkTimer:
+    """The time at which the next message has gone through the shared network, unless another was sent meanwhile."""
+
+
+Message = Push | Block
+Event = Computed | Push | Block | StrategyTimer | PullTimer | NetworkTimer
+_KINDS = {kind.__name__: kind for kind in (Computed, Push, Block, StrategyTimer, PullTimer, NetworkTimer)}
+
+
+def plain(event: Event, table: TensorTable) -> list[Any]:
+    """The event in plain types; its tensors go to the table."""
+    kind = type(event)
+    fields = {name: getattr(event, name) for name in kind.__dataclass_fields__}
+    if isinstance(event, Push):
+        fields["gradient"] = table.put(event.gradient)
+    elif isinstance(event, Block):
+        fields["weights"] = table.put(event.weights)
+    return [kind.__name__, fields]
+
+
+def event_of(words: Any, table: TensorTable) -> Any:
+    """What `plain` wrote."""
+    name, fields = words
+    event = _KINDS[name](**fields)
+    if isinstance(event, Push):
+        event.gradient = table.gradient(fields["gradient"])
+    elif isinstance(event, Block):
+        event.weights = table.version(fields["weights"])
+    return event

@@ -1,0 +1,245 @@
+"""What workers and shards send each other in virtual time.
+
+Where one shard and messages that take no time are simulated, each call reaches its receiver at once and nothing is
+scheduled. Else a message is scheduled for the time at which it arrives. Over a network of queues that time is known
+when the message leaves (timing/network.py); over a network that is shared fairly it depends on what is sent later
+(timing/sharing.py).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from syncline.learning.server import Gradient
+from syncline.server.interpreter import ShardInterpreter
+from syncline.simulation.communication import Communication
+from syncline.simulation.event_queue import EventQueue
+from syncline.simulation.messages import Block, Event, Message, NetworkTimer, Push, StrategyTimer, event_of, plain
+from syncline.simulation.tensor_table import TensorTable
+from syncline.simulation.workers import Workers
+from syncline.timing.cluster import Cluster
+from syncline.timing.sharing import FairShareNetwork, Flow
+
+
+class Transport(ABC):
+    """Both ways between workers and shards; for the shards it is a `syncline.server.interpreter.Driver`."""
+
+    def __init__(self, queue: EventQueue[Event], workers: Workers) -> None:
+        self._queue, self._workers, self._learners = queue, workers, workers.learners
+        self._num_pushes = 0  # that have arrived anywhere
+        self._shards: Sequence[ShardInterpreter] = ()
+
+    def connect(self, shards: Sequence[ShardInterpreter]) -> None:
+        """These are the shards to send to."""
+        self._shards = shards
+
+    @abstractmethod
+    def send_gradient(self, worker: int, number: int, loss: float, gradient: Gradient | None) -> None:
+        """A finished gradient leaves for every shard; `number`: by its worker's own count, from 0."""
+
+    @abstractmethod
+    def grant(self, shard: int, worker: int) -> None:
+        """The shard's current version leaves for the worker."""
+
+    @abstractmethod
+    def repeat(self, shard: int, worker: int) -> None:
+        """The permission to go on at the version that it has leaves for the worker."""
+
+    @abstractmethod
+    def interrupt(self, shard: int, worker: int) -> None:
+        """The worker is to cancel its gradient; a grant follows."""
+
+    def push_arrived(self, push: Push) -> None:
+        """A message is at its shard."""
+        raise NotImplementedError("nothing is under way where messages take no time")
+
+    def network_timer(self, timer: NetworkTimer) -> None:
+        """A message may have gone through the shared network."""
+        raise NotImplementedError("nothing is under way where messages take no time")
+
+    def wake_at(self, shard: int, at: float) -> None:
+        if at < math.inf:
+            self._queue.push(at, StrategyTimer(shard))
+
+    def release(self, gradient: Gradient) -> None:
+        assert self._learners is not None
+        self._learners.release(gradient)
+
+    def links_s(self) -> list[tuple[float, float]] | None:
+        """Seconds for which each shard's NIC has received and sent; None where sending takes no time."""
+        return None
+
+    def state_dict(self, table: TensorTable) -> dict[str, Any]:
+        """Plain types; the tensors go to the table."""
+        return {"pushes": self._num_pushes}
+
+    def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
+        """Go on from what `state_dict` gave."""
+        self._num_pushes = state["pushes"]
+
+
+class InstantTransport(Transport):
+    """One shard, and messages that take no time."""
+
+    def send_gradient(self, worker: int, number: int, loss: float, gradient: Gradient | None) -> None:
+        """A finished gradient is at the shard at once; a worker with a pull rule may have gone on before."""
+        workers = self._workers
+        version = tag = workers.versions[0][worker]
+        if workers.rules:
+            tag = workers.rules[worker].tag
+            workers.pushed(worker)
+        push = self._num_pushes
+        self._num_pushes = push + 1
+        self._shards[0].push(self._queue.now, push, worker, version, tag, number, loss, gradient)
+
+    def grant(self, shard: int, worker: int) -> None:
+        workers, version, learners = self._workers, self._shards[0].totals.updates, self._learners
+        if workers.rules:
+            weights = None if learners is None else learners.pin(shard)
+            workers.receive_under_rule(worker, shard, version, weights)
+            return
+        workers.versions[0][worker] = version
+        if learners is not None:
+            learners.receive(worker, shard)
+        workers.start(worker)
+
+    def repeat(self, shard: int, worker: int) -> None:
+        self._workers.start(worker)
+
+    def interrupt(self, shard: int, worker: int) -> None:
+        self._workers.cancel(worker)
+
+
+class NetworkTransport(Transport):
+    """Messages that take time, to and from any number of shards.
+
+    Args:
+        block_bytes: size on the wire of each shard's block.
+    """
+
+    def __init__(
+        self,
+        queue: EventQueue[Event],
+        workers: Workers,
+        *,
+        cluster: Cluster,
+        block_bytes: Sequence[int],
+        communication: Communication,
+    ) -> None:
+        super().__init__(queue, workers)
+        self._cluster, self._block_bytes, self._communication = cluster, block_bytes, communication
+        self._shared: FairShareNetwork[Message] | None = cluster.network.shared_cards()
+        self._shared_at = math.inf  # when the next message is through the shared network
+        self._num_blocks = [0] * len(block_bytes)  # of weights, sent by each shard
+
+    def send_gradient(self, worker: int, number: int, loss: float, gradient: Gradient | None) -> None:
+        """As above.
+
+        Where a worker does not wait for all blocks, another shard comes first each time: else one block would always be
+        the last, and never be taken.
+        """
+        now, workers, num_shards = self._queue.now, self._workers, len(self._shards)
+        workers.num_missing[worker] = num_shards
+        first = workers.rules[worker].tag % num_shards if workers.rules else 0
+        for turn in range(first, first + num_shards):
+            shard = turn % num_shards
+            version = workers.versions[shard][worker]
+            tag = workers.rules[worker].tag if workers.rules else version
+            self._send_to_shard(Push(worker, shard, version, tag, loss, gradient, number, now))
+        self._communication.sent(worker, now)
+        workers.pushed(worker)
+
+    def push_arrived(self, push: Push) -> None:
+        now, worker, shard = self._queue.now, push.worker, self._shards[push.shard]
+        is_stale = shard.is_stale(worker, push.version)
+        if push.number == self._workers.num_computed[worker] - 1:
+            self._communication.arrived(worker, now, push.through_at - push.sent_at, is_stale)
+        if is_stale:
+            shard.reject(now, worker, push.version, push.gradient)
+            return
+        number = self._num_pushes
+        self._num_pushes = number + 1
+        shard.push(now, number, worker, push.version, push.tag, push.number, push.loss, push.gradient)
+
+    def grant(self, shard: int, worker: int) -> None:
+        weights = None if self._learners is None else self._learners.pin(shard)
+        self._num_blocks[shard] += 1
+        version = self._shards[shard].version
+        self._send_to_worker(Block(worker, shard, version, self._queue.now, weights), self._block_bytes[shard])
+
+    def repeat(self, shard: int, worker: int) -> None:
+        version = self._shards[shard].version
+        self._send_to_worker(Block(worker, shard, version, self._queue.now, repeats=True), 0)
+
+    def interrupt(self, shard: int, worker: int) -> None:
+        """The block that follows cancels what the worker computes."""
+
+    def network_timer(self, timer: NetworkTimer) -> None:
+        """Of what has gone through, only latency and delays are left."""
+        assert self._shared is not None
+        at = self._queue.now + self._cluster.network.latency_s
+        for message in self._shared.through(self._queue.now):  # none, if what was sent since holds it up
+            message.through_at = at
+            late = self._cluster.late_push if isinstance(message, Push) else self._cluster.late_pull
+            self._queue.push(late(at, message.shard, message.worker), message)
+        self._await_shared()
+
+    def _send_to_shard(self, push: Push) -> None:
+        now, size_bytes = self._queue.now, self._block_bytes[push.shard]
+        if self._shared is None:
+            arrives = self._cluster.push(now, push.worker, push.shard, size_bytes)
+            push.through_at = self._cluster.through_at
+            self._queue.push(arrives, push)
+        else:
+            self._shared.send(now, Flow(True, push.worker, push.shard), size_bytes, push)
+            self._await_shared()
+
+    def _send_to_worker(self, block: Block, size_bytes: int) -> None:
+        now = self._queue.now
+        self._communication.granted(block.worker, now)
+        if self._shared is None:
+            arrives = self._cluster.pull(now, block.shard, block.worker, size_bytes)
+            block.through_at = self._cluster.through_at
+            self._queue.push(arrives, block)
+        else:
+            self._shared.send(now, Flow(False, block.worker, block.shard), size_bytes, block)
+            self._await_shared()
+
+    def _await_shared(self) -> None:
+        """Schedule a timer for when the next message is through the shared network."""
+        assert self._shared is not None
+        at = self._shared.next_through
+        if at != self._shared_at:
+            self._shared_at = at
+            if at < math.inf:
+                self._queue.push(at, NetworkTimer())
+
+    def links_s(self) -> list[tuple[float, float]] | None:
+        network, now = self._cluster.network, self._queue.now
+        if not network.seconds_a_byte:
+            return None
+        pushes = [event for _, event in self._queue.scheduled() if isinstance(event, Push)]
+        links = []
+        for shard, size in enumerate(self._block_bytes):
+            seconds = size * network.seconds_a_byte
+            received, sent = sum(self._workers.num_computed) * seconds, self._num_blocks[shard] * seconds
+            if self._shared is not None:
+                received -= self._shared.left_s(now, True, shard)
+                sent -= self._shared.left_s(now, False, shard)
+            else:
+                received -= sum(min(seconds, max(0.0, p.through_at - now)) for p in pushes if p.shard == shard)
+                sent -= network.backlog_s(now, shard)
+            links.append((received, sent))
+        return links
+
+    def state_dict(self, table: TensorTable) -> dict[str, Any]:
+        shared = None if self._shared is None else self._shared.state_dict(lambda message: plain(message, table))
+        return super().state_dict(table) | {"blocks": list(self._num_blocks), "shared": shared}
+
+    def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
+        super().load_state_dict(state, table)
+        self._num_blocks = list(state["blocks"])
+        if self._shared is not None:
+            self._shared.load_state_dict(state["shared"], lambda words: event_of(words, table))
+            self._shared_at = self._shared.next_through

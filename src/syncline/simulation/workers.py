@@ -1,0 +1,209 @@
+"""The workers in virtual time: blocks arrive, a gradient is computed, it leaves, and so on.
+
+A worker waits for one block of every shard, or it has a pull rule (strategies/protocol.py) that decides when it goes on
+and with which blocks. The gradient is computed when the event that finishes it comes, at the versions that the worker
+has; what is cancelled before is never computed.
+"""
+
+import math
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from syncline.learning.server import Gradient, Version
+from syncline.progress import Totals
+from syncline.server.interpreter import Log
+from syncline.simulation.communication import Communication
+from syncline.simulation.event_queue import EventQueue
+from syncline.simulation.learners import Learners
+from syncline.simulation.messages import Block, Computed, Event, PullTimer, event_of
+from syncline.simulation.tensor_table import TensorTable
+from syncline.strategies.protocol import PullRule
+
+CANCELLED = "broken off"  # why a gradient is dropped that is being computed
+_COLUMNS = ("num_missing", "finishes_at", "cancelled_s", "num_computed", "num_pulls")
+
+
+class GradientSender(Protocol):
+    """Where finished gradients go; see `syncline.simulation.transport.Transport`."""
+
+    def send_gradient(self, worker: int, number: int, loss: float, gradient: Gradient | None) -> None: ...
+
+
+class Workers:
+    """All workers.
+
+    Args:
+        queue: takes what they will have finished.
+        compute_s: worker -> seconds that its next gradient takes.
+        rules: the pull rule of each worker; empty where a worker waits for a block of every shard.
+        learners: what the workers compute; None simulates time alone.
+    """
+
+    def __init__(
+        self,
+        num_workers: int,
+        num_shards: int,
+        *,
+        queue: EventQueue[Event],
+        compute_s: Callable[[int], float],
+        rules: Sequence[PullRule],
+        learners: Learners | None,
+        communication: Communication,
+        totals: Totals,
+        log: Log | None,
+    ) -> None:
+        self.learners = learners
+        self.communication = communication
+        self.totals = totals
+        self.rules = rules
+        # Columns, by worker: with 10,000 workers an object each would not fit the caches.
+        self.versions = [array("q", bytes(8 * num_workers)) for _ in range(num_shards)]  # of each block that it has
+        self.num_missing = array("q", [num_shards]) * num_workers  # blocks that it waits for; 0 while it computes
+        self.finishes_at = array("d", [math.inf]) * num_workers  # seconds; the gradient that it began last
+        self.cancelled_s = array("d", bytes(8 * num_workers))  # not computed, of gradients that were cancelled
+        self.num_computed = array("q", bytes(8 * num_workers))  # gradients finished
+        self.num_pulls = array("q", bytes(8 * num_workers))  # gradients begun, where there are rules
+        self._goes_on_at: list[float | None] = [None] * num_workers  # when its rule lets it go on
+        # The newest block of each shard that has arrived and is not taken, where there are rules.
+        self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
+        self.transport: GradientSender  # takes the gradients
+        self._computed = [Computed(worker) for worker in range(num_workers)]
+        self._queue = queue
+        self._compute_s = compute_s
+        self._log = log
+
+    def start(self, worker: int) -> None:
+        """The worker begins its next gradient."""
+        queue, duration = self._queue, self._compute_s(worker)
+        if self._log is not None:
+            self._log(queue.now, "started", worker, -1, -1, self.versions[0][worker], duration, "")
+        self.finishes_at[worker] = at = queue.now + duration
+        queue.push(at, self._computed[worker])
+
+    def finish(self, event: Computed) -> str | None:
+        """A worker has finished its gradient, which is computed now. Returns why the run ends, if it does."""
+        worker, loss, gradient = event.worker, 0.0, None
+        if self.learners is not None:
+            loss, gradient = self.learners.compute(worker)
+            self.totals.loss_sum += loss
+            self.totals.loss_count += 1
+            if not math.isfinite(loss):
+                return "diverged"
+        if self._log is not None:
+            self._log(self._queue.now, "computed", worker, -1, -1, self.versions[0][worker], loss, "")
+        number = self.num_computed[worker]
+        self.num_computed[worker] = number + 1
+        self.transport.send_gradient(worker, number, loss, gradient)
+        return None
+
+    def cancel(self, worker: int) -> None:
+        """What the worker computes is cancelled, and never computed."""
+        at = self.finishes_at[worker]
+        unspent_s = at - self._queue.now
+        self._queue.cancel(at, self._computed[worker])
+        self.cancelled_s[worker] += unspent_s
+        self.totals.interrupted_by_worker[worker] += 1
+        if self._log is not None:
+            self._log(self._queue.now, "dropped", worker, -1, -1, self.versions[0][worker], unspent_s, CANCELLED)
+
+    def receive(self, block: Block) -> None:
+        """A block has arrived."""
+        worker, shard = block.worker, block.shard
+        if self.rules:
+            self.receive_under_rule(worker, shard, block.version, block.weights)
+            return
+        if block.version < self.versions[shard][worker]:  # overtaken by the block of an interrupt that came after it
+            if block.weights is not None and self.learners is not None:
+                self.learners.unpin(shard, block.weights)
+            return
+        was_computing = self.num_missing[worker] == 0
+        if was_computing:
+            self.cancel(worker)
+        else:
+            self.num_missing[worker] -= 1
+        if not block.repeats:
+            self._take(worker, shard, block.version, block.weights)
+        if self.num_missing[worker] == 0:
+            if not was_computing:
+                self.communication.started(worker, self._queue.now, block.through_at - block.sent_at)
+            self.start(worker)
+
+    def receive_under_rule(self, worker: int, shard: int, version: int, weights: Version | None) -> None:
+        """A block has arrived at a worker whose rule decides when it goes on, and whether with this block."""
+        inbox = self._inboxes[worker]
+        known, unused = inbox.get(shard, (-1, None))
+        if version > known:
+            inbox[shard] = version, weights
+        else:
+            unused = weights  # it was overtaken by a newer one
+        if self.learners is not None and unused is not None:
+            self.learners.unpin(shard, unused)
+        self._go_on(worker, self.rules[worker].arrived(self._queue.now, shard, version))
+
+    def pushed(self, worker: int) -> None:
+        """The worker has sent its gradient; its rule may let it go on."""
+        if self.rules:
+            self._go_on(worker, self.rules[worker].pushed(self._queue.now))
+
+    def pull_timer(self, timer: PullTimer) -> None:
+        """The time may have come at which the worker goes on."""
+        if self._goes_on_at[timer.worker] == self._queue.now:
+            self._go_on(timer.worker, self._queue.now)
+
+    def _go_on(self, worker: int, when: float | None) -> None:
+        """The rule has said when the worker may start."""
+        now, inbox = self._queue.now, self._inboxes[worker]
+        if when is None or when > now:
+            self._goes_on_at[worker] = when
+            if when is not None:
+                self._queue.push(when, PullTimer(worker))
+            return
+        self._goes_on_at[worker] = None
+        for shard in self.rules[worker].start():
+            if shard in inbox:  # else it has the newest already
+                self._take(worker, shard, *inbox.pop(shard))
+        if self._log is not None:
+            versions = [column[worker] for column in self.versions]
+            words = " ".join(map(str, versions))
+            self._log(now, "pulled", worker, -1, -1, min(versions), self.num_pulls[worker], words)
+        self.num_pulls[worker] += 1
+        self.communication.started(worker, now, 0.0)
+        self.start(worker)
+
+    def _take(self, worker: int, shard: int, version: int, weights: Version | None) -> None:
+        """The worker's next gradient is computed at this version of the block."""
+        self.versions[shard][worker] = version
+        if self.learners is not None and weights is not None:
+            self.learners.take(worker, shard, weights)
+
+    def state_dict(self, table: TensorTable) -> dict[str, Any]:
+        """Plain types; the tensors go to the table."""
+        return {name: getattr(self, name).tolist() for name in _COLUMNS} | {
+            "versions": [column.tolist() for column in self.versions],
+            "goes_on_at": list(self._goes_on_at),
+            "rules": [rule.state_dict() for rule in self.rules],
+            "inboxes": [
+                [(shard, version, table.put(weights)) for shard, (version, weights) in inbox.items()]
+                for inbox in self._inboxes
+            ],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
+        """Go on from what `state_dict` gave."""
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            column[:] = array(column.typecode, state[name])
+        self.versions = [array("q", column) for column in state["versions"]]
+        self._goes_on_at = list(state["goes_on_at"])
+        for rule, theirs in zip(self.rules, state["rules"], strict=True):
+            rule.load_state_dict(theirs)
+        self._inboxes = [
+            {shard: (version, table.version(weights)) for shard, version, weights in inbox}
+            for inbox in state["inboxes"]
+        ]
+
+    def event_of(self, words: Any, table: TensorTable) -> Event:
+        """What `messages.plain` wrote; each worker has one `Computed`, by which it is cancelled."""
+        event = event_of(words, table)
+        return self._computed[event.worker] if isinstance(event, Computed) else event
