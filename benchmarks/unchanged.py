@@ -19,11 +19,11 @@ from typing import Any
 
 from runners.one import run_one
 from runners.replay import replay_config
+from syncline import monitor
 from syncline.config import compose
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import read_summary
-from syncline.simulation import run as simulation_run
 from syncline.strategies import STRATEGIES
 
 OF_MACHINE = ("identity", "wall_s")  # of a summary: these follow from the keys' names, and from the machine
@@ -171,7 +171,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     asked = parser.parse_args(arguments)
-    simulation_run.REPORT_EVERY_S = 0.0  # type: ignore[attr-defined]  # each look is told
+    monitor.REPORT_EVERY_S = 0.0  # type: ignore[attr-defined]  # each look at the run is reported
     live = asked.folder / "live"
     if asked.action == "write":
         live.mkdir(parents=True)

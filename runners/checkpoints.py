@@ -11,7 +11,7 @@ from runners.stop import StopRequested, defer_stop
 from syncline.records.snapshots import read_state, write_state
 from syncline.records.store import RecordError, RecordWriter
 
-FORMAT = 3  # of the state; a checkpoint of another one is of no use
+FORMAT = 3  # of the state; a checkpoint of another format cannot be resumed
 
 State = tuple[dict[str, Any], dict[str, Any]]  # tensors; plain types
 
@@ -47,7 +47,7 @@ def begin_anew(why: RecordError) -> None:
     say(f"{why}; the run starts from the beginning")
 
 
-class Checkpoints:
+class Checkpointer:
     """Writes them, as `syncline.simulation.run.Checkpointer`; while it is entered, no first signal breaks anything off.
 
     Args:
@@ -58,7 +58,7 @@ class Checkpoints:
         self._record, self._every_s = record, every_s
         self._patience: AbstractContextManager[Any] = defer_stop()
 
-    def __enter__(self) -> "Checkpoints":
+    def __enter__(self) -> "Checkpointer":
         self._asked = self._patience.__enter__()
         self._next = time.monotonic() + self._every_s
         return self
@@ -72,7 +72,7 @@ class Checkpoints:
     def is_due(self) -> bool:
         return self._asked() is not None or time.monotonic() >= self._next
 
-    def keep(self, state: Any) -> None:
+    def save(self, state: Any) -> None:
         """Write it down.
 
         Raises:

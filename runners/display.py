@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -15,6 +15,7 @@ from rich.text import Text
 from syncline.config import RunConfig
 from syncline.operations.tables import counted, duration, packed, row_lines
 from syncline.plan import Entry, Plan
+from syncline.progress import Progress
 
 PLAIN_EVERY_S = 10.0  # without a terminal, a line of progress so often
 
@@ -25,20 +26,6 @@ console.soft_wrap = not console.is_terminal  # a file gets whole lines
 def say(words: str) -> None:
     """One line, above whatever is live."""
     console.print(words, markup=False)
-
-
-class Progress(Protocol):
-    """What an engine tells of a run under way; see simulation/run.py."""
-
-    updates: int
-    epoch: float
-    time_s: float
-    loss: float
-    metric: str
-    value: float
-    fraction: float
-    wall_s: float
-    count: int | None
 
 
 class _Display:

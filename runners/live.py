@@ -1,6 +1,6 @@
 """Real processes, on this machine or on several hosts.
 
-Supervisors start them (agents.py, hosts.py); this process watches, evaluates (course.py) and writes the record.
+Supervisors start them (agents.py, hosts.py); this process watches, evaluates (observer.py) and writes the record.
 
 If a part of the run is lost that the others cannot do without (a shard, a worker of BSP or DS-Sync), all of it begins
 again from the last checkpoint. An error in a process ends the run, with the first one shown.
@@ -19,14 +19,15 @@ from typing import Any
 from runners.agents import Agents, Restart, RunFailed, ThisMachine, first_failure
 from runners.display import say
 from runners.hosts import Hosts
-from runners.progress import Course, num_parts
+from runners.observer import LiveObserver, num_parts
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
 from syncline.live.control import ControlServer, Message, Peer
 from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor
 from syncline.live.transport import Tls
 from syncline.live.wire import make_secret
-from syncline.progress import Progress, Totals, summary
+from syncline.monitor import RunMonitor
+from syncline.progress import Progress, Totals
 from syncline.records.events import merge_events, read_events
 from syncline.records.snapshots import latest
 from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
@@ -60,7 +61,7 @@ def run_live(
         RunFailed: a process failed, or the run was restarted too often.
         KeyboardInterrupt: the shards have written a checkpoint.
     """
-    begun = time.perf_counter()
+    monitor = RunMonitor(config, on_evaluation, on_progress)
     for path in filter(None, (config.runner.tls_cert, config.runner.tls_key)):
         if not Path(path).is_file():
             raise ConfigError(f"runner.tls_cert and runner.tls_key must be PEM files, got {path!r}")
@@ -70,10 +71,10 @@ def run_live(
         note.unlink()
     with (
         supervisor or Supervisor() as own,
-        closing(Course(config, record, on_evaluation, on_progress, begun, own)) as course,
+        closing(LiveObserver(config, record, monitor, own)) as observer,
     ):
-        outcome, clock_error_s = _make(config, record, course, own)
-        ended_by = course.finish(outcome.ended_by)
+        outcome, clock_error_s = _make(config, record, observer, own)
+        ended_by = observer.finish(outcome.ended_by)
     logs = sorted(folder.glob("events-*.arrow"))
     time_use = None
     if config.runner.events:
@@ -84,20 +85,8 @@ def run_live(
         log.unlink()
     for name in ("checkpoint", "snapshots"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    made = summary(
-        config,
-        "live",
-        outcome.totals,
-        ended_by,
-        course.curve,
-        time_use,
-        num_train=course.num_train,
-        num_parameters=course.num_parameters,
-        best_possible=course.best_possible,
-        wall_s=time.perf_counter() - begun,
-    )
-    return made | {
-        "start_s": course.start_s,
+    return monitor.summary("live", outcome.totals, ended_by, time_use) | {
+        "start_s": observer.start_s,
         "clock_error_s": clock_error_s,
         "parameters": [f"parameters-{part}.safetensors" for part in range(num_parts(config))],
     }
@@ -113,7 +102,9 @@ def _time_use(config: RunConfig, folder: Path, end_s: float) -> TimeUse:
     return time_use_of_collective(timeline, events, lambda step: strategy.groups(step + later, config.cluster.workers))
 
 
-def _make(config: RunConfig, record: RecordWriter, course: Course, supervisor: Supervisor) -> "tuple[_Outcome, float]":
+def _make(
+    config: RunConfig, record: RecordWriter, observer: LiveObserver, supervisor: Supervisor
+) -> "tuple[_Outcome, float]":
     """All attempts. Returns also the largest error with which a process knew the launcher's clock."""
     agents: Agents
     if isinstance(config.runner, MultinodeConfig):
@@ -124,7 +115,7 @@ def _make(config: RunConfig, record: RecordWriter, course: Course, supervisor: S
     try:
         while True:
             agents.prepare()
-            attempt = _Attempt(config, record.folder, course, agents, restarts)
+            attempt = _Attempt(config, record.folder, observer, agents, restarts)
             try:
                 return attempt.run(), max(clock_error_s, attempt.clock_error_s)
             except Restart as why:
@@ -149,9 +140,9 @@ class _Outcome:
 class _Attempt:
     """All processes of the run, from their start to their end."""
 
-    def __init__(self, config: RunConfig, folder: Path, course: Course, agents: Agents, number: int) -> None:
+    def __init__(self, config: RunConfig, folder: Path, observer: LiveObserver, agents: Agents, number: int) -> None:
         runner = config.runner
-        self._config, self._folder, self._course, self._agents = config, folder, course, agents
+        self._config, self._folder, self._observer, self._agents = config, folder, observer, agents
         tls = Tls(runner.tls_cert, runner.tls_key) if runner.tls_cert else None
         self._secret = folder / f"secret-{number}"
         secret = make_secret(self._secret)
@@ -160,7 +151,7 @@ class _Attempt:
         except OSError as error:
             raise RunFailed(f"the launcher cannot listen at {agents.listen} ({error.strerror})") from None
         resume = latest(folder / "checkpoint", num_parts(config))
-        course.go_back(resume)
+        observer.rewind(resume)
         self._num_parts = num_parts(config)
         self._num_leaders = config.cluster.shards if config.strategy.has_server else 1
         agents.start(
@@ -197,13 +188,13 @@ class _Attempt:
                 try:
                     peer, message = self._headquarters.messages.get(timeout=0.1)
                 except queue.Empty:
-                    self._course.tick()
+                    self._observer.tick()
                     self._watch()
                     if (why := self._agents.check()) is not None:
                         raise self._cause(why) from None
                     if not self._is_begun and time.monotonic() > deadline:
                         raise self._cause(self._who_is_missing()) from None
-                    if self._course.curve.reached_s is not None:
+                    if self._observer.monitor.has_reached_target:
                         self._tell_leaders("end", why="target")
                     continue
                 self._hear(peer, message)
@@ -265,13 +256,12 @@ class _Attempt:
             self._ready.add(peer.index)
             if len(self._ready) == self._num_leaders:
                 self._is_begun = True
-                if not self._course.start_s:
-                    self._course.start_s = time.perf_counter() - self._course.begun
+                self._observer.begun()
                 self._tell_leaders("begin", zero_s=time.monotonic())
         elif kind == "progress":
-            self._course.progressed(peer.index, message)
+            self._observer.progressed(peer.index, message)
         elif kind == "snapshot":
-            self._course.snapshot_written(peer.index, message["number"])
+            self._observer.snapshot_written(peer.index, message["number"])
         elif kind == "warning":
             if peer.index == 0:
                 say(f"{message['at']:.1f} s: {message['text']}")

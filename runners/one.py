@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.checkpoints import Checkpoints, State, begin_anew, read_checkpoint
+from runners.checkpoints import Checkpointer, State, begin_anew, read_checkpoint
 from runners.display import say
 from runners.live import can_go_on, run_live
 from runners.replay import run_replay
@@ -112,7 +112,7 @@ def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool)
         except RecordError as error:
             begin_anew(error)
         else:
-            for row in state[1]["course"]["rows"]:
+            for row in state[1]["observer"]["rows"]:
                 record.evaluation(row)
             return record, state
     return RecordWriter(folder, plain, with_events), None
@@ -127,13 +127,13 @@ def _simulate(
 ) -> dict[str, Any]:
     from syncline.simulation.run import simulate  # imports torch
 
-    keeper = Checkpoints(record, config.runner.checkpoint_every_s)
+    checkpointer = Checkpointer(record, config.runner.checkpoint_every_s)
 
     def save(name: str, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         write_state(record.folder / name, tensors, about)
 
     wanted = save if config.runner.parameters else None
-    return simulate(config, on_evaluation, on_progress, record.events, keeper, state, wanted)
+    return simulate(config, on_evaluation, on_progress, record.events, checkpointer, state, wanted)
 
 
 def lacks_parameters(config: RunConfig, results: Path) -> bool:

@@ -11,7 +11,7 @@ from leaks import wait_until
 
 from benchmarks.live_run import is_alive, kill
 from runners.agents import RunFailed
-from runners.progress import Evaluator
+from runners.evaluator import Evaluator
 from syncline.config import RunConfig, compose
 from syncline.live.evaluation import SnapshotEvaluator
 from syncline.live.supervisor import Supervisor

@@ -163,7 +163,7 @@ def test_told_twice_it_is_there_once(record: Path) -> None:
 def test_a_run_that_goes_on_from_a_checkpoint_has_each_point_once(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncline.simulation.run.REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr("syncline.monitor.REPORT_EVERY_S", 0.0)
     config, _ = compose(["tracker=wandb", *TINY, "epochs=4", "runner.checkpoint_every_s=0.001"])
 
     def broken_off(progress: Any) -> None:

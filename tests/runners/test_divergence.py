@@ -10,12 +10,12 @@ import torch
 from commands import Command
 from torch import Tensor
 
-from runners.progress import Course
+from runners.observer import LiveObserver
 from syncline.assembly import build_flat, shape_of
 from syncline.config import RunConfig, compose
 from syncline.learning.flat import FlatModule
 from syncline.live.supervisor import Supervisor
-from syncline.progress import evaluation_row
+from syncline.monitor import RunMonitor, evaluation_row
 from syncline.records.snapshots import write_state
 from syncline.records.store import RecordWriter
 
@@ -57,13 +57,14 @@ def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Super
     about = {"time_s": 1.0, "updates": 9, "samples": 288, "train_loss": 1.0, "learning_rate": 0.1, "waits_for": None}
     with RecordWriter(folder / "record", config.as_dict(), with_events=False) as record:
         (record.folder / "log").mkdir()
-        course = Course(config, record, lambda row: None, lambda progress: None, 0.0, supervisor)
-        course.curve.add(evaluation_row(0.0, 0, 0, 1437, metrics))
+        monitor = RunMonitor(config, lambda row: None, lambda progress: None)
+        monitor.add(evaluation_row(0.0, 0, 0, 1437, metrics))
+        observer = LiveObserver(config, record, monitor, supervisor)
         write_state(record.folder / "parameters-0.safetensors", {"weights": weights, "buffers": torch.zeros(0)}, about)
         try:
-            return course.finish("epochs"), len(course.curve.rows)
+            return observer.finish("epochs"), len(monitor.curve.rows)
         finally:
-            course.close()
+            observer.close()
 
 
 def network(name: str) -> tuple[RunConfig, FlatModule]:

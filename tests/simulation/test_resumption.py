@@ -20,7 +20,7 @@ from syncline.records import events
 from syncline.records.events import EventLog
 from syncline.records.snapshots import read_state, write_state
 from syncline.simulation import run as simulation_run
-from syncline.simulation.run import Save, State, simulate
+from syncline.simulation.run import SaveParameters, State, simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
@@ -66,7 +66,7 @@ class BreaksOff:
         self.looks += 1
         return self.looks == self.at
 
-    def keep(self, state: State) -> None:
+    def save(self, state: State) -> None:
         tensors, about = state
         write_state(self.path, tensors, {**about, "log": self.log.state_dict()})
         raise Broken
@@ -83,7 +83,7 @@ class Whole:
     parameters: dict[str, bytes]
 
 
-def saver(parameters: dict[str, bytes]) -> Save:
+def saver(parameters: dict[str, bytes]) -> SaveParameters:
     def save(name: str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         parameters.update({f"{name}/{key}": tensor.numpy().tobytes() for key, tensor in tensors.items()})
 
@@ -95,7 +95,7 @@ def whole(config: RunConfig, folder: Path) -> Whole:
     log = EventLog(folder / "whole.arrow")
     counter = BreaksOff(folder / "never", log, None)
     parameters = dict[str, bytes]()
-    summary = simulate(config, rows.append, lambda progress: None, log, counter, save=saver(parameters))
+    summary = simulate(config, rows.append, lambda progress: None, log, counter, save_parameters=saver(parameters))
     log.close()
     assert bool(parameters) == config.gradients
     return Whole(*plain(summary, rows), (folder / "whole.arrow").read_bytes(), counter.looks, parameters)
@@ -114,7 +114,7 @@ def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
         except Broken:
             log.append(1e9, "left", 0, 0, -1, -1, 0.0, "more than was kept")
             state = read_state(place)
-            assert state[1]["course"]["rows"] == json.loads(json.dumps(rows))
+            assert state[1]["observer"]["rows"] == json.loads(json.dumps(rows))
         else:
             break
         finally:

@@ -16,7 +16,7 @@ import torch
 from syncline.assembly import build_learner, pick_device
 from syncline.config import RunConfig
 from syncline.learning.evaluate import are_finite, consensus
-from syncline.progress import evaluation_row
+from syncline.monitor import evaluation_row
 from syncline.records.snapshots import read_state
 
 MAX_REQUEST_BYTES = 1 << 17

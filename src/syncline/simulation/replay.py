@@ -6,7 +6,6 @@ CPU the final parameters are equal in every bit: the proof that the log is compl
 """
 
 import math
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +16,8 @@ import torch
 
 from syncline.config import RunConfig
 from syncline.learning.server import Gradient, Version
-from syncline.progress import REPORT_EVERY_S, Curve, Progress, Totals, evaluation_row, summary
+from syncline.monitor import RunMonitor, evaluation_row
+from syncline.progress import Progress, Totals
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary
@@ -62,31 +62,24 @@ def replay(
     Raises:
         ReplayError: the log contradicts the strategies. RecordError: the record is no whole one of a live run.
     """
-    begun = time.perf_counter()
+    monitor = RunMonitor(config, on_evaluation, on_progress)
     torch.set_num_threads(source.threads)
     recorded = read_summary(folder)
     if recorded["engine"] != "live" or not source.strategy.has_server:
         raise RecordError(f"{folder}: only a run of real processes through a parameter server can be replayed")
     learning = build_learning(source)
     again = _Replay(source, learning, read_events(folder / "events.arrow"))
-    next_report = 0.0
-    curve = Curve(source)
+    monitor.describe(learning.num_train, learning.num_parameters, learning.best_possible)
     for done in again.steps():
-        if time.perf_counter() >= next_report:
-            next_report = time.perf_counter() + REPORT_EVERY_S
+        if monitor.is_report_due:
             totals = again.totals
-            on_progress(
-                Progress(
-                    totals.updates,
-                    totals.samples,
-                    totals.samples / learning.num_train,
-                    totals.time_s,
-                    totals.loss,
-                    curve.metric,
-                    curve.value,
-                    done,
-                    time.perf_counter() - begun,
-                )
+            monitor.report(
+                time_s=totals.time_s,
+                updates=totals.updates,
+                samples=totals.samples,
+                loss=totals.loss,
+                count=totals.count,
+                fraction=done,
             )
     totals = again.totals
     states = [read_state(folder / f"parameters-{shard}.safetensors")[0] for shard in range(source.cluster.shards)]
@@ -101,23 +94,10 @@ def replay(
         learning.evaluator(*learning.current()[:2]),
         train_loss=totals.loss,
         learning_rate=learning.shards[0].rate(totals.samples, totals.updates),
-        wall_s=time.perf_counter() - begun,
+        wall_s=monitor.wall_s,
     )
-    curve.add(row)
-    on_evaluation(row)
-    made = summary(
-        config,
-        "replay",
-        totals,
-        recorded["ended_by"],
-        curve,
-        None,
-        num_train=learning.num_train,
-        num_parameters=learning.num_parameters,
-        best_possible=learning.best_possible,
-        wall_s=time.perf_counter() - begun,
-    )
-    return made | {
+    monitor.add(row)
+    return monitor.summary("replay", totals, recorded["ended_by"], None) | {
         "max_lead": recorded["max_lead"],
         "replay": {
             "of": recorded["identity"],

@@ -1,6 +1,5 @@
-"""From a config to a finished run in virtual time: builds the parts, watches the course, sums it up."""
+"""From a config to a finished run in virtual time: builds the parts, observes the run, sums it up."""
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from syncline.assembly import (
 from syncline.config import RunConfig
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.server import Shard, blocks
-from syncline.progress import REPORT_EVERY_S, Curve, Limits, Progress, Totals, evaluation_row, is_finite, summary
+from syncline.monitor import RunMonitor, evaluation_row
+from syncline.progress import Progress, Totals
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective, Exchange, Replicas
 from syncline.simulation.engine import PAUSED, Simulation
@@ -42,7 +42,7 @@ class Learning:
     best_possible: Mapping[str, float]  # metrics that nothing can surpass on them
 
     def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
-        """What is to be evaluated, weights in blocks and buffers, and what else is told of it."""
+        """What is evaluated: weights in blocks, buffers, and what else its row holds."""
         return [shard.evaluated for shard in self.shards], self.shards[0].current.buffers, {}
 
     def final_states(self) -> list[dict[str, Tensor]]:
@@ -54,23 +54,23 @@ class Learning:
         return self.shards[0].rate(samples, updates)
 
 
-Save = Callable[[str, Mapping[str, Tensor], Mapping[str, Any]], None]
-"""Puts tensors, and what is told of them, into the file of this name."""
+SaveParameters = Callable[[str, Mapping[str, Tensor], Mapping[str, Any]], None]
+"""Writes tensors, and what describes them, into the file of this name."""
 
 State = tuple[Mapping[str, Tensor], Mapping[str, Any]]
-"""Tensors, and plain types that JSON can hold: all that a config does not tell of a run under way."""
+"""Tensors, and plain types that JSON can hold: with the config, all of a run under way."""
 
 
 class Checkpointer(AbstractContextManager[Any], Protocol):
-    """Keeps states of a run under way; entered while there is one."""
+    """Saves checkpoints of a run; entered while the run is under way."""
 
     @property
     def is_due(self) -> bool:
-        """A state is to be kept now."""
+        """A checkpoint is to be saved now."""
         ...
 
-    def keep(self, state: State) -> None:
-        """Take a state, which changes when this returns. Whatever it raises ends the run."""
+    def save(self, state: State) -> None:
+        """Save a state, which the run changes after this returns. Whatever it raises ends the run."""
         ...
 
 
@@ -79,19 +79,19 @@ def simulate(
     on_evaluation: Callable[[Mapping[str, Any]], None],
     on_progress: Callable[[Progress], None],
     log: EventLog | None = None,
-    keeper: Checkpointer | None = None,
+    checkpointer: Checkpointer | None = None,
     state: State | None = None,
-    save: Save | None = None,
+    save_parameters: SaveParameters | None = None,
 ) -> dict[str, Any]:
     """Run `config` to its end.
 
     Args:
-        on_evaluation: given each row of metrics.jsonl.
+        on_evaluation: receives each row of metrics.jsonl.
         on_progress: called every `REPORT_EVERY_S` or so.
-        log: takes the events.
-        keeper: asked at every look whether the run is to be kept as it is then.
-        state: what a keeper of the same run was given, to go on from; the log stands where it stood then.
-        save: takes the parameters at the end, a file for each shard or replica; None to leave none.
+        log: receives the events.
+        checkpointer: asked at every look at the run whether a checkpoint is due.
+        state: what a checkpointer of the same run saved, to resume from; the log is as it was then.
+        save_parameters: receives the parameters at the end, a file for each shard or replica; None to save none.
 
     Returns:
         The summary, as summary.json holds it.
@@ -100,95 +100,68 @@ def simulate(
         ConfigError: the parts do not fit each other.
         DataMissingError: the data set is not there.
     """
-    begun = time.perf_counter()
+    monitor = RunMonitor(config, on_evaluation, on_progress, 0.0 if state is None else state[1]["observer"]["wall_s"])
     torch.set_num_threads(config.threads)
-    if state is not None:
-        begun -= state[1]["course"]["wall_s"]
     build = _build_simulation if config.strategy.has_server else _build_collective
-    simulation, course, num_parameters = build(config, on_evaluation, on_progress, log, begun)
+    simulation, observer = build(config, monitor, checkpointer, log)
     if state is None:
-        course.begin(simulation.totals)
+        observer.begin(simulation.totals)
     else:
         tensors, about = state
         simulation.load_state_dict(tensors, about["engine"])
-        course.load_state_dict(about["course"])
-    course.keeper = keeper
-    with keeper or nullcontext():
+        observer.load_state_dict(about["observer"])
+    with checkpointer or nullcontext():
         while (ended_by := simulation.run()) == PAUSED:
-            assert keeper is not None
+            assert checkpointer is not None
             tensors, engine = simulation.state_dict()
-            keeper.keep((tensors, {"engine": engine, "course": course.state_dict()}))
-        ended_by = course.end(simulation.totals, ended_by)
+            checkpointer.save((tensors, {"engine": engine, "observer": observer.state_dict()}))
+        ended_by = observer.end(simulation.totals, ended_by)
     names = []
-    if save is not None and course.learning is not None:
+    if save_parameters is not None and observer.learning is not None:
         totals = simulation.totals
-        about = totals.snapshot(course.learning.rate(totals.samples, totals.updates))
-        for number, tensors in enumerate(course.learning.final_states()):
+        about = totals.snapshot(observer.learning.rate(totals.samples, totals.updates))
+        for number, tensors in enumerate(observer.learning.final_states()):
             names.append(f"parameters-{number}.safetensors")
-            save(names[-1], tensors, about)
-    made = summary(
-        config,
-        "simulation",
-        simulation.totals,
-        ended_by,
-        course.curve,
-        simulation.time_use,
-        num_train=course.num_train,
-        num_parameters=num_parameters,
-        best_possible={} if course.learning is None else course.learning.best_possible,
-        wall_s=time.perf_counter() - begun,
-    )
-    return made | {"parameters": names} if names else made
+            save_parameters(names[-1], tensors, about)
+    summary = monitor.summary("simulation", simulation.totals, ended_by, simulation.time_use)
+    return summary | {"parameters": names} if names else summary
 
 
 def _build_simulation(
-    config: RunConfig,
-    on_evaluation: Callable[[Mapping[str, Any]], None],
-    on_progress: Callable[[Progress], None],
-    log: EventLog | None,
-    begun: float,
-) -> tuple[Simulation, "_Course", int]:
-    """With its course and the number of its parameters."""
+    config: RunConfig, monitor: RunMonitor, checkpointer: Checkpointer | None, log: EventLog | None
+) -> tuple[Simulation, "_Observer"]:
     learning = build_learning(config) if config.gradients else None
-    size = learning.num_parameters if learning is not None else _sizes(config)[0]
-    message_bytes = 4 * size if config.cluster.message_bytes is None else config.cluster.message_bytes
-    shards = range(config.cluster.shards)
-    num_train = learning.num_train if learning is not None else config.dataset.num_train
-    course = _Course(config, learning, num_train, on_evaluation, on_progress, begun)
+    num_parameters = _sizes(config)[0] if learning is None else learning.num_parameters
+    observer = _Observer(config, monitor, learning, num_parameters, checkpointer)
+    cluster = config.cluster
+    message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
+    rules = (config.strategy.pull_rule(cluster.shards) for _ in range(cluster.workers))
     simulation = Simulation(
-        strategies=[config.strategy.start(config.cluster.workers) for _ in shards],
-        cluster=Cluster(config.cluster, config.scenario, config.seed),
-        block_bytes=[block.stop - block.start for block in blocks(message_bytes, config.cluster.shards)],
+        strategies=[config.strategy.start(cluster.workers) for _ in range(cluster.shards)],
+        cluster=Cluster(cluster, config.scenario, config.seed),
+        block_bytes=[block.stop - block.start for block in blocks(message_bytes, cluster.shards)],
         batch_size=config.batch_size,
-        limits=course.limits,
-        observer=course,
-        rules=[
-            rule
-            for _ in range(config.cluster.workers)
-            if (rule := config.strategy.pull_rule(config.cluster.shards)) is not None
-        ],
+        limits=monitor.limits,
+        observer=observer,
+        rules=[rule for rule in rules if rule is not None],
         learning=None if learning is None else (learning.shards, learning.learners),
         log=None if log is None else log.append,
         first_count=config.strategy.first_count,
     )
-    return simulation, course, size
+    return simulation, observer
 
 
 def _build_collective(
-    config: RunConfig,
-    on_evaluation: Callable[[Mapping[str, Any]], None],
-    on_progress: Callable[[Progress], None],
-    log: EventLog | None,
-    begun: float,
-) -> tuple[Collective, "_Course", int]:
+    config: RunConfig, monitor: RunMonitor, checkpointer: Checkpointer | None, log: EventLog | None
+) -> tuple[Collective, "_Observer"]:
     """As `_build_simulation`, without a server."""
-    learning = build_replicas(config) if config.gradients else None
-    size, tensors = _sizes(config) if learning is None else (learning.num_parameters, learning.num_tensors)
-    num_train = learning.num_train if learning is not None else config.dataset.num_train
-    course = _Course(config, learning, num_train, on_evaluation, on_progress, begun)
+    replicas = build_replicas(config) if config.gradients else None
+    sizes = _sizes(config) if replicas is None else (replicas.num_parameters, replicas.num_tensors)
+    num_parameters, num_tensors = sizes
+    observer = _Observer(config, monitor, replicas, num_parameters, checkpointer)
     cluster, strategy = config.cluster, config.strategy
-    message_bytes = 4 * size if cluster.message_bytes is None else cluster.message_bytes
-    num_messages = 1 if strategy.impl == "flat" else cluster.message_tensors or tensors
+    message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
+    num_messages = 1 if strategy.impl == "flat" else cluster.message_tensors or num_tensors
     times = Cluster(cluster, config.scenario, config.seed)
     even, odd = (
         Exchange(strategy.groups(step, cluster.workers), times.network, message_bytes, num_messages) for step in (0, 1)
@@ -198,12 +171,12 @@ def _build_collective(
         exchanges=(even, odd),
         averages_first=strategy.averages_first,
         batch_size=config.batch_size,
-        limits=course.limits,
-        observer=course,
-        learning=learning,
+        limits=monitor.limits,
+        observer=observer,
+        learning=replicas,
         log=None if log is None else log.append,
     )
-    return simulation, course, size
+    return simulation, observer
 
 
 def build_replicas(config: RunConfig) -> Replicas:
@@ -241,7 +214,7 @@ def build_learning(config: RunConfig) -> Learning:
 
 
 def _sizes(config: RunConfig) -> tuple[int, int]:
-    """Parameters, and the tensors they lie in, for messages where nothing is learned; 0 where no time depends on it."""
+    """Parameters of the model and their tensors, where nothing is learned; (0, 1) where no time depends on them."""
     cluster, strategy = config.cluster, config.strategy
     counts_bytes = cluster.network.bandwidth_gbps is not None and cluster.message_bytes is None
     one_by_one = not strategy.has_server and strategy.impl == "naive" and cluster.message_tensors is None
@@ -250,42 +223,39 @@ def _sizes(config: RunConfig) -> tuple[int, int]:
     return count_parameters(config)
 
 
-class _Course:
-    """Watches a run: evaluates when it is time, reports progress, ends it at its target, pauses it to be kept."""
+class _Observer:
+    """Called by a simulation between updates: evaluates, reports, ends it at the target, pauses it for checkpoints.
 
-    keeper: Checkpointer | None = None
+    Args:
+        learning: None if nothing is learned.
+        num_parameters: of the model; 0 where no time depends on it and nothing is learned.
+    """
 
     def __init__(
         self,
         config: RunConfig,
+        monitor: RunMonitor,
         learning: Learning | Replicas | None,
-        num_train: int,
-        on_evaluation: Callable[[Mapping[str, Any]], None],
-        on_progress: Callable[[Progress], None],
-        begun: float,
+        num_parameters: int,
+        checkpointer: Checkpointer | None,
     ) -> None:
-        self.limits = Limits.of(config, num_train)
-        self.curve = Curve(config)
+        num_train = config.dataset.num_train if learning is None else learning.num_train
+        monitor.describe(num_train, num_parameters, {} if learning is None else learning.best_possible)
         self.learning = learning
-        self.num_train = num_train
-        self._on_evaluation = on_evaluation
-        self._on_progress = on_progress
-        self._begun = begun
-        self._next_report = begun
-        self._eval_every = config.eval_every_epochs * num_train
-        self._evaluations = 0
+        self._monitor, self._checkpointer = monitor, checkpointer
         self._batch_size = config.batch_size
+        self._eval_every = config.eval_every_epochs * num_train  # samples
+        self._num_evaluations = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Plain types; `wall_s`: spent so far."""
-        wall_s = time.perf_counter() - self._begun
-        return {"rows": self.curve.rows, "evaluations": self._evaluations, "wall_s": wall_s}
+        monitor = self._monitor
+        return {"rows": monitor.curve.rows, "evaluations": self._num_evaluations, "wall_s": monitor.wall_s}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; its rows were told before."""
-        for row in state["rows"]:
-            self.curve.add(row)
-        self._evaluations = state["evaluations"]
+        """Resume from what `state_dict` gave."""
+        self._monitor.restore(state["rows"])
+        self._num_evaluations = state["evaluations"]
 
     def begin(self, totals: Totals) -> None:
         """The untrained network is the first point of every curve."""
@@ -294,68 +264,56 @@ class _Course:
 
     def updated(self, simulation: Simulation | Collective) -> int:
         totals = simulation.totals
-        if time.perf_counter() >= self._next_report:
+        if self._monitor.is_report_due:
             self._report(totals)
         if self.learning is not None:
-            if totals.samples >= self._evaluations * self._eval_every and not self._evaluate(totals):
+            if totals.samples >= self._num_evaluations * self._eval_every and not self._evaluate(totals):
                 simulation.stop("diverged")
-            elif self.curve.reached_s is not None:
+            elif self._monitor.has_reached_target:
                 simulation.stop("target")
-        if self.keeper is not None and self.keeper.is_due:
+        if self._checkpointer is not None and self._checkpointer.is_due:
             simulation.pause()
         if self.learning is not None:
             return totals.updates + 1
-        # Where only time is simulated, a thousand gradients lie between two looks, however many an update takes.
+        # With times alone, a thousand gradients lie between two looks, however many an update takes.
         return totals.updates + max(1, LOOK_EVERY * totals.updates * self._batch_size // totals.samples)
 
     def end(self, totals: Totals, ended_by: str) -> str:
-        """The last state is evaluated, unless it was just now, or is worthless. Returns why the run ended."""
+        """Evaluate the last state, unless it was evaluated just now or has diverged. Returns why the run ended."""
         self._report(totals)
         if self.learning is None or ended_by == "diverged":
             return ended_by
-        is_new = self.curve.rows[-1]["updates"] < totals.updates
+        is_new = self._monitor.curve.rows[-1]["updates"] < totals.updates
         is_sound = are_finite(self.learning.current()[0]) and (not is_new or self._evaluate(totals))
         return ended_by if is_sound else "diverged"
 
     def _evaluate(self, totals: Totals) -> bool:
-        """Add a point to the curve. False, and nothing is told, if the state is worthless."""
+        """Add a point to the curve. Returns False if the run has diverged."""
         assert self.learning is not None
         weights, buffers, about = self.learning.current()
-        metrics = self.learning.evaluator(weights, buffers)
-        if not is_finite(metrics):
-            return False
         row = evaluation_row(
             totals.time_s,
             totals.updates,
             totals.samples,
-            self.num_train,
-            metrics,
+            self._monitor.num_train,
+            self.learning.evaluator(weights, buffers),
             train_loss=totals.loss if totals.loss_count else None,
             learning_rate=self.learning.rate(totals.samples, totals.updates),
             **about,
             waits_for=totals.count,
-            wall_s=time.perf_counter() - self._begun,
+            wall_s=self._monitor.wall_s,
         )
+        if not self._monitor.add(row):
+            return False
         totals.loss_sum, totals.loss_count = 0.0, 0
-        self._evaluations = int(totals.samples // self._eval_every) + 1
-        self.curve.add(row)
-        self._on_evaluation(row)
+        self._num_evaluations = int(totals.samples // self._eval_every) + 1
         return True
 
     def _report(self, totals: Totals) -> None:
-        now = time.perf_counter()
-        self._next_report = now + REPORT_EVERY_S
-        self._on_progress(
-            Progress(
-                updates=totals.updates,
-                samples=totals.samples,
-                epoch=totals.samples / self.num_train,
-                time_s=totals.time_s,
-                loss=totals.loss,
-                metric=self.curve.metric,
-                value=self.curve.value,
-                fraction=self.limits.fraction(totals),
-                wall_s=now - self._begun,
-                count=totals.count,
-            )
+        self._monitor.report(
+            time_s=totals.time_s,
+            updates=totals.updates,
+            samples=totals.samples,
+            loss=totals.loss,
+            count=totals.count,
         )
