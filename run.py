@@ -16,12 +16,10 @@ python run.py +experiment=dssp/table1 scale=laptop
 
 import argparse
 import os
-import re
 import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,35 +29,24 @@ import syncline
 from runners.display import RunDisplay, summary_table
 from runners.one import lacks_parameters, run_one
 from runners.plan import run_plan
+from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
 from runners.replay import replay_config
 from runners.slurm import submit
-from runners.stop import StopRequested, listen
-from syncline.config import (
-    GROUPS,
-    ConfigError,
-    Invocation,
-    RunConfig,
-    SlurmConfig,
-    choices,
-    compose,
-    compose_yaml,
-    sweep,
-)
+from runners.stop import StopRequested, handle_signals
+from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, SlurmConfig, choices, compose, compose_yaml
 from syncline.config.words import meant, nearest
 from syncline.live.supervisor import Supervisor
 from syncline.operations.ranking import ranking
 from syncline.operations.states import look, waiting_in
 from syncline.operations.tables import counted, terminal_width, wrapped
-from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.plan import Plan, merged
 from syncline.records.lock import announced
-from syncline.records.plans import PlannedRun, read_plan
+from syncline.records.plans import read_plan
 from syncline.records.store import FINISHED, read_summary, status
 
-# Of an experiment's file; the rest is for reports.
-PLANNING = ("base", "runs", "more_runs", "scales", "timing", "seeds", "real_data")
-RANKED = 30  # settings that are listed at the end of a plan
+RANKED = 30  # settings listed at the end of a plan
 FLAGS = (("-m", "--multirun"), ("--status",), ("--cfg",), ("--version",), ("-h", "--help"))
-# For --help: the keys that are set most.
+# For --help: the keys that are set most often.
 KEYS = {
     "seed=0": "of weights, data order and delays",
     "epochs=30": "of the training set; also max_updates, max_time_s",
@@ -81,29 +68,29 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(message)
 
 
-def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options, and the overrides.
 
     Raises:
-        ConfigError: an unknown option, or some that do not go together.
+        ConfigError: an option is unknown, or some exclude each other.
     """
     parser = Parser(add_help=False, allow_abbrev=False)
     for names in FLAGS:
         parser.add_argument(*names, action="store_true")
     parser.add_argument("--plan", type=Path)
     parser.add_argument("--runs")
-    asked, words = parser.parse_known_args(arguments)
+    options, overrides = parser.parse_known_args(arguments)
     known = [*(name for names in FLAGS for name in names), "--plan", "--runs"]
-    for word in words:
+    for word in overrides:
         if word.startswith("-"):
             hint = meant(nearest(word.partition("=")[0], known))
             raise ConfigError(f"unknown option {word}; allowed: {', '.join(known)}, and key=value{hint}")
-    alone = [name for name in ("--plan", "--cfg") if getattr(asked, name[2:])]
-    if alone and (asked.multirun or asked.status or alone[1:]):
+    alone = [name for name in ("--plan", "--cfg") if getattr(options, name[2:])]
+    if alone and (options.multirun or options.status or alone[1:]):
         raise ConfigError(f"{alone[0]} goes with none of -m, --status, --cfg")
-    if asked.runs is not None and not asked.plan:
+    if options.runs is not None and not options.plan:
         raise ConfigError("--runs goes with --plan FILE")
-    return asked, words
+    return options, overrides
 
 
 def main(arguments: list[str]) -> int:
@@ -112,40 +99,42 @@ def main(arguments: list[str]) -> int:
     Raises:
         ValueError: bad input; the message is the one line to show.
     """
-    asked, overrides = parsed(arguments)
-    if asked.help or asked.version:
-        print(help_text() if asked.help else f"syncline {syncline.__version__}")
+    options, overrides = parse(arguments)
+    if options.help or options.version:
+        print(help_text() if options.help else f"syncline {syncline.__version__}")
         return 0
-    if asked.plan:
-        return run_stored(asked.plan, asked.runs or ":", overrides)
-    if asked.cfg:
+    if options.plan:
+        return make_runs(stored_plan(options.plan, options.runs or ":"), compose(overrides)[1])
+    if options.cfg:
         print(compose_yaml(overrides))
         return 0
-    is_of_papers = any(map(is_experiment, overrides))
-    if not (is_of_papers or asked.multirun):
-        with Supervisor() as supervisor:
-            if "runner=local" in overrides and sys.platform == "linux":
-                supervisor.begin()  # it imports torch while the config is composed
-            config, invocation = compose(overrides)
-            if config.runner.name == "replay":
-                config = replay_config(config, Path(invocation.results))
-            if asked.status:
-                return show_status([single(config, overrides)], invocation)
-            if isinstance(invocation.launcher, SlurmConfig):
-                return run_all([single(config, overrides)], invocation)
-            return run(config, invocation, supervisor)
-    if is_of_papers:
-        plans, invocation = experiment_plans(overrides, asked.multirun)
-    else:
+    if any(map(is_experiment, overrides)):
+        plans, invocation = experiment_plans(overrides, options.multirun)
+    elif options.multirun:
         plan, invocation = sweep_plan(overrides)
         plans = [plan]
-    if asked.status:
-        return show_status(plans, invocation)
-    return run_all(plans, invocation)
+    else:
+        return single(overrides, options.status)
+    return show_status(plans, invocation) if options.status else run_all(plans, invocation)
+
+
+def single(overrides: list[str], status_only: bool) -> int:
+    """One run: its state, its submission, or the run itself in this process."""
+    with Supervisor() as supervisor:
+        if "runner=local" in overrides and sys.platform == "linux":
+            supervisor.begin()  # it imports torch while the config is composed
+        config, invocation = compose(overrides)
+        if config.runner.name == "replay":
+            config = replay_config(config, Path(invocation.results))
+        if status_only:
+            return show_status([single_plan(config, overrides)], invocation)
+        if isinstance(invocation.launcher, SlurmConfig):
+            return run_all([single_plan(config, overrides)], invocation)
+        return run(config, invocation, supervisor)
 
 
 def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> int:
-    """One run in this process, or the table of the one that is there."""
+    """Make a run in this process, or show the summary of the finished one."""
     results = Path(invocation.results)
     folder = results / config.identity
     if status(folder) == FINISHED and not invocation.rerun:
@@ -165,22 +154,26 @@ def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> in
 
 
 def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
-    """All runs of these plans that are not finished, those that they share once."""
+    """Make or submit the runs of these plans that are not finished; runs that they share are made once."""
     if isinstance(invocation.launcher, SlurmConfig):
-        return submit_all(plans, invocation)
+        return submit_all(plans, invocation.launcher, invocation)
     results = Path(invocation.results)
     paths = [plan.write(results) for plan in plans]
     with announced(paths):
-        failed = run_plan(
-            merged(plans), results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
-        )
+        code = make_runs(merged(plans), invocation)
     print("plan", *paths)
     show_ranking(paths)
-    return 1 if failed else 0
+    return code
+
+
+def make_runs(plan: Plan, invocation: Invocation) -> int:
+    """Make the runs of a plan that are not finished. Returns the exit code."""
+    results, jobs = Path(invocation.results), invocation.jobs
+    return 1 if run_plan(plan, results, jobs=jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun) else 0
 
 
 def show_ranking(paths: Sequence[Path]) -> None:
-    """The settings of a plan, the best first; of several plans, where that is to be seen."""
+    """The settings of a plan, the best first; for several plans, the command that shows it."""
     if len(paths) > 1:
         print("python -m syncline status <plan> ranks the settings of each")
         return
@@ -189,10 +182,9 @@ def show_ranking(paths: Sequence[Path]) -> None:
         print(f"\n{table}")
 
 
-def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
-    """Leave all runs of these plans that are not finished to Slurm."""
-    assert isinstance(invocation.launcher, SlurmConfig)
-    jobs, num_waiting = submit(plans, Path(invocation.results), invocation.launcher, invocation.rerun)
+def submit_all(plans: Sequence[Plan], launcher: SlurmConfig, invocation: Invocation) -> int:
+    """Submit the runs of these plans that are not finished to Slurm."""
+    jobs, num_waiting = submit(plans, Path(invocation.results), launcher, invocation.rerun)
     for job in jobs:
         size = f"{counted(job.num_runs, 'run')} in {counted(job.num_tasks, 'task')}"
         if job.job_id is None:
@@ -207,48 +199,8 @@ def submit_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     return 0
 
 
-def run_stored(path: Path, part: str, overrides: Sequence[str]) -> int:
-    """The runs of a stored plan that are not finished, or of a part of it: what a task of an array job calls."""
-    bounds = re.fullmatch(r"(\d*):(\d*)", part)
-    if bounds is None:
-        raise ConfigError(f"--runs must be FIRST:END, counted from 0, got {part}")
-    stored = read_plan(path)
-    runs = list(stored.once().values())[slice(*(int(number) if number else None for number in bounds.groups()))]
-    _, invocation = compose(overrides)
-    entries = []
-    for run in runs:
-        config, _ = compose(run.overrides)
-        if config.identity != run.identity:
-            raise ConfigError(f"{path}: {why_other(run, config)}; ask for the plan again")
-        entries.append(Entry(run.label, tuple(run.overrides), config))
-    if not entries:
-        raise ConfigError(f"{path} has no runs {part}")
-    plan = Plan(stored.name, stored.scale, tuple(entries), {})
-    failed = run_plan(
-        plan, Path(invocation.results), jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
-    )
-    return 1 if failed else 0
-
-
-def why_other(run: PlannedRun, config: RunConfig) -> str:
-    """Why a planned run is no longer what its overrides compose to."""
-    here, there = config.dataset.content, run.content
-    if there not in (None, here):
-        where = f"{config.dataset.name} in {getattr(config.dataset, 'root', 'this environment')}"
-        return f"{run.identity} is of other data: {where} has content {here}, where the plan was written it had {there}"
-    return f"{run.identity} would be {config.identity} now: conf/ has changed since the plan was written"
-
-
-def merged(plans: Sequence[Plan]) -> Plan:
-    """All their entries as one plan, which is not written down; labels say whose they are."""
-    if len(plans) == 1:
-        return plans[0]
-    entries = [replace(entry, label=f"{plan.name}: {entry.label}") for plan in plans for entry in plan.entries]
-    return Plan("papers", plans[0].scale, tuple(entries), {})
-
-
 def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:
-    """One line a run: its state, label and identity; python -m syncline status tells more."""
+    """One line a run: its state, label and identity; python -m syncline status shows more."""
     results, plan = Path(invocation.results), merged(plans)
     entries = {entry.config.identity: entry for entry in plan.unique()}
     states = look(results, entries, waiting_in(results, [each.stem for each in plans]))
@@ -258,72 +210,8 @@ def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:
     return 0
 
 
-def single(config: RunConfig, overrides: list[str]) -> Plan:
-    return Plan("run", "", (Entry("run", tuple(overrides), config),), {}, tuple(overrides))
-
-
-def sweep_plan(overrides: list[str]) -> tuple[Plan, Invocation]:
-    """A plan of the product of all sweeps; a run's label is what others do not share, but for the seed."""
-    entries = []
-    runs = sweep(overrides)
-    if not runs:
-        raise ConfigError(f"no runs in {' '.join(overrides)}")
-    shared = set.intersection(*map(set, runs)) if len(runs) > 1 else set(runs[0])
-    for run_overrides in runs:
-        config, invocation = compose(run_overrides)
-        own = [word for word in run_overrides if word not in shared and not word.startswith("seed=")]
-        label = " ".join(own) or config.strategy.name
-        entries.append(Entry(label, tuple(run_overrides), config))
-    return Plan("sweep", "", tuple(entries), {}, ("-m", *overrides)), invocation
-
-
-def experiment_plans(overrides: list[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
-    """The plans of the experiments asked for (`a,b`): by name, all in a folder of them (a paper), or all."""
-    words = [word for word in overrides if is_experiment(word)]
-    others = [word for word in overrides if word not in words]
-    names, wanted = choices("experiment"), ",".join(word.partition("=")[2] for word in words).split(",")
-    known = {name: {name, name.partition("/")[0], "all"} for name in names}
-    unknown = [name for name in wanted if not any(name in calls for calls in known.values())]
-    chosen = [name for name in names if known[name] & set(wanted)]
-    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in (*unknown, *chosen)]
-    return [plan for plan, _ in made], made[0][1]
-
-
-def is_experiment(word: str) -> bool:
-    return word.lstrip("+").startswith("experiment=")
-
-
-def experiment_plan(overrides: list[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
-    """A plan of an experiment's grid at the chosen scale, with its seeds; what the command line says wins."""
-    own = [word for word in overrides if re.split("[.=]", word.lstrip("+"))[0] not in ("experiment", "scale")]
-    about = [word for word in overrides if word not in own]
-    name = next(word.partition("=")[2] for word in about if "experiment=" in word)
-    sweeps = sweep(own) if with_sweeps else [own]
-    _, invocation = compose([*sweeps[0], *about])
-    experiment, scale = invocation.experiment, invocation.scale
-    entries = []
-    for label, run_overrides in grid(experiment, scale.name, data_folder()):
-        for asked in sweeps:
-            words = (*run_overrides, *asked)
-            config, _ = compose(words)
-            entries.append(Entry(label, words, config))
-    if not any(word.startswith("seed=") for word in own):
-        are_asked = any(word.startswith("scale.seeds=") for word in about)
-        own_seeds = (experiment.get("seeds") or {}).get(scale.name)
-        entries = with_seeds(entries, own_seeds if own_seeds and not are_asked else scale.seeds)
-    report = {key: value for key, value in experiment.items() if key not in PLANNING}
-    command = ("-m", *overrides) if with_sweeps else tuple(overrides)
-    return Plan(name, scale.name, tuple(entries), report, command), invocation
-
-
-def data_folder() -> Path | None:
-    """Where real data lie, if anywhere."""
-    folder = os.environ.get("SYNCLINE_DATA")
-    return Path(folder) if folder else None
-
-
 def help_text() -> str:
-    """The module's text, every group with its choices, and the keys that are set most, in 80 columns."""
+    """The module's docstring, every group with its choices, and the most frequent keys, in 80 columns."""
     groups = [
         textwrap.fill(
             ", ".join(choices(group)),
@@ -341,32 +229,32 @@ def help_text() -> str:
 
 def command_line() -> NoReturn:
     arguments = sys.argv[1:]
-    listen()
-    debug = "debug=true" in arguments
+    handle_signals()
     try:
         code = main(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # as of `| head`; Python would complain once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 141  # as shells have it
-    except ValueError as error:  # ConfigError, RecordError, DataMissingError: the user's, and one line long
-        if debug:
+    except (ValueError, OSError) as error:  # ConfigError, RecordError, DataMissingError: one line each
+        if "debug=true" in arguments:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         code = 1
-    except OSError as error:
-        if debug:
-            raise
-        print(
-            "error:", *filter(None, [error.filename and f"{error.filename}:", error.strerror or error]), file=sys.stderr
-        )
-        code = 1
-    except StopRequested as told:
-        again = shlex.join(["python", "run.py", *arguments])
-        kept = told.kept or "finished runs are kept"
-        print(f"interrupted; {kept}; rerun this command to resume: {again}", file=sys.stderr)
-        code = told.code
+    except StopRequested as stop:
+        command = shlex.join(["python", "run.py", *arguments])
+        kept = stop.kept or "finished runs are kept"
+        print(f"interrupted; {kept}; rerun this command to resume: {command}", file=sys.stderr)
+        code = stop.code
     raise SystemExit(code)
+
+
+def one_line(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError):
+        return " ".join(
+            str(part) for part in (error.filename and f"{error.filename}:", error.strerror or error) if part
+        )
+    return str(error)
 
 
 if __name__ == "__main__":

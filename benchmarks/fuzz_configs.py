@@ -33,8 +33,8 @@ from typing import Any, get_type_hints
 import torch
 import yaml
 
-from run import sweep_plan
 from runners.one import run_one
+from runners.planning import sweep_plan
 from syncline.assembly import count_parameters
 from syncline.config import CONF, GROUPS, Invocation, NoTrackerConfig, RunConfig, SimulateConfig, TargetConfig, compose
 from syncline.config import choices as choices_of

@@ -1,258 +1,131 @@
-"""A plan of runs on the cores, as many processes at a time."""
+"""The runs of a plan, several at a time, on the cores of this machine."""
 
 import math
 import os
-import signal
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from runners.display import PlanDisplay, say
-from runners.one import check_possible, lacks_parameters, run_one
-from runners.stop import StopRequested, block_signals, defer_stop, hear_again, listen
-from syncline.config import RunConfig
+from runners.one import check_possible, lacks_parameters
+from runners.pool import Failed, Finished, MadeElsewhere, Message, Pool, Stopped
+from runners.stop import StopRequested, defer_stop
 from syncline.operations.tables import counted
 from syncline.plan import Entry, Plan
-from syncline.records.lock import Held, held, owner_of
-from syncline.records.store import UNFINISHED, cores, status
+from syncline.progress import Progress
+from syncline.records.lock import owner_of
+from syncline.records.store import cores
 
-if TYPE_CHECKING:  # Windows has but one of them
-    from multiprocessing.context import ForkServerContext, SpawnContext
-
-    _Context = ForkServerContext | SpawnContext
-
-# What each process would import first, torch above all; and what those of a network or a data set would.
-PRELOAD = ["syncline.simulation.run", "runners.plan", "scipy.special"]
-PRELOAD_FOR = {
-    "bert": ["runners.preload_bert"],
-    "deepfm": ["sklearn.metrics"],
-    "mnist_digits": ["scipy.ndimage"],
-}
-
-LOOK_S = 2.0  # between two looks at what is made elsewhere
-STOP_S = 30.0  # for runs that are told to stop to write their checkpoints
-END_S = 5.0  # for runs that are told so again to leave nothing behind
-
-
-# A process takes one short run after another until it is so old. What a longer run leaves in memory goes with it.
-SHARED_S = 2.0
-
-
-@dataclass(slots=True)
-class _Worker:
-    """A process that makes runs, one at a time."""
-
-    process: BaseProcess
-    pipe: Connection  # to it: configs; from it: (kind, content), see `_made`
-    begun: float  # monotonic
-    entry: Entry  # what it makes now, or made last
-
-    @property
-    def is_fresh(self) -> bool:
-        return time.monotonic() - self.begun < SHARED_S
+POLL_S = 0.5  # for messages of the runs
+ELSEWHERE_EVERY_S = 2.0  # between two looks at the runs that other processes make
+STOP_S = 30.0  # for runs that are asked to stop to write their checkpoints
 
 
 def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, rerun: bool) -> int:
-    """Make the runs of a plan that are not finished, `jobs` at a time, and show how it goes.
+    """Make the runs of a plan that are not finished, `jobs` at a time, and show their progress.
 
-    What another process makes is waited for.
+    Runs that another process makes are waited for.
 
     Returns:
         How many failed. With `fail_fast` the first failure stops the others, which stay unfinished.
 
     Raises:
-        StopRequested: this process was told to stop, and has told those that it started.
+        ConfigError: this machine cannot make one of the runs.
+        StopRequested: this process was asked to stop, and has stopped the runs.
     """
     left = plan.left(results, rerun)
     for entry in left:
         check_possible(entry.config)
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
-    if bare := sum(not rerun and lacks_parameters(entry.config, results) for entry in plan.unique()):
-        say(f"{bare} of the finished runs left no parameters; rerun=true makes all runs again with them")
-    if jobs is None:  # runs of real processes are measured by the clock: one at a time, with the machine to itself
-        is_timed = any(entry.config.runner.time_kind == "wall" for entry in left)
-        jobs = 1 if is_timed else _cores()
-    jobs = min(jobs, len(left))
-    failed = 0
-    # A server process imports all this once and forks: a fresh process without the 2 s of import.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    context = _context(left)
-    waiting, running, idle = left[::-1], list[_Worker](), list[_Worker]()
-    elsewhere = list[Entry]()  # somebody else makes these
-    next_look = 0.0
-    ends = math.inf  # who is running still then has had its time
-    kept = list[str]()  # runs that left a checkpoint
+    if lacking := sum(not rerun and lacks_parameters(entry.config, results) for entry in plan.unique()):
+        say(f"{lacking} of the finished runs left no parameters; rerun=true makes all runs again with them")
+    pool = Pool(left, results, rerun)
+    scheduler = _Scheduler(left, results, pool, display, _num_jobs(left) if jobs is None else jobs, fail_fast)
     try:
-        with display, defer_stop() as asked:
-            while running or ((waiting or elsewhere) and ends == math.inf):
-                if asked() is not None and ends == math.inf:
-                    say(f"stopping: {counted(len(running), 'run')} to be checkpointed; press Ctrl-C again to stop now")
-                    ends = _tell(running)
-                if time.monotonic() >= ends:
-                    break
-                if elsewhere and time.monotonic() >= next_look:
-                    free = [entry for entry in elsewhere if owner_of(results / entry.config.identity) is None]
-                    elsewhere = [entry for entry in elsewhere if entry not in free]
-                    waiting += free  # finished by now, which is seen at once, or to be made here after all
-                    next_look = time.monotonic() + LOOK_S
-                while waiting and len(running) < jobs and ends == math.inf:
-                    entry = waiting.pop()
-                    running.append(_given(entry, idle, context, results, rerun))
-                    display.started(entry)
-                for ready in wait([worker.pipe for worker in running], timeout=0.5):
-                    worker = next(worker for worker in running if worker.pipe is ready)
-                    entry = worker.entry
-                    kind, content = _receive(worker, results)
-                    if kind == "progress":
-                        display.progressed(entry, content)
-                        continue
-                    running.remove(worker)
-                    if kind in ("finished", "held") and worker.is_fresh:
-                        idle.append(worker)
-                    else:
-                        _dismiss(worker)
-                    if kind == "finished":
-                        display.finished(entry, content)
-                        continue
-                    if kind == "held":
-                        elsewhere.append(entry)
-                        display.held(entry, content)
-                        continue
-                    if kind == "stopped":
-                        kept.append(entry.config.identity)
-                        display.stopped(entry)
-                        continue
-                    failed += 1
-                    display.failed(entry, content)
-                    if fail_fast:
-                        ends = _tell(running)
-                display.tick()
-            number = asked()
+        with display, defer_stop() as requested:
+            scheduler.run(requested)
+            number = requested()
     finally:
-        _end(running)
-        for worker in idle:
-            _dismiss(worker)
+        pool.close()
     if number is not None:
-        raise StopRequested(number, f"{display.words()}, {len(kept)} checkpointed")
-    return failed
+        raise StopRequested(number, f"{display.words()}, {scheduler.num_checkpointed} checkpointed")
+    return scheduler.num_failed
 
 
-def _cores() -> int:
-    """That this process may use. Not every cluster binds a task to those that it was given."""
-    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    bound = cores()
-    return min(bound, int(given)) if given.isdigit() else bound
+def _num_jobs(entries: Sequence[Entry]) -> int:
+    """One for each core; runs of real processes are timed by the clock, and have the machine to themselves."""
+    if any(entry.config.runner.time_kind == "wall" for entry in entries):
+        return 1
+    allotted = os.environ.get("SLURM_CPUS_PER_TASK", "")  # not every cluster binds a task to its cores
+    return min(cores(), int(allotted)) if allotted.isdigit() else cores()
 
 
-def _context(left: Sequence[Entry]) -> "_Context":
-    """How processes are started; where none can be forked, each is a new interpreter."""
-    if not hasattr(os, "fork"):
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD + _preload_for(left))
-    if left:
-        from multiprocessing import forkserver, resource_tracker
+class _Scheduler:
+    """Which runs are waiting, under way, or made by another process."""
 
-        resource_tracker.ensure_running()  # else the next line would do it, and hear again
-        with block_signals():  # who signals a whole group must not end it: each run has still to write its checkpoint
-            forkserver.ensure_running()
-    return context
+    def __init__(
+        self, left: Sequence[Entry], results: Path, pool: Pool, display: PlanDisplay, jobs: int, fail_fast: bool
+    ) -> None:
+        self.num_failed = self.num_checkpointed = 0
+        self._waiting = list(reversed(left))
+        self._elsewhere = list[Entry]()
+        self._results, self._pool, self._display = results, pool, display
+        self._jobs, self._fail_fast = jobs, fail_fast
+        self._next_look_s = 0.0  # at the runs made elsewhere
+        self._deadline = math.inf  # of runs that were asked to stop; inf: they were not
 
+    @property
+    def _is_stopping(self) -> bool:
+        return self._deadline < math.inf
 
-def _preload_for(entries: Sequence[Entry]) -> list[str]:
-    learned = [entry.config for entry in entries if entry.config.gradients]
-    names = dict.fromkeys(name for config in learned for name in (config.model.name, config.dataset.name))
-    return [module for name in names for module in PRELOAD_FOR.get(name, ())]
+    def run(self, requested: Callable[[], int | None]) -> None:
+        """Until all runs are made, or those under way have stopped; `requested`: the signal that asks for that."""
+        while self._pool.num_running or ((self._waiting or self._elsewhere) and not self._is_stopping):
+            if requested() is not None and not self._is_stopping:
+                under_way = counted(self._pool.num_running, "run")
+                say(f"stopping: {under_way} to be checkpointed; press Ctrl-C again to stop now")
+                self._stop()
+            if time.monotonic() >= self._deadline:
+                return
+            if not self._is_stopping:
+                self._check_elsewhere()
+                self._start_waiting()
+            for entry, message in self._pool.messages(POLL_S):
+                self._handle(entry, message)
+            self._display.tick()
 
+    def _stop(self) -> None:
+        self._pool.stop()
+        self._deadline = time.monotonic() + STOP_S
 
-def _given(entry: Entry, idle: list[_Worker], context: "_Context", results: Path, rerun: bool) -> _Worker:
-    """Who makes this run from now on: one of the idle, or a new process."""
-    while idle:
-        worker = idle.pop()
-        with suppress(OSError):  # it was killed while it waited
-            worker.pipe.send(entry.config)
-            worker.entry = entry
-            return worker
-        _dismiss(worker)
-    pipe, child_end = context.Pipe()
-    process = context.Process(target=_child, args=(results, rerun, child_end), daemon=True)
-    process.start()
-    child_end.close()
-    pipe.send(entry.config)
-    return _Worker(process, pipe, time.monotonic(), entry)
+    def _check_elsewhere(self) -> None:
+        """Take over the runs that no other process makes any more; for a finished one that costs nothing."""
+        if self._elsewhere and time.monotonic() >= self._next_look_s:
+            free = [entry for entry in self._elsewhere if owner_of(self._results / entry.config.identity) is None]
+            self._elsewhere = [entry for entry in self._elsewhere if entry not in free]
+            self._waiting += free
+            self._next_look_s = time.monotonic() + ELSEWHERE_EVERY_S
 
+    def _start_waiting(self) -> None:
+        while self._waiting and self._pool.num_running < self._jobs:
+            entry = self._waiting.pop()
+            self._pool.start(entry)
+            self._display.started(entry)
 
-def _child(results: Path, restart: bool, pipe: Connection) -> None:
-    listen(ctrl_c=False)
-    try:
-        hear_again()
-        with suppress(EOFError, OSError):  # dismissed; the parent is gone
-            while True:
-                pipe.send(_made(pipe.recv(), results, restart, pipe))
-    except KeyboardInterrupt:
-        with suppress(OSError):
-            pipe.send(("stopped", ""))
-
-
-def _made(config: RunConfig, results: Path, restart: bool, pipe: Connection) -> tuple[str, Any]:
-    """Make a run and tell the parent of it.
-
-    Returns:
-        ("finished", its summary), ("held", who makes it), ("failed", the cause in one line).
-    """
-
-    def on_progress(progress: Any) -> None:
-        try:
-            pipe.send(("progress", progress))
-        except OSError:  # the parent is gone, killed before it could stop us
-            signal.raise_signal(signal.SIGTERM)
-
-    try:
-        return "finished", run_one(config, results, on_progress, restart)
-    except Held as error:
-        return "held", str(error)
-    except Exception as error:
-        return "failed", str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-
-
-def _receive(worker: _Worker, results: Path) -> tuple[str, Any]:
-    try:
-        message: tuple[str, Any] = worker.pipe.recv()
-        return message
-    except (EOFError, ConnectionResetError):
-        worker.process.join()
-    cause = f"its process ended with exit code {worker.process.exitcode} (killed, or out of memory?)"
-    folder = results / worker.entry.config.identity
-    with suppress(Held), held(folder):  # it could not say so itself
-        if status(folder) == UNFINISHED:
-            (folder / "log.txt").write_text(f"{cause}\n")
-    return "failed", cause
-
-
-def _dismiss(worker: _Worker) -> None:
-    worker.pipe.close()
-    worker.process.join()
-
-
-def _tell(running: list[_Worker]) -> float:
-    """To stop, each when it has written its checkpoint. Returns when they have had their time for that."""
-    for worker in running:
-        worker.process.terminate()
-    return time.monotonic() + STOP_S
-
-
-def _end(running: list[_Worker]) -> None:
-    """Now: whoever is still here has been told before, or cannot be waited for."""
-    _tell(running)
-    ends = time.monotonic() + END_S
-    for worker in running:
-        worker.process.join(max(ends - time.monotonic(), 0.0))
-        worker.process.kill()
-        worker.process.join()
-    running.clear()
+    def _handle(self, entry: Entry, message: Message) -> None:
+        match message:
+            case Progress():
+                self._display.progressed(entry, message)
+            case Finished(summary):
+                self._display.finished(entry, summary)
+            case MadeElsewhere(owner):
+                self._elsewhere.append(entry)
+                self._display.held(entry, owner)
+            case Stopped():
+                self.num_checkpointed += 1
+                self._display.stopped(entry)
+            case Failed(cause):
+                self.num_failed += 1
+                self._display.failed(entry, cause)
+                if self._fail_fast:
+                    self._stop()

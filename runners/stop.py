@@ -1,8 +1,8 @@
-"""StopRequested to stop: by SIGTERM or SIGUSR1 (as Slurm sends them before a time limit), or by Ctrl-C.
+"""Stopping a process: by SIGTERM or SIGUSR1 (as Slurm sends them before a time limit), or by Ctrl-C.
 
-The first signal breaks off what the process does, as an exception, or where somebody is patient only asks: a run in
-virtual time then writes a checkpoint, a plan waits for those of its runs. The next one breaks that off, too, unless it
-is SIGUSR1: that never says more than the first time, so that a batch system's script may send it until it is heard.
+The first signal raises StopRequested, unless it is deferred: then it only asks, so that a run in virtual time can write
+a checkpoint, or a plan can wait for those of its runs. A further signal interrupts that, too, unless it is SIGUSR1: a
+batch script may send that one repeatedly, until the process stops.
 """
 
 import math
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-AGAIN = 75  # exit code: told to stop, the same command resumes (EX_TEMPFAIL of sysexits.h)
+RESUMABLE = 75  # exit code of a process that was asked to stop: the same command resumes (EX_TEMPFAIL of sysexits.h)
 CTRL_C = 130  # exit code, as shells have it
-ECHO_S = 2.0  # the same signal may come from several sides: from a batch system, and from who started us
+ECHO_S = 2.0  # within it a signal counts as the same: the batch system and the parent process may both send it
 
-NOTICE = getattr(signal, "SIGUSR1", None)  # as a batch system gives it; Windows has none
+NOTICE = getattr(signal, "SIGUSR1", None)  # a batch system's notice of the time limit; Windows has none
 SIGNALS = (signal.SIGTERM, signal.SIGINT, *filter(None, [NOTICE]))
 
 
 class StopRequested(KeyboardInterrupt):
-    """StopRequested to stop by this signal; `kept` says what of it goes on later, if that is known."""
+    """This signal asked the process to stop; `kept` says what can be resumed, if that is known."""
 
     def __init__(self, number: int, kept: str = "") -> None:
         super().__init__(kept)
@@ -29,67 +29,67 @@ class StopRequested(KeyboardInterrupt):
 
     @property
     def code(self) -> int:
-        """Of the process that ends with it."""
-        return CTRL_C if self.number == signal.SIGINT else AGAIN
+        """The exit code of the process."""
+        return CTRL_C if self.number == signal.SIGINT else RESUMABLE
 
 
 class SignalHandler:
     """The handler of all SIGNALS of a process."""
 
     def __init__(self) -> None:
-        self.is_patient = False
-        self.asked: int | None = None  # the first signal
-        self._heard_at = -math.inf
+        self.is_deferred = False  # the first signal only sets `requested`
+        self.requested: int | None = None  # the first signal
+        self._received_at = -math.inf
 
     def __call__(self, number: int, frame: FrameType | None = None) -> None:
         now = time.monotonic()
-        if number != signal.SIGINT and now - self._heard_at < ECHO_S:
+        if number != signal.SIGINT and now - self._received_at < ECHO_S:
             return
-        if number == NOTICE and self.asked is not None:
-            return  # a notice, however often it is given, leaves time for a checkpoint
-        self._heard_at = now
-        is_first, self.asked = self.asked is None, self.asked or number
-        if not (is_first and self.is_patient):
-            raise StopRequested(self.asked)
+        if number == NOTICE and self.requested is not None:
+            return  # a repeated notice still leaves time for a checkpoint
+        self._received_at = now
+        is_first, self.requested = self.requested is None, self.requested or number
+        if not (is_first and self.is_deferred):
+            raise StopRequested(self.requested)
 
 
-def listen(ctrl_c: bool = True) -> None:
-    """From now on this process hears SIGNALS; without `ctrl_c`, where the parent hears it, that one is ignored."""
-    ears = SignalHandler()
+def handle_signals(ctrl_c: bool = True) -> None:
+    """Install a SignalHandler; without `ctrl_c`, that signal is ignored and left to the parent process."""
+    handler = SignalHandler()
     for number in SIGNALS:
-        signal.signal(number, ears)
+        signal.signal(number, handler)
     if not ctrl_c:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def defer_stop() -> Iterator[Callable[[], int | None]]:
-    """While it is entered, the first signal breaks off nothing; gives what tells whether, and which, has come.
+    """Defer the first signal while it is entered; yields a function that returns that signal, or None.
 
-    In a process that does not `listen`, none ever does.
+    It always returns None in a process that did not call `handle_signals`.
     """
-    ears = signal.getsignal(signal.SIGTERM)
-    if not isinstance(ears, SignalHandler):
+    handler = signal.getsignal(signal.SIGTERM)
+    if not isinstance(handler, SignalHandler):
         yield lambda: None
         return
-    was_patient, ears.is_patient = ears.is_patient, True
+    before, handler.is_deferred = handler.is_deferred, True
     try:
-        yield lambda: ears.asked
+        yield lambda: handler.requested
     finally:
-        ears.is_patient = was_patient
+        handler.is_deferred = before
 
 
-def hear_again() -> None:
-    """In a process that was started while its parent was block_signals."""
+def unblock_signals() -> None:
+    """Undo `block_signals` in a process that was started while its parent had entered it."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 @contextmanager
 def block_signals() -> Iterator[None]:
-    """What comes while it is entered is heard at its end; processes that are started meanwhile stay block_signals.
+    """Block SIGNALS until it is left; processes that are started meanwhile inherit the mask.
 
-    Where signals cannot be blocked (Windows), nothing is done.
+    Does nothing where signals cannot be blocked (Windows).
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

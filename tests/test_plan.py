@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.exhibits import SCALES
-from run import experiment_plan, experiment_plans, merged
+from runners.planning import experiment_plan, experiment_plans
 from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, choices, compose
-from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.plan import Entry, Plan, grid, merged, with_seeds
 from syncline.records.plans import plan_path, read_plan, stem_of
 from syncline.records.store import RecordError, RecordWriter
 

@@ -97,6 +97,14 @@ class Plan:
         return path
 
 
+def merged(plans: Sequence[Plan]) -> Plan:
+    """The entries of all plans as one plan, which is not written down; labels name the plan that they come from."""
+    if len(plans) == 1:
+        return plans[0]
+    entries = [replace(entry, label=f"{plan.name}: {entry.label}") for plan in plans for entry in plan.entries]
+    return Plan("papers", plans[0].scale, tuple(entries), {})
+
+
 def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) -> list[tuple[str, list[str]]]:
     """(label, overrides) of each run of an experiment at a scale, seeds apart; later overrides win.
 

@@ -17,7 +17,7 @@ from reports.backup.times import fig2, fig2_table
 from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, judge
 from reports.exhibits import ArtefactStore
 from reports.records import Artefact, load_artefact, published
-from run import experiment_plan
+from runners.planning import experiment_plan
 
 SEEDS = (0, 1, 2)
 BY_KEY = {claim.key: claim for claim in CLAIMS}

@@ -9,17 +9,17 @@ import os
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import scipy.special  # noqa: F401  what a run would import first
 
 import run
-import runners.plan
+import runners.pool
 import syncline.simulation.run  # noqa: F401
+from runners.planning import sweep_plan
 from syncline.records.store import RecordWriter, environment
 
-finish, child = RecordWriter.finish, runners.plan._child
+finish, child = RecordWriter.finish, runners.pool._child
 
 
 def counted_finish(record: RecordWriter, summary: dict[str, Any]) -> None:
@@ -49,10 +49,9 @@ def begin(words: list[str]) -> None:
 
 if __name__ == "__main__":
     RecordWriter.finish = counted_finish
-    runners.plan._child = alone
-    runners.plan.get_context = lambda method: multiprocessing.get_context("fork")
-    runners.plan.forkserver = runners.plan.resource_tracker = SimpleNamespace(ensure_running=lambda: None)
-    run.sweep_plan(["strategy=asp", "gradients=false"])  # what is composed or found out once is quick then
+    runners.pool._child = alone
+    runners.pool.get_context = lambda method: multiprocessing.get_context("fork")
+    sweep_plan(["strategy=asp", "gradients=false"])  # what is composed or found out once is quick then
     environment()
     print("ready", flush=True)
     started: list[int] = []

@@ -168,8 +168,8 @@ def test_a_plan_meets_other_data_with_one_line(root: Path, tmp_path: Path, comma
     line = one_error_line(command("--plan", str(path), f"results={tmp_path}"))
     there, here = before["content"], text_run(root).dataset.content
     assert line == (
-        f"error: {path}: {before['identity']} is of other data: text in {root} has content {here}, where the plan was "
-        f"written it had {there}; ask for the plan again"
+        f"error: {path}: {before['identity']} is of other data: text in {root} has content {here}, it "
+        f"had {there} when it was planned; make the plan again"
     )
 
 

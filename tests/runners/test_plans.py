@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
-from runners import plan
+from runners import pool
 from syncline.operations.states import LEFT, look
 from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
@@ -114,7 +114,7 @@ def test_short_runs_share_a_process_and_a_long_one_has_its_own(
 
     monkeypatch.setattr(BaseProcess, "start", counted)
     for shared_s, num_processes in ((1e9, 2), (0.0, 6)):
-        monkeypatch.setattr(plan, "SHARED_S", shared_s)
+        monkeypatch.setattr(pool, "SHARED_S", shared_s)
         said = command("-m", "seed=range(0,6)", *TIMING, f"results={tmp_path / str(shared_s)}", "jobs=2")
         assert said.code == 0, said.err
         assert len(begun) == num_processes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT
 
-from runners.plan import PRELOAD_FOR, _preload_for
+from runners.pool import PRELOAD_FOR, _preload_for
 from syncline.config import DATASETS, MODELS, compose
 from syncline.plan import Entry
 
@@ -44,7 +44,7 @@ def test_what_runs_would_each_import_is_prepared(tmp_path: Path, chosen: str) ->
     """Of the large packages nothing is left to a run: of four unequal workers with jitter, and with a log of events."""
     code = (
         "import importlib, sys; from pathlib import Path\n"
-        "from runners.one import run_one; from runners.plan import PRELOAD, _preload_for\n"
+        "from runners.one import run_one; from runners.pool import PRELOAD, _preload_for\n"
         "from syncline.config import compose; from syncline.plan import Entry\n"
         "config, _ = compose(sys.argv[2:])\n"
         "for name in PRELOAD + _preload_for([Entry('run', (), config)]): importlib.import_module(name)\n"

@@ -14,7 +14,7 @@ from commands import cli, made, record_of, started, wait_for, without_wall_time
 from runners import stop
 from runners.checkpoints import checkpoint_path
 from runners.one import run_one
-from runners.stop import SignalHandler, StopRequested, defer_stop, listen
+from runners.stop import SignalHandler, StopRequested, defer_stop, handle_signals
 from syncline.config import RunConfig, compose
 from syncline.records.snapshots import read_state, write_state
 from syncline.records.store import FINISHED, UNFINISHED, read_metrics, read_summary, status
@@ -109,9 +109,9 @@ def test_a_plan_told_to_stop_waits_for_its_runs_and_goes_on_with_them(
 
 
 @pytest.fixture
-def listening() -> Iterator[None]:
+def signals() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in stop.SIGNALS}
-    listen()
+    handle_signals()
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -125,7 +125,7 @@ def stopped(results: Path, *words: str) -> RunConfig:
     config, _ = compose(words)
     with pytest.raises(StopRequested):
         run_one(config, results, lambda progress: signal.raise_signal(signal.SIGUSR1))
-    listen()  # restart: a process that was told to stop begins nothing else
+    handle_signals()  # again: a process that was asked to stop begins no other run
     assert status(results / config.identity) == UNFINISHED
     return config
 
@@ -136,14 +136,14 @@ def finished(results: Path, config: RunConfig) -> dict[str, Any]:
     return summary
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("fault", ["broken", "another format", "events"])
 def test_a_checkpoint_of_no_use_is_named_and_the_run_begins_anew(
     fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = stopped(tmp_path, *SHORT)
     path = checkpoint_path(tmp_path / config.identity)
-    why = f"{path}: checkpoint format 0, this version reads 2"
+    why = f"{path}: checkpoint format 0, this version reads 3"
     if fault == "broken":
         path.write_bytes(path.read_bytes()[:-100])
         why = f"{path}: broken state (SafetensorError: "
@@ -159,13 +159,13 @@ def test_a_checkpoint_of_no_use_is_named_and_the_run_begins_anew(
     assert line.endswith("; the run starts from the beginning")
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("signals")
 def test_a_run_that_is_asked_to_begin_anew_does(tmp_path: Path) -> None:
     config = stopped(tmp_path, *SHORT)
     assert run_one(config, tmp_path, lambda progress: None, restart=True)["restarts"] == 0
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("signals")
 def test_where_events_are_missing_the_run_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A disk that lost power, say."""
     words = [*SHORT[:2], "max_updates=20000", "epochs=null", "cluster.workers=20", "gradients=false"]
@@ -179,7 +179,7 @@ def test_where_events_are_missing_the_run_begins_anew(tmp_path: Path, capsys: py
 
     with pytest.raises(StopRequested):
         run_one(config, tmp_path, told_later)
-    listen()
+    handle_signals()
     (tmp_path / config.identity / "events.arrow").write_bytes(b"")
     assert finished(tmp_path, config)["restarts"] == 0
     assert "events.arrow: not an event log" in capsys.readouterr().err
@@ -198,22 +198,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_who_is_not_patient_is_broken_off_by_every_signal_but_an_echo(clock: list[float]) -> None:
-    ears = SignalHandler()
+    handler = SignalHandler()
     with pytest.raises(StopRequested) as told:
-        ears(signal.SIGUSR1)
+        handler(signal.SIGUSR1)
     assert told.value.code == 75
     clock[0] += 1.9
-    ears(signal.SIGTERM)
+    handler(signal.SIGTERM)
     clock[0] += 0.2
     with pytest.raises(StopRequested) as told:
-        ears(signal.SIGTERM)
+        handler(signal.SIGTERM)
     with pytest.raises(StopRequested):
-        ears(signal.SIGINT)
+        handler(signal.SIGINT)
     assert StopRequested(signal.SIGINT).code == 130
 
 
-@pytest.mark.usefixtures("listening")
-def test_who_is_patient_is_asked_once_and_then_broken_off(clock: list[float]) -> None:
+@pytest.mark.usefixtures("signals")
+def test_who_is_deferred_is_asked_once_and_then_broken_off(clock: list[float]) -> None:
     with defer_stop() as asked:
         assert asked() is None
         signal.raise_signal(signal.SIGTERM)
@@ -229,8 +229,8 @@ def test_who_is_patient_is_asked_once_and_then_broken_off(clock: list[float]) ->
 
 
 def test_ctrl_c_needs_no_time_between() -> None:
-    ears = SignalHandler()
-    ears.is_patient = True
-    ears(signal.SIGINT)
+    handler = SignalHandler()
+    handler.is_deferred = True
+    handler(signal.SIGINT)
     with pytest.raises(StopRequested):
-        ears(signal.SIGINT)
+        handler(signal.SIGINT)

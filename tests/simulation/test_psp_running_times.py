@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from run import experiment_plan
+from runners.planning import experiment_plan
 from syncline.simulation.run import simulate
 
 pytestmark = [pytest.mark.statistical, pytest.mark.xdist_group("psp_times")]

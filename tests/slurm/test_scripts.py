@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.stop import AGAIN
+from runners.stop import RESUMABLE
 from slurm.scripts import PAUSED, JobResources, array_script, ranges, report_script
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def test_the_script_that_lies_ready_is_the_one_that_the_runner_writes() -> None:
 
 
 def test_the_script_knows_the_exit_code_of_a_run_that_goes_on() -> None:
-    assert PAUSED == AGAIN
+    assert PAUSED == RESUMABLE
 
 
 def test_every_wish_is_in_the_script() -> None:

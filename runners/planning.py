@@ -1,0 +1,113 @@
+"""Plans from the words of a command line: one run, a sweep, the experiments of papers, a stored plan."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from syncline.config import ConfigError, Invocation, RunConfig, choices, compose, sweep
+from syncline.plan import Entry, Plan, grid, with_seeds
+from syncline.records.plans import PlannedRun, read_plan
+
+# Keys of an experiment's file from which its plan is made; the others are for its report.
+PLANNING_KEYS = ("base", "runs", "more_runs", "scales", "timing", "seeds", "real_data")
+
+
+def single_plan(config: RunConfig, overrides: Sequence[str]) -> Plan:
+    return Plan("run", "", (Entry("run", tuple(overrides), config),), {}, tuple(overrides))
+
+
+def sweep_plan(overrides: Sequence[str]) -> tuple[Plan, Invocation]:
+    """A run for each combination of the values; its label is the overrides that not all runs share, without the seed.
+
+    Raises:
+        ConfigError: a sweep is empty, or as `compose`.
+    """
+    runs = sweep(overrides)
+    if not runs:
+        raise ConfigError(f"no runs in {' '.join(overrides)}")
+    shared = set.intersection(*map(set, runs)) if len(runs) > 1 else set(runs[0])
+    entries = []
+    for run_overrides in runs:
+        config, invocation = compose(run_overrides)
+        own = [word for word in run_overrides if word not in shared and not word.startswith("seed=")]
+        entries.append(Entry(" ".join(own) or config.strategy.name, tuple(run_overrides), config))
+    return Plan("sweep", "", tuple(entries), {}, ("-m", *overrides)), invocation
+
+
+def is_experiment(word: str) -> bool:
+    """The override chooses experiments."""
+    return word.lstrip("+").startswith("experiment=")
+
+
+def experiment_plans(overrides: Sequence[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
+    """The plans of the experiments chosen (`a,b`): by name, all of a folder (a paper), or `all`."""
+    words = [word for word in overrides if is_experiment(word)]
+    others = [word for word in overrides if word not in words]
+    names, wanted = choices("experiment"), ",".join(word.partition("=")[2] for word in words).split(",")
+    aliases = {name: {name, name.partition("/")[0], "all"} for name in names}
+    unknown = [name for name in wanted if not any(name in own for own in aliases.values())]
+    chosen = [name for name in names if aliases[name] & set(wanted)]
+    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in (*unknown, *chosen)]
+    return [plan for plan, _ in made], made[0][1]
+
+
+def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
+    """The grid of one experiment at the chosen scale, with its seeds; what the command line says wins."""
+    own = [word for word in overrides if re.split("[.=]", word.lstrip("+"))[0] not in ("experiment", "scale")]
+    about = [word for word in overrides if word not in own]
+    name = next(word.partition("=")[2] for word in about if "experiment=" in word)
+    sweeps = sweep(own) if with_sweeps else [own]
+    _, invocation = compose([*sweeps[0], *about])
+    experiment, scale = invocation.experiment, invocation.scale
+    entries = []
+    for label, run_overrides in grid(experiment, scale.name, data_folder()):
+        for swept in sweeps:
+            words = (*run_overrides, *swept)
+            config, _ = compose(words)
+            entries.append(Entry(label, words, config))
+    if not any(word.startswith("seed=") for word in own):
+        are_set = any(word.startswith("scale.seeds=") for word in about)
+        own_seeds = (experiment.get("seeds") or {}).get(scale.name)
+        entries = with_seeds(entries, own_seeds if own_seeds and not are_set else scale.seeds)
+    report = {key: value for key, value in experiment.items() if key not in PLANNING_KEYS}
+    command = ("-m", *overrides) if with_sweeps else tuple(overrides)
+    return Plan(name, scale.name, tuple(entries), report, command), invocation
+
+
+def data_folder() -> Path | None:
+    """The folder of real data sets, if there is one."""
+    folder = os.environ.get("SYNCLINE_DATA")
+    return Path(folder) if folder else None
+
+
+def stored_plan(path: Path, part: str) -> Plan:
+    """The runs FIRST:END of a stored plan, composed again.
+
+    Raises:
+        ConfigError: `part` is malformed or empty, or a run would be another one now.
+        RecordError: the plan cannot be read.
+    """
+    bounds = re.fullmatch(r"(\d*):(\d*)", part)
+    if bounds is None:
+        raise ConfigError(f"--runs must be FIRST:END, counted from 0, got {part}")
+    first, end = (int(number) if number else None for number in bounds.groups())
+    stored = read_plan(path)
+    entries = []
+    for run in list(stored.once().values())[first:end]:
+        config, _ = compose(run.overrides)
+        if config.identity != run.identity:
+            raise ConfigError(f"{path}: {_difference(run, config)}; make the plan again")
+        entries.append(Entry(run.label, tuple(run.overrides), config))
+    if not entries:
+        raise ConfigError(f"{path} has no runs {part}")
+    return Plan(stored.name, stored.scale, tuple(entries), {})
+
+
+def _difference(run: PlannedRun, config: RunConfig) -> str:
+    """Why a planned run is not the one that its overrides compose to now."""
+    found, planned = config.dataset.content, run.content
+    if planned not in (None, found):
+        where = f"{config.dataset.name} in {getattr(config.dataset, 'root', 'this environment')}"
+        return f"{run.identity} is of other data: {where} has content {found}, it had {planned} when it was planned"
+    return f"{run.identity} would be {config.identity} now: conf/ has changed since the plan was written"
