@@ -1,6 +1,7 @@
-"""Checkpoints of a run in virtual time: one file, written when the run is told to stop, and now and then."""
+"""Checkpoints of a run in virtual time: one file, written when the run is asked to stop, and periodically."""
 
 import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -13,19 +14,19 @@ from syncline.records.store import RecordError, RecordWriter
 
 FORMAT = 3  # of the state; a checkpoint of another format cannot be resumed
 
-State = tuple[dict[str, Any], dict[str, Any]]  # tensors; plain types
+State = tuple[Mapping[str, Any], Mapping[str, Any]]  # as of syncline.simulation.run, which imports torch
 
 
 def checkpoint_path(folder: Path) -> Path:
-    """Of the run whose record this is."""
+    """The checkpoint of the run whose record this folder is."""
     return folder / "checkpoint" / "run.safetensors"
 
 
 def read_checkpoint(folder: Path, with_events: bool) -> State | None:
-    """What the run was when it was kept last; None if it never was, or, with a line that says why, for one of no use.
+    """The last state that was saved; None if there is none, or, after a line that says why, if it cannot be resumed.
 
     Args:
-        with_events: whether the events are to be written; then they must have been before.
+        with_events: whether the run logs events; then it must have done so before.
     """
     path = checkpoint_path(folder)
     if not path.exists():
@@ -37,46 +38,46 @@ def read_checkpoint(folder: Path, with_events: bool) -> State | None:
         if (state["log"] is not None) != with_events:
             raise RecordError(f"{path}: written with runner.events={'false' if with_events else 'true'}")
     except RecordError as error:
-        begin_anew(error)
+        report_restart(error)
         return None
     return tensors, state
 
 
-def begin_anew(why: RecordError) -> None:
-    """Say so: what is there cannot be gone on with."""
+def report_restart(why: RecordError) -> None:
+    """Print that the run cannot be resumed, and why."""
     say(f"{why}; the run starts from the beginning")
 
 
-class Checkpointer:
-    """Writes them, as `syncline.simulation.run.Checkpointer`; while it is entered, no first signal breaks anything off.
+class FileCheckpointer:
+    """Implements `syncline.simulation.run.Checkpointer`; defers the first signal while it is entered.
 
     Args:
-        every_s: wall seconds between two of them, if nobody tells to stop.
+        every_s: wall seconds between two checkpoints, unless the run is asked to stop.
     """
 
     def __init__(self, record: RecordWriter, every_s: float) -> None:
         self._record, self._every_s = record, every_s
-        self._patience: AbstractContextManager[Any] = defer_stop()
+        self._deferred: AbstractContextManager[Callable[[], int | None]] = defer_stop()
 
-    def __enter__(self) -> "Checkpointer":
-        self._asked = self._patience.__enter__()
+    def __enter__(self) -> "FileCheckpointer":
+        self._requested = self._deferred.__enter__()
         self._next = time.monotonic() + self._every_s
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._patience.__exit__(kind, error, trace)
+        self._deferred.__exit__(kind, error, trace)
 
     @property
     def is_due(self) -> bool:
-        return self._asked() is not None or time.monotonic() >= self._next
+        return self._requested() is not None or time.monotonic() >= self._next
 
-    def save(self, state: Any) -> None:
-        """Write it down.
+    def save(self, state: State) -> None:
+        """Write the checkpoint.
 
         Raises:
-            StopRequested: the run is to stop.
+            StopRequested: the run was asked to stop.
             OSError: there is no space, or no permission.
         """
         tensors, about = state
@@ -84,7 +85,7 @@ class Checkpointer:
         log = None if events is None else events.state_dict()
         write_state(checkpoint_path(folder), tensors, {"format": FORMAT, "log": log, **about})
         self._next = time.monotonic() + self._every_s
-        if (number := self._asked()) is not None:
+        if (number := self._requested()) is not None:
             raise StopRequested(
                 number, f"{folder.name} checkpointed at update {about['engine']['totals']['updates']:,}"
             )

@@ -10,7 +10,6 @@ import json
 import queue
 import shutil
 import time
-from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,8 @@ from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor
 from syncline.live.transport import Tls
 from syncline.live.wire import make_secret
-from syncline.monitor import RunMonitor
-from syncline.progress import Progress, Totals
+from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
+from syncline.progress import Totals
 from syncline.records.events import merge_events, read_events
 from syncline.records.snapshots import latest
 from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
@@ -47,8 +46,8 @@ def can_go_on(config: RunConfig, folder: Path) -> bool:
 def run_live(
     config: RunConfig,
     record: RecordWriter,
-    on_evaluation: Callable[[Mapping[str, Any]], None],
-    on_progress: Callable[[Progress], None],
+    on_evaluation: OnEvaluation,
+    on_progress: OnProgress,
     supervisor: Supervisor | None = None,
 ) -> dict[str, Any]:
     """Make a run of real processes; see `runners.one.run_one`.

@@ -1,31 +1,29 @@
-"""One run and its record, whatever engine makes it."""
+"""One run and its record, under any engine."""
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.checkpoints import Checkpointer, State, begin_anew, read_checkpoint
+from runners.checkpoints import FileCheckpointer, State, read_checkpoint, report_restart
 from runners.display import say
 from runners.live import can_go_on, run_live
 from runners.replay import run_replay
 from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig
 from syncline.live.supervisor import Supervisor
+from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
 from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
 from syncline.records.trackers import check_installed, start_tracker
 
-OnEvaluation = Callable[[Mapping[str, Any]], None]
-OnProgress = Callable[[Any], None]
-
 
 def check_possible(config: RunConfig) -> None:
-    """This machine can make the run.
+    """Check that this machine can make the run.
 
     Raises:
-        ConfigError: real processes need Linux; or the tracker is not installed.
+        ConfigError: it cannot: real processes need Linux, or the tracker is not installed.
     """
     if isinstance(config.runner, LiveConfig) and sys.platform != "linux":
         raise ConfigError(
@@ -44,29 +42,30 @@ def run_one(
 ) -> dict[str, Any]:
     """Make one run and its record.
 
-    A run that was broken off goes on from its checkpoint, if it has one, unless it is to restart.
+    A run that was interrupted resumes from its checkpoint if it has one, unless `restart`.
 
     Args:
-        supervisor: of this machine, for real processes; None: it is started here.
+        supervisor: of this machine, for real processes; None: one is started.
 
     Returns:
         The summary.
 
     Raises:
-        Held: somebody else makes this run.
-        ValueError: bad input, the record shows as failed; any other error likewise, with its traceback in log.txt.
+        Held: another process makes this run.
+        ValueError: bad input; the record shows the run as failed. Any other error likewise, with its traceback in
+            log.txt.
         KeyboardInterrupt: the record stays unfinished.
     """
     check_possible(config)
-    plain = config.as_dict()
     folder = results / config.identity
     with held(folder):
-        if status(folder) == FINISHED and not restart:  # by somebody else, since it was planned here
+        if status(folder) == FINISHED and not restart:  # another process has finished it since it was planned
             return read_summary(folder)
         if config.runner.name == "simulate":
             from syncline.assembly import check_memory  # imports torch
 
             check_memory(config)
+        plain = config.as_dict()
         record, state = _open(config, folder, plain, restart)
         with record, start_tracker(plain["tracker"], record.folder, folder, say) as tracker:
 
@@ -75,15 +74,9 @@ def run_one(
                 tracker.look()
 
             try:
-                if config.runner.name == "simulate":
-                    summary = _simulate(config, record, on_evaluation, on_progress, state)
-                elif config.runner.name == "replay":
-                    summary = run_replay(config, record, on_evaluation, on_progress)
-                else:
-                    summary = run_live(config, record, on_evaluation, on_progress, supervisor)
-                record.finish(summary)
+                record.finish(_run(config, record, on_evaluation, on_progress, state, supervisor))
             except OSError:
-                raise  # said in one line by the record
+                raise  # the record names the file in one line
             except Exception as error:
                 record.fail(traceback.format_exc())
                 if _is_out_of_memory(error):
@@ -93,15 +86,31 @@ def run_one(
     return read_summary(record.folder)
 
 
+def _run(
+    config: RunConfig,
+    record: RecordWriter,
+    on_evaluation: OnEvaluation,
+    on_progress: OnProgress,
+    state: State | None,
+    supervisor: Supervisor | None,
+) -> dict[str, Any]:
+    """The summary of the run, by the engine that its runner chooses."""
+    if config.runner.name == "simulate":
+        return _simulate(config, record, on_evaluation, on_progress, state)
+    if config.runner.name == "replay":
+        return run_replay(config, record, on_evaluation, on_progress)
+    return run_live(config, record, on_evaluation, on_progress, supervisor)
+
+
 def _is_out_of_memory(error: Exception) -> bool:
-    """NumPy, CUDA and torch's allocator for CPUs each say it their own way; torch may not be imported here."""
-    told = "can't allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError"
-    return told or isinstance(error, MemoryError)
+    """NumPy, CUDA and torch's allocator for CPUs each raise another error; torch may not be imported here."""
+    by_torch = "can't allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError"
+    return by_torch or isinstance(error, MemoryError)
 
 
 def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool) -> tuple[RecordWriter, State | None]:
-    """The record, and what a run in virtual time goes on from, if it does."""
-    if config.runner.name != "simulate":  # the others bring their own events and checkpoints
+    """The record, and the checkpoint from which a run in virtual time resumes, if it does."""
+    if config.runner.name != "simulate":  # the others write their own events and checkpoints
         go_on = isinstance(config.runner, LiveConfig) and not restart and can_go_on(config, folder)
         return RecordWriter(folder, plain, with_events=False, go_on=go_on), None
     with_events = config.runner.events
@@ -110,7 +119,7 @@ def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool)
         try:
             record = RecordWriter(folder, plain, with_events, go_on=True, log=state[1]["log"])
         except RecordError as error:
-            begin_anew(error)
+            report_restart(error)
         else:
             for row in state[1]["observer"]["rows"]:
                 record.evaluation(row)
@@ -127,17 +136,17 @@ def _simulate(
 ) -> dict[str, Any]:
     from syncline.simulation.run import simulate  # imports torch
 
-    checkpointer = Checkpointer(record, config.runner.checkpoint_every_s)
+    checkpointer = FileCheckpointer(record, config.runner.checkpoint_every_s)
 
     def save(name: str, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         write_state(record.folder / name, tensors, about)
 
-    wanted = save if config.runner.parameters else None
-    return simulate(config, on_evaluation, on_progress, record.events, checkpointer, state, wanted)
+    save_parameters = save if config.runner.parameters else None
+    return simulate(config, on_evaluation, on_progress, record.events, checkpointer, state, save_parameters)
 
 
 def lacks_parameters(config: RunConfig, results: Path) -> bool:
-    """The run is finished, but was made without the parameters that are asked for now."""
+    """The run is finished, but its parameters were not saved, and are wanted now."""
     folder = results / config.identity
-    is_asked = isinstance(config.runner, SimulateConfig) and config.runner.parameters
-    return is_asked and status(folder) == FINISHED and "parameters" not in read_summary(folder)
+    are_wanted = isinstance(config.runner, SimulateConfig) and config.runner.parameters
+    return are_wanted and status(folder) == FINISHED and "parameters" not in read_summary(folder)

@@ -1,16 +1,16 @@
 """A run of real processes, computed again from its event log."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from syncline.config import ConfigError, RunConfig, from_plain
+from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.store import FINISHED, RecordWriter, read_run_config, status
 
 
 def replay_config(config: RunConfig, results: Path) -> RunConfig:
-    """The whole config of a replay: that of its source, but for the runner and what is no part of a run.
+    """The config of a replay: that of its source, except for the runner and keys outside the identity.
 
     Raises:
         ConfigError: there is no such finished run.
@@ -25,8 +25,8 @@ def replay_config(config: RunConfig, results: Path) -> RunConfig:
 def run_replay(
     config: RunConfig,
     record: RecordWriter,
-    on_evaluation: Callable[[Mapping[str, Any]], None],
-    on_progress: Callable[[Any], None],
+    on_evaluation: OnEvaluation,
+    on_progress: OnProgress,
 ) -> dict[str, Any]:
     """See `runners.one.run_one` and `syncline.simulation.replay.replay`."""
     from syncline.simulation.replay import replay  # imports torch

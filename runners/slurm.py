@@ -1,4 +1,4 @@
-"""Plans as array jobs of Slurm: written down, submitted, and left to it."""
+"""Plans as array jobs of Slurm: writes their scripts and submits them."""
 
 import json
 import os
@@ -7,9 +7,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from slurm.scripts import JobResources, array_script, ranges, report_script
@@ -18,13 +18,13 @@ from syncline.operations.jobs import refusal, submissions, waiting
 from syncline.plan import Plan
 from syncline.records.plans import plan_path
 
-PATIENCE_S = 60.0  # with sbatch on a busy cluster
+TIMEOUT_S = 60.0  # of sbatch, on a busy cluster
 PROJECT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A plan's array job, and the job that reports when it is over."""
+    """A plan's array job, and the job that makes its report afterwards."""
 
     script: Path
     num_tasks: int
@@ -34,16 +34,16 @@ class Job:
 
 
 def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bool) -> tuple[list[Job], int]:
-    """Submit what is left of the plans, an array job for each; what several share is in the first one's.
+    """Submit the unfinished runs of the plans, an array job for each; runs that several share are in the first.
 
-    Each plan is written down once its job is submitted: one that Slurm refuses leaves nothing.
+    A plan is written once its job is submitted: one that Slurm refuses leaves no files.
 
     Returns:
-        The jobs, and how many runs were left out since Slurm has them already.
+        The jobs, and how many runs were left out because they are queued or running in Slurm already.
 
     Raises:
-        ConfigError: Slurm is not here, refuses, or allows fewer tasks.
-        RecordError: it does not answer, or what was submitted before cannot be read.
+        ConfigError: Slurm is not installed here, refuses the job, or allows fewer tasks.
+        RecordError: Slurm does not answer, or an earlier submission cannot be read.
     """
     if options.submit and shutil.which("sbatch") is None:
         raise ConfigError(
@@ -65,90 +65,100 @@ def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bo
 
 
 def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig) -> Job:
-    size = options.runs_per_task
-    identities = [entry.config.identity for entry in plan.unique()]
-    parts = [identities[first : first + size] for first in range(0, len(identities), size)]
-    tasks = {index: part for index, part in enumerate(parts) if left.intersection(part)}
+    """Write the scripts of a plan's unfinished runs, submit them if that is wanted, and write the plan."""
+    tasks = _tasks(plan, left, options.runs_per_task)
     if options.submit:
         _check_size(max(tasks) + 1)
-    path = plan_path(results, plan.stem)
-    folder = _new_folder(path.with_suffix(".slurm"))
-    own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before it runs
-    wishes = JobResources(
-        options.partition,
-        options.account,
-        options.qos,
-        options.time,
-        options.nodes,
-        options.cpus,
-        options.memory,
-        options.gpus,
-        options.extra,
-        options.setup,
-    )
-    script = folder / "array.sbatch"
-    script.write_text(
-        array_script(
-            path.stem,
-            shlex.quote(str(own_plan)),
-            ranges(tasks, options.max_parallel),
-            wishes,
-            project=str(PROJECT),
-            python=shlex.quote(sys.executable),
-            log=f"{folder}/%a.txt",
-            results=shlex.quote(str(results)),
-            runs_per_task=size,
-            signal_delay_s=options.signal_delay_s,
-        )
-    )
-    report = folder / "report.sbatch"
-    if "/" in plan.name:  # an experiment's
-        report.write_text(
-            report_script(
-                f"{path.stem}-report",
-                plan.name,
-                plan.scale,
-                shlex.quote(str(results)),
-                wishes,
-                project=str(PROJECT),
-                python=shlex.quote(sys.executable),
-                log=f"{folder}/report.txt",
-            )
-        )
-    job_id = report_id = None
-    if options.submit:
-        try:
-            job_id = _sbatch(script)
-        except ConfigError:
-            shutil.rmtree(folder)
-            with suppress(OSError):  # it holds other jobs
-                folder.parent.rmdir()
-            raise
-        job = {"job_id": job_id, "submitted": time.time(), "tasks": tasks}
-        (folder / "job.json.draft").write_text(json.dumps(job) + "\n")
-        (folder / "job.json.draft").replace(folder / "job.json")
+    stored = plan_path(results, plan.stem)
+    folder = _new_folder(stored.with_suffix(".slurm"))
+    script = _write_array_script(plan, folder, stored.stem, tasks, results, options)
+    report = _write_report_script(plan, folder, stored.stem, results, options) if "/" in plan.name else None
+    job_id = _submit_array(script, tasks) if options.submit else None
     plan.write(results)
-    if job_id is not None and report.exists():
-        report_id = _sbatch(report, f"--dependency=afterany:{job_id}")
+    report_id = None if job_id is None or report is None else _sbatch(report, f"--dependency=afterany:{job_id}")
     return Job(script, len(tasks), len(left), job_id, report_id)
 
 
+def _tasks(plan: Plan, left: set[str], runs_per_task: int) -> dict[int, list[str]]:
+    """Array index -> identities of its runs, of the tasks that have unfinished runs."""
+    identities = [entry.config.identity for entry in plan.unique()]
+    parts = [identities[first : first + runs_per_task] for first in range(0, len(identities), runs_per_task)]
+    return {index: part for index, part in enumerate(parts) if left.intersection(part)}
+
+
+def _resources(options: SlurmConfig) -> JobResources:
+    return JobResources(**{field.name: getattr(options, field.name) for field in fields(JobResources)})
+
+
+def _write_array_script(
+    plan: Plan, folder: Path, name: str, tasks: Mapping[int, list[str]], results: Path, options: SlurmConfig
+) -> Path:
+    own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before the job runs
+    text = array_script(
+        name,
+        shlex.quote(str(own_plan)),
+        ranges(tasks, options.max_parallel),
+        _resources(options),
+        project=str(PROJECT),
+        python=shlex.quote(sys.executable),
+        log=f"{folder}/%a.txt",
+        results=shlex.quote(str(results)),
+        runs_per_task=options.runs_per_task,
+        signal_delay_s=options.signal_delay_s,
+    )
+    script = folder / "array.sbatch"
+    script.write_text(text)
+    return script
+
+
+def _write_report_script(plan: Plan, folder: Path, name: str, results: Path, options: SlurmConfig) -> Path:
+    text = report_script(
+        f"{name}-report",
+        plan.name,
+        plan.scale,
+        shlex.quote(str(results)),
+        _resources(options),
+        project=str(PROJECT),
+        python=shlex.quote(sys.executable),
+        log=f"{folder}/report.txt",
+    )
+    script = folder / "report.sbatch"
+    script.write_text(text)
+    return script
+
+
+def _submit_array(script: Path, tasks: Mapping[int, list[str]]) -> str:
+    """Submit the script, and write job.json beside it. Returns the job's id."""
+    folder = script.parent
+    try:
+        job_id = _sbatch(script)
+    except ConfigError:
+        shutil.rmtree(folder)
+        with suppress(OSError):  # it holds other jobs
+            folder.parent.rmdir()
+        raise
+    draft = folder / "job.json.draft"
+    draft.write_text(json.dumps({"job_id": job_id, "submitted": time.time(), "tasks": tasks}) + "\n")
+    draft.replace(folder / "job.json")
+    return job_id
+
+
 def _new_folder(parent: Path) -> Path:
-    """The next number's."""
+    """Create the folder with the next number."""
     parent.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(folder.name) for folder in parent.iterdir() if folder.name.isdigit()), default=0)
     while True:
         try:
             (parent / str(number)).mkdir()
             return parent / str(number)
-        except FileExistsError:  # by somebody else, just now
+        except FileExistsError:  # another process has just created it
             number += 1
 
 
 def _check_size(num_indices: int) -> None:
-    """Slurm refuses larger arrays with an error that does not say what is allowed."""
-    said = _ask(["scontrol", "show", "config"])
-    words = next((line.split("=")[1] for line in said.splitlines() if line.startswith("MaxArraySize")), "")
+    """Refuse arrays that are too large: Slurm's own error does not say what is allowed."""
+    config = _call(["scontrol", "show", "config"])
+    words = next((line.split("=")[1] for line in config.splitlines() if line.startswith("MaxArraySize")), "")
     if words.strip().isdigit() and num_indices > int(words):
         raise ConfigError(
             f"launcher.runs_per_task must be larger: this cluster allows arrays of {int(words)} tasks, "
@@ -158,19 +168,19 @@ def _check_size(num_indices: int) -> None:
 
 def _sbatch(script: Path, *options: str) -> str:
     """Submit; returns the job's id."""
-    return _ask(["sbatch", "--parsable", *options, str(script)]).strip().partition(";")[0]
+    return _call(["sbatch", "--parsable", *options, str(script)]).strip().partition(";")[0]
 
 
-def _ask(command: Sequence[str]) -> str:
+def _call(command: Sequence[str]) -> str:
     environment = dict(os.environ)
-    if "SLURM_JOB_ID" in environment:  # what describes this job would be taken for wishes of the new one
+    if "SLURM_JOB_ID" in environment:  # variables of this job would count as options of the new one
         for key in [key for key in environment if key.startswith("SLURM_") and key != "SLURM_CONF"]:
             del environment[key]
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=environment
+            command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S, env=environment
         ).stdout
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"{command[0]} gave no answer within {PATIENCE_S:g} s") from None
+        raise ConfigError(f"{command[0]} did not answer within {TIMEOUT_S:g} s") from None
     except subprocess.CalledProcessError as error:
         raise ConfigError(refusal(error)) from None

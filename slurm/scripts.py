@@ -1,21 +1,21 @@
-"""The text of a batch script: an array job over a plan's runs, and the job that makes the report when it is over.
+"""The text of batch scripts: an array job over the runs of a plan, and the job that makes the report afterwards.
 
-A task is one program on the task's first node, run.py. Slurm tells the script, not the program, that the time is nearly
-over (SIGUSR1); the script tells the program, which writes its checkpoint and leaves with PAUSED, and puts the task back
-into the queue. A SIGTERM (preemption, scancel) reaches all processes of the task at once; then Slurm alone decides
-whether it comes back.
+A task is one program, run.py, on the task's first node. Slurm signals the approaching time limit (SIGUSR1) to the
+script alone. The script forwards it to the program, which writes its checkpoints and exits with PAUSED; then the script
+requeues the task. A SIGTERM (preemption, scancel) reaches all processes of the task at once, and Slurm alone decides
+whether the task is requeued.
 """
 
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-PAUSED = 75  # exit code of run.py: what it had is on disk, and it can go on
+PAUSED = 75  # exit code of run.py: its state is on disk, and the same command resumes
 
 
 @dataclass(frozen=True, slots=True)
 class JobResources:
-    """What a job asks of the cluster; what is None is left to it. Units as in conf/launcher/slurm.yaml."""
+    """What a job requests; None leaves it to the cluster. Units as in conf/launcher/slurm.yaml."""
 
     partition: str | None = None
     account: str | None = None
@@ -25,7 +25,7 @@ class JobResources:
     cpus: int = 1
     memory: str | None = None
     gpus: int = 0
-    extra: Sequence[str] = ()  # options of sbatch, which win
+    extra: Sequence[str] = ()  # options of sbatch; they override the others
     setup: Sequence[str] = ()  # shell lines before the program
 
 
@@ -33,7 +33,7 @@ def array_script(
     name: str,
     plan: str,
     array: str | None,
-    wishes: JobResources,
+    resources: JobResources,
     *,
     project: str = "$SLURM_SUBMIT_DIR",
     python: str = ".venv/bin/python",
@@ -51,33 +51,35 @@ def array_script(
         log: file of a task's output; %A and %a are the job and the task.
         results: folder of the records, as a shell word.
         runs_per_task: a number, or a shell word.
-        signal_delay_s: before the time limit the task is told to end.
+        signal_delay_s: seconds before the time limit at which the task is asked to stop.
     """
     options = [
-        *_options(name, log, wishes),
+        *_options(name, log, resources),
         *([f"--array={array}"] if array is not None else []),
         "--requeue",
         "--open-mode=append",
         f"--signal=B:USR1@{signal_delay_s}",
-        *wishes.extra,
+        *resources.extra,
     ]
-    return _script(
-        options,
-        wishes.setup,
-        f"""cd "{project}" || exit
+    return _script(options, resources.setup, _task_body(plan, results, runs_per_task, project, python))
+
+
+def _task_body(plan: str, results: str, runs_per_task: int | str, project: str, python: str) -> str:
+    """The shell commands of a task."""
+    return f"""cd "{project}" || exit
 plan={plan}
 runs_per_task={runs_per_task}
 first=$((SLURM_ARRAY_TASK_ID * runs_per_task))
 
 is_time_over=
-tell() {{ while kill -USR1 $program 2> /dev/null; do sleep 5; done; }} # it may not listen yet
+forward() {{ while kill -USR1 $program 2> /dev/null; do sleep 5; done; }} # its handler may not be installed yet
 trap '' USR1
 {python} run.py --plan "$plan" --runs $first:$((first + runs_per_task)) results={results} &
 program=$!
-trap 'is_time_over=yes; tell &' USR1
-trap : TERM # the program has heard it, too
+trap 'is_time_over=yes; forward &' USR1
+trap : TERM # the program receives it, too
 wait $program
-while kill -0 $program 2> /dev/null; do # a signal ended the waiting, not the program
+while kill -0 $program 2> /dev/null; do # a signal ended the wait, not the program
     wait $program
 done
 wait $program
@@ -86,8 +88,7 @@ if [ $code = {PAUSED} ] && [ $is_time_over ]; then
     scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"
 fi
 exit $code
-""",
-    )
+"""
 
 
 def report_script(
@@ -95,20 +96,20 @@ def report_script(
     experiment: str,
     scale: str,
     results: str,
-    wishes: JobResources,
+    resources: JobResources,
     *,
     project: str,
     python: str,
     log: str,
 ) -> str:
     """The script of the job that makes an experiment's tables and figures from its records."""
-    few = JobResources(wishes.partition, wishes.account, wishes.qos, time="0:30:00", setup=wishes.setup)
+    few = JobResources(resources.partition, resources.account, resources.qos, time="0:30:00", setup=resources.setup)
     command = f"{python} -m reports {shlex.quote(experiment)} --scale {shlex.quote(scale)} --results {results}"
     return _script(_options(name, log, few), few.setup, f'cd "{project}" || exit\n{command}\n')
 
 
 def ranges(numbers: Iterable[int], max_parallel: int | None = None) -> str:
-    """As `--array` takes them: 0-3,7,9-10%2 (at most two at a time)."""
+    """The value of `--array`: 0-3,7,9-10%2 (at most two at a time)."""
     spans: list[list[int]] = []
     for number in sorted(set(numbers)):
         if spans and number == spans[-1][1] + 1:
@@ -119,22 +120,22 @@ def ranges(numbers: Iterable[int], max_parallel: int | None = None) -> str:
     return words if max_parallel is None else f"{words}%{max_parallel}"
 
 
-def _options(name: str, log: str, wishes: JobResources) -> list[str]:
-    asked = {
-        "--partition": wishes.partition,
-        "--account": wishes.account,
-        "--qos": wishes.qos,
-        "--mem": wishes.memory,
-        "--gpus-per-node": wishes.gpus or None,
+def _options(name: str, log: str, resources: JobResources) -> list[str]:
+    optional = {
+        "--partition": resources.partition,
+        "--account": resources.account,
+        "--qos": resources.qos,
+        "--mem": resources.memory,
+        "--gpus-per-node": resources.gpus or None,
     }
     return [
         f"--job-name={name}",
         f"--output={log}",
-        f"--time={wishes.time}",
-        f"--nodes={wishes.nodes}",
+        f"--time={resources.time}",
+        f"--nodes={resources.nodes}",
         "--ntasks-per-node=1",
-        f"--cpus-per-task={wishes.cpus}",
-        *(f"{option}={value}" for option, value in asked.items() if value is not None),
+        f"--cpus-per-task={resources.cpus}",
+        *(f"{option}={value}" for option, value in optional.items() if value is not None),
     ]
 
 

@@ -10,6 +10,12 @@ from syncline.metrics import LOSSES, LOWER_IS_BETTER
 from syncline.progress import REPORT_EVERY_S, Limits, Progress, Totals
 from syncline.records.time_use import TimeUse
 
+OnEvaluation = Callable[[Mapping[str, Any]], None]
+"""Receives each row of metrics.jsonl."""
+
+OnProgress = Callable[[Progress], None]
+"""Receives a report of the progress, every `REPORT_EVERY_S` or so."""
+
 
 class Curve:
     """The evaluations of a run so far, and when it reached its target."""
@@ -65,16 +71,14 @@ class RunMonitor:
     """What is known of one run while an engine makes it.
 
     Args:
-        on_evaluation: receives each row of metrics.jsonl.
-        on_progress: receives the reports of the progress.
         wall_s: wall seconds spent before, where a run is resumed.
     """
 
     def __init__(
         self,
         config: RunConfig,
-        on_evaluation: Callable[[Mapping[str, Any]], None],
-        on_progress: Callable[[Progress], None],
+        on_evaluation: OnEvaluation,
+        on_progress: OnProgress,
         wall_s: float = 0.0,
     ) -> None:
         self.curve = Curve(config)

@@ -7,7 +7,7 @@ CPU the final parameters are equal in every bit: the proof that the log is compl
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ import torch
 
 from syncline.config import RunConfig
 from syncline.learning.server import Gradient, Version
-from syncline.monitor import RunMonitor, evaluation_row
-from syncline.progress import Progress, Totals
+from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
+from syncline.progress import Totals
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary
@@ -50,8 +50,8 @@ def replay(
     config: RunConfig,
     source: RunConfig,
     folder: Path,
-    on_evaluation: Callable[[Mapping[str, Any]], None],
-    on_progress: Callable[[Progress], None],
+    on_evaluation: OnEvaluation,
+    on_progress: OnProgress,
 ) -> dict[str, Any]:
     """Compute the run `source` again, whose record lies in `folder`.
 

@@ -19,8 +19,8 @@ from syncline.assembly import (
 from syncline.config import RunConfig
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.server import Shard, blocks
-from syncline.monitor import RunMonitor, evaluation_row
-from syncline.progress import Progress, Totals
+from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
+from syncline.progress import Totals
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective, Exchange, Replicas
 from syncline.simulation.engine import PAUSED, Simulation
@@ -76,8 +76,8 @@ class Checkpointer(AbstractContextManager[Any], Protocol):
 
 def simulate(
     config: RunConfig,
-    on_evaluation: Callable[[Mapping[str, Any]], None],
-    on_progress: Callable[[Progress], None],
+    on_evaluation: OnEvaluation,
+    on_progress: OnProgress,
     log: EventLog | None = None,
     checkpointer: Checkpointer | None = None,
     state: State | None = None,
@@ -86,8 +86,6 @@ def simulate(
     """Run `config` to its end.
 
     Args:
-        on_evaluation: receives each row of metrics.jsonl.
-        on_progress: called every `REPORT_EVERY_S` or so.
         log: receives the events.
         checkpointer: asked at every look at the run whether a checkpoint is due.
         state: what a checkpointer of the same run saved, to resume from; the log is as it was then.
