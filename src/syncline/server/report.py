@@ -1,0 +1,27 @@
+"""What a worker reports with its push, whether the push came over a socket, from the simulator or from an event log."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PushReport:
+    """How a gradient was computed. Times are seconds of the run's clock, durations are seconds."""
+
+    worker: int
+    iteration: int  # the worker's own count, from 0
+    version: int = 0  # of the block at which the gradient was computed
+    tag: int = 0  # the version that the strategy takes the gradient to be of
+    loss: float = 0.0  # of the mini-batch
+    # Since this worker's last push:
+    cancelled: int = 0  # gradients that an interrupt cancelled during their injected delay
+    wasted: int = 0  # gradients that an interrupt made stale before they were pushed, but after they were computed
+    # The last pull, of this shard's block:
+    pulled_at: float = 0.0  # the block's arrival
+    pull_delay_s: float = 0.0  # injected after it
+    # The computation:
+    started_at: float = 0.0
+    computed_at: float = 0.0  # the end; the injected `slowdown_s` and `compute_delay_s` lie before it, in this order
+    slowdown_s: float = 0.0  # by which a slow worker stretches the computation
+    compute_delay_s: float = 0.0
+    # The push, to this shard:
+    push_delay_s: float = 0.0  # injected after `computed_at`
