@@ -25,7 +25,8 @@ from benchmarks.spread import Spread
 from syncline.assembly import build_learner, build_optimizer, pick_device
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import MiniBatch
-from syncline.live.collective import NUM_EXTRA, Group, Replica, start_group
+from syncline.live.process_group import Group, start_group
+from syncline.live.replica import NUM_EXTRA, Replica
 from syncline.strategies.bsp import BspOptions
 from syncline.timing.cluster import ClusterConfig
 
@@ -73,7 +74,7 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
 
     def ours(iteration: int) -> None:
         loss = replica.compute(batch(iteration))
-        replica.join(everybody, [loss, *nothing])
+        replica.average(everybody, [loss, *nothing])
         replica.step(RATE)
 
     def theirs(iteration: int) -> None:

@@ -68,7 +68,7 @@ def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str
         run.wait_until_said(f"host {name} was lost, and with it worker {LOST}")
         run.wait_until_said(f"worker {LOST} left")
         hosts.heal(name)
-        run.wait_until_said(f"host {name} is there again")
+        run.wait_until_said(f"host {name} is connected again")
         run.wait_until_said(f"worker {LOST} joined")
         time.sleep(AFTER_S)
         run.process.send_signal(signal.SIGINT)

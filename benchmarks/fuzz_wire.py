@@ -29,38 +29,31 @@ from pathlib import Path
 import torch
 
 from syncline.learning.server import Version
-from syncline.live import transport, wire
-from syncline.live.server import (
+from syncline.live import frames, handshake, transport
+from syncline.live.clock import CLOCK_REQUESTS
+from syncline.live.connections import (
     Acceptor,
     Call,
+    Connected,
     Connection,
-    Free,
+    Disconnected,
     GradientPool,
-    Hello,
     Inbox,
-    Lost,
     Pushed,
-    view,
+    VersionSent,
 )
+from syncline.live.frames import REPORT, Header, Kind, Reader, pack_report, receive_json, send, send_json
+from syncline.live.handshake import PREAMBLE, PROOF_BYTES, connect
+from syncline.live.payload import byte_view
 from syncline.live.transport import Socket, Tls, address_of, dial, listen
-from syncline.live.wire import (
-    CLOCK_QUESTIONS,
-    INTRODUCTION,
-    PROOF,
-    Frame,
-    Kind,
-    Reader,
-    connect,
-    receive_json,
-    send,
-    send_json,
-)
+from syncline.server.report import PushReport
 
 SECRET = b"of this fuzz"
 SIZE = 16  # elements of a gradient, and of a tiny block
 LARGE = 1 << 20  # elements of a block that no socket holds whole
+PUSH_BYTES = REPORT.size + 4 * SIZE
 PATIENCE_S = 2.0  # for the handshake of a fuzzed connection
-PROVED = INTRODUCTION.size + PROOF  # bytes of a session before which nothing may be heard
+PROVED = PREAMBLE.size + PROOF_BYTES  # bytes of a session before which nothing may be heard
 # Who a session says it is of; no few changed bytes make one of another.
 PROPER = 111_111_111
 INSIDER = 222_222_222
@@ -79,10 +72,8 @@ class Target:
         self.address = address_of(self._listener)
         self._inbox: Inbox = queue.SimpleQueue()
         self.door = Acceptor(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
-        self.door.open()
         self.heard = Counter[str]()
         self.pinned = 0  # large blocks posted and not freed yet
-        self._connections: set[Connection] = set()
         self._connections = set[Connection]()
         self._is_open = True
         self._owner = threading.Thread(target=self._own, name="owner")
@@ -112,7 +103,7 @@ class Target:
         tiny, large = (Version(torch.zeros(size), torch.zeros(0)) for size in (SIZE, LARGE))
         while self._is_open:
             message = self._inbox.get()
-            if isinstance(message, Hello):
+            if isinstance(message, Connected):
                 self.heard["hello"] += 1
                 self.heard[f"hello of {message.connection.worker}"] += 1
                 self._connections.add(message.connection)
@@ -120,16 +111,17 @@ class Target:
                 self.heard["push"] += 1
                 if message.connection in self._connections:
                     version = large if self.heard["push"] % 3 == 0 else tiny
-                    self.pinned += not message.connection.post(Frame(Kind.BLOCK, message.connection.worker), version)
-            elif isinstance(message, Free):
-                assert message.connection is not None
+                    self.pinned += not message.connection.post(
+                        Header(Kind.BLOCK, iteration=message.connection.worker), version
+                    )
+            elif isinstance(message, VersionSent):
                 self.pinned -= 1
                 message.connection.sending -= 1
-            elif isinstance(message, Lost):
+            elif isinstance(message, Disconnected):
                 self.heard["lost"] += 1
                 self._connections.discard(message.connection)
                 message.connection.close()
-            else:
+            elif isinstance(message, Call):
                 message.action()
 
     def serve_one(self) -> bool:
@@ -137,26 +129,31 @@ class Target:
         with contextlib.closing(connect(self.address, SECRET, self.tls)) as sock:
             sock.settimeout(30)
             send_json(sock, {"worker": PROPER})
-            for _ in range(CLOCK_QUESTIONS):
+            for _ in range(CLOCK_REQUESTS):
                 send_json(sock, {})
                 receive_json(sock)
             reader = Reader(sock)
             for _ in range(3):
-                send(sock, Frame(Kind.PUSH, PROPER), [memoryview(bytes(4 * SIZE))])
-                frame = reader.next()
-                if frame.kind is not Kind.BLOCK or frame.worker != PROPER:
+                send(sock, Header(Kind.PUSH), [memoryview(push_payload(PROPER))])
+                header = reader.next()
+                if header.kind is not Kind.BLOCK or header.iteration != PROPER:
                     return False
-                reader.payload(frame, [view(torch.empty(frame.size // 4))])
+                reader.payload(header, [byte_view(torch.empty(header.size // 4))])
             return True
+
+
+def push_payload(worker: int, iteration: int = 0) -> bytes:
+    """A report, and a gradient of zeros."""
+    return pack_report(PushReport(worker, iteration)) + bytes(PUSH_BYTES - REPORT.size)
 
 
 def session(worker: int) -> bytes:
     """All that a worker says after its proof."""
     hello = b'{"worker": %d}' % worker
-    said = Frame(Kind.JSON, size=len(hello)).pack() + hello
-    said += (Frame(Kind.JSON, size=2).pack() + b"{}") * CLOCK_QUESTIONS
+    said = Header(Kind.JSON, size=len(hello)).pack() + hello
+    said += (Header(Kind.JSON, size=2).pack() + b"{}") * CLOCK_REQUESTS
     for iteration in range(4):
-        said += Frame(Kind.PUSH, worker, iteration, size=4 * SIZE).pack() + bytes(4 * SIZE)
+        said += Header(Kind.PUSH, size=PUSH_BYTES).pack() + push_payload(worker, iteration)
     return said
 
 
@@ -184,11 +181,11 @@ def _raw(target: Target) -> Socket:
 
 
 def _proof(sock: Socket) -> bytes:
-    asked = bytearray(INTRODUCTION.size)
-    wire.receive_into(sock, memoryview(asked))
-    _, _, nonce = INTRODUCTION.unpack(asked)
-    mine = os.urandom(wire.NONCE)
-    return INTRODUCTION.pack(wire.MAGIC, wire.VERSION, mine) + wire._proof(SECRET, b"client", nonce, mine)
+    asked = bytearray(PREAMBLE.size)
+    frames.receive_into(sock, memoryview(asked))
+    _, _, nonce = PREAMBLE.unpack(asked)
+    mine = os.urandom(handshake.NONCE_BYTES)
+    return PREAMBLE.pack(handshake.MAGIC, frames.VERSION, mine) + handshake._proof(SECRET, b"client", nonce, mine)
 
 
 def mutate(said: bytes, luck: random.Random) -> bytes:
@@ -241,8 +238,8 @@ def stranger(target: Target, recorded: bytes, luck: random.Random) -> None:
             said = mutate(recorded, luck)
         else:
             said = (
-                INTRODUCTION.pack(wire.MAGIC, wire.VERSION, bytes(wire.NONCE))
-                + luck.randbytes(PROOF)
+                PREAMBLE.pack(handshake.MAGIC, frames.VERSION, bytes(handshake.NONCE_BYTES))
+                + luck.randbytes(PROOF_BYTES)
                 + session(UNPROVED)
             )
         say(sock, said, luck)
@@ -337,7 +334,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    for module in (transport, wire):
+    for module in (transport, handshake):
         vars(module)["HANDSHAKE_S"] = PATIENCE_S
     crashes = list[str]()
     threading.excepthook = lambda args: crashes.append(f"{args.thread}: {args.exc_type.__name__}: {args.exc_value}")

@@ -18,12 +18,24 @@ import torch
 
 from benchmarks.spread import Spread
 from syncline.learning.server import Version
-from syncline.live.server import Acceptor, Connection, Free, GradientPool, Hello, Inbox, Lost, Pushed
+from syncline.live.clock import CLOCK_REQUESTS
+from syncline.live.connections import (
+    Acceptor,
+    Connected,
+    Connection,
+    Disconnected,
+    GradientPool,
+    Inbox,
+    Pushed,
+    VersionSent,
+)
+from syncline.live.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
+from syncline.live.handshake import connect
 from syncline.live.transport import address_of, listen
-from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader, connect, receive_json, send, send_json
+from syncline.server.report import PushReport
 
 BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32
-TINY_BYTES = 64
+DIRECT_BYTES = 64
 SECRET = b"of this benchmark"
 
 
@@ -35,7 +47,7 @@ def goodput(transport: str, num_workers: int, seconds: float) -> float:
 
 def round_trip(transport: str, seconds: float) -> float:
     """Median microseconds from a push of 64 bytes to its answer."""
-    trips, _ = _serve(transport, 1, TINY_BYTES, seconds)
+    trips, _ = _serve(transport, 1, DIRECT_BYTES, seconds)
     return Spread(tuple(trips)).median * 1e6
 
 
@@ -45,7 +57,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     inbox: Inbox = queue.SimpleQueue()
     size = size_bytes // 4
     pool = GradientPool(size, 0, num_workers + 1)
-    Acceptor(listener, SECRET, None, pool, inbox).open()
+    Acceptor(listener, SECRET, None, pool, inbox)
     context = get_context("spawn")
     pipes, processes = [], []
     for worker in range(num_workers):
@@ -60,17 +72,16 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     while lost < num_workers:
         message = inbox.get()
         if isinstance(message, Pushed):
-            pool.give(message.gradient)
-            message.connection.post(Frame(Kind.BLOCK, message.frame.worker), version)
-        elif isinstance(message, Free):
-            assert message.connection is not None
+            pool.give_back(message.gradient)
+            message.connection.post(Header(Kind.BLOCK), version)
+        elif isinstance(message, VersionSent):
             message.connection.sending -= 1
-        elif isinstance(message, Hello):
+        elif isinstance(message, Connected):
             connections.append(message.connection)
             if len(connections) == num_workers:  # all begin together
                 for connection in connections:
-                    connection.post(Frame(Kind.BLOCK, connection.worker), version)
-        elif isinstance(message, Lost):
+                    connection.post(Header(Kind.BLOCK), version)
+        elif isinstance(message, Disconnected):
             message.connection.close()
             lost += 1
     results = [pipe.recv() for pipe in pipes]
@@ -85,16 +96,16 @@ def _push(address: str, worker: int, size_bytes: int, seconds: float, result: Pi
     """A worker that computes nothing."""
     sock = connect(address, SECRET)
     send_json(sock, {"worker": worker})
-    for _ in range(CLOCK_QUESTIONS):
+    for _ in range(CLOCK_REQUESTS):
         send_json(sock, {})
         receive_json(sock)
     gradient, weights = memoryview(bytearray(size_bytes)), memoryview(bytearray(size_bytes))
-    reader = Reader(sock)
+    reader, report = Reader(sock), memoryview(pack_report(PushReport(worker, 0)))
     reader.payload(reader.next(), [weights])
     begun = now = time.monotonic()
     trips = []
     while now < begun + seconds:
-        send(sock, Frame(Kind.PUSH, worker), [gradient])
+        send(sock, Header(Kind.PUSH), [report, gradient])
         reader.payload(reader.next(), [weights])
         then, now = now, time.monotonic()
         trips.append(now - then)

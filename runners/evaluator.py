@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from runners.agents import RunFailed, first_failure
+from runners.failures import RunFailed, first_failure
 from syncline.config import RunConfig
 from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
@@ -21,7 +21,7 @@ class Evaluator:
 
     def __init__(self, config: RunConfig, folder: Path, supervisor: Supervisor) -> None:
         environment = {"OMP_NUM_THREADS": str(config.threads)}
-        job = Job(str(folder.absolute()), secret="", launcher="", cwd=str(Path.cwd()), environment=environment)
+        job = Job(str(folder.absolute()), secret="", control_address="", cwd=str(Path.cwd()), environment=environment)
         self._folder = folder
         self._line = supervisor.evaluator(job)
         self.about = self._answer()

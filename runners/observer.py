@@ -4,10 +4,10 @@ import queue
 import threading
 from typing import Any
 
-from runners.agents import RunFailed
 from runners.evaluator import Evaluator
+from runners.failures import RunFailed
 from syncline.config import RunConfig
-from syncline.live.control import Message
+from syncline.live.messages import ProgressReport
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import RunMonitor
 from syncline.records.snapshots import numbers, read_state, state_path
@@ -26,7 +26,7 @@ class LiveObserver:
         self._config, self._record, self._folder, self._supervisor = config, record, record.folder, supervisor
         self._parts = range(num_parts(config))
         self._num_leaders = config.cluster.shards if config.strategy.has_server else 1
-        self._progress: dict[int, Message] = {}  # leader -> its last report
+        self._progress: dict[int, ProgressReport] = {}  # leader -> its last report
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}  # numbers of snapshots
         self._num_evaluated = 0  # snapshots that were evaluated or are queued for it
         self._evaluator: Evaluator | None = None
@@ -55,7 +55,7 @@ class LiveObserver:
             self._written[part] = self._drop_snapshots_after(updates, part)
         self._evaluate_written()
 
-    def progressed(self, leader: int, message: Message) -> None:
+    def progressed(self, leader: int, message: ProgressReport) -> None:
         self._progress[leader] = message
         self.tick()
 
@@ -73,11 +73,11 @@ class LiveObserver:
         if len(self._progress) == self._num_leaders and self.monitor.is_report_due:
             messages, first = self._progress.values(), self._progress[0]
             self.monitor.report(
-                time_s=max(message["time_s"] for message in messages),
-                updates=min(message["updates"] for message in messages),
-                samples=min(message["samples"] for message in messages),
-                loss=float("nan") if first["loss"] is None else first["loss"],
-                count=first.get("count"),
+                time_s=max(message.time_s for message in messages),
+                updates=min(message.updates for message in messages),
+                samples=min(message.samples for message in messages),
+                loss=float("nan") if first.loss is None else first.loss,
+                count=first.count,
             )
 
     def snapshot_written(self, part: int, number: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runners.checkpoints import FileCheckpointer, State, read_checkpoint, report_restart
 from runners.display import say
-from runners.live import can_go_on, run_live
+from runners.live import can_resume, run_live
 from runners.replay import run_replay
 from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig
 from syncline.live.supervisor import Supervisor
@@ -111,7 +111,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool) -> tuple[RecordWriter, State | None]:
     """The record, and the checkpoint from which a run in virtual time resumes, if it does."""
     if config.runner.name != "simulate":  # the others write their own events and checkpoints
-        go_on = isinstance(config.runner, LiveConfig) and not restart and can_go_on(config, folder)
+        go_on = isinstance(config.runner, LiveConfig) and not restart and can_resume(config, folder)
         return RecordWriter(folder, plain, with_events=False, go_on=go_on), None
     with_events = config.runner.events
     state = None if restart else read_checkpoint(folder, with_events)

@@ -14,9 +14,9 @@ from torch import Tensor
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live.engine import Engine
-from syncline.live.wire import Frame, Kind
 from syncline.progress import Limits, Totals
 from syncline.records.events import KINDS, Row
+from syncline.server.report import PushReport
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
@@ -110,7 +110,7 @@ class Play:
         self.landed: dict[int, Granted] = {}  # the newest block that a worker's rule has heard of
         self.rules: dict[int, PullRule] = {}
         self.next: dict[int, int] = {}  # iteration of a worker with a rule
-        self.told: Counter[tuple[int, str]] = Counter()  # (worker, cut | wasted) -> to be told with the next push
+        self.told: Counter[tuple[int, str]] = Counter()  # (worker, cancelled | wasted) -> to be told with the next push
         self.released: Counter[int] = Counter()  # by the gradient's identity
         self.gradients: list[Gradient] = []  # kept, so that identities stay apart
         num_buffers = BUFFERS if number == 0 else 0
@@ -196,7 +196,7 @@ class Play:
         block = self.coming.pop(worker)
         rule = self.rules.get(worker)
         if rule is None:
-            self.told[worker, "wasted" if is_late else "cut"] += 1
+            self.told[worker, "wasted" if is_late else "cancelled"] += 1
             self.had[worker] = self.given[worker]
             self.given[worker] = block._replace(at=self.now)
             return
@@ -204,7 +204,7 @@ class Play:
         self._consider(worker, rule.arrived(self.now, 0, block.version))
 
     def push(self, worker: int, after: float = 1.0, loss: float | None = None, **about: float) -> None:
-        """`about`: slow_s, delay_s, pull_delay_s, push_delay_s of the frame."""
+        """`about`: slowdown_s, compute_delay_s, pull_delay_s, push_delay_s of the report."""
         self.go_on(after)
         granted = self.given.pop(worker)
         self.had[worker] = granted
@@ -213,13 +213,12 @@ class Play:
         gradient.flat.copy_(granted.weights * 0.3 + luck)
         gradient.buffers.copy_(granted.buffers * 0.9 + luck[0] * 0.1)
         rule = self.rules.get(worker)
-        frame = Frame(
-            Kind.PUSH,
+        report = PushReport(
             worker,
             granted.iteration,
             granted.version,
             granted.version if rule is None else rule.tag,
-            cut=self.told.pop((worker, "cut"), 0),
+            cancelled=self.told.pop((worker, "cancelled"), 0),
             wasted=self.told.pop((worker, "wasted"), 0),
             loss=float(luck.abs().sum()) / (1 + granted.version) if loss is None else loss,
             started_at=granted.at,
@@ -234,7 +233,7 @@ class Play:
             self._consider(worker, rule.pushed(self.now))
         is_void = worker in self.coming and rule is None  # it meets a newer block on its way
         voids = len(self.void_rows())
-        self.engine.pushed(self.now, frame, gradient)
+        self.engine.pushed(self.now, report, gradient)
         assert len(self.void_rows()) == voids + is_void or self.engine._log is None
         if is_void:
             self.given[worker] = self.coming.pop(worker)._replace(iteration=granted.iteration + 1, at=self.now)
@@ -252,7 +251,7 @@ class Play:
     def leave(self, worker: int) -> None:
         for place in (self.given, self.had, self.coming, self.landed, self.rules, self.next):
             place.pop(worker, None)
-        for what in ("cut", "wasted"):
+        for what in ("cancelled", "wasted"):
             self.told.pop((worker, what), None)
         num_warnings, num_rows = len(self.warnings), len(self.rows)
         self.engine.left(self.now, worker, "killed")

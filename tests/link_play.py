@@ -12,10 +12,11 @@ import torch
 from leaks import nothing_left
 
 from syncline.learning.server import Version
-from syncline.live.server import Acceptor, Free, GradientPool, Hello, Pushed
+from syncline.live.connections import Acceptor, Connected, GradientPool, Pushed, VersionSent
+from syncline.live.frames import Header, Kind
+from syncline.live.links import Links, PulledLinks
 from syncline.live.transport import address_of, listen
-from syncline.live.wire import Frame, Kind
-from syncline.live.worker import Links, PulledLinks
+from syncline.server.report import PushReport
 
 SECRET = b"the run's own"
 SIZE, BUFFERS = 6, 2
@@ -32,10 +33,10 @@ class Shard:
         self.listener = listen("unix:")
         self.address = address_of(self.listener)
         pool = GradientPool(size, num_buffers, 1, num_versions)
-        Acceptor(self.listener, SECRET, None, pool, self.inbox).open()
+        Acceptor(self.listener, SECRET, None, pool, self.inbox)
         self.pushes: list[Pushed] = []
 
-    def meet(self) -> Hello:
+    def meet(self) -> Connected:
         hello = self.inbox.get(timeout=20)
         self.connection = hello.connection
         return hello
@@ -43,20 +44,20 @@ class Shard:
     def block(self, version: int, iteration: int = 0) -> Version:
         """A version that holds its own number everywhere."""
         state = Version(torch.full((self.size,), float(version)), torch.full((self.num_buffers,), float(version)))
-        self.connection.post(Frame(Kind.BLOCK, 0, iteration, version, started_at=0.0), state, is_busy=True)
+        self.connection.post(Header(Kind.BLOCK, iteration=iteration, version=version), state, is_busy=True)
         return state
 
     def half_a_block(self, version: int) -> Callable[[], None]:
         """The beginning of `block`. Returns what sends the rest."""
         parts = [torch.full((size,), float(version)) for size in (self.size, self.num_buffers)]
         payload = torch.cat(parts).numpy().tobytes()
-        frame = Frame(Kind.BLOCK, 0, 0, version, size=len(payload))
+        header = Header(Kind.BLOCK, version=version, size=len(payload))
         middle = len(payload) // 2
-        self.connection.sock.sendall(frame.pack() + payload[:middle])
+        self.connection.sock.sendall(header.pack() + payload[:middle])
         return lambda: self.connection.sock.sendall(payload[middle:])
 
     def say(self, kind: Kind) -> None:
-        self.connection.post(Frame(kind), None, is_busy=True)
+        self.connection.post(Header(kind), None, is_busy=True)
 
     def pushed(self) -> Pushed:
         """The next push."""
@@ -67,7 +68,7 @@ class Shard:
                 return message
 
     def nothing_came(self) -> bool:
-        return all(isinstance(self.inbox.get(), Free) for _ in range(self.inbox.qsize()))
+        return all(isinstance(self.inbox.get(), VersionSent) for _ in range(self.inbox.qsize()))
 
     def close(self) -> None:
         self.connection.close()
@@ -130,6 +131,6 @@ def at_once() -> Iterator[None]:
     assert time.monotonic() - begun < AT_ONCE_S
 
 
-def push(links: Links, pace: Delays = NONE, iteration: int = 3) -> bool:
-    frame = Frame(Kind.PUSH, 0, iteration, loss=0.5)
-    return links.push(pace, frame, time.monotonic())  # type: ignore[arg-type]
+def push(links: Links, delays: Delays = NONE, iteration: int = 3) -> bool:
+    report = PushReport(0, iteration, loss=0.5)
+    return links.push(delays, report, time.monotonic())  # type: ignore[arg-type]

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from leaks import nothing_left
 
 from syncline.learning.server import Version
-from syncline.live import wire
-from syncline.live.server import TINY_BYTES, Acceptor, Free, GradientPool, Hello, Lost, Pushed, view
+from syncline.live import frames, handshake
+from syncline.live.clock import CLOCK_REQUESTS
+from syncline.live.connections import Acceptor, Connected, Disconnected, GradientPool, Pushed, VersionSent
+from syncline.live.frames import REPORT, Header, Kind, Reader, pack_report
+from syncline.live.payload import DIRECT_BYTES, byte_view
 from syncline.live.transport import address_of, dial, listen
-from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader
+from syncline.server.report import PushReport
 
 SECRET = b"the run's own"
 SIZE, BUFFERS = 100, 3
@@ -32,15 +35,14 @@ class Shop:
         self.inbox = queue.SimpleQueue()
         self.pool = GradientPool(size, BUFFERS, 1)
         self.door = Acceptor(self.listener, SECRET, None, self.pool, self.inbox)
-        self.door.open()
 
-    def worker(self, number: int = 0) -> tuple[socket.socket, Hello]:
+    def worker(self, number: int = 0) -> tuple[socket.socket, Connected]:
         """A connection that has said hello, and what the owner heard of it."""
-        sock = wire.connect(self.address, SECRET)
-        wire.send_json(sock, {"worker": number})
-        for _ in range(CLOCK_QUESTIONS):
-            wire.send_json(sock, {})
-            assert abs(wire.receive_json(sock)["now"] - time.monotonic()) < 5
+        sock = handshake.connect(self.address, SECRET)
+        frames.send_json(sock, {"worker": number})
+        for _ in range(CLOCK_REQUESTS):
+            frames.send_json(sock, {})
+            assert abs(frames.receive_json(sock)["now"] - time.monotonic()) < 5
         return sock, self.inbox.get(timeout=5)
 
 
@@ -54,7 +56,7 @@ def shop(size: int = SIZE) -> Iterator[Shop]:
         made.listener.close()
 
 
-def close(sock: socket.socket, hello: Hello) -> None:
+def close(sock: socket.socket, hello: Connected) -> None:
     sock.close()
     hello.connection.close()
 
@@ -64,22 +66,24 @@ def test_a_worker_pushes_and_is_granted():
         sock, hello = made.worker(7)
         assert (hello.connection.worker, hello.about) == (7, {"worker": 7})
         gradient, buffers = torch.rand(SIZE), torch.rand(BUFFERS)
-        wire.send(sock, Frame(Kind.PUSH, 7, 3, 5, loss=0.5), [view(gradient), view(buffers)])
+        report = PushReport(7, 3, 5, loss=0.5)
+        parts = [memoryview(pack_report(report)), byte_view(gradient), byte_view(buffers)]
+        frames.send(sock, Header(Kind.PUSH), parts)
         pushed = made.inbox.get(timeout=5)
         assert isinstance(pushed, Pushed)
-        assert (pushed.frame.iteration, pushed.frame.version, pushed.frame.loss) == (3, 5, 0.5)
+        assert pushed.report == report
         assert torch.equal(pushed.gradient.flat, gradient)
         assert torch.equal(pushed.gradient.buffers, buffers)
         version = Version(torch.rand(SIZE), torch.rand(BUFFERS))
-        assert hello.connection.post(Frame(Kind.BLOCK, 7, 4, 6), version)
+        assert hello.connection.post(Header(Kind.BLOCK, iteration=4, version=6), version)
         reader, weights, statistics = Reader(sock), torch.zeros(SIZE), torch.zeros(BUFFERS)
         frame = reader.next()
-        reader.payload(frame, [view(weights), view(statistics)])
+        reader.payload(frame, [byte_view(weights), byte_view(statistics)])
         assert (frame.kind, frame.iteration, frame.version) == (Kind.BLOCK, 4, 6)
         assert torch.equal(weights, version.weights)
         assert torch.equal(statistics, version.buffers)
         sock.close()
-        assert isinstance(made.inbox.get(timeout=5), Lost)
+        assert isinstance(made.inbox.get(timeout=5), Disconnected)
         hello.connection.close()
 
 
@@ -87,9 +91,9 @@ hostile = st.one_of(
     st.binary(max_size=300),
     st.lists(
         st.builds(
-            lambda kind, size, payload: Frame(kind, size=size).pack() + payload,
+            lambda kind, size, payload: Header(kind, size=size).pack() + payload,
             st.sampled_from(Kind),
-            st.integers(0, 2**64 - 1) | st.sampled_from([SIZE * 4, SIZE * 4 + BUFFERS * 4, 2]),
+            st.integers(0, 2**64 - 1) | st.sampled_from([SIZE * 4, REPORT.size + SIZE * 4 + BUFFERS * 4, 2]),
             st.binary(max_size=50),
         ),
         max_size=4,
@@ -105,7 +109,7 @@ def test_no_bytes_crash_the_door_and_a_worker_is_served_afterwards(data, when):
         if when == "stranger":
             sock = dial(made.address)
         elif when == "proved":
-            sock = wire.connect(made.address, SECRET)
+            sock = handshake.connect(made.address, SECRET)
         else:
             sock, hello = made.worker()
         with sock:
@@ -114,7 +118,7 @@ def test_no_bytes_crash_the_door_and_a_worker_is_served_afterwards(data, when):
                 sock.sendall(data)
         heard = []
         if when == "greeted":
-            while not isinstance(message := made.inbox.get(timeout=5), Lost):
+            while not isinstance(message := made.inbox.get(timeout=5), Disconnected):
                 heard.append(message)
             hello.connection.close()
         assert all(isinstance(message, Pushed) for message in heard)
@@ -126,12 +130,12 @@ def test_no_bytes_crash_the_door_and_a_worker_is_served_afterwards(data, when):
 def test_tiny_blocks_are_sent_at_once_and_large_ones_by_the_writer():
     with shop() as made:
         sock, hello = made.worker()
-        tiny, large = torch.zeros(TINY_BYTES // 4), torch.zeros(TINY_BYTES // 4 + 1)
-        assert hello.connection.post(Frame(Kind.BLOCK), Version(tiny, torch.zeros(0)))
-        assert not hello.connection.post(Frame(Kind.BLOCK), Version(large, torch.zeros(0)))
+        tiny, large = torch.zeros(DIRECT_BYTES // 4), torch.zeros(DIRECT_BYTES // 4 + 1)
+        assert hello.connection.post(Header(Kind.BLOCK), Version(tiny, torch.zeros(0)))
+        assert not hello.connection.post(Header(Kind.BLOCK), Version(large, torch.zeros(0)))
         assert hello.connection.sending == 1
         # Behind a large one also a tiny one waits: the order stays.
-        assert not hello.connection.post(Frame(Kind.STOP), None)
+        assert not hello.connection.post(Header(Kind.STOP), None)
         reader = Reader(sock)
         kinds = []
         for size in (tiny.nbytes, large.nbytes, 0):
@@ -139,5 +143,5 @@ def test_tiny_blocks_are_sent_at_once_and_large_ones_by_the_writer():
             reader.payload(frame, [memoryview(bytearray(size))])
             kinds.append(frame.kind)
         assert kinds == [Kind.BLOCK, Kind.BLOCK, Kind.STOP]
-        assert isinstance(made.inbox.get(timeout=5), Free)
+        assert isinstance(made.inbox.get(timeout=5), VersionSent)
         close(sock, hello)

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.live_run import LiveRun, kill
 from syncline.config import RunConfig
-from syncline.live.collective import ORDERS, StopConsensus
+from syncline.live.stop_consensus import StopConsensus
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, read_metrics, status
@@ -137,7 +137,7 @@ def test_ds_sync_stopped_and_gone_on_with_and_then_killed_ends_as_if_nothing_had
     again = LiveRun(tmp_path, *words)
     again.wait_for_snapshot(7)
     kill(again.pid("worker", 2))
-    assert "begins again from its last checkpoint" in again.wait()
+    assert "restarts from its last checkpoint" in again.wait()
     assert again.summary()["restarts"] == 2
     assert largest_difference(again) == 0
     log = read_events(again.folder / "events.arrow").to_pandas()
@@ -169,20 +169,20 @@ def test_a_target_ends_all_members_at_the_same_step(tmp_path):
 @pytest.mark.parametrize(
     ("strategy", "num_members"), [(DsSyncOptions(), n) for n in (4, 6, 12, 25)] + [(BspOptions(), 3)]
 )
-def test_an_order_is_due_for_all_at_the_same_step(strategy, num_members, first):
+def test_all_members_end_with_the_same_step(strategy, num_members, first):
     """Played without processes: the sums that the exchanges make, from even and from odd steps on."""
     exchanges = 1 if strategy.name == "bsp" else 2
-    orders = [StopConsensus(exchanges) for _ in range(num_members)]
-    due = []
+    consensuses = [StopConsensus(exchanges) for _ in range(num_members)]
+    last = []
     for step in range(first, first + 4):
         if step > first:
-            orders[0].give(ORDERS.index("target"))
-            orders[0].give(ORDERS.index("stop"))  # too late
+            consensuses[0].propose("target")
+            consensuses[0].propose("stop")  # too late
         for group in strategy.groups(step, num_members):
-            told = [orders[member].told() for member in group]
-            sums = [math.fsum(column) for column in zip(*told, strict=True)]
-            due += [(step, member) for member in group if orders[member].heard(sums)]
-        if due:
+            encoded = [consensuses[member].encode() for member in group]
+            sums = [math.fsum(column) for column in zip(*encoded, strict=True)]
+            last += [(step, member) for member in group if consensuses[member].decode(sums)]
+        if last:
             break
-    assert sorted(due) == [(first + exchanges, member) for member in range(num_members)]
-    assert {ORDERS[order.number] for order in orders} == {"target"}
+    assert sorted(last) == [(first + exchanges, member) for member in range(num_members)]
+    assert {consensus.reason for consensus in consensuses} == {"target"}

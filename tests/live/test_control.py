@@ -12,18 +12,20 @@ from contextlib import contextmanager
 import pytest
 from leaks import nothing_left, wait_until
 
-from syncline.live import transport, wire
-from syncline.live.control import ControlServer
-from syncline.live.exits import LINE_LOST
+from syncline.live import clock, frames, handshake, transport
+from syncline.live.control import ControlServer, Lost
+from syncline.live.exits import CONTROL_LOST
+from syncline.live.frames import MAX_JSON, Header, Kind
+from syncline.live.messages import Hello, Stop, Warn, encode
 from syncline.live.transport import Tls, dial
-from syncline.live.wire import MAX_JSON, Frame, Kind
 
 SECRET = b"the run's own"
-HELLO = {"role": "shard", "index": 2, "pid": 1, "address": "unix:there"}
+HELLO = encode(Hello("shard", 2, "unix:there", pid=1))
+WHO = ("kind", "role", "index", "address", "pid")
 
 
 @pytest.fixture
-def headquarters(way):
+def server(way):
     with nothing_left():
         made = ControlServer(way[0], SECRET, way[1])
         made.tls = way[1]
@@ -35,18 +37,19 @@ def heard(made: ControlServer):
     return made.messages.get(timeout=10)
 
 
-# A process of the run: {} is what it does with its line.
+# A process of the run: {} is what it does with its connection.
 PROCESS = """
 import sys, threading, time
 from syncline.live.control import ControlClient
+from syncline.live.messages import Hello, Warn
 from syncline.live.transport import Tls
 address, cert, key = sys.argv[1:]
-hello = {{"role": "worker", "index": 1, "address": "unix:there"}}
+hello = Hello("worker", 1, "unix:there")
 known = threading.Event()
 def on_message(message):
     known.wait()
-    line.tell("echo", said=message)
-line = ControlClient(address, b"the run's own", Tls(cert, key) if cert else None, hello, on_message)
+    control.send(message)
+control = ControlClient(address, b"the run's own", Tls(cert, key) if cert else None, hello, on_message)
 known.set()
 {}
 while True:
@@ -56,7 +59,7 @@ while True:
 TALK_AT_ONCE = """
 def talk(name):
     for number in range(50):
-        line.tell(str(name), number=number, text="x" * 5000)
+        control.send(Warn(f"{name}" + "x" * 5000, number))
 for name in range(4):
     threading.Thread(target=talk, args=(name,)).start()
 """
@@ -75,27 +78,26 @@ def process(address: str, tls: Tls | None, does: str = "") -> Iterator[subproces
         child.communicate()
 
 
-def test_messages_come_in_order_both_ways(headquarters):
-    with process(headquarters.address, headquarters.tls) as child:
-        peer, message = heard(headquarters)
-        assert message == {"kind": "hello"}
-        assert (str(peer), peer.pid, peer.address) == ("worker 1", child.pid, "unix:there")
+def test_messages_come_in_order_both_ways(server):
+    with process(server.address, server.tls) as child:
+        peer, message = heard(server)
+        assert message is peer.hello
+        assert (str(peer), peer.hello.pid, peer.hello.address) == ("worker 1", child.pid, "unix:there")
         for number in range(200):
-            peer.tell("progress", number=number, text="ü" * number)
+            peer.send(Warn("ü" * number, number))
         for number in range(200):
-            said = {"kind": "progress", "number": number, "text": "ü" * number}
-            assert heard(headquarters) == (peer, {"kind": "echo", "said": said})
+            assert heard(server) == (peer, Warn("ü" * number, number))
         child.kill()
-        assert heard(headquarters)[1]["kind"] == "lost"
-        peer.tell("stop")  # to nobody: no error
+        assert isinstance(heard(server)[1], Lost)
+        peer.send(Stop())  # to nobody: no error
 
 
-def test_threads_that_tell_at_once_do_not_mix_their_words(headquarters):
-    with process(headquarters.address, headquarters.tls, TALK_AT_ONCE):
-        assert heard(headquarters)[1] == {"kind": "hello"}
-        told = [heard(headquarters)[1] for _ in range(200)]
+def test_threads_that_tell_at_once_do_not_mix_their_words(server):
+    with process(server.address, server.tls, TALK_AT_ONCE):
+        assert isinstance(heard(server)[1], Hello)
+        received = [heard(server)[1] for _ in range(200)]
         for name in range(4):
-            assert [message["number"] for message in told if message["kind"] == str(name)] == list(range(50))
+            assert [message.at for message in received if message.text == f"{name}" + "x" * 5000] == list(range(50))
 
 
 @pytest.mark.parametrize("is_heard", [True, False])
@@ -104,35 +106,37 @@ def test_a_process_ends_without_a_word_when_the_launcher_is_gone(way, is_heard):
     address, tls = way
     with nothing_left(), transport.listen(address) as listener:
         place = transport.address_of(listener)
-        with process(place, tls, "" if is_heard else "for _ in range(100): line.tell('progress')") as child:
-            sock = wire.welcome(listener.accept()[0], SECRET, tls)
-            while wire.receive_json(sock)["kind"] == "clock":
-                wire.tell_clock(sock)
+        with process(place, tls, "" if is_heard else "for _ in range(100): control.send(Warn('', 0.0))") as child:
+            sock = handshake.admit(listener.accept()[0], SECRET, tls)
+            while frames.receive_json(sock)["kind"] == "clock":
+                clock.answer_clock(sock)
             time.sleep(0.1)
             sock.close()
             _, said = child.communicate(timeout=10)
-            assert (child.returncode, said) == (LINE_LOST, "")
+            assert (child.returncode, said) == (CONTROL_LOST, "")
 
 
 # Hostile ones
 
 
-def test_strangers_are_not_heard(headquarters):
-    for said in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(200), Frame(Kind.JSON, size=2).pack() + b"{}"):
-        with dial(headquarters.address) as sock, contextlib.suppress(OSError):
+def test_strangers_are_not_heard(server):
+    for said in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(200), Header(Kind.JSON, size=2).pack() + b"{}"):
+        with dial(server.address) as sock, contextlib.suppress(OSError):
             sock.sendall(said)
     with pytest.raises(OSError):  # noqa: PT011  # which one depends on who hangs up first
-        wire.connect(headquarters.address, b"a guess", headquarters.tls)
-    assert headquarters.messages.empty()
+        handshake.connect(server.address, b"a guess", server.tls)
+    assert server.messages.empty()
 
 
 @pytest.mark.parametrize(
     "hello",
     [
         {},
-        *({**HELLO, field: value} for field in HELLO for value in (None, [], {}, 1.5, True)),
+        *({**HELLO, field: value} for field in WHO for value in (None, [], {}, 1.5, True)),
         *({key: value for key, value in HELLO.items() if key != field} for field in HELLO),
         {**HELLO, "index": "2"},
+        {**HELLO, "kind": "Ready"},
+        {**HELLO, "more": 1},
         {**HELLO, "address": "x" * MAX_JSON},
     ],
     ids=lambda hello: str(hello)[:60],
@@ -140,9 +144,9 @@ def test_strangers_are_not_heard(headquarters):
 def test_a_hello_without_what_it_must_say_is_not_heard(hello):
     with nothing_left():
         made = ControlServer("unix:", SECRET, None)
-        sock = wire.connect(made.address, SECRET)
+        sock = handshake.connect(made.address, SECRET)
         with contextlib.suppress(OSError):
-            wire.send_json(sock, hello)
+            frames.send_json(sock, hello)
             sock.settimeout(10)
             assert sock.recv(1) == b""
         assert made.messages.empty()
@@ -150,35 +154,35 @@ def test_a_hello_without_what_it_must_say_is_not_heard(hello):
         made.close()
 
 
-@pytest.mark.parametrize("said", [Frame(Kind.STOP).pack(), Frame(Kind.JSON, size=1).pack() + b"[", b"no frame" * 20])
+@pytest.mark.parametrize("said", [Header(Kind.STOP).pack(), Header(Kind.JSON, size=1).pack() + b"[", b"no frame" * 20])
 def test_a_process_that_speaks_nonsense_is_lost(said):
     with nothing_left():
         made = ControlServer("unix:", SECRET, None)
-        sock = wire.connect(made.address, SECRET)
-        wire.send_json(sock, HELLO)
-        assert heard(made)[1] == {"kind": "hello"}
+        sock = handshake.connect(made.address, SECRET)
+        frames.send_json(sock, HELLO)
+        assert isinstance(heard(made)[1], Hello)
         sock.sendall(said)
-        assert heard(made)[1]["kind"] == "lost"
+        assert isinstance(heard(made)[1], Lost)
         sock.close()
         made.close()
 
 
 @pytest.mark.parametrize("way", ["unix", "tcp with TLS"], indirect=True)
 def test_silent_strangers_keep_neither_all_threads_nor_the_processes_of_the_run_away(monkeypatch, way):
-    for module in (transport, wire):
+    for module in (transport, handshake):
         monkeypatch.setattr(module, "HANDSHAKE_S", 0.5)
     with nothing_left():
         made = ControlServer(way[0], SECRET, way[1])
         threads = threading.active_count()
-        strangers = [dial(made.address) for _ in range(2 * transport.MAX_STRANGERS)]
-        assert wait_until(lambda: threading.active_count() - threads >= transport.MAX_STRANGERS - 4)
-        assert threading.active_count() - threads <= transport.MAX_STRANGERS
+        strangers = [dial(made.address) for _ in range(2 * handshake.MAX_UNPROVED)]
+        assert wait_until(lambda: threading.active_count() - threads >= handshake.MAX_UNPROVED - 4)
+        assert threading.active_count() - threads <= handshake.MAX_UNPROVED
         for _ in range(50):  # its own patience is as short as theirs
             with contextlib.suppress(OSError):
-                sock = wire.connect(made.address, SECRET, way[1])
+                sock = handshake.connect(made.address, SECRET, way[1])
                 break
-        wire.send_json(sock, HELLO)
-        assert heard(made)[1] == {"kind": "hello"}
+        frames.send_json(sock, HELLO)
+        assert isinstance(heard(made)[1], Hello)
         for open_one in (sock, *strangers):
             open_one.close()
         made.close()

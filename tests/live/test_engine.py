@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from syncline.live.engine import NotElastic
-from syncline.live.wire import Frame, Kind
 from syncline.progress import Limits
 from syncline.records.events import Row
+from syncline.server.report import PushReport
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
@@ -177,7 +177,7 @@ def test_injected_delays_are_in_the_log_where_they_begin():
     play = Play(AspOptions(), num_workers=1)
     play.push(0)
     play.rows.clear()
-    play.push(0, after=8.0, slow_s=2.0, delay_s=1.0, pull_delay_s=0.5, push_delay_s=3.0, loss=0.0)
+    play.push(0, after=8.0, slowdown_s=2.0, compute_delay_s=1.0, pull_delay_s=0.5, push_delay_s=3.0, loss=0.0)
     assert play.rows[:7] == [
         (0.5, "delayed", 0, 0, -1, -1, 0.5, "pull"),
         (1.0, "started", 0, -1, -1, 1, 5.0, ""),
@@ -192,7 +192,7 @@ def test_injected_delays_are_in_the_log_where_they_begin():
 
 def test_what_the_worker_did_is_told_by_the_first_shard_alone():
     play = Play(AspOptions(), number=2)
-    play.push(0, slow_s=0.25, delay_s=0.25, pull_delay_s=0.25, push_delay_s=0.25)
+    play.push(0, slowdown_s=0.25, compute_delay_s=0.25, pull_delay_s=0.25, push_delay_s=0.25)
     play.push(1)
     assert [row.kind for row in play.rows] == ["delayed", "delayed", *["pushed", "applied", "granted"] * 2]
     assert [row.because for row in play.rows[:2]] == ["pull", "push"]
@@ -339,7 +339,7 @@ def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_hears_
     play.push(0)
     gradient = play.new_gradient()
     gradient.versions = torch.tensor([0, 7])
-    frame = Frame(Kind.PUSH, 1, iteration=4, version=0, tag=2, loss=1.0, started_at=2.5, computed_at=3.0)
+    frame = PushReport(1, iteration=4, version=0, tag=2, loss=1.0, started_at=2.5, computed_at=3.0)
     play.engine.pushed(3.0, frame, gradient)
     assert play.rows[-5:-2] == [
         (2.5, "pulled", 1, 0, -1, 0, 4, "0 7"),

@@ -11,9 +11,9 @@ from simulation_play import NullObserver
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.learning.server import Gradient, Version
 from syncline.live.engine import Engine
-from syncline.live.wire import Frame, Kind
 from syncline.progress import Limits
 from syncline.records.events import Row
+from syncline.server.report import PushReport
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
@@ -99,10 +99,10 @@ class Replay:
         loss, gradient = self.computed[key]
         self.engines[row.shard].pushed(row.at, self.frame(row, key[1], version, row.version, loss), gradient)
 
-    def frame(self, row: Row, iteration: int, version: int, tag: int, loss: float = 0.0) -> Frame:
+    def frame(self, row: Row, iteration: int, version: int, tag: int, loss: float = 0.0) -> PushReport:
         cut = self.to_tell.pop(row.worker, 0)
-        return Frame(
-            Kind.PUSH, row.worker, iteration, version, tag, cut, loss=loss, started_at=row.at, computed_at=row.at
+        return PushReport(
+            row.worker, iteration, version, tag, loss, cancelled=cut, started_at=row.at, computed_at=row.at
         )
 
 

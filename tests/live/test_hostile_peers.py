@@ -20,15 +20,22 @@ from leaks import nothing_left, wait_until
 
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
-from syncline.live import server as live_server
-from syncline.live import transport, wire
-from syncline.live.server import Acceptor, Free, GradientPool, Hello, Lost, Pushed, view
+from syncline.live import frames, handshake, transport
+from syncline.live.clock import CLOCK_REQUESTS
+from syncline.live.connections import Acceptor, Connected, Disconnected, GradientPool, Pushed, VersionSent
+from syncline.live.frames import REPORT, Header, Kind, Reader, pack_report
+from syncline.live.payload import byte_view
 from syncline.live.transport import Socket, address_of, dial, listen
-from syncline.live.wire import CLOCK_QUESTIONS, Frame, Kind, Reader
+from syncline.server.report import PushReport
 
 SECRET = b"the run's own"
 SIZE, BUFFERS = 100, 3
-PUSH_BYTES = 4 * (SIZE + BUFFERS)
+PUSH_BYTES = REPORT.size + 4 * (SIZE + BUFFERS)
+
+
+def push_payload(worker: int, iteration: int = 0) -> bytes:
+    """A report, and a gradient of zeros."""
+    return pack_report(PushReport(worker, iteration)) + bytes(PUSH_BYTES - REPORT.size)
 
 
 class House:
@@ -40,37 +47,37 @@ class House:
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
         self.door = Acceptor(self.listener, SECRET, tls, GradientPool(SIZE, BUFFERS, 1), self.inbox)
-        self.door.open()
 
     def proved(self) -> Socket:
-        return wire.connect(self.address, SECRET, self.tls)
+        return handshake.connect(self.address, SECRET, self.tls)
 
-    def worker(self, number: int) -> tuple[Socket, Hello]:
+    def worker(self, number: int) -> tuple[Socket, Connected]:
         """A connection that has said hello, and what the owner heard of it."""
         sock = self.proved()
         sock.settimeout(10)
-        wire.send_json(sock, {"worker": number})
-        for _ in range(CLOCK_QUESTIONS):
-            wire.send_json(sock, {})
-            wire.receive_json(sock)
+        frames.send_json(sock, {"worker": number})
+        for _ in range(CLOCK_REQUESTS):
+            frames.send_json(sock, {})
+            frames.receive_json(sock)
         hello = self.inbox.get(timeout=10)
-        assert isinstance(hello, Hello)
+        assert isinstance(hello, Connected)
         return sock, hello
 
     def serves(self) -> bool:
         """A proper worker pushes, is heard, and gets its block."""
         sock, hello = self.worker(3)
         gradient, buffers = torch.rand(SIZE), torch.rand(BUFFERS)
-        wire.send(sock, Frame(Kind.PUSH, 3), [view(gradient), view(buffers)])
+        report = memoryview(pack_report(PushReport(3, 0)))
+        frames.send(sock, Header(Kind.PUSH), [report, byte_view(gradient), byte_view(buffers)])
         pushed = self.inbox.get(timeout=10)
         assert isinstance(pushed, Pushed)
         assert torch.equal(pushed.gradient.flat, gradient)
         version, received = Version(torch.rand(SIZE), torch.rand(BUFFERS)), torch.zeros(SIZE + BUFFERS)
-        hello.connection.post(Frame(Kind.BLOCK, 3), version)
+        hello.connection.post(Header(Kind.BLOCK), version)
         reader = Reader(sock)
-        reader.payload(reader.next(), [view(received)])
+        reader.payload(reader.next(), [byte_view(received)])
         sock.close()
-        assert isinstance(self.inbox.get(timeout=10), Lost)
+        assert isinstance(self.inbox.get(timeout=10), Disconnected)
         hello.connection.close()
         return torch.equal(received, torch.cat([version.weights, version.buffers]))
 
@@ -101,7 +108,7 @@ def is_ended(sock: Socket) -> bool:
 
 
 def lower_patience(monkeypatch, seconds: float) -> None:
-    for module in (transport, wire):
+    for module in (transport, handshake):
         monkeypatch.setattr(module, "HANDSHAKE_S", seconds)
 
 
@@ -109,7 +116,7 @@ def lower_patience(monkeypatch, seconds: float) -> None:
 
 
 @scaled(15)
-@given(st.lists(st.binary(max_size=400) | st.binary().map(lambda tail: wire.MAGIC + b"\0\1" + tail), min_size=1))
+@given(st.lists(st.binary(max_size=400) | st.binary().map(lambda tail: handshake.MAGIC + b"\0\1" + tail), min_size=1))
 def test_nothing_a_stranger_says_is_heard(way, sayings):
     with house(way) as made:
         for said in sayings[:5]:
@@ -152,17 +159,17 @@ def test_a_recorded_session_said_again_is_not_heard():
 
         thread = threading.Thread(target=relay)
         thread.start()
-        sock = wire.connect(address_of(tap), SECRET)
-        wire.send_json(sock, {"worker": 0})
-        for _ in range(CLOCK_QUESTIONS):
-            wire.send_json(sock, {})
-            wire.receive_json(sock)
-        wire.send(sock, Frame(Kind.PUSH, 0), [memoryview(bytes(PUSH_BYTES))])
+        sock = handshake.connect(address_of(tap), SECRET)
+        frames.send_json(sock, {"worker": 0})
+        for _ in range(CLOCK_REQUESTS):
+            frames.send_json(sock, {})
+            frames.receive_json(sock)
+        frames.send(sock, Header(Kind.PUSH), [memoryview(push_payload(0))])
         heard = [made.inbox.get(timeout=10) for _ in range(2)]
-        assert [type(message) for message in heard] == [Hello, Pushed]
+        assert [type(message) for message in heard] == [Connected, Pushed]
         sock.close()
         thread.join()
-        assert isinstance(made.inbox.get(timeout=10), Lost)
+        assert isinstance(made.inbox.get(timeout=10), Disconnected)
         heard[0].connection.close()
         assert len(said) > PUSH_BYTES
 
@@ -176,16 +183,16 @@ def test_a_recorded_session_said_again_is_not_heard():
 @pytest.mark.parametrize("way", ["unix", "tcp with TLS"], indirect=True)
 def test_more_silent_strangers_than_are_waited_for_at_once_lock_nobody_out_for_long(monkeypatch, way):
     lower_patience(monkeypatch, 0.5)
-    num_strangers = 2 * live_server.MAX_STRANGERS
+    num_strangers = 2 * handshake.MAX_UNPROVED
     with house(way) as made:
         strangers = [dial(made.address) for _ in range(num_strangers)]
         assert wait_until(lambda: sum(thread.name == "connection" for thread in threading.enumerate()) >= 60)
-        assert sum(thread.name == "connection" for thread in threading.enumerate()) <= live_server.MAX_STRANGERS
+        assert sum(thread.name == "connection" for thread in threading.enumerate()) <= handshake.MAX_UNPROVED
         for _ in range(50):  # its own patience is as short as theirs
             with contextlib.suppress(OSError):
                 sock = made.proved()
                 break
-        assert live_server.MAX_STRANGERS <= made.door.refused <= num_strangers + 50
+        assert handshake.MAX_UNPROVED <= made.door.refused <= num_strangers + 50
         sock.close()
         for stranger in strangers:
             stranger.close()
@@ -212,7 +219,7 @@ def test_a_door_without_a_number_for_the_next_connection_waits_for_one():
                 os.close(number)
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         with sock:
-            wire.prove(sock, SECRET)
+            handshake.client_handshake(sock, SECRET)
 
 
 # With the secret
@@ -237,7 +244,7 @@ def test_a_hello_that_is_none_ends_the_connection_unheard(payload):
     with house(("unix:", None)) as made:
         sock = made.proved()
         with contextlib.suppress(OSError):
-            wire.send(sock, Frame(Kind.JSON), [memoryview(payload)])
+            frames.send(sock, Header(Kind.JSON), [memoryview(payload)])
         assert is_ended(sock)
         sock.close()
         assert made.inbox.empty()
@@ -251,26 +258,26 @@ def test_a_number_that_no_worker_has_is_for_the_owner_to_turn_away(worker):
         hello.connection.close()
         assert is_ended(sock)
         sock.close()
-        assert isinstance(made.inbox.get(timeout=10), Lost)
+        assert isinstance(made.inbox.get(timeout=10), Disconnected)
 
 
 @pytest.mark.parametrize("size", [0, PUSH_BYTES - 1, PUSH_BYTES + 1, 2**40, 2**64 - 1])
 def test_a_push_of_another_size_ends_the_connection_and_costs_no_memory(way, size):
     with house(way) as made:
         sock, hello = made.worker(0)
-        sock.sendall(Frame(Kind.PUSH, 0, size=size).pack())
-        assert isinstance(made.inbox.get(timeout=10), Lost)
+        sock.sendall(Header(Kind.PUSH, size=size).pack())
+        assert isinstance(made.inbox.get(timeout=10), Disconnected)
         hello.connection.close()
         assert is_ended(sock)
         sock.close()
 
 
-@pytest.mark.parametrize("frame", [Frame(Kind.PUSH, 1), Frame(Kind.JSON), Frame(Kind.BLOCK), Frame(Kind.STOP)])
-def test_a_push_in_the_name_of_another_worker_or_what_only_a_shard_says_is_not_heard(frame):
+@pytest.mark.parametrize(("kind", "worker"), [(Kind.PUSH, 1), (Kind.JSON, 0), (Kind.BLOCK, 0), (Kind.STOP, 0)])
+def test_a_push_in_the_name_of_another_worker_or_what_only_a_shard_says_is_not_heard(kind, worker):
     with house(("unix:", None)) as made:
         sock, hello = made.worker(0)
-        wire.send(sock, frame, [memoryview(bytes(PUSH_BYTES))])
-        assert isinstance(made.inbox.get(timeout=10), Lost)
+        frames.send(sock, Header(kind), [memoryview(push_payload(worker))])
+        assert isinstance(made.inbox.get(timeout=10), Disconnected)
         hello.connection.close()
         sock.close()
 
@@ -286,10 +293,10 @@ def test_a_push_in_the_name_of_another_worker_or_what_only_a_shard_says_is_not_h
 def test_a_mutated_session_is_heard_as_whole_pushes_or_not_at_all(mutations):
     """All that a worker says after its proof, with bytes changed, put in, left out or cut off."""
     hello_text = b'{"worker": 0}'
-    said = bytearray(Frame(Kind.JSON, size=len(hello_text)).pack() + hello_text)
-    said += (Frame(Kind.JSON, size=2).pack() + b"{}") * CLOCK_QUESTIONS
+    said = bytearray(Header(Kind.JSON, size=len(hello_text)).pack() + hello_text)
+    said += (Header(Kind.JSON, size=2).pack() + b"{}") * CLOCK_REQUESTS
     for iteration in range(2):
-        said += Frame(Kind.PUSH, 0, iteration, size=PUSH_BYTES).pack() + bytes(PUSH_BYTES)
+        said += Header(Kind.PUSH, size=PUSH_BYTES).pack() + push_payload(0, iteration)
     for place, how, data in mutations:
         place = min(place, len(said) - 1)
         if how == "flip" and said:
@@ -314,9 +321,9 @@ def test_a_mutated_session_is_heard_as_whole_pushes_or_not_at_all(mutations):
             while True:
                 heard.append(made.inbox.get_nowait())
         if heard:
-            assert isinstance(heard[0], Hello)
-            assert isinstance(heard[-1], Lost)
-            assert all(isinstance(message, Pushed) and message.frame.worker == 0 for message in heard[1:-1])
+            assert isinstance(heard[0], Connected)
+            assert isinstance(heard[-1], Disconnected)
+            assert all(isinstance(message, Pushed) and message.report.worker == 0 for message in heard[1:-1])
             heard[0].connection.close()
 
 
@@ -326,14 +333,14 @@ def test_a_version_for_a_peer_that_reads_nothing_and_ends_wrongly_is_freed(way, 
     with house(way) as made:
         sock, hello = made.worker(0)
         version = Version(torch.zeros(5_000_000), torch.zeros(0))
-        assert not hello.connection.post(Frame(Kind.BLOCK, 0), version)
+        assert not hello.connection.post(Header(Kind.BLOCK), version)
         time.sleep(0.1)
         if end == "half closed":
             sock.shutdown(socket.SHUT_WR)
         else:
-            wire.send(sock, Frame(Kind.STOP))
+            frames.send(sock, Header(Kind.STOP))
         messages = [made.inbox.get(timeout=5) for _ in range(2)]
-        assert {type(message) for message in messages} == {Lost, Free}
+        assert {type(message) for message in messages} == {Disconnected, VersionSent}
         hello.connection.close()
         assert wait_until(lambda: not any(thread.name == "writer 0" for thread in threading.enumerate()))
         sock.close()
@@ -347,16 +354,16 @@ def test_every_large_version_is_freed_whether_it_was_sent_or_not(way):
     with house(way) as made:
         sock, hello = made.worker(0)
         version = Version(torch.zeros(300_000), torch.zeros(0))
-        frees = sum(hello.connection.post(Frame(Kind.BLOCK, 0), version) is version for _ in range(10))
+        frees = sum(hello.connection.post(Header(Kind.BLOCK), version) is version for _ in range(10))
         reader, place = Reader(sock), torch.empty(300_000)
-        reader.payload(reader.next(), [view(place)])
+        reader.payload(reader.next(), [byte_view(place)])
         sock.close()
-        while not isinstance(message := made.inbox.get(timeout=10), Lost):
-            frees += isinstance(message, Free)
-        frees += hello.connection.post(Frame(Kind.BLOCK, 0), version) is version
+        while not isinstance(message := made.inbox.get(timeout=10), Disconnected):
+            frees += isinstance(message, VersionSent)
+        frees += hello.connection.post(Header(Kind.BLOCK), version) is version
         while frees < 11:
             message = made.inbox.get(timeout=10)
-            assert isinstance(message, Free)
+            assert isinstance(message, VersionSent)
             assert message.version is version
             assert message.connection is hello.connection
             frees += 1
@@ -373,20 +380,20 @@ def test_a_slow_reader_gets_the_version_it_was_granted_whatever_is_made_meanwhil
         for number in range(3):
             pinned = shard.pin()
             granted = pinned.weights.clone()
-            assert not hello.connection.post(Frame(Kind.BLOCK, 0, 0, number), pinned)
-            frame, received = wire.receive(sock), torch.zeros(size)
+            assert not hello.connection.post(Header(Kind.BLOCK, version=number), pinned)
+            frame, received = frames.receive(sock), torch.zeros(size)
             assert frame.size == received.nbytes
             for part in received.split(50_000):
-                wire.receive_into(sock, view(part))
+                frames.receive_into(sock, byte_view(part))
                 shard.apply([Gradient(torch.rand(size), torch.zeros(0))], 1.0, 0, 0)
             assert torch.equal(received, granted)
             free = made.inbox.get(timeout=10)
-            assert isinstance(free, Free)
+            assert isinstance(free, VersionSent)
             assert free.version is pinned
             shard.unpin(pinned)
         assert shard.allocated <= 2
         sock.close()
-        assert isinstance(made.inbox.get(timeout=10), Lost)
+        assert isinstance(made.inbox.get(timeout=10), Disconnected)
         hello.connection.close()
 
 
@@ -394,8 +401,8 @@ def test_a_connection_given_up_by_its_owner_ends_all_its_threads(way):
     """While a large version is stuck on its way to a peer that neither reads nor speaks."""
     with house(way) as made:
         sock, hello = made.worker(0)
-        hello.connection.post(Frame(Kind.BLOCK, 0), Version(torch.zeros(5_000_000), torch.zeros(0)))
+        hello.connection.post(Header(Kind.BLOCK), Version(torch.zeros(5_000_000), torch.zeros(0)))
         time.sleep(0.05)
         hello.connection.close()
-        assert {type(made.inbox.get(timeout=5)) for _ in range(2)} == {Lost, Free}
+        assert {type(made.inbox.get(timeout=5)) for _ in range(2)} == {Disconnected, VersionSent}
         sock.close()

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from syncline.live import wire
+from syncline.live import clock as clocks
+from syncline.live import frames
 from syncline.live.interfaces import InterfaceError, address_on, address_towards, interface_of, interfaces
 from syncline.live.transport import address_of, dial, listen
 
@@ -21,7 +22,7 @@ def test_loopback_is_found_by_its_name_its_network_and_its_address():
 
 @pytest.mark.parametrize("wanted", ["eth99", "203.0.113.0/24"])
 def test_what_is_no_interface_is_named_with_those_that_are(wanted):
-    with pytest.raises(InterfaceError, match=rf"runner.interface={wanted} is none of its interfaces: .*lo 127.0.0.1"):
+    with pytest.raises(InterfaceError, match=rf"runner.interface={wanted} is not among its interfaces: .*lo 127.0.0.1"):
         address_on(wanted)
 
 
@@ -55,18 +56,18 @@ def test_another_clock_is_known_within_the_error_that_is_told(ahead_s, monkeypat
     ours, theirs = socket.socketpair()
 
     def answer() -> None:
-        for _ in range(wire.CLOCK_QUESTIONS):
-            wire.receive_json(theirs)
+        for _ in range(clocks.CLOCK_REQUESTS):
+            frames.receive_json(theirs)
             time.sleep(0.002)  # the way there is longer than the way back
-            wire.send_json(theirs, {"now": time.monotonic() + ahead_s})
+            frames.send_json(theirs, {"now": time.monotonic() + ahead_s})
 
     with ours, theirs:
         thread = threading.Thread(target=answer)
         thread.start()
-        clock = wire.ask_clock(ours)
+        clock = clocks.measure_clock(ours)
         thread.join()
     assert clock.error_s >= 0.001
     assert abs(clock.offset_s - ahead_s) <= clock.error_s
-    assert clock.ours(ahead_s + 1.0) == pytest.approx(1.0, abs=clock.error_s)
+    assert clock.to_local(ahead_s + 1.0) == pytest.approx(1.0, abs=clock.error_s)
     if not ahead_s:
         assert clock.offset_s == 0.0

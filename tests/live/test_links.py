@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -29,9 +30,14 @@ from syncline.assembly import build_flat, build_learner
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.server import Version
 from syncline.live import worker as worker_module
-from syncline.live.server import Lost, Outbox, ReplySender
-from syncline.live.wire import Frame, Kind
-from syncline.live.worker import Links, ShardGone, work
+from syncline.live.clock import RunClock
+from syncline.live.connections import Disconnected, Outbox, ReplySender
+from syncline.live.context import RunContext
+from syncline.live.frames import Header, Kind, Reader
+from syncline.live.links import Links, ShardLost
+from syncline.live.payload import byte_view
+from syncline.live.watchdog import Watchdog
+from syncline.live.worker import run_worker
 from syncline.strategies.k_sync import KSyncOptions
 from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
 
@@ -44,9 +50,9 @@ def versions(count: int) -> list[Version]:
 
 def test_of_blocks_that_wait_to_be_sent_only_the_newest_is_kept():
     outbox, (first, second, third) = Outbox(), versions(3)
-    assert outbox.put(Frame(Kind.BLOCK, version=1), first) is None
-    assert outbox.put(Frame(Kind.BLOCK, version=2), second) is first
-    assert outbox.put(Frame(Kind.BLOCK, version=3), third) is second
+    assert outbox.put(Header(Kind.BLOCK, version=1), first) is None
+    assert outbox.put(Header(Kind.BLOCK, version=2), second) is first
+    assert outbox.put(Header(Kind.BLOCK, version=3), third) is second
     frame, version = outbox.get()
     assert (frame.version, version) == (3, third)
     outbox.close()
@@ -56,11 +62,11 @@ def test_of_blocks_that_wait_to_be_sent_only_the_newest_is_kept():
 def test_words_keep_their_order_among_blocks():
     """A repeat belongs to the block before it, so that block must not be replaced by one behind it."""
     outbox, (first, second, third) = Outbox(), versions(3)
-    assert outbox.put(Frame(Kind.BLOCK, version=1), first) is None
-    assert outbox.put(Frame(Kind.REPEAT), None) is None
-    assert outbox.put(Frame(Kind.BLOCK, version=2), second) is None
-    assert outbox.put(Frame(Kind.BLOCK, version=3), third) is second
-    assert outbox.put(Frame(Kind.STOP), None) is None
+    assert outbox.put(Header(Kind.BLOCK, version=1), first) is None
+    assert outbox.put(Header(Kind.REPEAT), None) is None
+    assert outbox.put(Header(Kind.BLOCK, version=2), second) is None
+    assert outbox.put(Header(Kind.BLOCK, version=3), third) is second
+    assert outbox.put(Header(Kind.STOP), None) is None
     outbox.close()
     got = []
     while (entry := outbox.get()) is not None:
@@ -74,7 +80,7 @@ def test_a_writer_waits_for_something_to_send():
     thread.start()
     time.sleep(0.05)
     assert got == []
-    outbox.put(Frame(Kind.STOP), None)
+    outbox.put(Header(Kind.STOP), None)
     thread.join(5)
     assert got[0][0].kind is Kind.STOP
 
@@ -101,18 +107,18 @@ def stuck() -> Iterator[tuple[Shard, socket.socket]]:
 def test_a_block_that_nobody_reads_makes_way_for_the_newest_and_each_version_comes_free_once():
     with stuck() as (shard, sock):
         made = [Version(torch.full((LARGE,), float(number)), torch.zeros(0)) for number in range(4)]
-        frames = [Frame(Kind.BLOCK, version=number) for number in range(4)]
+        frames = [Header(Kind.BLOCK, version=number) for number in range(4)]
         assert shard.connection.post(frames[0], made[0], is_busy=True) is None
         assert wait_until(lambda: not shard.connection._outbox._entries), "the writer is at it"
         assert shard.connection.post(frames[1], made[1], is_busy=True) is None
         assert shard.connection.post(frames[2], made[2], is_busy=True) is made[1]
         assert shard.connection.post(frames[3], made[3], is_busy=True) is made[2]
         assert shard.connection.sending == 2
-        reader = worker_module.Reader(sock)
+        reader = Reader(sock)
         got = torch.zeros(LARGE)
         for number in (0, 3):
             frame = reader.next()
-            reader.payload(frame, [worker_module.view(got)])
+            reader.payload(frame, [byte_view(got)])
             assert (frame.version, got[0], got[-1]) == (number, number, number)
         assert [shard.inbox.get(timeout=5).version for _ in range(2)] == [made[0], made[3]]
 
@@ -121,29 +127,31 @@ def test_who_has_not_read_the_last_block_is_as_silent_as_before():
     """A hung worker that is interrupted again and again must not look alive; one that only computes must."""
     with stuck() as (shard, _):
         state = Version(torch.zeros(LARGE), torch.zeros(0))
-        engine = SimpleNamespace(shard=SimpleNamespace(pin=lambda: state, unpin=lambda version: None))
-        engine.begins_anew = lambda worker: True
-        postman = ReplySender(None, warn=print)  # type: ignore[arg-type]
-        postman.engine, postman.connections = engine, {0: shard.connection}  # type: ignore[assignment]
-        postman.grant(0, 1, 0, is_busy=True)
-        (first, what), words = postman.last_event[0], "granted"
+        pinned = SimpleNamespace(pin=lambda: state, unpin=lambda version: None)
+        watchdog = Watchdog(1.0, 1.0, pulls=False)
+        connections, pool = {0: shard.connection}, shard.connection.pool
+        sender = ReplySender(pinned, connections, pool, RunClock(), watchdog, print)  # type: ignore[arg-type]
+        sender.grant(0, 1, 0, is_busy=True)
+        (first, what), words = watchdog.last_event[0], "granted"
         assert what == words
         assert wait_until(lambda: not shard.connection._outbox._entries)
-        postman.grant(0, 2, 0, is_busy=True)
-        second = postman.last_event[0][0]
+        sender.grant(0, 2, 0, is_busy=True)
+        second = watchdog.last_event[0][0]
         assert second > first, "the first is being sent: it may be at work"
         for version in (3, 4):
-            postman.grant(0, version, 0, is_busy=True)
-            assert postman.last_event[0][0] == second
+            sender.grant(0, version, 0, is_busy=True)
+            assert watchdog.last_event[0][0] == second
 
 
 def test_who_ends_with_a_block_unread_has_closed_the_connection_as_anybody_else():
     with stuck() as (shard, sock):
-        shard.connection.post(Frame(Kind.BLOCK), Version(torch.zeros(LARGE), torch.zeros(0)), is_busy=True)
+        shard.connection.post(Header(Kind.BLOCK), Version(torch.zeros(LARGE), torch.zeros(0)), is_busy=True)
         assert sock.recv(1, socket.MSG_PEEK), "it lies there"
         sock.close()
         messages = [shard.inbox.get(timeout=5) for _ in range(2)]
-        assert {message.why for message in messages if isinstance(message, Lost)} == {"the connection was closed"}
+        assert {message.why for message in messages if isinstance(message, Disconnected)} == {
+            "the connection was closed"
+        }
 
 
 # A worker that waits for one answer of each shard.
@@ -163,8 +171,8 @@ def test_an_interrupt_breaks_off_a_long_delay_at_once():
         assert not links.interrupted
         assert set(place.weights.tolist()) == set(place.buffers.tolist()) == {1.0}
         assert push(links)
-        header = shard.pushed().frame
-        assert (header.version, header.tag, header.iteration) == (1, 1, 3)
+        report = shard.pushed().report
+        assert (report.version, report.tag, report.iteration) == (1, 1, 3)
 
 
 def test_an_interrupt_during_the_delay_of_a_push_keeps_it_back():
@@ -189,7 +197,7 @@ def test_an_interrupt_during_the_delay_of_a_block_ends_it_and_the_newer_block_ha
         assert 0.1 + 0.3 <= time.monotonic() - begun < LONG_S / 2
         assert place.weights[0] == 1.0
         push(links)
-        assert shard.pushed().frame.pull_delay_s == 0.3
+        assert shard.pushed().report.pull_delay_s == 0.3
 
 
 def test_half_a_block_is_an_interrupt_and_nothing_is_computed_before_the_other_half_is_there():
@@ -234,7 +242,7 @@ def test_blocks_that_cross_a_push_are_its_answer():
         links.await_blocks(NONE)
         shard.block(1)
         assert push(links), "it has not looked"
-        assert shard.pushed().frame.version == 0
+        assert shard.pushed().report.version == 0
         shard.block(2)
         assert wait_until(lambda: links.await_blocks(NONE) and place.weights[0] == 2.0)
         assert not links.interrupted
@@ -253,11 +261,11 @@ def test_a_worker_that_is_told_to_repeat_goes_on_at_the_version_it_has():
             assert links.await_blocks(NONE)
         assert set(place.buffers.tolist()) == {0.0}, "those of the version, as at first"
         push(links, iteration=4)
-        assert (shard.pushed().frame.version, place.weights[0]) == (0, 0.0)
+        assert (shard.pushed().report.version, place.weights[0]) == (0, 0.0)
         shard.say(Kind.REPEAT)
         links.await_blocks(NONE)
         shard.say(Kind.REPEAT)
-        with pytest.raises(ShardGone, match="unexpected REPEAT"):
+        with pytest.raises(ShardLost, match="unexpected REPEAT"):
             links.wait(1.0)
 
 
@@ -266,7 +274,7 @@ def test_without_interrupts_a_block_that_nobody_asked_for_is_an_error():
     with linked(links) as (shard,):
         links.await_blocks(NONE)
         shard.block(1)
-        with pytest.raises(ShardGone, match="unexpected BLOCK"):
+        with pytest.raises(ShardLost, match="unexpected BLOCK"):
             links.wait(1.0)
 
 
@@ -287,7 +295,7 @@ def test_a_shard_that_is_slow_to_send_holds_up_no_other():
         links.await_blocks(NONE)
         push(links)
         rest = first.half_a_block(1)
-        assert wait_until(lambda: links.poll() or links._links[0].coming is not None)
+        assert wait_until(lambda: links.poll() or links._links[0].incoming is not None)
         second.block(1)
         assert wait_until(lambda: links.poll() or links._links[1].is_answered)
         assert not links._links[0].is_answered
@@ -316,9 +324,9 @@ def test_a_shard_that_is_slow_to_receive_holds_up_no_other():
         thread = threading.Thread(target=push, args=(links,))
         with nothing_read_by(first):
             thread.start()
-            assert second.pushed().frame.version == 0
+            assert second.pushed().report.version == 0
             assert thread.is_alive(), "no socket holds what the other one does not read"
-        assert first.pushed().frame.version == 0
+        assert first.pushed().report.version == 0
         thread.join(5)
         assert not thread.is_alive()
 
@@ -329,9 +337,9 @@ def test_a_shard_that_dies_while_it_is_sent_to_is_named():
         links.await_blocks(NONE)
         with nothing_read_by(first):
             soon(first.connection.close, 0.3)
-            with pytest.raises(ShardGone, match="shard 0"):
+            with pytest.raises(ShardLost, match="shard 0"):
                 push(links)
-            assert second.pushed().frame.version == 0
+            assert second.pushed().report.version == 0
 
 
 def test_a_worker_goes_on_with_the_shards_that_are_not_at_their_end():
@@ -340,14 +348,14 @@ def test_a_worker_goes_on_with_the_shards_that_are_not_at_their_end():
     with linked(links, 2) as (first, second):
         links.await_blocks(NONE)
         push(links)
-        assert (first.pushed().frame.version, second.pushed().frame.version) == (0, 0)
+        assert (first.pushed().report.version, second.pushed().report.version) == (0, 0)
         first.say(Kind.STOP)
         second.block(1)
         with at_once():
             assert links.await_blocks(NONE)
         assert place.weights.tolist() == [0.0] * SIZE + [1.0] * SIZE
         push(links)
-        assert second.pushed().frame.version == 1
+        assert second.pushed().report.version == 1
         assert first.nothing_came()
 
 
@@ -368,7 +376,8 @@ def at_work(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shar
     monkeypatch.setattr(worker_module, "Links", KeptLinks)
     flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
     shard = Shard(flat.weights.numel(), flat.buffers.numel())
-    thread = threading.Thread(target=work, args=(config, 0, [shard.address], SECRET, None, 0))
+    context = RunContext(config, Path(), SECRET, None, control_address="", listen_at="", resume=None)
+    thread = threading.Thread(target=run_worker, args=(context, 0, [shard.address], 0))
     thread.start()
     shard.meet()
     try:
@@ -396,8 +405,8 @@ def config_with_a_long_first_delay() -> RunConfig:
             max_updates=10,
             seed=seed,
         )
-        pace = DelayInjector(config.cluster, config.scenario, seed, 0, False, 0)
-        if [pace.compute(0.0)[1] for _ in range(3)] == [LONG_S, 0.0, LONG_S]:
+        delays = DelayInjector(config.cluster, config.scenario, seed, 0, False, 0)
+        if [delays.compute(0.0)[1] for _ in range(3)] == [LONG_S, 0.0, LONG_S]:
             return config
     raise AssertionError
 
@@ -408,10 +417,10 @@ def test_a_worker_breaks_off_its_delay_and_tells_with_its_next_push(monkeypatch)
         time.sleep(0.5)
         begun = time.monotonic()
         shard.block(1)
-        header = shard.pushed().frame
+        report = shard.pushed().report
         assert time.monotonic() - begun < LONG_S / 4
-        assert (header.version, header.iteration, header.cut, header.wasted) == (1, 0, 1, 0)
-        assert header.computed_at - header.started_at < LONG_S / 4
+        assert (report.version, report.iteration, report.cancelled, report.wasted) == (1, 0, 1, 0)
+        assert report.computed_at - report.started_at < LONG_S / 4
         shard.block(2)  # the third is delayed again: the end of the run must not wait for it
 
 
@@ -439,5 +448,5 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
         assert wait_until(lambda: shard.inbox.qsize() >= 2), "both were sent"
         time.sleep(0.05)
         may_end.set()
-        header = shard.pushed().frame
-        assert (header.version, header.iteration, header.cut, header.wasted) == (1, 0, 0, 1)
+        report = shard.pushed().report
+        assert (report.version, report.iteration, report.cancelled, report.wasted) == (1, 0, 0, 1)

@@ -16,8 +16,8 @@ from link_play import (
     staging,
 )
 
-from syncline.live.wire import Kind
-from syncline.live.worker import PulledLinks
+from syncline.live.frames import Kind
+from syncline.live.links import PulledLinks
 from syncline.strategies.psp import PspOptions
 
 
@@ -43,7 +43,7 @@ def test_half_of_the_blocks_are_enough_and_every_push_tells_all_versions():
         push(links)
         for shard, value in ((first, 1.5), (second, 2.5)):
             pushed = shard.pushed()
-            assert (pushed.frame.version, pushed.frame.tag) == (0, 0)
+            assert (pushed.report.version, pushed.report.tag) == (0, 0)
             assert pushed.gradient.versions.tolist() == [0, 0]
             assert set(pushed.gradient.flat.tolist()) == {value}
         second.block(1)
@@ -51,8 +51,8 @@ def test_half_of_the_blocks_are_enough_and_every_push_tells_all_versions():
             assert links.await_blocks(NONE)
         assert halves(place) == (0.0, 1.0), "the other stays as it was"
         push(links)
-        frames = [shard.pushed().frame for shard in (first, second)]
-        assert [(frame.version, frame.tag) for frame in frames] == [(0, 1), (1, 1)]
+        reports = [shard.pushed().report for shard in (first, second)]
+        assert [(report.version, report.tag) for report in reports] == [(0, 1), (1, 1)]
         assert first.pushes[-1].gradient.versions.tolist() == [0, 1]
 
 
@@ -79,7 +79,7 @@ def test_blocks_that_come_while_it_computes_land_elsewhere_and_the_newest_is_use
         assert not links.is_interrupted()
         assert halves(place) == (0.0, 0.0)
         push(links)
-        assert first.pushed().frame.version == 0
+        assert first.pushed().report.version == 0
         assert links.await_blocks(NONE)
         assert halves(place) == (3.0, 3.0)
 
@@ -95,7 +95,7 @@ def test_the_memory_in_which_blocks_land_is_used_again():
         links.await_blocks(NONE)
         assert halves(place) == (49.0, 49.0)
         for link in links._links:
-            assert len(link.spare) + len(link.landed) <= 2
+            assert len(link.free) + len(link.waiting) <= 2
 
 
 def test_a_late_block_is_not_waited_for_and_its_delay_is_told_once():
@@ -115,7 +115,7 @@ def test_a_late_block_is_not_waited_for_and_its_delay_is_told_once():
             assert links.await_blocks(pace)
         assert halves(place) == (1.0, 2.0)
         push(links, pace)
-        delays = [first.pushed().frame.pull_delay_s for _ in range(3)]
+        delays = [first.pushed().report.pull_delay_s for _ in range(3)]
         assert delays[0] == 0.0
         rounding = 1e-6  # of the difference of two readings of the clock
         assert 0.2 - rounding <= delays[1] < LONG_S / 2
@@ -147,8 +147,8 @@ def test_with_the_newest_tag_a_late_gradient_counts():
             second.block(4)
             links.wait(0.1)
             push(links)
-            assert first.pushed().frame.tag == expected
-            assert (second.pushed().frame.version, second.pushes[-1].frame.tag) == (0, expected)
+            assert first.pushed().report.tag == expected
+            assert (second.pushed().report.version, second.pushes[-1].report.tag) == (0, expected)
 
 
 def test_another_shard_is_pushed_to_first_each_time():
@@ -157,7 +157,7 @@ def test_another_shard_is_pushed_to_first_each_time():
         turns = []
         for version in range(1, 5):
             links.await_blocks(NONE)
-            turns.append([link.shard for link in links._in_turn()])
+            turns.append([link.shard for link in links._push_order()])
             push(links)
             for shard in shards:
                 shard.block(version)
@@ -180,7 +180,7 @@ def test_a_worker_with_a_rule_goes_on_when_one_of_two_shards_is_at_its_end(when)
             assert links.await_blocks(NONE), "nothing more will come of the first"
         assert halves(place) == (0.0, 1.0)
         push(links)
-        tags = [second.pushed().frame.tag for _ in range(2)]
+        tags = [second.pushed().report.tag for _ in range(2)]
         assert tags == [0, 1]
         second.say(Kind.STOP)
         with at_once():

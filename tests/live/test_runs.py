@@ -238,7 +238,7 @@ def test_a_killed_shard_begins_again_from_its_checkpoint(tmp_path):
         time.sleep(0.01)
     assert not any(map(is_alive, workers))
     said = run.wait()
-    assert "the run begins again from its last checkpoint" in said
+    assert "the run restarts from its last checkpoint" in said
     summary = run.summary()
     assert (summary["updates"], summary["restarts"]) == (500, 1)
     rows = read_metrics(run.folder)
@@ -284,7 +284,7 @@ def test_a_killed_member_of_a_collective_begins_again_and_ends_as_the_server_doe
     run.wait_for_snapshot(1)
     kill(run.pid("worker", 1))
     said = run.wait()
-    assert "begins again from its last checkpoint" in said
+    assert "restarts from its last checkpoint" in said
     server, _ = compose(words)
     torch.testing.assert_close(final(run.folder)[0], simulated(server)[0], rtol=0, atol=1e-5)
     log = read_events(run.folder / "events.arrow").to_pandas()
@@ -311,7 +311,7 @@ def test_a_hung_member_of_a_collective_is_named_and_the_run_begins_again_without
     assert "the collective is silent for 1." in said
     assert "worker 0: in the all-reduce of step" in said
     assert "worker 1: does not answer" in said
-    assert "the run begins again from its last checkpoint" in said
+    assert "the run restarts from its last checkpoint" in said
     assert run.summary()["updates"] == 150
     assert run.has_ended_cleanly()
 

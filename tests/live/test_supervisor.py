@@ -16,9 +16,10 @@ from leaks import wait_until
 from benchmarks.live_run import is_alive, kill
 from syncline.config import compose
 from syncline.live.control import ControlServer, Peer
+from syncline.live.handshake import make_secret
+from syncline.live.messages import Hello
 from syncline.live.process import Job
 from syncline.live.supervisor import Ended, Supervisor
-from syncline.live.wire import make_secret
 from syncline.records.store import RecordWriter
 
 pytestmark = [pytest.mark.processes, pytest.mark.core]
@@ -48,19 +49,19 @@ class Host:
         self.job = Job(
             folder=str(self.folder),
             secret="secret",
-            launcher=self.launcher.address,
+            control_address=self.launcher.address,
             cwd=str(folder),
-            listen="unix:",
+            listen_at="unix:",
             processes=[("shard", 0), *(("worker", worker) for worker in range(workers))],
         )
         supervisor.start(self.job)
-        self.pids = {str(peer): peer.pid for peer in (self.met() for _ in self.job.processes)}
+        self.pids = {str(peer): peer.hello.pid for peer in (self.met() for _ in self.job.processes)}
 
     def met(self) -> Peer:
         """Who comes next."""
         while True:
             peer, message = self.launcher.messages.get(timeout=60)
-            if message["kind"] == "hello":
+            if isinstance(message, Hello):
                 return peer
 
     def end(self) -> None:
@@ -116,10 +117,10 @@ def test_a_killed_worker_comes_back_and_the_others_stay(host: Host) -> None:
     kill(host.pids["worker 1"])
     again = host.met()
     assert str(again) == "worker 1"
-    assert again.pid != host.pids["worker 1"]
+    assert again.hello.pid != host.pids["worker 1"]
     assert host.supervisor.wait(0.0) is None
     assert all(is_alive(host.pids[name]) for name in ("shard 0", "worker 0"))
-    host.pids["worker 1"] = again.pid
+    host.pids["worker 1"] = again.hello.pid
 
 
 def test_a_killed_shard_ends_all(host: Host) -> None:
@@ -163,7 +164,7 @@ def test_a_stopped_process_dies_with_the_supervisor_and_the_next_job_has_a_new_o
         assert ended.why == "the supervisor was killed by SIGKILL"
         assert wait_until(lambda: not any(map(is_alive, host.pids.values())))
         supervisor.start(host.job)
-        assert {host.met().pid for _ in range(2)}.isdisjoint(host.pids.values())
+        assert {host.met().hello.pid for _ in range(2)}.isdisjoint(host.pids.values())
         host.end()
     finally:
         supervisor.close()

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from syncline.live import transport, wire
+from syncline.live import frames, handshake, transport
+from syncline.live.frames import Header, Kind, Reader
 from syncline.live.transport import WireError, address_of, listen
-from syncline.live.wire import Frame, Kind, Reader
 
 SECRET = b"the run's own"
 
@@ -15,7 +15,7 @@ SECRET = b"the run's own"
 def accept(listener, tls, outcome):
     raw, _ = listener.accept()
     try:
-        outcome.append(wire.welcome(raw, SECRET, tls))
+        outcome.append(handshake.admit(raw, SECRET, tls))
     except WireError as error:
         outcome.append(error)
 
@@ -26,7 +26,7 @@ def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(two_certificat
     with listen("tcp:127.0.0.1:0") as listener:
         thread = threading.Thread(target=accept, args=(listener, tls, outcome))
         thread.start()
-        client = wire.connect(address_of(listener), SECRET, tls)
+        client = handshake.connect(address_of(listener), SECRET, tls)
         thread.join()
     server = outcome[0]
     there, back = os.urandom(5_000_000), os.urandom(5_000_000)
@@ -41,7 +41,7 @@ def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(two_certificat
 
     def write(sock, data):
         for _ in range(3):
-            wire.send(sock, Frame(Kind.PUSH), [memoryview(data)])
+            frames.send(sock, Header(Kind.PUSH), [memoryview(data)])
 
     threads = [
         threading.Thread(target=read, args=("server", server)),
@@ -64,7 +64,7 @@ def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(two_certificat
 
 @pytest.mark.parametrize("with_tls", [True, False])
 def test_a_client_with_another_certificate_or_none_is_refused(two_certificates, with_tls, monkeypatch):
-    for module in (transport, wire):  # without TLS each side waits for the other
+    for module in (transport, handshake):  # without TLS each side waits for the other
         monkeypatch.setattr(module, "HANDSHAKE_S", 0.5)
     tls, other = two_certificates
     outcome = []
@@ -72,6 +72,6 @@ def test_a_client_with_another_certificate_or_none_is_refused(two_certificates, 
         thread = threading.Thread(target=accept, args=(listener, tls, outcome))
         thread.start()
         with pytest.raises(WireError):
-            wire.connect(address_of(listener), SECRET, other if with_tls else None)
+            handshake.connect(address_of(listener), SECRET, other if with_tls else None)
         thread.join()
     assert isinstance(outcome[0], WireError)

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import pytest
 from leaks import nothing_left
 
-from syncline.live import transport, wire
+from syncline.live import frames, handshake, transport
+from syncline.live.frames import Header, Kind
 from syncline.live.transport import Socket, TlsSocket, WireError, address_of, dial, listen
-from syncline.live.wire import Frame, Kind
 
 SECRET = b"the run's own"
 RECORD_OF_16K = b"\x17\x03\x03\x40\x00"  # the header of a TLS record, which is to be followed by as many bytes
@@ -28,11 +28,11 @@ def connected(way) -> Iterator[tuple[Socket, Socket]]:
         with listen(address) as listener:
 
             def serve() -> None:
-                served.append(wire.welcome(listener.accept()[0], SECRET, tls))
+                served.append(handshake.admit(listener.accept()[0], SECRET, tls))
 
             thread = threading.Thread(target=serve)
             thread.start()
-            client = wire.connect(address_of(listener), SECRET, tls)
+            client = handshake.connect(address_of(listener), SECRET, tls)
             thread.join()
         try:
             yield client, served[0]
@@ -70,19 +70,19 @@ def test_a_payload_of_many_parts_arrives_whole_at_a_slow_reader(way):
 
         def send_twice() -> None:
             for iteration in (5, 6):
-                wire.send(client, Frame(Kind.PUSH, iteration=iteration), [memoryview(part) for part in parts])
-            wire.send(client, Frame(Kind.STOP))
+                frames.send(client, Header(Kind.PUSH, iteration=iteration), [memoryview(part) for part in parts])
+            frames.send(client, Header(Kind.STOP))
 
         with outcome_of(send_twice) as outcome:
             for iteration in (5, 6):
-                frame = wire.receive(server)
+                frame = frames.receive(server)
                 assert (frame.iteration, frame.size) == (iteration, sum(map(len, parts)))
                 received = bytearray(frame.size)
                 for begin in range(0, frame.size, 100_000):
-                    wire.receive_into(server, memoryview(received)[begin : begin + 100_000])
+                    frames.receive_into(server, memoryview(received)[begin : begin + 100_000])
                     time.sleep(0.001)
                 assert received == b"".join(parts)
-            assert wire.receive(server).kind is Kind.STOP
+            assert frames.receive(server).kind is Kind.STOP
         assert outcome == [None]
 
 
@@ -93,10 +93,10 @@ def test_who_waits_for_a_connection_that_this_side_ends_hears_of_it_at_once(way)
 
             def write(server=server) -> None:
                 while True:
-                    wire.send(server, Frame(Kind.BLOCK), [memoryview(bytes(2_000_000))])
+                    frames.send(server, Header(Kind.BLOCK), [memoryview(bytes(2_000_000))])
 
             def read(server=server) -> None:
-                wire.receive(server)
+                frames.receive(server)
 
             with outcome_of(write) as writing, outcome_of(read) as reading:
                 time.sleep(pause_s)
@@ -148,7 +148,7 @@ def test_a_connection_with_a_high_number_serves_too(two_certificates):
 
 
 def lower_patience(monkeypatch, seconds: float) -> None:
-    for module in (transport, wire):
+    for module in (transport, handshake):
         monkeypatch.setattr(module, "HANDSHAKE_S", seconds)
 
 
@@ -158,7 +158,7 @@ def test_a_stranger_that_dribbles_through_tls_is_not_waited_for(monkeypatch, two
     lower_patience(monkeypatch, 0.4)
     with nothing_left(), listen("tcp:127.0.0.1:0") as listener:
         begun = time.monotonic()
-        with outcome_of(lambda: wire.welcome(listener.accept()[0], SECRET, tls)) as outcome:
+        with outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET, tls)) as outcome:
             sock = dial(address_of(listener))
             dribbled = b"S"
             if stage == "in its handshake":
@@ -187,7 +187,7 @@ def test_a_client_gives_a_silent_server_up(monkeypatch, way):
     address, tls = way
     lower_patience(monkeypatch, 0.3)
     with nothing_left(), listen(address) as listener, pytest.raises(WireError):
-        wire.connect(address_of(listener), SECRET, tls)
+        handshake.connect(address_of(listener), SECRET, tls)
 
 
 def test_a_client_that_nobody_answers_leaves_no_socket(way):
@@ -196,7 +196,7 @@ def test_a_client_that_nobody_answers_leaves_no_socket(way):
         with listen(address) as listener:
             place = address_of(listener)
         with pytest.raises(OSError, match="refused"):
-            wire.connect(place, SECRET, tls)
+            handshake.connect(place, SECRET, tls)
 
 
 def test_an_address_is_given_once(way):
@@ -208,10 +208,10 @@ def test_a_server_with_another_certificate_is_refused(two_certificates):
     ours, other = two_certificates
     with nothing_left(), listen("tcp:127.0.0.1:0") as listener:
         with (
-            outcome_of(lambda: wire.welcome(listener.accept()[0], SECRET, other)) as outcome,
+            outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET, other)) as outcome,
             pytest.raises(WireError, match="certificate verify failed"),
         ):
-            wire.connect(address_of(listener), SECRET, ours)
+            handshake.connect(address_of(listener), SECRET, ours)
         assert isinstance(outcome[0], WireError)
 
 
@@ -222,8 +222,8 @@ def test_what_an_eavesdropper_sees_shows_neither_the_introduction_nor_a_frame(tw
     with nothing_left(), listen("unix:") as inside, listen("unix:") as outside:
 
         def serve() -> None:
-            sock = wire.welcome(inside.accept()[0], SECRET, tls)
-            wire.receive_json(sock)
+            sock = handshake.admit(inside.accept()[0], SECRET, tls)
+            frames.receive_json(sock)
             sock.close()
 
         def relay() -> None:
@@ -243,10 +243,10 @@ def test_what_an_eavesdropper_sees_shows_neither_the_introduction_nor_a_frame(tw
                 pass
 
         with outcome_of(serve) as served, outcome_of(relay):
-            sock = wire.connect(address_of(outside), SECRET, tls)
-            wire.send_json(sock, {"said": "in confidence"})
+            sock = handshake.connect(address_of(outside), SECRET, tls)
+            frames.send_json(sock, {"said": "in confidence"})
             sock.close()
         assert served == [None]
     assert len(seen) > 1000
-    assert wire.MAGIC not in seen
+    assert handshake.MAGIC not in seen
     assert b"in confidence" not in seen

@@ -2,18 +2,19 @@
 
 import math
 import time
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Shard, Version
+from syncline.live.clock import RunClock
+from syncline.live.connections import GradientPool, ReplySender
 from syncline.live.engine import Engine
-from syncline.live.server import GradientPool, ReplySender
-from syncline.live.shard import ShardProcess
-from syncline.live.wire import Frame, Kind
+from syncline.live.frames import Header
+from syncline.live.watchdog import Watchdog
 from syncline.progress import Limits
+from syncline.server.report import PushReport
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
@@ -28,20 +29,22 @@ class Reads:
     def __init__(self, worker: int) -> None:
         self.worker = worker
 
-    def post(self, frame: Frame, version: Version | None, is_busy: bool = False) -> Version | None:
+    def post(self, header: Header, version: Version | None, is_busy: bool = False) -> Version | None:
         return None if is_busy else version
 
     def close(self) -> None: ...
 
 
 class Watched:
-    """A shard's owner without its process."""
+    """A shard with its watchdog, without its process."""
 
     def __init__(self, options: StrategyOptions, num_workers: int = 3) -> None:
         self.said: list[str] = []
         rule = options.pull_rule(1)
         self.pool = GradientPool(4, 0, 1, 0 if rule is None else 1)
-        self.postman = ReplySender(self.pool, self.said.append)
+        self.clock = RunClock()
+        self.clock.zero_s = time.monotonic()
+        self.watchdog = Watchdog(HANG_S, LEAVE_S, rule is not None)
         shard = Shard(
             slice(0, 4),
             Version(torch.zeros(4), torch.zeros(0)),
@@ -51,34 +54,31 @@ class Watched:
             spare=math.inf,
         )
         start = options.start(num_workers)
-        self.engine = Engine(0, start, shard, 8, Limits(), True, rule is not None, self.postman, None)
-        self.postman.engine = self.engine
-        self.postman.connections = {worker: Reads(worker) for worker in range(num_workers)}  # type: ignore[misc]
-        self.process = ShardProcess.__new__(ShardProcess)
-        vars(self.process).update(
-            _config=SimpleNamespace(runner=SimpleNamespace(hang_s=HANG_S, leave_s=LEAVE_S)),
-            _engine=self.engine,
-            _postman=self.postman,
-            _line=SimpleNamespace(tell=lambda kind, text, at: self.said.append(text)),
-            _warned=set(),
-            _zero_s=time.monotonic(),
-        )
+        self.connections = {worker: Reads(worker) for worker in range(num_workers)}
+        answers = self.pool, self.clock, self.watchdog, self.said.append
+        sender = ReplySender(shard, self.connections, *answers)  # type: ignore[arg-type]
+        self.engine = Engine(0, start, shard, 8, Limits(), True, rule is not None, sender, None)
         self.engine.begin(0.0, resumed=False)
 
     def push(self, worker: int, version: int = 0) -> None:
-        frame = Frame(Kind.PUSH, worker, self.engine.iteration(worker), version, version, loss=1.0)
-        self.postman.last_event[worker] = time.monotonic(), "pushed"
-        self.engine.pushed(0.0, frame, self.pool.take())
+        report = PushReport(worker, self.engine.iteration(worker), version, version, loss=1.0)
+        self.watchdog.pushed(worker, report.tag)
+        self.engine.pushed(0.0, report, self.pool.take())
 
     def ages(self, worker: int, seconds: float) -> None:
         """What was last heard of this worker was so much earlier."""
-        then, what = self.postman.last_event[worker]
-        self.postman.last_event[worker] = then - seconds, what
+        then, what = self.watchdog.last_event[worker]
+        self.watchdog.last_event[worker] = then - seconds, what
+
+    def drop(self, worker: int, why: str) -> None:
+        del self.connections[worker]
+        self.said.append(f"worker {worker} left: {why}")
+        self.engine.left(0.0, worker, why)
 
     def watch(self) -> list[str]:
         """What is said of who is silent."""
         self.said.clear()
-        self.process._watch(time.monotonic())
+        self.watchdog.check(self.clock, self.engine.owes, self.drop, self.said.append)
         return self.said
 
 
@@ -134,10 +134,10 @@ def test_a_run_that_goes_on_from_a_checkpoint_may_drop_one_worker_and_free_anoth
     before.push(0)
     before.push(2)
     again = Watched(SspOptions(staleness=0))
-    again.postman.last_event.clear()
+    again.watchdog.last_event.clear()
     again.engine.load(*before.engine.state(), again.pool.take)
     again.engine.begin(0.0, resumed=True)
-    assert set(again.postman.last_event) == {1}
+    assert set(again.watchdog.last_event) == {1}
     again.ages(1, LEAVE_S + 1)
     assert again.watch()[0].startswith("worker 1 left")
-    assert set(again.postman.last_event) == {0, 1, 2}
+    assert set(again.watchdog.last_event) == {0, 1, 2}

@@ -56,7 +56,7 @@ def test_bsp_of_hosts_with_clocks_apart_begins_again_when_a_cut_host_is_back(hos
     )
     run.wait_for_snapshot(3)
     hosts.cut(hosts.names[2])
-    run.wait_until_said("begins again from its last checkpoint")
+    run.wait_until_said("restarts from its last checkpoint")
     hosts.heal(hosts.names[2])
     said = run.wait()
     summary = run.summary()
@@ -116,7 +116,7 @@ def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run
     hide = f"mount -t tmpfs none {tmp_path} && exec \\$0 \\$@".replace("\\", "")
     command = f"runner.start_command=\"ip netns exec {{host}} unshare --mount sh -c '{hide}'\""
     said = run_on(*SMALL, "runner.start=command", command).wait(expected=1)
-    assert re.search(r"error: host \S+: /.+ is not to be seen here \(.+\); all hosts must share it$", said, re.M)
+    assert re.search(r"error: host \S+: /.+ is not visible here \(.+\); all hosts must share it$", said, re.M)
 
 
 def test_commands_are_printed_for_any_launcher_and_agents_end_when_theirs_was_killed(hosts: EmulatedHosts, run_on):

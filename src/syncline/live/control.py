@@ -1,11 +1,6 @@
-"""The talk between the launcher of a run and its processes: JSON over the same wire, an event a message.
+"""The control connections between the launcher of a run and its processes, or its agents on several hosts.
 
-process -> launcher   clock, hello (role, index, pid, address), ready, progress, snapshot, warning, unreachable,
-                      restart, done, stopped, here (what it does, the answer to where)
-launcher -> process   now (the answer to clock), addresses (of the shards), begin (zero_s, on the launcher's clock),
-                      where, stop, end (why)
-
-The agents of several hosts speak likewise; see agent.py.
+A process first synchronises its clock with the launcher's, then says hello; see messages.py for the rest.
 """
 
 import contextlib
@@ -14,15 +9,21 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
-from syncline.live.exits import LINE_LOST
-from syncline.live.transport import HANDSHAKE_S, MAX_STRANGERS, Socket, Tls, WireError, accept, address_of, listen
-from syncline.live.wire import ask_clock, connect, receive_json, send_json, tell_clock, welcome
+from syncline.live.clock import answer_clock, measure_clock
+from syncline.live.exits import CONTROL_LOST
+from syncline.live.frames import receive_json, send_json
+from syncline.live.handshake import Listener, connect
+from syncline.live.messages import Hello, Message, decode, encode
+from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, address_of, listen
 
-Message = dict[str, Any]
-HELLO = {"role": str, "index": int, "pid": int, "address": str}
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The connection ended."""
+
+    why: str
 
 
 @dataclass(eq=False)
@@ -30,19 +31,23 @@ class Peer:
     """A process of the run, as the launcher sees it."""
 
     sock: Socket
-    role: str  # shard, worker, agent
-    index: int
-    pid: int
-    address: str  # a shard's; the host's, of an agent
-    about: Message = field(default_factory=dict)  # what else its hello said
-    is_done: bool = False  # it said that it has nothing left to do
+    hello: Hello
+    is_done: bool = False  # it has nothing left to do
 
-    def tell(self, kind: str, **content: Any) -> None:
-        with contextlib.suppress(OSError):  # its end is heard by its reader
-            send_json(self.sock, {"kind": kind, **content})
+    @property
+    def role(self) -> str:
+        return self.hello.role
 
-    def hang_up(self) -> None:
-        """Its reader ends, and says that it is lost."""
+    @property
+    def index(self) -> int:
+        return self.hello.index
+
+    def send(self, message: Message) -> None:
+        with contextlib.suppress(OSError):  # the reading thread reports the loss
+            send_json(self.sock, encode(message))
+
+    def disconnect(self) -> None:
+        """The reading thread ends, and reports the loss."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
@@ -51,54 +56,43 @@ class Peer:
 
 
 class ControlServer:
-    """The launcher's end: every message of every process in one queue; {"kind": "lost"} when a connection ends.
+    """The launcher's end: all messages of all processes in one queue, from each `Hello` first and `Lost` last.
 
     Args:
-        dead_s: a process whose host has given no sign of life for so long is lost.
+        dead_s: a process whose host does not answer for so long is lost.
+
+    Raises:
+        OSError: it cannot listen at this address.
     """
 
     def __init__(self, address: str, secret: bytes, tls: Tls | None, dead_s: float | None = None) -> None:
-        self._listener = listen(address, dead_s)
-        self._secret = secret
-        self._tls = tls
-        self.address = address_of(self._listener)
-        self.messages: queue.SimpleQueue[tuple[Peer, Message]] = queue.SimpleQueue()
-        self._strangers = threading.Semaphore(MAX_STRANGERS)
-        threading.Thread(target=self._accept, name="headquarters", daemon=True).start()
+        self._sock = listen(address, dead_s)
+        self.address = address_of(self._sock)
+        self.messages: queue.SimpleQueue[tuple[Peer, Message | Lost]] = queue.SimpleQueue()
+        Listener(self._sock, secret, tls, self._serve, "control server")
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        self._listener.close()
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._sock.close()
 
-    def _accept(self) -> None:
-        while (sock := accept(self._listener)) is not None:
-            self._strangers.acquire()
-            threading.Thread(target=self._meet, args=(sock,), daemon=True).start()
-
-    def _meet(self, raw: socket.socket) -> None:
+    def _serve(self, sock: Socket) -> None:
         try:
-            sock = welcome(raw, self._secret, self._tls)
-        except OSError:
-            return  # a stranger
-        finally:
-            self._strangers.release()
-        try:
-            while (hello := receive_json(sock)).get("kind") == "clock":
-                tell_clock(sock)
-            if any(type(hello.get(name)) is not kind for name, kind in HELLO.items()):
-                raise WireError("a hello without what it must say")
-            about = {name: value for name, value in hello.items() if name not in (*HELLO, "kind")}
-            peer = Peer(sock, **{name: hello[name] for name in HELLO}, about=about)
+            while (first := receive_json(sock)).get("kind") == "clock":
+                answer_clock(sock)
+            hello = decode(first)
+            if not isinstance(hello, Hello):
+                raise WireError(f"{type(hello).__name__} where Hello was expected")
         except OSError:
             sock.close()
             return
-        self.messages.put((peer, {"kind": "hello"}))
+        peer = Peer(sock, hello)
+        self.messages.put((peer, hello))
         try:
             while True:
-                self.messages.put((peer, receive_json(sock)))
+                self.messages.put((peer, decode(receive_json(sock))))
         except OSError as error:
-            self.messages.put((peer, {"kind": "lost", "why": str(error)}))
+            self.messages.put((peer, Lost(str(error))))
             sock.close()
 
 
@@ -106,14 +100,14 @@ class ControlClient:
     """A process's end.
 
     Args:
-        address: of the headquarters.
-        hello: role, index and address, and whatever else is to be said.
+        address: of the control server.
+        hello: its `pid` and `clock_error_s` are filled in.
         on_message: called on a thread of its own with every message.
-        on_loss: likewise when the launcher is gone; without it the process ends, for nobody is left to work for.
+        on_loss: likewise when the launcher is lost; the default ends the process.
         dead_s, timeout_s: as in `dial`.
 
     Raises:
-        OSError: nobody is there. WireError: the handshake failed.
+        OSError: nobody listens there. WireError: the handshake failed.
     """
 
     def __init__(
@@ -121,27 +115,27 @@ class ControlClient:
         address: str,
         secret: bytes,
         tls: Tls | None,
-        hello: Message,
+        hello: Hello,
         on_message: Callable[[Message], None],
-        on_loss: Callable[[], None] = lambda: os._exit(LINE_LOST),
+        on_loss: Callable[[], None] = lambda: os._exit(CONTROL_LOST),
         dead_s: float | None = None,
         timeout_s: float = HANDSHAKE_S,
     ) -> None:
         self._sock = connect(address, secret, tls, dead_s, timeout_s)
         self._lock = threading.Lock()
         self._on_message, self._on_loss = on_message, on_loss
-        self.clock = ask_clock(self._sock)  # the launcher's
-        self.tell("hello", pid=os.getpid(), clock_error_s=self.clock.error_s, **hello)
-        threading.Thread(target=self._read, name="line", daemon=True).start()
+        self.clock = measure_clock(self._sock)  # the launcher's
+        self.send(replace(hello, pid=os.getpid(), clock_error_s=self.clock.error_s))
+        threading.Thread(target=self._read, name="control client", daemon=True).start()
 
-    def tell(self, kind: str, **content: Any) -> None:
+    def send(self, message: Message) -> None:
         with self._lock, contextlib.suppress(OSError):
-            send_json(self._sock, {"kind": kind, **content})
+            send_json(self._sock, encode(message))
 
     def _read(self) -> None:
         while True:
             try:
-                message = receive_json(self._sock)
+                message = decode(receive_json(self._sock))
             except OSError:
                 self._on_loss()
                 return

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from syncline.learning.server import Gradient, Shard
-from syncline.live.wire import Frame
 from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog
+from syncline.server.report import PushReport
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -140,14 +140,14 @@ class Engine:
         """
         return not self._pulls or self._tags[worker] == self.totals.updates - 1
 
-    def pushed(self, at: float, frame: Frame, gradient: Gradient) -> None:
+    def pushed(self, at: float, frame: PushReport, gradient: Gradient) -> None:
         """A gradient is here; the strategy answers."""
         worker, totals = frame.worker, self.totals
         assert self.expects(worker)
         self._counts[worker] = frame.iteration + 1  # a push that another shard missed is missed here, too
-        totals.interrupted_by_worker[worker] += frame.cut + frame.wasted
+        totals.interrupted_by_worker[worker] += frame.cancelled + frame.wasted
         totals.wasted_by_worker[worker] += frame.wasted
-        for because in ["its delay was broken off"] * frame.cut + ["computed to the end"] * frame.wasted:
+        for because in ["its delay was broken off"] * frame.cancelled + ["computed to the end"] * frame.wasted:
             self._note(frame.started_at, "dropped", worker, -1, because=because, shard=-1)
         totals.busy_s_by_worker[worker] += frame.computed_at - frame.started_at
         if frame.version < self._min_valid_version.get(worker, 0):
@@ -268,18 +268,26 @@ class Engine:
         totals.time_s = at
         self.ended_by = self._limits.reached(totals.samples, totals.updates)
 
-    def _note_worker(self, frame: Frame) -> None:
+    def _note_worker(self, frame: PushReport) -> None:
         """What the worker did since its last push, as it told with this one; the first shard writes it down."""
         if self.number != 0:
             return
         worker, begun, done = frame.worker, frame.started_at, frame.computed_at
         self._note(begun, "started", worker, frame.version, value=done - begun, shard=-1)
         # The stretch of a slow worker follows its own work, the injected delay follows the stretch.
-        if frame.slow_s:
-            at = done - frame.delay_s - frame.slow_s
-            self._note(at, "delayed", worker, -1, value=frame.slow_s, because="slow", shard=-1)
-        if frame.delay_s:
-            self._note(done - frame.delay_s, "delayed", worker, -1, value=frame.delay_s, because="compute", shard=-1)
+        if frame.slowdown_s:
+            at = done - frame.compute_delay_s - frame.slowdown_s
+            self._note(at, "delayed", worker, -1, value=frame.slowdown_s, because="slow", shard=-1)
+        if frame.compute_delay_s:
+            self._note(
+                done - frame.compute_delay_s,
+                "delayed",
+                worker,
+                -1,
+                value=frame.compute_delay_s,
+                because="compute",
+                shard=-1,
+            )
         self._note(done, "computed", worker, frame.version, value=frame.loss, shard=-1)
 
     def _note(

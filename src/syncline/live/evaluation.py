@@ -1,8 +1,8 @@
-"""Evaluation of what shards or replicas have left on disk, apart from the timed run, in a process of its own.
+"""Evaluation of the states that shards or replicas have written, in a process of its own, apart from the timed run.
 
-evaluator -> launcher   first of all num_train, num_parameters, best_possible
+evaluator -> launcher   first num_train, num_parameters, best_possible
 launcher -> evaluator   row (paths of the parts of a state, wall_s), is_finite (paths)
-evaluator -> launcher   the state's line of metrics.jsonl, or whether no parameter of it is infinite or no number
+evaluator -> launcher   the state's line of metrics.jsonl, or whether all its parameters are finite
 """
 
 import json
@@ -22,19 +22,19 @@ from syncline.records.snapshots import read_state
 MAX_REQUEST_BYTES = 1 << 17
 
 
-def serve(config: RunConfig, line: socket.socket) -> None:
-    """Evaluate what the launcher asks for, until it closes the line."""
+def serve(config: RunConfig, connection: socket.socket) -> None:
+    """Evaluate what the launcher asks for, until it closes the connection."""
     evaluator = SnapshotEvaluator(config)
-    begun = {name: getattr(evaluator, name) for name in ("num_train", "num_parameters", "best_possible")}
-    line.sendall(json.dumps(begun).encode())
-    while request := line.recv(MAX_REQUEST_BYTES):
-        kind, *about = json.loads(request)
-        answer = evaluator.row(*about) if kind == "row" else evaluator.is_finite(*about)
-        line.sendall(json.dumps(answer).encode())
+    first = {name: getattr(evaluator, name) for name in ("num_train", "num_parameters", "best_possible")}
+    connection.sendall(json.dumps(first).encode())
+    while request := connection.recv(MAX_REQUEST_BYTES):
+        kind, *arguments = json.loads(request)
+        answer = evaluator.row(*arguments) if kind == "row" else evaluator.is_finite(*arguments)
+        connection.sendall(json.dumps(answer).encode())
 
 
 class SnapshotEvaluator:
-    """Metrics of states that were written by all shards, or of the consensus of all replicas."""
+    """Metrics of states that all shards have written, or of the mean of all replicas."""
 
     def __init__(self, config: RunConfig) -> None:
         torch.set_num_threads(config.threads)
@@ -48,13 +48,13 @@ class SnapshotEvaluator:
         self.best_possible = learner.best_possible
 
     def is_finite(self, paths: list[str]) -> bool:
-        """No parameter of this state is infinite or no number."""
+        """Whether all parameters of this state are finite."""
         return are_finite([read_state(Path(path))[0]["weights"] for path in paths])
 
     def row(self, paths: list[str], wall_s: float) -> dict[str, Any]:
         """The line of metrics.jsonl for a state, given each shard's part of it, or each replica.
 
-        The time is that of the part which was there last; updates and samples are those of the one furthest behind. The
+        The time is that of the latest part; updates and samples are those of the part with the fewest. The
         training loss is the first shard's, or the mean over all replicas.
         """
         parts = [read_state(Path(path)) for path in paths]

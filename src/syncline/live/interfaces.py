@@ -8,12 +8,12 @@ SIOCGIFADDR = 0x8915
 
 
 class InterfaceError(ValueError):
-    """This host has no such interface, or no way to another one; the message tells more."""
+    """This host has no such interface, or no route to another host; the message says which."""
 
 
 def interfaces() -> dict[str, str]:
     """Address of each interface that has one, by name."""
-    import fcntl  # not everywhere, and this module is imported everywhere
+    import fcntl  # does not exist on all platforms that import this module
 
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -21,7 +21,7 @@ def interfaces() -> dict[str, str]:
             try:
                 answer = fcntl.ioctl(sock, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
-                continue  # it has none
+                continue  # it has no address
             found[name] = socket.inet_ntoa(answer[20:24])
     return found
 
@@ -34,25 +34,25 @@ def address_on(wanted: str) -> str:
     """
     if not wanted:
         return ""
-    there = interfaces()
+    found = interfaces()
     if "/" in wanted:
         network = IPv4Network(wanted)
-        address = next((address for address in there.values() if IPv4Address(address) in network), None)
+        address = next((address for address in found.values() if IPv4Address(address) in network), None)
     else:
-        address = there.get(wanted)
+        address = found.get(wanted)
     if address is None:
-        known = ", ".join(f"{name} {address}" for name, address in there.items())
-        raise InterfaceError(f"runner.interface={wanted} is none of its interfaces: {known or 'none'}")
+        known = ", ".join(f"{name} {address}" for name, address in found.items())
+        raise InterfaceError(f"runner.interface={wanted} is not among its interfaces: {known or 'none'}")
     return address
 
 
 def interface_of(address: str) -> str | None:
     """The name of the interface that has this address."""
-    return next((name for name, there in interfaces().items() if there == address), None)
+    return next((name for name, each in interfaces().items() if each == address), None)
 
 
 def address_towards(hosts: list[str]) -> str:
-    """This host's address for messages to those that are not itself; loopback if there are no others.
+    """This host's address for connections from these hosts; loopback if they are all this host.
 
     Raises:
         InterfaceError: a name is unknown, or there is no route.

@@ -1,173 +1,269 @@
-"""A shard's process: waits for all workers, then serves until the run ends here; see server.py for its threads."""
+"""A shard's process: it waits for all workers, then serves them until the run ends.
+
+connections.py has its other threads.
+"""
 
 import queue
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from syncline.assembly import build_flat, build_shard, shape_of
 from syncline.config import RunConfig
-from syncline.live.control import ControlClient, Message
+from syncline.learning.flat import FlatModule
+from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
+from syncline.live.clock import RunClock
+from syncline.live.connections import (
+    Acceptor,
+    Call,
+    Connected,
+    Connection,
+    Disconnected,
+    GradientPool,
+    Inbox,
+    Pushed,
+    ReplySender,
+    VersionSent,
+)
+from syncline.live.context import RunContext
+from syncline.live.control import ControlClient
 from syncline.live.engine import Engine, NotElastic
-from syncline.live.saver import Saver, drop_old_checkpoints
-from syncline.live.server import Acceptor, Call, Connection, Free, GradientPool, Hello, Inbox, Lost, Pushed, ReplySender
-from syncline.live.transport import Tls, address_of, listen
+from syncline.live.messages import (
+    Begin,
+    Done,
+    End,
+    Hello,
+    Message,
+    ProgressReport,
+    Ready,
+    RestartNeeded,
+    SnapshotWritten,
+    Stop,
+    Stopped,
+    Warn,
+)
+from syncline.live.transport import address_of, listen
+from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
-from syncline.records.snapshots import read_state, state_path
 
 WATCH_EVERY_S = 0.5
-FAREWELL_S = 3.0  # for the workers to close their connections at the end
-SPARE_VERSIONS = 2  # that files may hold
+CLOSE_S = 3.0  # for the workers to close their connections at the end
+EXTRA_VERSIONS = 2  # that files may hold
 
 
-class ShardProcess:
-    """Everything that the owner thread of one shard does.
+def run_shard(context: RunContext, number: int) -> bool:
+    """Be this shard until the run ends.
+
+    Returns:
+        False if a worker is lost that the strategy needs: the run must restart from its checkpoint.
+    """
+    config = context.config
+    torch.set_num_threads(config.threads)
+    flat = build_flat(config, shape_of(config), torch.device("cpu"))
+    endpoint = Endpoint.open(context, number, flat)
+    gathering = Gathering(config, endpoint, flat)
+    if not gathering.wait_for_workers():
+        return True
+    server = ShardServer(context, number, endpoint, gathering.connections, flat, gathering.num_train)
+    endpoint.control.send(Ready())
+    zero_s = gathering.wait_for_begin()
+    if zero_s is None:
+        return True
+    try:
+        server.run(endpoint.control.clock.to_local(zero_s))
+    except NotElastic as error:
+        endpoint.control.send(RestartNeeded(str(error)))
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How a shard communicates."""
+
+    inbox: Inbox
+    pool: GradientPool
+    control: ControlClient
+    acceptor: Acceptor
+
+    @classmethod
+    def open(cls, context: RunContext, number: int, flat: FlatModule) -> "Endpoint":
+        """Listen for workers, and connect to the launcher.
+
+        Raises:
+            OSError: it cannot listen, or the launcher is not there.
+        """
+        config = context.config
+        inbox: Inbox = queue.SimpleQueue()
+        block = build_shard(config, number, flat, 1, is_whole=False).block
+        num_buffers = flat.buffers.numel() if number == 0 else 0
+        num_versions = config.cluster.shards if has_pull_rule(config) else 0
+        pool = GradientPool(block.stop, num_buffers, config.cluster.workers + 1, num_versions)
+        listener = listen(context.listen_at, config.runner.leave_s)
+        acceptor = Acceptor(listener, context.secret, context.tls, pool, inbox)
+        control = context.connect_control(Hello("shard", number, address_of(listener)), inbox.put)
+        return cls(inbox, pool, control, acceptor)
+
+
+def has_pull_rule(config: RunConfig) -> bool:
+    return config.strategy.pull_rule(config.cluster.shards) is not None
+
+
+class Gathering:
+    """The time before the run: workers connect, and the launcher starts the clock."""
+
+    def __init__(self, config: RunConfig, endpoint: Endpoint, flat: FlatModule) -> None:
+        self.connections: dict[int, Connection] = {}
+        self.num_train = 0  # training samples, as the workers say
+        self._config, self._flat = config, flat
+        self._inbox, self._control = endpoint.inbox, endpoint.control
+        self._zero_s: float | None = None
+        self._is_stopped = False
+
+    def wait_for_workers(self) -> bool:
+        """Return when all workers are connected. False if the run was stopped."""
+        while not self._is_stopped and not self._is_complete():
+            self._handle(self._inbox.get())
+        return not self._is_stopped
+
+    def wait_for_begin(self) -> float | None:
+        """Return the start of the run on the launcher's clock, when all workers are connected; None if stopped."""
+        while not self._is_stopped and (self._zero_s is None or not self._is_complete()):
+            self._handle(self._inbox.get())
+        return None if self._is_stopped else self._zero_s
+
+    def _is_complete(self) -> bool:
+        return len(self.connections) == self._config.cluster.workers
+
+    def _handle(self, message: object) -> None:
+        match message:
+            case Connected(connection, about):
+                if accept_worker(message, self._config, self._flat, self._control, at=0.0):
+                    old = self.connections.get(connection.worker)
+                    if old is not None:
+                        old.close()
+                    self.connections[connection.worker] = connection
+                    self.num_train = about["num_train"]
+            case Disconnected(connection) if self.connections.get(connection.worker) is connection:
+                self.connections.pop(connection.worker).close()
+            case Call(action):
+                action()
+            case Begin(zero_s):
+                self._zero_s = zero_s
+            case Stop():
+                self._is_stopped = True
+
+
+def accept_worker(message: Connected, config: RunConfig, flat: FlatModule, control: ControlClient, at: float) -> bool:
+    """Whether the worker belongs to this run and has the same model; if not, its connection is closed.
 
     Args:
-        folder: of the run.
-        address: to listen at.
-        resume: number of the checkpoint to go on from; None for a fresh run.
+        at: seconds of the run.
+    """
+    expected = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel()}
+    worker, about = message.connection.worker, message.about
+    fits = worker in range(config.cluster.workers) and {key: about.get(key) for key in expected} == expected
+    if fits and isinstance(about.get("num_train"), int):
+        return True
+    control.send(Warn(f"rejected a worker {worker} with {str(about)[:200]}, expected {expected}", at))
+    message.connection.close()
+    return False
+
+
+class ShardServer:
+    """Serves the workers of one shard; everything here happens on the owner's thread.
+
+    Args:
+        number: of the shard.
+        connections: all workers.
+        flat: the model, in its initial state.
+        num_train: training samples, an epoch.
     """
 
     def __init__(
         self,
-        config: RunConfig,
-        folder: Path,
+        context: RunContext,
         number: int,
-        address: str,
-        headquarters: str,
-        secret: bytes,
-        tls: Tls | None,
-        resume: float | None,
+        endpoint: Endpoint,
+        connections: dict[int, Connection],
+        flat: FlatModule,
+        num_train: int,
     ) -> None:
-        torch.set_num_threads(config.threads)
-        self._config, self._folder, self._number, self._resume = config, folder, number, resume
-        self._inbox: Inbox = queue.SimpleQueue()
-        self._flat = build_flat(config, shape_of(config), torch.device("cpu"))
-        block = build_shard(config, number, self._flat, 1, is_whole=False).block
-        self._num_buffers = self._flat.buffers.numel() if number == 0 else 0
-        self._pulls = config.strategy.pull_rule(config.cluster.shards) is not None
-        num_versions = config.cluster.shards if self._pulls else 0
-        self._pool = GradientPool(block.stop, self._num_buffers, config.cluster.workers + 1, num_versions)
-        self._postman = ReplySender(self._pool, lambda words: self._line.tell("warning", text=words, at=self._now()))
-        self._listener = listen(address, config.runner.leave_s)
-        Acceptor(self._listener, secret, tls, self._pool, self._inbox).open()
-        self._began: float | None = None
-        self._is_ready = self._is_stopped = False
-        self._files = 0  # versions that are being written
-        self._warned: set[int] = set()
-        self._line = ControlClient(
-            headquarters,
-            secret,
-            tls,
-            {"role": "shard", "index": number, "address": address_of(self._listener)},
-            lambda message: self._inbox.put(Call(lambda: self._told(message))),
-            dead_s=config.runner.leave_s,
-        )
-
-    def run(self) -> bool:
-        """Serve to the end. False if a worker is gone that the strategy needs: the run is to begin again."""
-        if not self._gather():
-            return True  # stopped before it began
-        try:
-            self._serve()
-        except NotElastic as error:
-            self._line.tell("restart", why=str(error))
-            return False
-        return True
-
-    def _gather(self) -> bool:
-        """Wait for all workers, get ready, wait for the launcher's word. False if it is not to begin."""
-        connections, num_workers = self._postman.connections, self._config.cluster.workers
-        while len(connections) < num_workers or self._began is None:
-            message = self._inbox.get()
-            if isinstance(message, Hello):
-                if not self._fits(message):
-                    continue
-                num_train = message.about["num_train"]
-                old = connections.get(message.connection.worker)
-                if old is not None:
-                    old.close()
-                connections[message.connection.worker] = message.connection
-                if len(connections) == num_workers and not self._is_ready:
-                    self._prepare(num_train)
-                    self._is_ready = True
-                    self._line.tell("ready")
-            elif isinstance(message, Lost) and connections.get(message.connection.worker) is message.connection:
-                connections.pop(message.connection.worker).close()
-            elif isinstance(message, Free):
-                self._free(message)
-            elif isinstance(message, Call):
-                message.action()
-                if self._is_stopped:
-                    return False
-        return True
-
-    def _prepare(self, num_train: int) -> None:
-        """Everything that takes time, before the clock runs."""
-        config = self._config
-        shard = build_shard(config, self._number, self._flat, num_train, is_whole=False)
+        config = self._config = context.config
+        self._number, self._flat, self._connections = number, flat, connections
+        self._inbox, self._pool, self._control = endpoint.inbox, endpoint.pool, endpoint.control
+        self._clock = RunClock()
+        self._is_stopped = False
+        self._num_files = 0  # that hold a version while they are written
+        pulls = has_pull_rule(config)
+        self._watchdog = Watchdog(config.runner.hang_s, config.runner.leave_s, pulls)
+        self._shard = build_shard(config, number, flat, num_train, is_whole=False)
         # A worker that is granted while it computes has a version on its way beside the one it is sent.
-        is_patient = not self._pulls and not config.strategy.interrupts
-        shard.spare = SPARE_VERSIONS if is_patient else SPARE_VERSIONS + config.cluster.workers
-        tensors, state = dict[str, Tensor](), dict[str, Any]()
-        if self._resume is not None:
-            tensors, state = read_state(state_path(self._folder / "checkpoint", self._resume, self._number))
-        self._is_resumed = bool(state)
+        waits = not pulls and not config.strategy.interrupts
+        self._shard.spare = EXTRA_VERSIONS if waits else EXTRA_VERSIONS + config.cluster.workers
+        self._sender = ReplySender(self._shard, connections, self._pool, self._clock, self._watchdog, self._warn_user)
+        resumed = None if context.resume is None else read_checkpoint(context.folder, context.resume, number)
+        self._is_resumed = resumed is not None
         self._log = None
         if config.runner.events:
-            self._log = EventLog(self._folder / f"events-{self._number}.arrow", state.get("rows", 0))
-        self._saver = Saver()
-        self._engine = engine = Engine(
-            self._number,
+            self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
+        self._engine = Engine(
+            number,
             config.strategy.start(config.cluster.workers),
-            shard,
+            self._shard,
             config.batch_size,
             Limits.of(config, num_train),
             config.strategy.elastic,
-            self._pulls,
-            self._postman,
+            pulls,
+            self._sender,
             self._log,
         )
-        self._postman.engine = engine
-        if state:
-            engine.load(tensors, state, self._pool.take)
+        if resumed:
+            self._engine.load(*resumed, self._pool.take)
         else:
-            engine.totals.begin(config.strategy.first_count)
-        self._eval_every = config.eval_every_epochs * num_train
-        self._checkpoint_every = config.runner.checkpoint_every_epochs * num_train
-        self._snapshots = int(engine.totals.samples // self._eval_every) + 1 if state else 0
-        self._checkpoints = int(engine.totals.samples // self._checkpoint_every) + 1
-        if not state:
-            self._snapshot()
+            self._engine.totals.begin(config.strategy.first_count)
+        samples = self._engine.totals.samples if resumed else None
+        self._checkpointer = Checkpointer(
+            config,
+            context.folder,
+            number,
+            num_train,
+            samples,
+            lambda written: self._control.send(SnapshotWritten(written)),
+        )
+        if not resumed:
+            self._checkpointer.save_snapshot(self._snapshot(), 0)
 
-    def _serve(self) -> None:
+    def run(self, begin_s: float) -> None:
+        """Serve from this moment of the monotonic clock until the run ends here.
+
+        Raises:
+            NotElastic: a worker is lost that the strategy needs.
+        """
         engine = self._engine
-        assert self._began is not None
-        self._postman.zero_s = self._zero_s = self._began - engine.totals.time_s
+        self._clock.zero_s = begin_s - engine.totals.time_s
         absent = set(range(self._config.cluster.workers)) - engine.here
-        engine.begin(self._now(), self._is_resumed)
+        engine.begin(self._clock.now(), self._is_resumed)
         for worker in sorted(absent):
-            engine.joined(self._now(), worker)
+            engine.joined(self._clock.now(), worker)
         try:
-            self._loop()
+            self._serve()
+            self._save_end()
         finally:
             if self._log is not None:
                 self._log.close()
-        self._farewell()
+        self._close_connections()
 
-    def _loop(self) -> None:
-        engine, inbox = self._engine, self._inbox
+    def _serve(self) -> None:
+        engine, inbox, zero_s = self._engine, self._inbox, self._clock.zero_s
         time_limit = self._config.max_time_s or float("inf")
         next_report = next_watch = time.monotonic()
         while engine.ended_by is None and not self._is_stopped:
             now = time.monotonic()
-            if now - self._zero_s >= time_limit:
+            if now - zero_s >= time_limit:
                 engine.ended_by = "max_time_s"
                 engine.totals.time_s = time_limit
                 break
@@ -176,186 +272,144 @@ class ShardProcess:
                 self._report()
             if now >= next_watch:
                 next_watch = now + WATCH_EVERY_S
-                self._watch(now)
-            if now - self._zero_s >= engine.wakes_at:
-                engine.timer(now - self._zero_s)
-                self._keep()
+                self._watchdog.check(self._clock, engine.owes, self._drop_silent, self._warn_user)
+            if now - zero_s >= engine.wakes_at:
+                engine.timer(now - zero_s)
+                self._save_if_due()
                 continue
             try:
-                until = min(next_report, next_watch, self._zero_s + min(time_limit, engine.wakes_at))
+                until = min(next_report, next_watch, zero_s + min(time_limit, engine.wakes_at))
                 message = inbox.get(timeout=max(until - now, 0.0))
             except queue.Empty:
                 continue
-            if isinstance(message, Pushed):
+            self._handle(message)
+
+    def _handle(self, message: Connected | Pushed | Disconnected | VersionSent | Call | Message) -> None:
+        match message:
+            case Pushed():
                 self._pushed(message)
-            else:
-                self._handle(message)
-        if self._is_stopped:
-            engine.totals.time_s = self._now()
-            self._checkpoint(self._checkpoints - 0.5)  # between the last of its kind and the next
-            self._saver.finish()
-            self._line.tell("stopped")
-        else:
-            self._save(self._folder / f"parameters-{self._number}.safetensors", then=lambda: None)
-            self._saver.finish()
-            self._report()
-            self._line.tell("done", ended_by=engine.ended_by, totals=engine.totals.state_dict())
+            case VersionSent(connection, version):
+                self._shard.unpin(version)
+                connection.sending -= 1
+            case Call(action):
+                action()
+            case Connected():
+                self._connected(message)
+            case Disconnected(connection, why) if self._is_current(connection):
+                self._drop(connection, why)
+            case Stop():
+                self._is_stopped = True
+            case End(why):
+                self._engine.ended_by = why
 
     def _pushed(self, message: Pushed) -> None:
-        engine, worker = self._engine, message.connection.worker
-        if self._postman.connections.get(worker) is not message.connection or not engine.expects(worker):
-            self._pool.give(message.gradient)  # of a connection that was given up meanwhile
+        engine, report = self._engine, message.report
+        if not self._is_current(message.connection) or not engine.expects(report.worker):
+            self._pool.give_back(message.gradient)  # of a connection that was dropped meanwhile
             return
-        now = time.monotonic()
-        self._postman.last_event[worker] = now, "pushed"
-        self._warned.discard(worker)
-        engine.pushed(now - self._zero_s, message.frame, message.gradient)
-        self._keep()
+        self._watchdog.pushed(report.worker, report.tag)
+        engine.pushed(self._clock.now(), report, message.gradient)
+        self._save_if_due()
 
-    def _keep(self) -> None:
-        """Write a snapshot or a checkpoint if it is time."""
-        engine = self._engine
-        samples = engine.totals.samples
-        if samples >= self._snapshots * self._eval_every and engine.ended_by is None:
-            self._snapshot()
-        if samples >= self._checkpoints * self._checkpoint_every and engine.ended_by is None:
-            self._checkpoint(float(self._checkpoints))
-            self._checkpoints = int(samples // self._checkpoint_every) + 1
+    def _connected(self, message: Connected) -> None:
+        connection, worker = message.connection, message.connection.worker
+        if not accept_worker(message, self._config, self._flat, self._control, self._clock.now()):
+            return
+        old = self._connections.get(worker)
+        if old is not None:
+            self._drop(old, "another process replaced it")
+        self._connections[worker] = connection
+        self._watchdog.connected(worker)
+        self._warn_user(f"worker {worker} joined")
+        self._engine.joined(self._clock.now(), worker)
 
-    def _handle(self, message: Hello | Lost | Free | Call | Pushed) -> None:
-        connections = self._postman.connections
-        if isinstance(message, Free):
-            self._free(message)
-        elif isinstance(message, Call):
-            message.action()
-        elif isinstance(message, Lost):
-            if connections.get(message.connection.worker) is message.connection:
-                self._drop(message.connection, message.why)
-        elif isinstance(message, Hello):
-            connection = message.connection
-            if not self._fits(message):
-                return
-            old = connections.get(connection.worker)
-            if old is not None:
-                self._drop(old, "another process took its place")
-            connections[connection.worker] = connection
-            self._warned.discard(connection.worker)
-            self._line.tell("warning", text=f"worker {connection.worker} joined", at=self._now())
-            self._engine.joined(self._now(), connection.worker)
+    def _is_current(self, connection: Connection) -> bool:
+        """Its worker has not been dropped, nor connected again."""
+        return self._connections.get(connection.worker) is connection
 
-    def _free(self, message: Free) -> None:
-        self._engine.shard.unpin(message.version)
-        if message.connection is None:
-            self._files -= 1
-        else:
-            message.connection.sending -= 1
+    def _drop_silent(self, worker: int, why: str) -> None:
+        if worker in self._connections:
+            self._drop(self._connections[worker], why)
 
     def _drop(self, connection: Connection, why: str) -> None:
-        """This worker is gone."""
-        del self._postman.connections[connection.worker]
+        """This worker is lost."""
+        del self._connections[connection.worker]
         connection.close()
-        self._line.tell("warning", text=f"worker {connection.worker} left: {why}", at=self._now())
-        self._engine.left(self._now(), connection.worker, why)
+        self._warn_user(f"worker {connection.worker} left: {why}")
+        self._engine.left(self._clock.now(), connection.worker, why)
 
-    def _fits(self, hello: Hello) -> bool:
-        """The worker is one of ours and has the same model; else it is turned away."""
-        mine = {"size": self._flat.weights.numel(), "num_buffers": self._flat.buffers.numel()}
-        worker, about = hello.connection.worker, hello.about
-        fits = worker in range(self._config.cluster.workers) and {key: about.get(key) for key in mine} == mine
-        if fits and isinstance(about.get("num_train"), int):
-            return True
-        self._line.tell("warning", text=f"turned away: a worker {worker} with {str(about)[:200]}, here {mine}", at=0.0)
-        hello.connection.close()
-        return False
-
-    def _told(self, message: Message) -> None:
-        if message["kind"] == "begin":
-            self._began = self._line.clock.ours(message["zero_s"])
-        elif message["kind"] == "stop":
-            self._is_stopped = True
-        elif message["kind"] == "end":
-            self._engine.ended_by = message["why"]
-
-    def _watch(self, now: float) -> None:
-        """Name who is silent though it was granted, then do without it."""
-        runner = self._config.runner
-        last_event = self._postman.last_event
-        for worker in list(last_event):
-            then, what = last_event[worker]  # only now: to do without one worker may free another
-            silent = now - then
-            if not self._engine.owes(worker) or silent < min(runner.hang_s, runner.leave_s):
-                continue
-            words = f"worker {worker} is silent for {silent:.1f} s, last event: {what} at {then - self._zero_s:.1f} s"
-            connection = self._postman.connections.get(worker)
-            if silent >= runner.leave_s and connection is not None:
-                self._drop(connection, f"silent for {silent:.1f} s")
-            elif worker not in self._warned:
-                self._warned.add(worker)
-                self._line.tell("warning", text=words, at=self._now())
+    def _warn_user(self, text: str) -> None:
+        self._control.send(Warn(text, self._clock.now()))
 
     def _report(self) -> None:
         totals = self._engine.totals
-        self._line.tell(
-            "progress",
-            updates=totals.updates,
-            samples=totals.samples,
-            time_s=self._now(),
-            loss=None if totals.loss_count == 0 else totals.loss,
-            count=totals.count,
-        )
+        loss = totals.loss if totals.loss_count else None
+        self._control.send(ProgressReport(totals.updates, totals.samples, self._clock.now(), loss, totals.count))
 
-    def _snapshot(self) -> None:
-        """The current state goes to disk, to be evaluated."""
-        number, totals = self._snapshots, self._engine.totals
-        path = state_path(self._folder / "snapshots", float(number), self._number)
-        self._save(path, then=lambda: self._line.tell("snapshot", number=number))
-        self._snapshots = max(number, int(totals.samples // self._eval_every)) + 1
+    # States
 
-    def _save(self, path: Path, then: Callable[[], None]) -> None:
-        totals = self._engine.totals
-        about = totals.snapshot(self._engine.shard.rate(totals.samples, totals.updates))
-        shard = self._engine.shard
+    def _save_if_due(self) -> None:
+        checkpointer, samples = self._checkpointer, self._engine.totals.samples
+        if self._engine.ended_by is not None:
+            return
+        if checkpointer.snapshots.is_due(samples):
+            checkpointer.save_snapshot(self._snapshot(), samples)
+        if checkpointer.checkpoints.is_due(samples):
+            checkpointer.save_checkpoint(self._checkpoint(), samples)
+
+    def _save_end(self) -> None:
+        """A checkpoint if the run was stopped, else the parameters; then notify the launcher."""
+        engine, checkpointer = self._engine, self._checkpointer
+        if self._is_stopped:
+            engine.totals.time_s = self._clock.now()
+            checkpointer.save_last_checkpoint(self._checkpoint())
+            checkpointer.finish()
+            self._control.send(Stopped())
+        else:
+            assert engine.ended_by is not None
+            checkpointer.save_parameters(self._snapshot())
+            checkpointer.finish()
+            self._report()
+            self._control.send(Done(engine.ended_by, engine.totals.state_dict()))
+
+    def _snapshot(self) -> State:
+        """What is evaluated."""
+        shard, totals = self._shard, self._engine.totals
+        values = totals.snapshot(shard.rate(totals.samples, totals.updates))
         own = {} if shard.evaluated is shard.current.weights else {"evaluated": shard.evaluated.clone()}
-        self._write(path, own, about, then)
+        return self._state(own, values)
 
-    def _checkpoint(self, number: float) -> None:
-        engine = self._engine
+    def _checkpoint(self) -> State:
         if self._log is not None:
             self._log.flush()
-        tensors, state = engine.state()
-        folder = self._folder / "checkpoint"
-        state["rows"] = 0 if self._log is None else self._log.num_rows
-        path = state_path(folder, number, self._number)
-        self._write(path, tensors, state, then=lambda: drop_old_checkpoints(folder, self._number))
+        tensors, values = self._engine.state()
+        values["rows"] = 0 if self._log is None else self._log.num_rows
+        return self._state(tensors, values)
 
-    def _write(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any], then: Callable[[], None]) -> None:
-        """The current version and what else there is go to disk; a slow disk holds up copies, not versions."""
-        current = self._engine.shard.current
-        weights, buffers, done = current.weights, current.buffers, then
-        if self._files < SPARE_VERSIONS:
-            version = self._engine.shard.pin()
-            self._files += 1
+    def _state(self, tensors: dict[str, Tensor], values: dict[str, object]) -> State:
+        """These and the current version, pinned; copied if the disk is so slow that too many versions are pinned."""
+        current = self._shard.current
+        if self._num_files == EXTRA_VERSIONS:
+            copies = {"weights": current.weights.clone(), "buffers": current.buffers.clone()}
+            return State(tensors | copies, values)
+        version = self._shard.pin()
+        self._num_files += 1
 
-            def done() -> None:
-                self._inbox.put(Free(version))
-                then()
+        def unpin() -> None:
+            self._shard.unpin(version)
+            self._num_files -= 1
 
-        else:
-            weights, buffers = weights.clone(), buffers.clone()
-        self._saver.save(path, tensors | {"weights": weights, "buffers": buffers}, state, done)
+        pinned = {"weights": current.weights, "buffers": current.buffers}
+        return State(tensors | pinned, values, release=lambda: self._inbox.put(Call(unpin)))
 
-    def _farewell(self) -> None:
-        """The workers close their connections when they have heard that the run is over."""
-        self._postman.stop_all()
-        until = time.monotonic() + FAREWELL_S
-        connections = self._postman.connections
-        while connections and (left := until - time.monotonic()) > 0:
+    def _close_connections(self) -> None:
+        """The workers close their connections when they are notified that the run is over."""
+        self._sender.stop_all()
+        until = time.monotonic() + CLOSE_S
+        while self._connections and (left := until - time.monotonic()) > 0:
             try:
                 message = self._inbox.get(timeout=left)
             except queue.Empty:
                 break
-            if isinstance(message, Lost):
-                connections.pop(message.connection.worker, None)
-
-    def _now(self) -> float:
-        return time.monotonic() - self._zero_s
+            if isinstance(message, Disconnected):
+                self._connections.pop(message.connection.worker, None)

@@ -31,7 +31,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Self
 
-from syncline.live.exits import LINE_LOST, SHARD_GONE
+from syncline.live.exits import CONTROL_LOST, SHARD_LOST
 from syncline.live.process import Job, note_failure, run
 
 MOST_STARTS = 100  # of one worker
@@ -210,7 +210,7 @@ class _Running:
 
     def _comes_back(self, process: _Process, code: int) -> bool:
         """Nobody's fault: a worker was killed, or lost its shards or the launcher."""
-        is_lost = code < 0 or code in (SHARD_GONE, LINE_LOST)
+        is_lost = code < 0 or code in (SHARD_LOST, CONTROL_LOST)
         if process.role != "worker" or not is_lost:
             return False
         if process.starts == MOST_STARTS:

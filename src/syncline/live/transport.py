@@ -1,4 +1,4 @@
-"""Sockets: addresses, TLS, options. What is said over them is wire.py's.
+"""Sockets: addresses, TLS, options.
 
 An address is "unix:NAME" (Linux's abstract sockets: no file that could stay behind) or "tcp:HOST:PORT".
 """
@@ -18,16 +18,15 @@ from typing import Any, TypeVar
 HANDSHAKE_S = 20.0  # a loaded machine may take seconds to schedule a process
 BUFFER_BYTES = 1 << 20  # asked for on each socket
 RECORD_BYTES = 1 << 20  # most that is handed to TLS at once
-MAX_STRANGERS = 64  # connections to a listener that have not proved the secret yet
-RETRY_S = 0.1  # for a passing shortage of what a connection needs
+RETRY_S = 0.1  # after a temporary shortage of file descriptors or memory
 
 _T = TypeVar("_T")
 _ABSTRACT = "\0syncline-"
-_PASSING = {errno.ECONNABORTED, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_TEMPORARY = {errno.ECONNABORTED, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class WireError(ConnectionError):
-    """The peer sent what no peer of ours sends, or does not know the secret; the connection is of no more use."""
+    """The peer violates the protocol, or does not know the secret; the connection must be closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,11 @@ class Tls:
 
     cert: str  # PEM file
     key: str  # PEM file
+
+    @classmethod
+    def of(cls, cert: str, key: str) -> "Tls | None":
+        """None if no files are given."""
+        return cls(cert, key) if cert else None
 
     def serve(self, sock: socket.socket) -> "TlsSocket":
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -51,7 +55,7 @@ class Tls:
     def _wrap(self, context: ssl.SSLContext, sock: socket.socket, server_side: bool) -> "TlsSocket":
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         sock.settimeout(HANDSHAKE_S)
-        sock.getpeername()  # raises if it was reset already; wrap_socket would, too, but leave what it made open
+        sock.getpeername()  # raises if it was reset already; wrap_socket would, too, but leak its socket
         try:
             return TlsSocket(context.wrap_socket(sock, server_side=server_side))
         except (ssl.SSLError, TimeoutError) as error:
@@ -126,33 +130,33 @@ def listen(address: str, dead_s: float | None = None) -> socket.socket:
     """A listening socket; "unix:" and "tcp:HOST:0" pick a free name or port, "tcp:HOST:LOW-HIGH" one of these.
 
     Args:
-        dead_s: see `dial`; of the connections that are accepted.
+        dead_s: as in `dial`, of the connections that are accepted.
 
     Raises:
-        OSError: the address is taken or not of this machine.
+        OSError: the address is in use, or not one of this machine.
     """
     kind, _, rest = address.partition(":")
     if kind == "unix":
-        return _bound(socket.AF_UNIX, f"{_ABSTRACT}{rest or secrets.token_hex(8)}", dead_s)
+        return _bind(socket.AF_UNIX, f"{_ABSTRACT}{rest or secrets.token_hex(8)}", dead_s)
     host, _, port = rest.rpartition(":")
     low, _, high = port.partition("-")
     for number in range(int(low), int(high or low) + 1):
         try:
-            return _bound(socket.AF_INET, (host, number), dead_s)
+            return _bind(socket.AF_INET, (host, number), dead_s)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or number == int(high or low):
                 raise
     raise AssertionError("a range of ports is not empty")
 
 
-def _bound(family: int, place: Any, dead_s: float | None) -> socket.socket:
+def _bind(family: int, address: Any, dead_s: float | None) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family == socket.AF_INET:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(place)
+        sock.bind(address)
         _enlarge(sock)
-        _expire(sock, dead_s)  # handed down to what it accepts
+        _expire(sock, dead_s)  # inherited by the connections that it accepts
         sock.listen(128)
     except BaseException:
         sock.close()
@@ -166,7 +170,7 @@ def accept(listener: socket.socket) -> socket.socket | None:
         try:
             return listener.accept()[0]
         except OSError as error:
-            if error.errno not in _PASSING:
+            if error.errno not in _TEMPORARY:
                 return None
             time.sleep(RETRY_S)
 
@@ -180,10 +184,10 @@ def address_of(sock: socket.socket) -> str:
 
 
 def dial(address: str, dead_s: float | None = None, timeout_s: float = HANDSHAKE_S) -> socket.socket:
-    """A connection that has proved nothing yet.
+    """A connection before the handshake.
 
     Args:
-        dead_s: it ends when the peer's host has given no sign of life for so long; None: when the system says so.
+        dead_s: it ends when the peer's host has not answered for so long; None: the system's default.
         timeout_s: to be connected.
 
     Raises:
@@ -209,7 +213,7 @@ def dial(address: str, dead_s: float | None = None, timeout_s: float = HANDSHAKE
 
 
 def tune(sock: socket.socket) -> socket.socket:
-    """The options of a connection: no waiting for more data, and a dead host is noticed."""
+    """Set the options of a connection: no delay for small messages, and keep-alive probes."""
     if sock.family == socket.AF_INET:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -223,16 +227,16 @@ def _enlarge(sock: socket.socket) -> None:
 
 
 def _expire(sock: socket.socket, dead_s: float | None) -> None:
-    """A silent host is asked a few times, a little sooner than all is given up."""
+    """Send keep-alive probes a few times before the connection ends."""
     if sock.family == socket.AF_UNIX or dead_s is None or not hasattr(socket, "TCP_USER_TIMEOUT"):
         return
-    every_s = max(1, int(dead_s / 4))
+    interval_s = max(1, int(dead_s / 4))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every_s)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, every_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval_s)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * dead_s)))
 
 
 def default_address() -> str:
-    """For processes of one host."""
+    """Where to listen for processes of the same host."""
     return "unix:" if sys.platform == "linux" else "tcp:127.0.0.1:0"

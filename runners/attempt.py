@@ -1,0 +1,280 @@
+"""One attempt at a run of real processes: from their start until the run ends, or must restart from its checkpoint."""
+
+import json
+import queue
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from runners.display import say
+from runners.failures import Restart, RunFailed, first_failure
+from runners.hosts import Hosts
+from runners.observer import LiveObserver, num_parts
+from syncline.config import RunConfig
+from syncline.live.checkpoints import latest_checkpoint
+from syncline.live.control import ControlServer, Lost, Peer
+from syncline.live.handshake import make_secret
+from syncline.live.messages import (
+    Activity,
+    Addresses,
+    Begin,
+    Done,
+    End,
+    Hello,
+    Message,
+    ProgressReport,
+    Ready,
+    ReportActivity,
+    RestartNeeded,
+    SnapshotWritten,
+    Stop,
+    Stopped,
+    Unreachable,
+    Warn,
+)
+from syncline.live.process import Job
+from syncline.live.transport import Tls
+from syncline.progress import Totals
+
+STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
+FAILURE_S = 0.5  # for a process that failed to write down why
+ANSWER_S = 2.0  # for the members of a collective to say what they are doing
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    ended_by: str
+    totals: Totals
+
+
+class Attempt:
+    """All processes of the run, from their start to their end.
+
+    Args:
+        folder: of the record.
+        number: of attempts before this one.
+
+    Raises:
+        RunFailed: the launcher cannot listen.
+    """
+
+    def __init__(self, config: RunConfig, folder: Path, observer: LiveObserver, hosts: Hosts, number: int) -> None:
+        runner = config.runner
+        self._config, self._folder, self._observer, self._hosts = config, folder, observer, hosts
+        self._has_server = config.strategy.has_server
+        self._num_parts = num_parts(config)
+        self._num_leaders = config.cluster.shards if self._has_server else 1
+        self._secret = folder / f"secret-{number}"
+        secret = make_secret(self._secret)
+        try:
+            tls = Tls.of(runner.tls_cert, runner.tls_key)
+            self._server = ControlServer(hosts.listen_at, secret, tls, runner.leave_s)
+        except OSError as error:
+            raise RunFailed(f"the launcher cannot listen at {hosts.listen_at} ({error.strerror})") from None
+        # The leaders are notified: the shards, or the first member of a collective, which notifies the others.
+        self._leaders: dict[int, Peer] = {}
+        self._workers: dict[int, Peer] = {}  # all members of a collective among them
+        self._ready: set[int] = set()  # leaders
+        self._done: dict[int, Done] = {}  # by part
+        self._stopped: set[int] = set()  # parts
+        self._is_begun = False
+        self._last_message: dict[int, float] = {}  # leader -> when it last sent a message, monotonic
+        self._warned: set[int] = set()  # leaders that were named as silent
+        self._unreachable: dict[int, str] = {}  # worker -> what it could not reach
+        self.clock_error_s = 0.0  # the largest with which a process knows the launcher's clock
+        self._start_processes()
+
+    def run(self) -> Outcome:
+        """Until the run is over at all processes that write states.
+
+        Raises:
+            RunFailed, Restart, KeyboardInterrupt.
+        """
+        deadline = time.monotonic() + self._config.runner.start_timeout_s
+        try:
+            while len(self._done) < self._num_parts:
+                try:
+                    self._handle(*self._server.messages.get(timeout=0.1))
+                except queue.Empty:
+                    self._check(deadline)
+        except KeyboardInterrupt:
+            self._stop()
+            raise
+        return self._outcome()
+
+    def end(self) -> None:
+        """End all processes, whatever their state."""
+        self._hosts.end(STOP_S if len(self._done) == self._num_parts else 0)
+        self._server.close()
+        self._secret.unlink(missing_ok=True)
+
+    def _start_processes(self) -> None:
+        resume = latest_checkpoint(self._folder, self._num_parts)
+        self._observer.rewind(resume)
+        environment = {
+            "OMP_NUM_THREADS": str(self._config.threads),
+            "WORLD_SIZE": str(self._config.cluster.workers),
+        }
+        self._hosts.start(
+            Job(
+                folder=str(self._folder.absolute()),
+                secret=self._secret.name,
+                control_address=self._server.address,
+                cwd=str(Path.cwd()),
+                resume=resume,
+                environment=environment,
+            )
+        )
+
+    def _check(self, deadline: float) -> None:
+        """What is due while no message arrives.
+
+        Raises:
+            RunFailed, Restart: the run cannot continue.
+        """
+        self._observer.tick()
+        self._watch()
+        if (why := self._hosts.check()) is not None:
+            raise self._cause(why) from None
+        if not self._is_begun and time.monotonic() > deadline:
+            raise self._cause(self._who_is_missing()) from None
+        if self._observer.monitor.has_reached_target:
+            self._notify_leaders(End("target"))
+
+    def _watch(self) -> None:
+        """Name a leader that is silent: a shard, or the collective as a whole."""
+        runner, now = self._config.runner, time.monotonic()
+        for index, then in self._last_message.items():
+            silent_s = now - then
+            if not self._is_begun or index in self._done or silent_s < min(runner.hang_s, runner.leave_s):
+                continue
+            who = f"shard {index}" if self._has_server else "the collective"
+            if silent_s >= runner.leave_s:
+                raise Restart(f"{who} was silent for {silent_s:.1f} s")
+            if index in self._warned:
+                continue
+            self._warned.add(index)
+            say(f"{who} is silent for {silent_s:.1f} s")
+            if not self._has_server:
+                self._ask_for_activity()
+
+    def _ask_for_activity(self) -> None:
+        """Show what each member of the collective is doing; one that hangs does not answer."""
+        members = self._workers
+        for member in members.values():
+            member.send(ReportActivity())
+        answers: dict[int, str] = {}
+        ends = time.monotonic() + ANSWER_S
+        while len(answers) < len(members) and (left := ends - time.monotonic()) > 0:
+            try:
+                peer, message = self._server.messages.get(timeout=left)
+            except queue.Empty:
+                break
+            if isinstance(message, Activity):
+                answers[peer.index] = message.doing
+            else:
+                self._handle(peer, message)
+        for index in sorted(members):
+            say(f"worker {index}{self._hosts.where('worker', index)}: {answers.get(index, 'does not answer')}")
+
+    def _handle(self, peer: Peer, message: Message | Lost) -> None:
+        if self._leaders.get(peer.index) is peer:
+            self._last_message[peer.index] = time.monotonic()
+            self._warned.discard(peer.index)
+        match message:
+            case Hello():
+                self._connected(peer)
+            case Ready():
+                self._ready.add(peer.index)
+                if len(self._ready) == self._num_leaders:
+                    self._begin()
+            case ProgressReport():
+                self._observer.progressed(peer.index, message)
+            case SnapshotWritten(number):
+                self._observer.snapshot_written(peer.index, number)
+            case Warn(text, at) if peer.index == 0:
+                say(f"{at:.1f} s: {text}")
+            case RestartNeeded(why):
+                raise self._cause(why)
+            case Done():
+                peer.is_done = True
+                if self._writes_states(peer):
+                    self._done[peer.index] = message
+            case Unreachable(why):
+                self._unreachable[peer.index] = why
+            case Lost() if not peer.is_done and (peer.role != "worker" or not self._has_server):
+                where = self._hosts.where(peer.role, peer.index)
+                raise self._cause(f"{peer} (process {peer.hello.pid}{where}) was lost")
+
+    def _connected(self, peer: Peer) -> None:
+        about = asdict(peer.hello)
+        with (self._folder / "log" / "processes.jsonl").open("a") as file:
+            print(json.dumps({name: about[name] for name in ("role", "index", "pid", "clock_error_s")}), file=file)
+        self.clock_error_s = max(self.clock_error_s, peer.hello.clock_error_s)
+        is_leader = peer.role == "shard" or (not self._has_server and peer.index == 0)
+        if peer.role == "worker":
+            self._workers[peer.index] = peer
+        if is_leader:
+            self._leaders[peer.index] = peer
+            self._last_message[peer.index] = time.monotonic()
+        if len(self._leaders) == self._num_leaders:
+            addresses = [self._leaders[leader].hello.address for leader in sorted(self._leaders)]
+            for worker in list(self._workers.values()) if is_leader else [peer]:
+                worker.send(Addresses(addresses))
+
+    def _begin(self) -> None:
+        self._is_begun = True
+        self._observer.begun()
+        self._notify_leaders(Begin(time.monotonic()))
+
+    def _writes_states(self, peer: Peer) -> bool:
+        """It writes a part of every state."""
+        return peer.index < self._num_parts and (peer.role == "shard" or not self._has_server)
+
+    def _notify_leaders(self, message: Message) -> None:
+        for leader in self._leaders.values():
+            leader.send(message)
+
+    def _stop(self) -> None:
+        """Ask for checkpoints, and wait for them, but not for long."""
+        self._notify_leaders(Stop())
+        ends = time.monotonic() + STOP_S
+        peers = [*self._leaders.values(), *self._workers.values()]
+        expected = {peer.index for peer in peers if self._writes_states(peer)}
+        with suppress(queue.Empty):
+            while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
+                peer, message = self._server.messages.get(timeout=left)
+                if isinstance(message, Stopped | Done | Lost) and self._writes_states(peer):
+                    self._stopped.add(peer.index)
+
+    def _cause(self, otherwise: str) -> Exception:
+        """Why the run cannot continue: the first error that a process has written down, or else this."""
+        ends = time.monotonic() + FAILURE_S
+        while (failure := first_failure(self._folder)) is None and time.monotonic() < ends:
+            time.sleep(0.05)
+        return failure or (Restart(otherwise) if self._is_begun else RunFailed(otherwise))
+
+    def _who_is_missing(self) -> str:
+        shards = range(self._num_leaders if self._has_server else 0)
+        workers = range(self._config.cluster.workers)
+        missing = [("shard", shard) for shard in shards if shard not in self._leaders]
+        missing += [("worker", worker) for worker in workers if worker not in self._workers]
+        if not missing and self._unreachable:
+            worker, why = next(iter(self._unreachable.items()))
+            return f"worker {worker}{self._hosts.where('worker', worker)} cannot reach {why}"
+        names = ", ".join(f"{role} {index}{self._hosts.where(role, index)}" for role, index in missing)
+        return f"{names or 'somebody'} did not come within {self._config.runner.start_timeout_s:g} s"
+
+    def _outcome(self) -> Outcome:
+        """The leaders' totals as one: the first one's, except where the one furthest behind decides."""
+        totals = [Totals.from_state(self._done[leader].totals) for leader in range(self._num_leaders)]
+        whole = totals[0]
+        for other in totals[1:]:
+            for stale, count in other.staleness.items():
+                whole.staleness[stale] = whole.staleness.get(stale, 0) + count
+        whole.time_s = max(part.time_s for part in totals)
+        whole.updates = min(part.updates for part in totals)
+        whole.samples = min(part.samples for part in totals)
+        reasons = [self._done[part].ended_by for part in sorted(self._done)]
+        return Outcome("diverged" if "diverged" in reasons else reasons[0], whole)

@@ -1,0 +1,168 @@
+"""States of one part of a run (a shard's block, a replica) on disk: snapshots, checkpoints, and the final parameters.
+
+Files and folders are those of records/snapshots.py. They are written by a thread of its own, while the run continues.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syncline.config import RunConfig
+from syncline.records.snapshots import latest, numbers, read_state, state_path, write_state
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_OPTIMIZER = "optimizer."  # before the names of its tensors
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What one file holds."""
+
+    tensors: Mapping[str, "Tensor"]  # must not change until `release`
+    values: Mapping[str, Any]  # plain types that JSON can hold
+    release: Callable[[], None] = lambda: None  # called on the writer's thread once the file is complete
+
+
+class StateWriter:
+    """Writes states in the order in which they are given."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._error: OSError | None = None
+        self._thread = threading.Thread(target=self._work, name="state writer", daemon=True)
+        self._thread.start()
+
+    def write(self, path: Path, state: State, then: Callable[[], None] = lambda: None) -> None:
+        """Write a state; `then` is called on the writer's thread.
+
+        Raises:
+            OSError: an earlier state could not be written.
+        """
+        if self._error is not None:
+            raise self._error
+
+        def job() -> None:
+            write_state(path, state.tensors, state.values)
+            state.release()
+            then()
+
+        self._jobs.put(job)
+
+    def finish(self) -> None:
+        """Return when all states are on disk; errors as `write`."""
+        self._jobs.put(None)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except OSError as error:
+                self._error = error
+
+
+class Schedule:
+    """When a numbered state is due: number n after `n * every` samples."""
+
+    def __init__(self, every: float, number: int) -> None:
+        self.number = number  # of the next state
+        self._every = every
+
+    def is_due(self, samples: int) -> bool:
+        return samples >= self.number * self._every
+
+    def advance(self, samples: int) -> int:
+        """Returns the number of the state that is due; the next one is due after more samples than these."""
+        number, self.number = self.number, max(self.number, int(samples // self._every)) + 1
+        return number
+
+
+class Checkpointer:
+    """Writes the states of one part of a run.
+
+    Args:
+        folder: of the record.
+        part: number of the shard or the replica.
+        num_train: training samples, an epoch.
+        samples: that the run has used so far; None for a fresh run, whose first snapshot is due at once.
+        on_snapshot: called with the number of each snapshot once it is on disk, on the writer's thread.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: Path,
+        part: int,
+        num_train: int,
+        samples: int | None,
+        on_snapshot: Callable[[int], None],
+    ) -> None:
+        self._folder, self._part, self._on_snapshot = folder, part, on_snapshot
+        self._writer = StateWriter()
+        eval_every = config.eval_every_epochs * num_train
+        checkpoint_every = config.runner.checkpoint_every_epochs * num_train
+        self.snapshots = Schedule(eval_every, 0 if samples is None else int(samples // eval_every) + 1)
+        self.checkpoints = Schedule(checkpoint_every, int((samples or 0) // checkpoint_every) + 1)
+
+    def save_snapshot(self, state: State, samples: int) -> None:
+        """The snapshot that is due; the launcher evaluates it."""
+        number = self.snapshots.advance(samples)
+        path = state_path(self._folder / "snapshots", float(number), self._part)
+        self._writer.write(path, state, then=lambda: self._on_snapshot(number))
+
+    def save_checkpoint(self, state: State, samples: int) -> None:
+        """The checkpoint that is due."""
+        self._write_checkpoint(float(self.checkpoints.advance(samples)), state)
+
+    def save_last_checkpoint(self, state: State) -> None:
+        """A checkpoint where the run was stopped, between the last one and the next."""
+        self._write_checkpoint(self.checkpoints.number - 0.5, state)
+
+    def save_parameters(self, state: State) -> None:
+        """The weights at the end of the run."""
+        self._writer.write(self._folder / f"parameters-{self._part}.safetensors", state)
+
+    def finish(self) -> None:
+        """Return when all states are on disk.
+
+        Raises:
+            OSError: one of them could not be written; so may the other methods.
+        """
+        self._writer.finish()
+
+    def _write_checkpoint(self, number: float, state: State) -> None:
+        folder = self._folder / "checkpoint"
+        self._writer.write(state_path(folder, number, self._part), state, then=self._drop_old)
+
+    def _drop_old(self) -> None:
+        """All checkpoints but the last two: other parts may not be as far."""
+        folder = self._folder / "checkpoint"
+        for old in numbers(folder, self._part)[:-2]:
+            state_path(folder, old, self._part).unlink()
+
+
+def latest_checkpoint(folder: Path, num_parts: int) -> float | None:
+    """The number of the last checkpoint of which all parts are in this record; None if there is none."""
+    return latest(folder / "checkpoint", num_parts)
+
+
+def read_checkpoint(folder: Path, number: float, part: int) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
+    """Tensors and values of this part of a checkpoint."""
+    return read_state(state_path(folder / "checkpoint", number, part))
+
+
+def optimizer_tensors(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """An optimizer's state under the names that it has in a checkpoint."""
+    return {f"{_OPTIMIZER}{name}": tensor for name, tensor in tensors.items()}
+
+
+def optimizer_state(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """The optimizer's state among the tensors of a checkpoint."""
+    return {name.removeprefix(_OPTIMIZER): t for name, t in tensors.items() if name.startswith(_OPTIMIZER)}

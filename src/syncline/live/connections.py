@@ -1,0 +1,307 @@
+"""A shard's connections to its workers: two threads each, and an inbox for the thread that owns everything else.
+
+    reader   receives pushes into gradients of a pool, and puts them into the inbox
+    owner    takes from the inbox in order of arrival: strategy, parameters, snapshots, watchdog (shard.py)
+    writer   sends immutable versions; the owner counts who still reads them
+
+After the handshake a worker says who it is (JSON) and synchronises its clock with the shard's; from then on it pushes,
+and is answered with blocks.
+"""
+
+import contextlib
+import queue
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from syncline.learning.server import Gradient, Shard, Version
+from syncline.live.clock import CLOCK_REQUESTS, RunClock, answer_clock
+from syncline.live.frames import REPORT, Header, Kind, Reader, receive_json, send, unpack_report
+from syncline.live.handshake import Listener
+from syncline.live.messages import Message
+from syncline.live.payload import DIRECT_BYTES, byte_view
+from syncline.live.transport import Socket, Tls, WireError
+from syncline.live.watchdog import Watchdog
+from syncline.server.report import PushReport
+
+# What the inbox takes, beside messages of the launcher
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A worker has connected and said who it is."""
+
+    connection: "Connection"
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    connection: "Connection"
+    report: PushReport
+    gradient: "ReceivedGradient"
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    connection: "Connection"
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSent:
+    """A writer thread no longer reads this version."""
+
+    connection: "Connection"
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Another thread asks the owner to do this."""
+
+    action: Callable[[], None]
+
+
+Inbox = queue.SimpleQueue[Connected | Pushed | Disconnected | VersionSent | Call | Message]
+
+
+@dataclass(eq=False, slots=True)
+class ReceivedGradient(Gradient):
+    """A gradient that came over a socket."""
+
+    views: list[memoryview] = field(init=False)  # its bytes: gradient, buffers, versions
+
+    def __post_init__(self) -> None:
+        parts = (self.flat, self.buffers, self.versions)
+        self.views = [byte_view(part) for part in parts if part is not None]
+
+
+class GradientPool:
+    """Gradients to receive into, which are used again and again.
+
+    Args:
+        size, num_buffers: elements of the block.
+        count: allocated beforehand.
+        num_versions: that come with each gradient.
+    """
+
+    def __init__(self, size: int, num_buffers: int, count: int, num_versions: int = 0) -> None:
+        self._size, self._num_buffers, self._num_versions = size, num_buffers, num_versions
+        self._free = [self._allocate() for _ in range(count)]
+
+    def take(self) -> ReceivedGradient:
+        try:
+            return self._free.pop()
+        except IndexError:  # a worker pushes again before its last push is used: some strategies allow it
+            return self._allocate()
+
+    def give_back(self, gradient: ReceivedGradient) -> None:
+        self._free.append(gradient)
+
+    def _allocate(self) -> ReceivedGradient:
+        # zeros, not empty: the pages are mapped before the first push arrives
+        versions = torch.zeros(self._num_versions, dtype=torch.int64) if self._num_versions else None
+        return ReceivedGradient(torch.zeros(self._size), torch.zeros(self._num_buffers), versions=versions)
+
+
+class Outbox:
+    """What a writer is to send, in order; of successive blocks only the newest is kept."""
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[Header, Version | None] | None] = deque()
+        self._changed = threading.Condition()
+
+    def put(self, header: Header, version: Version | None) -> Version | None:
+        """Returns the version that is replaced by this one, if there is one."""
+        replaced = None
+        with self._changed:
+            last = self._entries[-1] if self._entries else None
+            if version is not None and last is not None and last[1] is not None:
+                self._entries.pop()
+                replaced = last[1]
+            self._entries.append((header, version))
+            self._changed.notify()
+        return replaced
+
+    def close(self) -> None:
+        with self._changed:
+            self._entries.append(None)
+            self._changed.notify()
+
+    def get(self) -> tuple[Header, Version | None] | None:
+        """The next entry; None when the outbox is closed."""
+        with self._changed:
+            while not self._entries:
+                self._changed.wait()
+            return self._entries.popleft()
+
+
+@dataclass(eq=False)
+class Connection:
+    """One worker's connection."""
+
+    sock: Socket
+    worker: int
+    pool: GradientPool
+    inbox: Inbox
+    sending: int = 0  # blocks in the outbox or being sent; the owner's
+    _views: dict[Version, list[memoryview]] = field(default_factory=dict)  # versions are few, and used again and again
+    _outbox: Outbox = field(default_factory=Outbox)
+
+    def start(self) -> None:
+        threading.Thread(target=self._write, name=f"writer {self.worker}", daemon=True).start()
+
+    def post(self, header: Header, version: Version | None, is_busy: bool = False) -> Version | None:
+        """Send a frame, with a version or without payload.
+
+        Args:
+            is_busy: the worker may take long to read it, so that nobody but the writer may wait for that.
+
+        Returns:
+            The version that is free now: this one if it was sent, or one that it replaced. The others are released
+            by `VersionSent`.
+        """
+        size = 0 if version is None else version.weights.nbytes + version.buffers.nbytes
+        if self.sending == 0 and size <= DIRECT_BYTES and not is_busy:
+            with contextlib.suppress(OSError):  # the reader notices it, too, and reports it
+                self._send(header, version)
+            return version
+        replaced = self._outbox.put(header, version)
+        if version is not None and replaced is None:
+            self.sending += 1
+        return replaced
+
+    def read(self) -> None:
+        """Put pushes into the inbox until the connection ends."""
+        report_bytes = memoryview(bytearray(REPORT.size))
+        try:
+            reader = Reader(self.sock)
+            while True:
+                header = reader.next()
+                if header.kind is not Kind.PUSH:
+                    raise WireError(f"{header.kind.name} of worker {self.worker} where its PUSH was expected")
+                gradient = self.pool.take()
+                reader.payload(header, [report_bytes, *gradient.views])
+                report = unpack_report(report_bytes)
+                if report.worker != self.worker:
+                    raise WireError(f"a PUSH of worker {report.worker} from worker {self.worker}")
+                self.inbox.put(Pushed(self, report, gradient))
+        except OSError as error:
+            with contextlib.suppress(OSError):  # or the writer could wait forever for a peer that does not read
+                self.sock.shutdown(socket.SHUT_RDWR)
+            self.inbox.put(Disconnected(self, str(error)))
+
+    def close(self) -> None:
+        """End both threads, whatever they wait for."""
+        self._outbox.close()
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+    def _write(self) -> None:
+        while (entry := self._outbox.get()) is not None:
+            header, version = entry
+            with contextlib.suppress(OSError):
+                self._send(header, version)
+            if version is not None:
+                self.inbox.put(VersionSent(self, version))
+
+    def _send(self, header: Header, version: Version | None) -> None:
+        payload: list[memoryview] = []
+        if version is not None:
+            known = self._views.get(version)
+            payload = self._views[version] = known or [byte_view(version.weights), byte_view(version.buffers)]
+        send(self.sock, header, payload)
+
+
+class Acceptor:
+    """Accepts the workers of a shard: those that know the secret and say who they are.
+
+    Args:
+        listener: closing it ends the accepting.
+    """
+
+    def __init__(
+        self, listener: socket.socket, secret: bytes, tls: Tls | None, pool: GradientPool, inbox: Inbox
+    ) -> None:
+        self._pool = pool
+        self._inbox = inbox
+        self._listener = Listener(listener, secret, tls, self._serve, "acceptor")
+
+    @property
+    def refused(self) -> int:
+        """Connections whose handshake failed."""
+        return self._listener.refused
+
+    def _serve(self, sock: Socket) -> None:
+        try:
+            about = receive_json(sock)
+            worker = about.get("worker")
+            if type(worker) is not int:
+                raise WireError("a hello without a worker")
+            for _ in range(CLOCK_REQUESTS):
+                receive_json(sock)
+                answer_clock(sock)
+            connection = Connection(sock, worker, self._pool, self._inbox)
+            connection.start()
+            self._inbox.put(Connected(connection, about))
+            connection.read()
+        except OSError:
+            pass
+        finally:
+            sock.close()
+
+
+class ReplySender:
+    """Sends the engine's answers: blocks and repeats to connections, gradients back to the pool.
+
+    Args:
+        shard: its current version is what a grant sends.
+        connections: by worker; the owner's.
+        pool: where gradients come from.
+        clock: of the run.
+        watchdog: notes when each worker was answered.
+        warn_user: called with a warning.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        connections: dict[int, Connection],
+        pool: GradientPool,
+        clock: RunClock,
+        watchdog: Watchdog,
+        warn_user: Callable[[str], None],
+    ) -> None:
+        self._shard, self._connections, self._pool = shard, connections, pool
+        self._clock, self._watchdog, self.warn = clock, watchdog, warn_user
+
+    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
+        connection = self._connections.get(worker)
+        if connection is None:
+            return  # it was lost a moment ago, and `Disconnected` is in the inbox
+        header = Header(Kind.BLOCK, iteration=iteration, version=version, zero_s=self._clock.zero_s)
+        free = connection.post(header, self._shard.pin(), is_busy)
+        if free is not None:
+            self._shard.unpin(free)
+        self._watchdog.granted(worker, version, is_busy, has_read_last=free is None)
+
+    def repeat(self, worker: int, version: int, iteration: int) -> None:
+        self._watchdog.repeated(worker)
+        connection = self._connections.get(worker)
+        if connection is not None:
+            connection.post(Header(Kind.REPEAT), None)
+
+    def release(self, gradient: Gradient) -> None:
+        assert isinstance(gradient, ReceivedGradient)
+        self._pool.give_back(gradient)
+
+    def stop_all(self) -> None:
+        """Notify every worker that the run is over at this shard."""
+        for connection in self._connections.values():
+            connection.post(Header(Kind.STOP), None, is_busy=True)

@@ -1,0 +1,177 @@
+"""The handshake: before anything else, both ends of a connection prove that they know the run's secret.
+
+    server: magic, version, 32 random bytes
+    client: magic, version, 32 random bytes, HMAC-SHA256(secret, "client" | server's bytes | client's bytes)
+    server: HMAC-SHA256(secret, "server" | client's bytes | server's bytes)
+
+Until then exactly that many bytes are read, and nothing is parsed.
+"""
+
+import hmac
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from syncline.live.frames import VERSION
+from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, accept, dial, tune
+
+MAGIC = b"SYNCLINE"
+NONCE_BYTES = 32
+PROOF_BYTES = 32
+PREAMBLE = struct.Struct(f"!{len(MAGIC)}sH{NONCE_BYTES}s")
+MAX_UNPROVED = 64  # connections of a listener that have not completed the handshake
+
+
+def make_secret(path: Path) -> bytes:
+    """A new secret, in a file that only its owner may read; an old one is replaced."""
+    secret = secrets.token_hex(32).encode()
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secret)
+    return secret
+
+
+def connect(
+    address: str, secret: bytes, tls: Tls | None = None, dead_s: float | None = None, timeout_s: float = HANDSHAKE_S
+) -> Socket:
+    """A connection after the client's side of the handshake; `dead_s` and `timeout_s` as in `dial`.
+
+    Raises:
+        OSError: nobody listens there. WireError: the handshake failed.
+    """
+    raw = dial(address, dead_s, timeout_s)
+    sock: Socket = raw
+    try:
+        if tls is not None:
+            sock = tls.connect(raw)
+        client_handshake(sock, secret)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def admit(raw: socket.socket, secret: bytes, tls: Tls | None = None) -> Socket:
+    """The server's side of `connect`, for an accepted connection; an error closes it."""
+    sock: Socket = raw
+    try:
+        tune(raw)
+        if tls is not None:
+            sock = tls.serve(raw)
+        server_handshake(sock, secret)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Listener:
+    """Accepts connections and serves each that completes the handshake, on a thread of its own.
+
+    A peer without the secret costs a thread until the handshake fails; at most `MAX_UNPROVED` are in it at once.
+
+    Args:
+        sock: listens; closing it ends the accepting.
+        serve: is called on the connection's thread, and closes the connection.
+        name: of the thread that accepts.
+    """
+
+    def __init__(
+        self, sock: socket.socket, secret: bytes, tls: Tls | None, serve: Callable[[Socket], None], name: str
+    ) -> None:
+        self.refused = 0  # connections whose handshake failed
+        self._sock, self._secret, self._tls, self._serve = sock, secret, tls, serve
+        self._unproved = threading.Semaphore(MAX_UNPROVED)
+        threading.Thread(target=self._accept, name=name, daemon=True).start()
+
+    def _accept(self) -> None:
+        while (raw := accept(self._sock)) is not None:
+            self._unproved.acquire()
+            threading.Thread(target=self._admit, args=(raw,), name="connection", daemon=True).start()
+
+    def _admit(self, raw: socket.socket) -> None:
+        try:
+            sock = admit(raw, self._secret, self._tls)
+        except OSError:
+            self.refused += 1
+            return
+        finally:
+            self._unproved.release()
+        self._serve(sock)
+
+
+def server_handshake(sock: Socket, secret: bytes) -> None:
+    """The server's side.
+
+    Raises:
+        WireError: the peer does not know the secret, uses another version, or is too slow.
+    """
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    with _Deadline(sock) as receive_all:
+        sock.sendall(PREAMBLE.pack(MAGIC, VERSION, nonce))
+        answer = receive_all(PREAMBLE.size + PROOF_BYTES)
+        theirs = _nonce(answer[: PREAMBLE.size])
+        if not hmac.compare_digest(answer[PREAMBLE.size :], _proof(secret, b"client", nonce, theirs)):
+            raise WireError("the peer does not know the run's secret")
+        sock.sendall(_proof(secret, b"server", theirs, nonce))
+
+
+def client_handshake(sock: Socket, secret: bytes) -> None:
+    """The client's side.
+
+    Raises:
+        WireError: as `server_handshake`.
+    """
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    with _Deadline(sock) as receive_all:
+        theirs = _nonce(receive_all(PREAMBLE.size))
+        sock.sendall(PREAMBLE.pack(MAGIC, VERSION, nonce) + _proof(secret, b"client", theirs, nonce))
+        if not hmac.compare_digest(receive_all(PROOF_BYTES), _proof(secret, b"server", nonce, theirs)):
+            raise WireError("the server does not know the run's secret")
+
+
+class _Deadline:
+    """The handshake as a whole has `HANDSHAKE_S`, also if the peer sends a byte now and then."""
+
+    def __init__(self, sock: Socket) -> None:
+        self._sock = sock
+        self._ends = time.monotonic() + HANDSHAKE_S
+
+    def __enter__(self) -> "_Deadline":
+        self._sock.settimeout(HANDSHAKE_S)
+        return self
+
+    def __call__(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            self._sock.settimeout(max(self._ends - time.monotonic(), 1e-3))
+            try:
+                part = self._sock.recv(size - len(received))
+            except TimeoutError:
+                raise WireError(f"no proof of the secret within {HANDSHAKE_S:g} s") from None
+            if not part:
+                raise WireError("the connection was closed before the proof of the secret")
+            received += part
+        return bytes(received)
+
+    def __exit__(self, *_: object) -> None:
+        self._sock.settimeout(None)
+
+
+def _nonce(preamble: bytes) -> bytes:
+    magic, version, nonce = PREAMBLE.unpack(preamble)
+    if magic != MAGIC:
+        raise WireError("the peer is not a Syncline process")
+    if version != VERSION:
+        raise WireError(f"the peer uses wire format {version}, this version {VERSION}")
+    assert isinstance(nonce, bytes)
+    return nonce
+
+
+def _proof(secret: bytes, role: bytes, first: bytes, second: bytes) -> bytes:
+    return hmac.digest(secret, role + first + second, "sha256")

@@ -1,0 +1,406 @@
+"""A worker's connections to its shards.
+
+One thread computes and receives; whatever it waits for, a message of a shard wakes it. It sends to several shards at
+once, and receives from several what has arrived: a shard that is slow, or busy with other workers, delays no other.
+"""
+
+import select
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from syncline.learning.flat import FlatModule
+from syncline.learning.server import blocks
+from syncline.live.clock import Clock, measure_clock
+from syncline.live.frames import Header, Kind, Reader, pack_report, send, send_json
+from syncline.live.handshake import connect
+from syncline.live.payload import DIRECT_BYTES, byte_view
+from syncline.live.transport import Socket, Tls, WireError
+from syncline.server.report import PushReport
+from syncline.strategies.protocol import PullRule
+from syncline.timing.cluster import DelayInjector
+
+
+class ShardLost(ConnectionError):
+    """A shard closed the connection: it died, or has dropped this worker."""
+
+
+class Staging:
+    """The flat vectors in host memory: the module's own on a CPU, pinned copies of them on a GPU."""
+
+    def __init__(self, flat: FlatModule) -> None:
+        self._flat = flat
+        self._on_gpu = flat.weights.is_cuda
+        self.weights, self.gradient, self.buffers = (
+            torch.empty_like(tensor, device="cpu", pin_memory=True) if self._on_gpu else tensor
+            for tensor in (flat.weights, flat.gradient, flat.buffers)
+        )
+
+    def to_device(self) -> None:
+        if self._on_gpu:
+            self._flat.weights.copy_(self.weights, non_blocking=True)
+            self._flat.buffers.copy_(self.buffers, non_blocking=True)
+
+    def from_device(self) -> None:
+        if self._on_gpu:
+            self.gradient.copy_(self._flat.gradient, non_blocking=True)
+            self.buffers.copy_(self._flat.buffers, non_blocking=True)
+            torch.cuda.synchronize(self._flat.weights.device)
+
+
+@dataclass(slots=True)
+class _ArrivedBlock:
+    """A block that has arrived and is not in use, in memory of its own."""
+
+    version: int
+    weights: Tensor
+    buffers: Tensor
+    arrived: float  # monotonic
+    ready: float | None = None  # when its injected delay is over; None while the delay is not drawn
+    is_announced: bool = False  # to the pull rule
+
+
+@dataclass(slots=True)
+class _Link:
+    """The connection to one shard, and what last came over it."""
+
+    shard: int
+    sock: Socket
+    reader: Reader
+    clock: Clock  # the shard's
+    weights: Tensor  # its block of the staged weights
+    gradient: Tensor
+    buffers: Tensor  # which the forward pass changes; empty but for the first shard
+    received_buffers: Tensor  # those that came with the block in use
+    last: Header | None = None  # of the block in use
+    incoming: Header | None = None  # of a block of which a part has arrived
+    destination: tuple[Tensor, Tensor] | None = None  # of that block: weights and buffers
+    is_answered: bool = False  # since the last push
+    arrived: float = 0.0  # when the answer was complete, monotonic
+    pull_delay_s: float = 0.0
+    is_open: bool = True  # the run goes on at this shard
+    waiting: list[_ArrivedBlock] = field(default_factory=list)  # in order of arrival; only with a pull rule
+    free: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # memory for further blocks
+
+
+class Links:
+    """The connections to all shards, of a worker that waits for one answer of each.
+
+    Args:
+        interrupts: a block may arrive while the worker computes, whose gradient is stale then.
+    """
+
+    def __init__(self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False) -> None:
+        self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
+        self._worker = worker
+        self._staging = staging
+        self._num_shards = num_shards
+        self._interrupts = interrupts
+        self._links: list[_Link] = []
+        self._senders = ThreadPoolExecutor(num_shards, "sender")  # starts threads only when they are needed
+        self._zero_s: float | None = None  # start of the run on our monotonic clock, as the first shard says
+
+    def connect(
+        self,
+        addresses: Sequence[str],
+        secret: bytes,
+        tls: Tls | None,
+        about: dict[str, int],
+        dead_s: float | None = None,
+    ) -> None:
+        """Connect to every shard, say who we are, and synchronise the clocks.
+
+        Raises:
+            ShardLost: one cannot be reached.
+        """
+        staging = self._staging
+        for shard, (address, block) in enumerate(
+            zip(addresses, blocks(staging.weights.numel(), self._num_shards), strict=True)
+        ):
+            try:
+                sock = connect(address, secret, tls, dead_s)
+                send_json(sock, {"worker": self._worker, **about})
+                clock = measure_clock(sock)
+            except OSError as error:
+                raise ShardLost(f"shard {shard} at {address}: {error.strerror or error}") from None
+            buffers = staging.buffers if shard == 0 else staging.buffers[:0]
+            weights, gradient = staging.weights[block], staging.gradient[block]
+            self._links.append(_Link(shard, sock, Reader(sock), clock, weights, gradient, buffers, buffers.clone()))
+
+    def close(self) -> None:
+        """End all connections."""
+        for link in self._links:
+            with suppress(OSError):
+                link.sock.shutdown(socket.SHUT_RDWR)
+        self._senders.shutdown()
+
+    @property
+    def open(self) -> list[_Link]:
+        return [link for link in self._links if link.is_open]
+
+    def clock(self, monotonic: float) -> float:
+        """The run's seconds at this moment of our monotonic clock."""
+        assert self._zero_s is not None
+        return monotonic - self._zero_s
+
+    def first_iteration(self) -> int | None:
+        """Wait for the first block of every shard. Returns the iteration to begin with; None: the run is over."""
+        while any(link.last is None for link in self.open):
+            self._receive_ready(None)
+        return max((link.last.iteration for link in self.open if link.last is not None), default=None)
+
+    def wait(self, seconds: float) -> bool:
+        """Receive for so long, or until an interrupt. False if the run is over."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0 and self.open and not self.interrupted:
+            self._receive_ready(left)
+        return bool(self.open)
+
+    def poll(self) -> None:
+        """Receive what has arrived."""
+        while self.open and self._receive_ready(0.0):
+            pass
+
+    def await_blocks(self, delays: DelayInjector) -> bool:
+        """Wait until the worker may continue with the blocks in use, and their injected delays are over.
+
+        Returns:
+            False if the run is over at every shard.
+        """
+        while True:
+            while any(not link.is_answered for link in self.open):
+                self._receive_ready(None)
+            for link in self.open:
+                link.pull_delay_s = delays.pull(link.shard)
+            delayed = [link.arrived + link.pull_delay_s for link in self.open if link.pull_delay_s]
+            self.interrupted = False
+            if delayed:
+                self.wait(max(delayed) - time.monotonic())
+            if not self.is_interrupted():  # a gradient at these blocks would be stale already
+                break
+        self._reset_buffers()
+        return bool(self.open)
+
+    def is_interrupted(self) -> bool:
+        """What the worker has computed is stale."""
+        if self._interrupts:
+            self.poll()
+        return self.interrupted
+
+    def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
+        """Send the staged gradient to every shard, each after its delay. False if an interrupt cancelled it.
+
+        Args:
+            report: what is the same for all shards.
+            computed: monotonic time at which the gradient was computed.
+        """
+        delays_s = {link.shard: delays.push(link.shard) for link in self._links}
+        sending: list[tuple[_Link, Future[None]]] = []
+        try:
+            for link in sorted(self._push_order(), key=lambda link: delays_s[link.shard]):
+                if delays_s[link.shard]:
+                    self.wait(computed + delays_s[link.shard] - time.monotonic())
+                    if self.interrupted:
+                        return False
+                if not link.is_open:
+                    continue
+                message = self._push_message(link, report, delays_s[link.shard])
+                link.is_answered = False
+                if self._num_shards > 1 and link.gradient.nbytes > DIRECT_BYTES:
+                    sending.append((link, self._senders.submit(send, *message)))
+                else:
+                    with _naming(link):
+                        send(*message)
+        finally:  # the gradient's memory is used again
+            for link, sent in sending:
+                with _naming(link):
+                    sent.result()
+        return True
+
+    def _push_message(self, link: _Link, report: PushReport, delay_s: float) -> tuple[Socket, Header, list[memoryview]]:
+        assert link.last is not None
+        own = replace(
+            report,
+            version=link.last.version,
+            tag=self._tag(link.last.version),
+            pulled_at=self.clock(link.arrived),
+            pull_delay_s=link.pull_delay_s,
+            push_delay_s=delay_s,
+        )
+        parts = [memoryview(pack_report(own)), byte_view(link.gradient), byte_view(link.buffers), *self._appendix()]
+        return link.sock, Header(Kind.PUSH), parts
+
+    def _reset_buffers(self) -> None:
+        """The next gradient begins with the buffers of the block in use, even if it is not the first one at it."""
+        for link in self._links:
+            link.buffers.copy_(link.received_buffers)
+
+    def _push_order(self) -> list[_Link]:
+        """The open links, in the order in which they are pushed to."""
+        return self.open
+
+    def _tag(self, version: int) -> int:
+        """The version that the strategy is to take a gradient at this version to be of."""
+        return version
+
+    def _appendix(self) -> list[memoryview]:
+        """What is pushed after the gradient."""
+        return []
+
+    def _receive_ready(self, timeout: float | None) -> bool:
+        """Receive from every shard that has sent something. False if none has, within so many seconds."""
+        links = self.open
+        ready = [link for link in links if link.reader.pending]
+        if not ready:
+            readable, _, _ = select.select([link.sock for link in links], [], [], timeout)
+            ready = [link for link in links if link.sock in readable]
+        for link in ready:
+            with _naming(link):
+                self._receive(link)
+        return bool(ready)
+
+    def _receive(self, link: _Link) -> None:
+        """Receive a frame, or more of an incoming block."""
+        if link.incoming is not None:
+            is_complete = link.reader.more()
+        else:
+            header = link.reader.next()
+            if header.kind is Kind.STOP:
+                link.is_open = False
+                self._closed(link)
+                return
+            if header.kind is Kind.REPEAT and link.last is not None and not link.is_answered:
+                link.is_answered, link.arrived = True, time.monotonic()
+                return
+            if header.kind is not Kind.BLOCK:
+                raise WireError(f"an unexpected {header.kind.name}")
+            if self._zero_s is None and link.shard == 0:
+                self._zero_s = link.clock.to_local(header.zero_s)
+            link.incoming, link.destination = header, self._destination(link)
+            is_complete = link.reader.begin(header, [byte_view(part) for part in link.destination])
+        if is_complete:
+            header, link.incoming = link.incoming, None
+            self._arrived(link, header)
+
+    def _destination(self, link: _Link) -> tuple[Tensor, Tensor]:
+        """Weights and buffers for an incoming block."""
+        if link.is_answered:
+            if not self._interrupts:
+                raise WireError("an unexpected BLOCK")
+            self.interrupted, link.is_answered = True, False
+        return link.weights, link.received_buffers
+
+    def _arrived(self, link: _Link, header: Header) -> None:
+        """A block is complete."""
+        link.last, link.is_answered, link.arrived = header, True, time.monotonic()
+
+    def _closed(self, link: _Link) -> None:
+        """The run is over at this shard."""
+
+
+class PulledLinks(Links):
+    """The connections of a worker with a pull rule, which decides when it continues, and with which blocks.
+
+    Blocks arrive in memory of their own, at any time; which are used is decided when the worker continues.
+    """
+
+    def __init__(self, worker: int, staging: Staging, num_shards: int, rule: PullRule) -> None:
+        super().__init__(worker, staging, num_shards)
+        self._rule = rule
+        self._continues_at: float | None = None  # monotonic; what the rule last said
+        self._versions = torch.zeros(num_shards, dtype=torch.int64)  # of the blocks in use
+
+    def await_blocks(self, delays: DelayInjector) -> bool:
+        while self.open:
+            self._announce(delays)
+            now = time.monotonic()
+            if self._continues_at is not None and self._continues_at <= now:
+                break
+            moments = [block.ready for link in self._links for block in link.waiting if not block.is_announced]
+            later = [moment for moment in (*moments, self._continues_at) if moment is not None]
+            self._receive_ready(max(0.0, min(later) - now) if later else None)
+        if not self.open:
+            return False
+        for link in self._links:
+            link.pull_delay_s = 0.0  # reported once
+        for shard in self._rule.start():
+            self._use_newest(self._links[shard])
+        self._reset_buffers()
+        self._continues_at = None
+        return True
+
+    def is_interrupted(self) -> bool:
+        return False
+
+    def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
+        self.poll()  # the tag may depend on what has arrived meanwhile
+        self._announce(delays)
+        super().push(delays, report, computed)
+        self._continues_at = self._rule.pushed(time.monotonic())
+        return True
+
+    def _announce(self, delays: DelayInjector) -> None:
+        """Notify the rule of the blocks whose injected delay is over."""
+        now = time.monotonic()
+        for link in self._links:
+            for block in link.waiting:
+                if block.ready is None:
+                    block.ready = block.arrived + delays.pull(link.shard)
+                if not block.is_announced and block.ready <= now:
+                    block.is_announced = True
+                    self._continues_at = self._rule.arrived(now, link.shard, block.version)
+
+    def _use_newest(self, link: _Link) -> None:
+        """The newest announced block replaces the one in use; older ones are dropped."""
+        announced = [block for block in link.waiting if block.is_announced]
+        if not announced:
+            return
+        newest = max(announced, key=lambda block: block.version)
+        assert newest.ready is not None
+        assert link.last is not None
+        if newest.version >= link.last.version:
+            link.weights.copy_(newest.weights)
+            link.received_buffers.copy_(newest.buffers)
+            link.last = replace(link.last, version=newest.version)
+            link.arrived, link.pull_delay_s = newest.arrived, newest.ready - newest.arrived
+            self._versions[link.shard] = newest.version
+        link.waiting = [block for block in link.waiting if not block.is_announced]
+        link.free += [(block.weights, block.buffers) for block in announced]
+
+    def _push_order(self) -> list[_Link]:
+        """Beginning with another shard each time: else one block would always be the last, and never be used."""
+        first = self._rule.tag % self._num_shards
+        return sorted(self.open, key=lambda link: (link.shard - first) % self._num_shards)
+
+    def _tag(self, version: int) -> int:
+        return self._rule.tag
+
+    def _appendix(self) -> list[memoryview]:
+        return [byte_view(self._versions)]
+
+    def _destination(self, link: _Link) -> tuple[Tensor, Tensor]:
+        return link.free.pop() if link.free else (link.weights.clone(), link.received_buffers.clone())
+
+    def _arrived(self, link: _Link, header: Header) -> None:
+        assert link.destination is not None
+        link.waiting.append(_ArrivedBlock(header.version, *link.destination, time.monotonic()))
+        if link.last is None:
+            link.last = header
+
+    def _closed(self, link: _Link) -> None:
+        self._continues_at = self._rule.closed(time.monotonic(), link.shard)
+
+
+@contextmanager
+def _naming(link: _Link) -> Iterator[None]:
+    """Any error of this connection means that its shard is lost."""
+    try:
+        yield
+    except OSError as error:
+        raise ShardLost(f"shard {link.shard}: {error}") from None

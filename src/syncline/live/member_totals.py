@@ -1,0 +1,99 @@
+"""The totals of a collective: what every member counts, and what is known only after an all-reduce."""
+
+import math
+from array import array
+
+import torch
+import torch.distributed as dist
+
+from syncline.live.process_group import all_reduce
+from syncline.live.steps import StepResult
+from syncline.progress import Totals
+
+
+class MemberTotals:
+    """What the run has done so far.
+
+    Args:
+        totals: at its start, or at the checkpoint.
+        computed_at: when this member computed each gradient before the checkpoint, seconds of the run.
+        rank: of this member.
+        samples_per_step: of all members together.
+        has_replicas: members differ between all-reduces.
+        device: of what is all-reduced.
+    """
+
+    def __init__(
+        self,
+        totals: Totals,
+        computed_at: list[float],
+        rank: int,
+        samples_per_step: int,
+        has_replicas: bool,
+        device: torch.device,
+    ) -> None:
+        self.totals = totals
+        self.computed_at = array("d", computed_at)  # only if there are replicas
+        self._rank, self._has_replicas, self._device = rank, has_replicas, device
+        self._samples_per_step = samples_per_step
+        self._busy_s = totals.busy_s_by_worker[rank]
+
+    def count_gradient(self, result: StepResult) -> None:
+        """A gradient was computed, be it applied or not."""
+        self._busy_s += result.gradient.computed_at - result.gradient.started_at
+
+    def count_step(self, result: StepResult) -> None:
+        """A step was applied."""
+        totals = self.totals
+        if self._has_replicas:
+            self.computed_at.append(result.gradient.computed_at)
+        totals.updates += 1
+        totals.samples += self._samples_per_step
+        totals.time_s = result.ended_at
+        totals.loss_sum += result.loss
+        totals.loss_count += 1
+
+    def before_checkpoint(self) -> None:
+        """Complete the busy times: each replica writes its own, else the first member writes all."""
+        if self._has_replicas:
+            self.totals.busy_s_by_worker[self._rank] = self._busy_s
+        else:
+            self._share_busy()  # also waits until all logs are on disk
+
+    def finish(self, ended_by: str, last_loss: float) -> str:
+        """Complete the totals at the end, on every member. Returns why the run has ended, which may be divergence."""
+        totals, world_size = self.totals, dist.get_world_size()
+        self._share_busy()
+        totals.used_by_worker = [totals.updates] * world_size
+        totals.staleness = {0: totals.updates * world_size}
+        totals.max_lead = min(totals.updates, 1, world_size - 1)
+        if self._has_replicas and ended_by != "stop":
+            totals.time_s, is_diverged = self.largest(totals.time_s, float(not math.isfinite(last_loss)))
+            totals.max_lead = max(totals.max_lead, self._shared_lead())
+            return "diverged" if is_diverged else ended_by
+        return ended_by
+
+    def largest(self, *values: float) -> list[float]:
+        """The largest of all members, of each value."""
+        shared = torch.tensor(values, dtype=torch.float64, device=self._device)
+        all_reduce(shared, op=dist.ReduceOp.MAX)
+        largest: list[float] = shared.tolist()
+        return largest
+
+    def _share_busy(self) -> None:
+        busy = torch.zeros(dist.get_world_size(), dtype=torch.float64, device=self._device)
+        busy[self._rank] = self._busy_s
+        all_reduce(busy)
+        self.totals.busy_s_by_worker = busy.tolist()
+
+    def _shared_lead(self) -> int:
+        """Two if a member had computed a gradient before another one had computed the previous one, else 0.
+
+        A larger lead is impossible: before a member begins step t+1 its group of step t has computed step t, and the
+        groups of step t-1 of these members, which are all members, have computed step t-1.
+        """
+        shape = len(self.computed_at), dist.get_world_size()
+        computed = torch.zeros(shape, dtype=torch.float64, device=self._device)
+        computed[:, self._rank] = torch.tensor(self.computed_at, dtype=torch.float64)
+        all_reduce(computed)
+        return 2 if bool((computed[1:].amin(1) < computed[:-1].amax(1)).any()) else 0

@@ -1,0 +1,73 @@
+"""The process group of a collective, and its subgroups: NCCL on GPUs, gloo elsewhere."""
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+
+
+class MemberLost(RuntimeError):
+    """An all-reduce failed since another member is lost: the run must restart from its checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The members of an all-reduce."""
+
+    size: int
+    handle: dist.ProcessGroup | None  # None: all members
+
+
+def start_group(
+    device: torch.device, rank: int, world_size: int, local_world_size: int, store: Store | None = None
+) -> None:
+    """Join the group of all members: by NCCL if each has a GPU of its own, else by gloo.
+
+    Args:
+        local_world_size: members on this host; all hosts must have a GPU for each, or none.
+        store: where the members find each other; None: as torchrun's environment says.
+    """
+    own_gpu = device.type == "cuda" and torch.cuda.device_count() >= local_world_size
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if own_gpu else "gloo", store=store, rank=rank, world_size=world_size)
+
+
+def serve_store(listener: socket.socket) -> TCPStore:
+    """The store of the first member, where all find each other; it takes over this socket."""
+    host, port = listener.getsockname()
+    return TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+
+
+def find_store(address: str, timeout_s: float) -> TCPStore:
+    """The first member's store, from another member."""
+    host, _, port = address.removeprefix("tcp:").rpartition(":")
+    return TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
+
+
+def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> list[Group]:
+    """This member's group in each partition; all members create all groups, in the same order."""
+    handles: dict[tuple[int, ...], dist.ProcessGroup | None] = {tuple(range(dist.get_world_size())): None}
+    for partition in partitions:
+        for members in map(tuple, partition):
+            if members not in handles:
+                handles[members] = dist.new_group(list(members))
+    own = [next(tuple(members) for members in partition if rank in members) for partition in partitions]
+    return [Group(len(members), handles[members]) for members in own]
+
+
+def all_reduce(tensor: Tensor, group: Group | None = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
+    """Reduce over the group (None: all members), in place.
+
+    Raises:
+        MemberLost: it failed.
+    """
+    try:
+        dist.all_reduce(tensor, op, None if group is None else group.handle)
+    except RuntimeError as error:
+        raise MemberLost(f"an all-reduce failed: {str(error).splitlines()[0]}") from None

@@ -1,0 +1,152 @@
+"""The training step of a member of a collective: a class for each order of gradient, optimizer step and all-reduce."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syncline.learning.gradient import WorkerBatches
+from syncline.live.clock import RunClock
+from syncline.live.member_control import MemberControl
+from syncline.live.process_group import Group
+from syncline.live.replica import Replica
+from syncline.live.stop_consensus import StopConsensus
+from syncline.timing.cluster import DelayInjector
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """How a gradient was computed; times are seconds of the run."""
+
+    loss: float  # of the mini-batch
+    started_at: float
+    computed_at: float  # the end, injected delays included
+    slowdown_s: float  # by which a slow worker stretches the computation
+    delay_s: float  # injected after it
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    gradient: Gradient
+    averaged_at: float  # the end of the all-reduce, seconds of the run
+    ended_at: float
+    loss: float  # mean over all members if gradients are averaged; else this member's
+    is_last: bool  # all members end with this step
+    is_applied: bool  # the weights have changed
+
+
+class Exchange:
+    """The all-reduce of each step, which also carries the loss and the stop consensus.
+
+    Args:
+        groups: this member's, of even and of odd steps.
+        max_time_s: when the first member proposes to end; None: never.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        groups: Sequence[Group],
+        consensus: StopConsensus,
+        control: MemberControl,
+        clock: RunClock,
+        max_time_s: float | None,
+    ) -> None:
+        self._replica, self._groups, self._consensus = replica, groups, consensus
+        self._control, self._clock, self._max_time_s = control, clock, max_time_s
+
+    def run(self, step: int, loss: float) -> tuple[float, bool]:
+        """Average over the group of this step. Returns its mean loss, and whether all members end with this step.
+
+        Raises:
+            MemberLost: another member is lost.
+        """
+        now, group = self._clock.now(), self._groups[step % 2]
+        if self._control.is_first:
+            is_late = self._max_time_s is not None and now >= self._max_time_s
+            self._consensus.propose("max_time_s" if is_late else self._control.stop_reason)
+        self._control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
+        loss_sum, *sums = self._replica.average(group, [loss, *self._consensus.encode()])
+        is_last = self._consensus.decode(sums)
+        if self._consensus.reason == "stop":
+            self._control.cancel_delay.set()
+        return loss_sum / group.size, is_last
+
+
+class Step(ABC):
+    """One training step of this member."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        batches: WorkerBatches,
+        delays: DelayInjector,
+        exchange: Exchange,
+        control: MemberControl,
+        clock: RunClock,
+    ) -> None:
+        self._replica, self._batches, self._delays = replica, batches, delays
+        self._exchange, self._control, self._clock = exchange, control, clock
+
+    @abstractmethod
+    def run(self, step: int, rate: float) -> StepResult:
+        """Make this step, at this learning rate.
+
+        Raises:
+            MemberLost: another member is lost.
+        """
+
+    def _compute(self, step: int, local_rate: float | None = None) -> Gradient:
+        """A gradient with its injected delays, and at `local_rate` the optimizer step on it."""
+        started_at = self._clock.now()
+        self._control.doing = f"computing step {step} since {started_at:.1f} s"
+        loss = self._replica.compute(self._batches.take(step))
+        if local_rate is not None:
+            self._replica.step(local_rate)
+        slowdown_s, delay_s = self._delays.compute(self._clock.now() - started_at)
+        if slowdown_s + delay_s > 0 and self._control.cancel_delay.wait(slowdown_s + delay_s):
+            slowdown_s = delay_s = 0.0
+        return Gradient(loss, started_at, self._clock.now(), slowdown_s, delay_s)
+
+    def _average_weights(self, step: int, loss: float) -> bool:
+        """Returns whether all members end with this step."""
+        mean_loss, is_last = self._exchange.run(step, loss)
+        if not math.isfinite(mean_loss):  # the first member proposes it with the next exchange
+            self._control.request_stop("diverged")
+        return is_last
+
+
+class AllReduceGradients(Step):
+    """BSP: every member applies the mean of all gradients."""
+
+    def run(self, step: int, rate: float) -> StepResult:
+        gradient = self._compute(step)
+        mean_loss, is_last = self._exchange.run(step, gradient.loss)
+        now = self._clock.now()
+        is_applied = not is_last and math.isfinite(mean_loss)
+        if is_applied:
+            self._replica.step(rate)
+        return StepResult(gradient, now, now, mean_loss, is_last, is_applied)
+
+
+class AverageAfterStep(Step):
+    """DS-Sync: every member applies its own gradient, then the weights are averaged over its group."""
+
+    def run(self, step: int, rate: float) -> StepResult:
+        gradient = self._compute(step, local_rate=rate)
+        is_last = self._average_weights(step, gradient.loss)
+        now = self._clock.now()
+        return StepResult(gradient, now, now, gradient.loss, is_last, is_applied=True)
+
+
+class AverageBeforeStep(Step):
+    """DS-Sync, averaging the weights over the group before the forward pass, and applying the own gradient after it."""
+
+    _last_loss = 0.0
+
+    def run(self, step: int, rate: float) -> StepResult:
+        is_last = self._average_weights(step, self._last_loss)
+        averaged_at = self._clock.now()
+        gradient = self._compute(step, local_rate=rate)
+        self._last_loss = gradient.loss
+        return StepResult(gradient, averaged_at, self._clock.now(), gradient.loss, is_last, is_applied=True)

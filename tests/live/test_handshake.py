@@ -1,0 +1,188 @@
+"""The handshake over real sockets: nobody without the secret is let in, and nothing of theirs is parsed."""
+
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from examples import scaled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.live import frames, handshake, transport
+from syncline.live.handshake import PREAMBLE, PROOF_BYTES
+from syncline.live.transport import WireError, address_of, listen
+
+SECRET = b"the run's own"
+ADDRESSES = ["unix:", "tcp:127.0.0.1:0"]
+
+
+@contextmanager
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    a, b = socket.socketpair()
+    with a, b:
+        yield a, b
+
+
+def in_thread(action) -> threading.Thread:
+    thread = threading.Thread(target=action)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def served(address: str, secret: bytes) -> Iterator[tuple[str, list]]:
+    """A server that lets one connection in, or says why not."""
+    listener = listen(address)
+    outcome = []
+
+    def serve() -> None:
+        raw, _ = listener.accept()
+        try:
+            with handshake.admit(raw, secret) as sock:
+                outcome.append("in")
+                sock.sendall(b"hello")
+        except (WireError, OSError) as error:
+            outcome.append(error)
+
+    thread = in_thread(serve)
+    try:
+        yield address_of(listener), outcome
+    finally:
+        thread.join()
+        listener.close()
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_who_knows_the_secret_is_let_in(address):
+    with served(address, SECRET) as (place, outcome), handshake.connect(place, SECRET) as sock:
+        assert sock.recv(5) == b"hello"
+    assert outcome == ["in"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_who_does_not_know_it_is_not(address):
+    with served(address, SECRET) as (place, outcome), pytest.raises(WireError):
+        handshake.connect(place, b"a guess")
+    assert isinstance(outcome[0], WireError)
+    assert "does not know the run's secret" in str(outcome[0])
+
+
+def test_a_server_that_does_not_know_the_secret_is_refused_by_the_client():
+    """It can let anybody in, but it cannot prove."""
+    client, server = socket.socketpair()
+    with client, server:
+        server.sendall(PREAMBLE.pack(handshake.MAGIC, frames.VERSION, bytes(32)) + bytes(PROOF_BYTES))
+        with pytest.raises(WireError, match="the server does not know"):
+            handshake.client_handshake(client, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("magic", "version", "said"),
+    [(b"SYNCLINF", frames.VERSION, "not a Syncline process"), (handshake.MAGIC, frames.VERSION + 1, "wire format")],
+)
+def test_another_magic_or_version_is_refused_by_both_sides_even_with_a_proof(magic, version, said):
+    with pair() as (client, server):
+        server.sendall(PREAMBLE.pack(magic, version, bytes(32)))
+        with pytest.raises(WireError, match=said):
+            handshake.client_handshake(client, SECRET)
+    with pair() as (client, server):
+        failed = []
+
+        def admit() -> None:
+            try:
+                handshake.server_handshake(server, SECRET)
+            except WireError as error:
+                failed.append(str(error))
+
+        thread = in_thread(admit)
+        _, _, asked = PREAMBLE.unpack(client.recv(PREAMBLE.size))
+        client.sendall(PREAMBLE.pack(magic, version, bytes(32)) + handshake._proof(SECRET, b"client", asked, bytes(32)))
+        thread.join()
+        assert len(failed) == 1
+        assert said in failed[0]
+
+
+def test_what_a_client_says_right_behind_its_proof_is_not_lost():
+    with pair() as (client, server):
+        thread = in_thread(
+            lambda: (handshake.client_handshake(client, SECRET), frames.send_json(client, {"worker": 1}))
+        )
+        handshake.server_handshake(server, SECRET)
+        assert frames.receive_json(server) == {"worker": 1}
+        thread.join()
+
+
+def test_a_recorded_proof_and_a_reflected_one_are_worth_nothing():
+    recorded = b""
+    with pair() as (client, server):
+        thread = in_thread(lambda: handshake.client_handshake(client, SECRET))
+        nonce = os.urandom(32)
+        server.sendall(PREAMBLE.pack(handshake.MAGIC, frames.VERSION, nonce))
+        recorded = server.recv(1000)
+        theirs = recorded[PREAMBLE.size - 32 : PREAMBLE.size]
+        server.sendall(handshake._proof(SECRET, b"server", theirs, nonce))
+        thread.join()
+    for answer in (recorded, None):
+        with pair() as (client, server):
+            failed = []
+
+            def admit(server=server, failed=failed) -> None:
+                try:
+                    handshake.server_handshake(server, SECRET)
+                except WireError as error:
+                    failed.append(str(error))
+
+            thread = in_thread(admit)
+            asked = client.recv(1000)
+            client.sendall(answer or asked + asked[-32:])
+            thread.join()
+            assert failed == ["the peer does not know the run's secret"]
+
+
+@scaled(50)
+@given(st.binary(max_size=400))
+def test_whatever_a_stranger_says_is_a_wire_error(data):
+    with pair() as (client, server):
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        with pytest.raises(WireError):
+            handshake.server_handshake(server, SECRET)
+
+
+def test_a_stranger_that_dribbles_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.3)
+    with pair() as (client, server):
+        stop = threading.Event()
+
+        def dribble() -> None:
+            while not stop.wait(0.02):
+                client.send(b"S")
+
+        thread = in_thread(dribble)
+        begun = time.monotonic()
+        with pytest.raises(WireError, match="no proof of the secret within"):
+            handshake.server_handshake(server, SECRET)
+        assert time.monotonic() - begun < 2
+        stop.set()
+        thread.join()
+
+
+def test_the_secret_is_its_owners_alone_and_new_each_time(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("old")
+    path.chmod(0o644)
+    first = handshake.make_secret(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_bytes() == first
+    assert handshake.make_secret(path) != first
+
+
+def test_addresses_are_found_again():
+    for address in ADDRESSES:
+        with listen(address) as listener, transport.dial(address_of(listener)) as sock:
+            assert sock.getpeername() == listener.getsockname()

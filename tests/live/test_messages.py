@@ -1,0 +1,93 @@
+"""Control messages: each survives JSON, and whatever else JSON holds is refused."""
+
+import json
+from typing import get_args
+
+import pytest
+
+from syncline.live.messages import (
+    Activity,
+    Addresses,
+    Begin,
+    ConnectResults,
+    Done,
+    End,
+    Exit,
+    Hello,
+    Listen,
+    Listening,
+    Message,
+    ProcessesEnded,
+    ProgressReport,
+    Ready,
+    ReportActivity,
+    RestartNeeded,
+    SnapshotWritten,
+    Start,
+    Stop,
+    Stopped,
+    TryConnect,
+    Unreachable,
+    Warn,
+    decode,
+    encode,
+)
+from syncline.live.process import Job
+from syncline.live.transport import WireError
+from syncline.progress import Totals
+
+JOB = Job("folder", "secret", "tcp:a:1", "/", resume=1.5, processes=[["shard", 0]], environment={"A": "b"})
+MESSAGES = [
+    Hello("agent", -1, "10.0.0.1", 7, 1e-5, "a", {"torch": "2"}),
+    Ready(),
+    ProgressReport(3, 96, 0.5, None),
+    ProgressReport(3, 96, 0.5, 1.25, 4),
+    SnapshotWritten(2),
+    Warn("text", 1.0),
+    Unreachable("why"),
+    RestartNeeded("why"),
+    Done("epochs", Totals(2).state_dict()),
+    Stopped(),
+    Activity("starting"),
+    Addresses(["unix:a"]),
+    Begin(0.5),
+    ReportActivity(),
+    Stop(),
+    End("target"),
+    Listen("folder"),
+    TryConnect({"a": "tcp:a:1"}, 1.0),
+    Start(JOB),
+    Exit(),
+    Listening("tcp:a:1"),
+    ConnectResults({"a": "refused"}),
+    ProcessesEnded("why", was_requested=True),
+]
+
+
+def test_all_messages_are_tested() -> None:
+    assert {type(message) for message in MESSAGES} == set(get_args(Message))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_json(message: Message) -> None:
+    assert decode(json.loads(json.dumps(encode(message)))) == message
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({}, "unknown message"),
+        ({"kind": []}, "unknown message"),
+        ({"kind": "Message"}, "unknown message"),
+        ({"kind": "Begin"}, "Begin with the fields"),
+        ({"kind": "Ready", "more": 1}, "Ready with the fields"),
+        ({"kind": "Begin", "zero_s": "0"}, "Begin.zero_s is str"),
+        ({"kind": "SnapshotWritten", "number": True}, "SnapshotWritten.number is bool"),
+        ({"kind": "SnapshotWritten", "number": 1.0}, "SnapshotWritten.number is float"),
+        ({"kind": "Start", "job": []}, "Start.job is list"),
+        ({"kind": "Start", "job": {"folder": ""}}, "Start.job with the fields"),
+    ],
+)
+def test_anything_else_is_refused(data: dict[str, object], said: str) -> None:
+    with pytest.raises(WireError, match=said):
+        decode(data)
