@@ -29,9 +29,9 @@ from syncline.live.wire import make_secret
 from syncline.progress import Progress, Totals, summary
 from syncline.records.events import merge_events, read_events
 from syncline.records.snapshots import latest
+from syncline.records.spans import timeline_of
 from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
-from syncline.records.timeline import timeline_of
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 LAST_WORDS_S = 0.5  # for a process that failed to write down why
@@ -106,7 +106,7 @@ def run_live(
 def _time_use(config: RunConfig, folder: Path, end_s: float) -> TimeUse:
     """What the log tells of where the time went."""
     events = read_events(folder / "events.arrow")
-    timeline, strategy = timeline_of(events, end_s, is_late=True), config.strategy
+    timeline, strategy = timeline_of(events, end_s, is_logged_late=True), config.strategy
     if strategy.has_server:
         return time_use_of(timeline)
     later = int(strategy.averages_first)  # the exchange that follows a gradient is the next step's

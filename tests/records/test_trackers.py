@@ -25,8 +25,8 @@ import runners.one
 from runners.one import run_one
 from syncline.config import ConfigError, compose
 from syncline.records.mirror import MAX_BINS, WAITS, group_of, histogram, histograms_of, mirror
+from syncline.records.spans import ANSWER, BLOCKS, WAITING, read_timeline
 from syncline.records.store import FINISHED, RecordWriter, read_config, read_metrics, read_summary, status
-from syncline.records.timeline import ANSWER, BLOCKS, WAITING, read_timeline
 from syncline.records.trackers import Mirror, NoTracker, check_installed, start_tracker
 
 TINY = ["epochs=2", "dataset.train_size=200", "dataset.test_size=50"]

@@ -8,8 +8,8 @@ from simulation_play import simulation_of
 
 from syncline.config import compose
 from syncline.records.events import EventLog, read_events
+from syncline.records.spans import timeline_of
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective, what_bound
-from syncline.records.timeline import timeline_of
 from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

@@ -20,19 +20,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from syncline.records.drawing import draw
+from syncline.records.spans import ANSWER, BLOCKS, WAITING, Timeline, read_timeline, time_kind, window_of
 from syncline.records.store import FINISHED, RecordError, read_config, read_metrics, read_summary, status
-from syncline.records.timeline import (
-    ANSWER,
-    BLOCKS,
-    WAITING,
-    Timeline,
-    draw,
-    read_timeline,
-    time_kind,
-    trace_events,
-    window_of,
-    write_trace,
-)
+from syncline.records.trace import trace_events, write_trace
 
 MAX_EVENTS = 500_000  # of a log that are looked at for the waiting and the timeline: some 4 s
 MAX_BINS = 64
