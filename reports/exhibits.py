@@ -18,8 +18,8 @@ from reports.figures import Figure
 from reports.records import Artefact, Run, load_artefact, published
 from reports.tables import Table
 from syncline.records.drawing import draw
+from syncline.records.environment import cores
 from syncline.records.spans import read_timeline, window_of
-from syncline.records.store import cores
 
 DRAWN = "reports"  # the folder, in that of the results, of all files
 SCALES = ("smoke", "laptop", "gpu", "paper")

@@ -9,7 +9,8 @@ from typing import Any
 from runners.display import say
 from runners.stop import StopRequested, defer_stop
 from syncline.records.snapshots import read_state, write_state
-from syncline.records.store import RecordError, RecordWriter
+from syncline.records.store import RecordError
+from syncline.records.writer import RecordWriter
 
 FORMAT = 2  # of the state; a checkpoint of another one is of no use
 

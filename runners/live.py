@@ -30,8 +30,9 @@ from syncline.progress import Progress, Totals, summary
 from syncline.records.events import merge_events, read_events
 from syncline.records.snapshots import latest
 from syncline.records.spans import timeline_of
-from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
+from syncline.records.store import FAILED, UNFINISHED, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
+from syncline.records.writer import RecordWriter
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 LAST_WORDS_S = 0.5  # for a process that failed to write down why

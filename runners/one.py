@@ -14,8 +14,9 @@ from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig
 from syncline.live.supervisor import Supervisor
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
-from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
+from syncline.records.store import FINISHED, RecordError, read_summary, status
 from syncline.records.trackers import check_installed, start_tracker
+from syncline.records.writer import RecordWriter
 
 OnEvaluation = Callable[[Mapping[str, Any]], None]
 OnProgress = Callable[[Any], None]
@@ -103,12 +104,12 @@ def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool)
     """The record, and what a run in virtual time goes on from, if it does."""
     if config.runner.name != "simulate":  # the others bring their own events and checkpoints
         go_on = isinstance(config.runner, LiveConfig) and not restart and can_go_on(config, folder)
-        return RecordWriter(folder, plain, with_events=False, go_on=go_on), None
+        return RecordWriter(folder, plain, with_events=False, resumes=go_on), None
     with_events = config.runner.events
     state = None if restart else read_checkpoint(folder, with_events)
     if state is not None:
         try:
-            record = RecordWriter(folder, plain, with_events, go_on=True, log=state[1]["log"])
+            record = RecordWriter(folder, plain, with_events, resumes=True, log=state[1]["log"])
         except RecordError as error:
             begin_anew(error)
         else:

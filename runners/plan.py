@@ -19,8 +19,9 @@ from runners.stop import StopRequested, block_signals, defer_stop, hear_again, l
 from syncline.config import RunConfig
 from syncline.operations.tables import counted
 from syncline.plan import Entry, Plan
+from syncline.records.environment import cores
 from syncline.records.lock import Held, held, owner_of
-from syncline.records.store import UNFINISHED, cores, status
+from syncline.records.store import UNFINISHED, status
 
 if TYPE_CHECKING:  # Windows has but one of them
     from multiprocessing.context import ForkServerContext, SpawnContext

@@ -17,7 +17,7 @@ from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.progress import Curve, Limits, Progress, Totals, is_finite
 from syncline.records.snapshots import numbers, read_state, state_path
-from syncline.records.store import RecordWriter
+from syncline.records.writer import RecordWriter
 
 
 class Course:

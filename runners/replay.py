@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from syncline.config import ConfigError, RunConfig, from_plain
-from syncline.records.store import FINISHED, RecordWriter, read_run_config, status
+from syncline.records.store import FINISHED, read_run_config, status
+from syncline.records.writer import RecordWriter
 
 
 def replay_config(config: RunConfig, results: Path) -> RunConfig:

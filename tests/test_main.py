@@ -11,7 +11,7 @@ import pytest
 import syncline
 from syncline.__main__ import main
 from syncline.records.events import EventLog
-from syncline.records.store import RecordWriter
+from syncline.records.writer import RecordWriter
 
 FILES = ["timeline.json", "timeline.svg", "timeline.png"]
 

@@ -19,7 +19,7 @@ from syncline.live.control import ControlServer, Peer
 from syncline.live.process import Job
 from syncline.live.supervisor import Ended, Supervisor
 from syncline.live.wire import make_secret
-from syncline.records.store import RecordWriter
+from syncline.records.writer import RecordWriter
 
 pytestmark = [pytest.mark.processes, pytest.mark.core]
 

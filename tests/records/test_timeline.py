@@ -38,8 +38,9 @@ from syncline.records.spans import (
     timeline_of,
     window_of,
 )
-from syncline.records.store import RecordError, RecordWriter
+from syncline.records.store import RecordError
 from syncline.records.trace import trace_events, write_trace
+from syncline.records.writer import RecordWriter
 from syncline.simulation.run import simulate
 
 NO_WIRE = ["cluster.network.latency_s=0", "cluster.network.bandwidth_gbps=null"]

@@ -26,8 +26,9 @@ from runners.one import run_one
 from syncline.config import ConfigError, compose
 from syncline.records.mirror import MAX_BINS, WAITS, group_of, histogram, histograms_of, mirror
 from syncline.records.spans import ANSWER, BLOCKS, WAITING, read_timeline
-from syncline.records.store import FINISHED, RecordWriter, read_config, read_metrics, read_summary, status
+from syncline.records.store import FINISHED, read_config, read_metrics, read_summary, status
 from syncline.records.trackers import Mirror, NoTracker, check_installed, start_tracker
+from syncline.records.writer import RecordWriter
 
 TINY = ["epochs=2", "dataset.train_size=200", "dataset.test_size=50"]
 OFFLINE = {"name": "wandb", "project": "syncline", "mode": "offline", "group": "", "tags": [], "wait_s": 30.0}

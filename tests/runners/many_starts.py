@@ -17,7 +17,8 @@ import scipy.special  # noqa: F401  what a run would import first
 import run
 import runners.plan
 import syncline.simulation.run  # noqa: F401
-from syncline.records.store import RecordWriter, environment
+from syncline.records.environment import environment
+from syncline.records.writer import RecordWriter
 
 finish, child = RecordWriter.finish, runners.plan._child
 

@@ -48,7 +48,7 @@ HATCHES = {
 MARKS = {UPDATE: ("#000000", -0.4, 0.4), DISCARD: ("#D55E00", -0.4, 0.4), INTERRUPT: ("#E69F00", 0.0, 0.4)}
 WORKERS_SHOWN = 64
 
-_STYLE = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "syncline", "hatch.linewidth": 0.6}
+_STYLE: dict[Any, Any] = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "syncline", "hatch.linewidth": 0.6}
 _UNDATED: dict[str, Any] = {  # the same record gives the same file
     ".svg": {"Date": None},
     ".png": {"Software": None},

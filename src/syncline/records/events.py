@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute
 
+from syncline.records.store import RecordError
+
 KINDS = (
     "started",
     "computed",
@@ -95,8 +97,6 @@ class EventLog:
     def __init__(self, path: Path, keep_rows: int = 0, rows: Sequence[Sequence[Any]] = ()) -> None:
         kept = read_events(path).slice(0, keep_rows) if keep_rows else pa.Table.from_batches([], SCHEMA)
         if kept.num_rows < keep_rows:
-            from syncline.records.store import RecordError
-
             raise RecordError(f"{path}: {kept.num_rows} events, but {keep_rows} were there at the checkpoint")
         self.num_rows = keep_rows + len(rows)
         # Dictionaries may differ between batches: a new reason appears when it appears.
@@ -173,8 +173,6 @@ def read_events(path: Path) -> pa.Table:
     Raises:
         RecordError: it is no event log at all.
     """
-    from syncline.records.store import RecordError
-
     batches = []
     try:
         with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as reader:
