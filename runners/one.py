@@ -15,7 +15,7 @@ from syncline.live.supervisor import Supervisor
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
 from syncline.records.store import FINISHED, RecordError, read_summary, status
-from syncline.records.trackers import check_installed, start_tracker
+from syncline.records.trackers.process import check_installed, start_tracker
 from syncline.records.writer import RecordWriter
 
 OnEvaluation = Callable[[Mapping[str, Any]], None]
@@ -73,7 +73,7 @@ def run_one(
 
             def on_evaluation(row: Mapping[str, Any]) -> None:
                 record.evaluation(row)
-                tracker.look()
+                tracker.on_evaluation()
 
             try:
                 if config.runner.name == "simulate":
