@@ -13,7 +13,7 @@ from syncline.config import choices, compose
 from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
 from syncline.timing.distributions import Constant, Draws, Exponential, Normal, Occasional, Pareto, Uniform
 from syncline.timing.network import NetworkConfig
-from syncline.timing.theory import order_statistic
+from syncline.timing.order_statistics import order_statistic
 
 NOTHING = ScenarioConfig()
 SLOW_NETWORK = NetworkConfig(latency_s=0.5, bandwidth_gbps=1.0)
