@@ -109,7 +109,7 @@ def k_batch_sync_updates_s(durations_s: Array, k: int) -> Array:
     num_workers, iterations = durations_s.shape
     rows = np.arange(num_workers)[:, None]
     begun = np.zeros(num_workers, dtype=np.int64)  # mini-batches of earlier updates
-    ahead = min(k, 2 + 2 * k // num_workers)  # pushes of each worker that are considered; grows where they may not suffice
+    ahead = min(k, 2 + 2 * k // num_workers)  # pushes of each worker that are considered; grows if too few
     now, updates = 0.0, []
     while begun.max() + ahead <= iterations:
         pushes = durations_s[rows, begun[:, None] + np.arange(ahead)]

@@ -34,7 +34,7 @@ class Learner:
     flat: FlatModule
     gradient: GradientFunction
     dataset: Dataset
-    feed: BatchSource  # of the dataset, for the model's task
+    source: BatchSource  # of the dataset, for the model's task
 
     @property
     def num_train(self) -> int:
@@ -48,12 +48,12 @@ class Learner:
         return best
 
     def evaluator(self) -> Evaluator:
-        return Evaluator(self.feed, self.gradient.task, self.flat)
+        return Evaluator(self.source, self.gradient.task, self.flat)
 
     def batches(self, config: RunConfig, worker: int) -> WorkerBatches:
         """Which samples the worker sees, in which order."""
         share = WorkerShare(self.num_train, config.cluster.workers, worker, config.batch_size, config.seed)
-        return WorkerBatches(self.feed, share)
+        return WorkerBatches(self.source, share)
 
 
 def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -> Learner:
@@ -81,7 +81,7 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
         flat=flat,
         gradient=GradientFunction(flat, TASKS[task], config.optimizer.clip_norm, getattr(torch, config.precision)),
         dataset=dataset,
-        feed=dataset.feed(device, task),
+        source=dataset.batch_source(device, task),
     )
 
 
