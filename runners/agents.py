@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from syncline.config import RunConfig
+from syncline.config import LocalConfig, RunConfig
 from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor
 from syncline.live.transport import default_address
@@ -68,6 +68,7 @@ class ThisMachine:
     """One host: its supervisor is a child of the launcher, and dies with it."""
 
     def __init__(self, config: RunConfig, supervisor: Supervisor) -> None:
+        assert isinstance(config.runner, LocalConfig)
         self.listen = {"auto": default_address(), "unix": "unix:", "tcp": "tcp:127.0.0.1:0"}[config.runner.transport]
         has_server = config.strategy.has_server
         self._listen = self.listen if has_server else "tcp:127.0.0.1:0"  # what a collective's store takes

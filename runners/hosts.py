@@ -40,7 +40,8 @@ class Hosts:
     """
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
-        runner: MultinodeConfig = config.runner
+        runner = config.runner
+        assert isinstance(runner, MultinodeConfig)
         self._config, self._runner, self._folder = config, runner, folder
         self.names = names = runner.hosts or _allocated(runner)
         self._has_server = config.strategy.has_server

@@ -62,7 +62,7 @@ def run_live(
         KeyboardInterrupt: the shards have written a checkpoint.
     """
     begun = time.perf_counter()
-    for path in filter(None, (config.runner.tls_cert, config.runner.tls_key)):
+    for path in filter(None, (config.live.tls_cert, config.live.tls_key)):
         if not Path(path).is_file():
             raise ConfigError(f"runner.tls_cert and runner.tls_key must be PEM files, got {path!r}")
     folder = record.folder
@@ -130,7 +130,7 @@ def _make(config: RunConfig, record: RecordWriter, course: Course, supervisor: S
                 return attempt.run(), max(clock_error_s, attempt.clock_error_s)
             except Restart as why:
                 restarts += 1
-                if restarts > config.runner.max_restarts:
+                if restarts > config.live.max_restarts:
                     raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None
                 record.restarted()
                 say(f"{why}; the run begins again from its last checkpoint")
@@ -151,7 +151,7 @@ class _Attempt:
     """All processes of the run, from their start to their end."""
 
     def __init__(self, config: RunConfig, folder: Path, course: Course, agents: Agents, number: int) -> None:
-        runner = config.runner
+        runner = config.live
         self._config, self._folder, self._course, self._agents = config, folder, course, agents
         tls = Tls(runner.tls_cert, runner.tls_key) if runner.tls_cert else None
         self._secret = folder / f"secret-{number}"
@@ -192,7 +192,7 @@ class _Attempt:
         Raises:
             RunFailed, Restart, KeyboardInterrupt.
         """
-        deadline = time.monotonic() + self._config.runner.start_timeout_s
+        deadline = time.monotonic() + self._config.live.start_timeout_s
         try:
             while len(self._done) < self._num_parts:
                 try:
@@ -221,7 +221,7 @@ class _Attempt:
 
     def _watch(self) -> None:
         """Name a leader that is silent: a shard, or what all members of a collective wait for."""
-        runner, now = self._config.runner, time.monotonic()
+        runner, now = self._config.live, time.monotonic()
         for index, then in self._heard.items():
             silent = now - then
             if not self._is_begun or index in self._done or silent < min(runner.hang_s, runner.leave_s):
@@ -342,7 +342,7 @@ class _Attempt:
             worker, why = next(iter(self._unreachable.items()))
             return f"worker {worker}{self._agents.where('worker', worker)} cannot reach {why}"
         names = ", ".join(f"{role} {index}{self._agents.where(role, index)}" for role, index in missing)
-        return f"{names or 'somebody'} did not come within {self._config.runner.start_timeout_s:g} s"
+        return f"{names or 'somebody'} did not come within {self._config.live.start_timeout_s:g} s"
 
     def _outcome(self) -> _Outcome:
         """The leaders' totals as one: the first one's, but for what the one furthest behind decides."""

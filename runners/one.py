@@ -128,6 +128,7 @@ def _simulate(
 ) -> dict[str, Any]:
     from syncline.simulation.run import simulate  # imports torch
 
+    assert isinstance(config.runner, SimulateConfig)
     keeper = Checkpoints(record, config.runner.checkpoint_every_s)
 
     def save(name: str, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:

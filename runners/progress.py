@@ -160,7 +160,7 @@ class Course:
         return whole
 
     def _evaluate_what_is_there(self) -> None:
-        if self._config.runner.evaluate == "during":
+        if self._config.live.evaluate == "during":
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
                 self._thread.start()

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from syncline.config import ConfigError, RunConfig, content_here
+from syncline.config import BertConfig, ConfigError, RunConfig, content_here
 from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
@@ -150,7 +150,7 @@ def count_parameters(config: RunConfig) -> tuple[int, int]:
     Raises:
         ConfigError, DataMissingError: as `build_flat` and `shape_of`.
     """
-    if getattr(config.model, "pretrained", ""):
+    if isinstance(config.model, BertConfig):
         config = replace(config, model=replace(config.model, pretrained=""))
     with torch.device("meta"), _Undrawn():
         parameters = list(_build_module(config, shape_of(config)).parameters())

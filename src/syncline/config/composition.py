@@ -17,7 +17,7 @@ from typing import Any, get_origin
 
 from syncline.config.bounds import check_numbers
 from syncline.config.checks import ConfigError, check
-from syncline.config.launchers import LAUNCHERS, HereConfig, SlurmConfig
+from syncline.config.launchers import LAUNCHERS, HereConfig, Launcher, SlurmConfig
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import TABLES, RunConfig, with_content
 from syncline.config.words import is_swept, meant, nearest, nearest_keys, split, swept
@@ -48,7 +48,7 @@ class Invocation:
     """How to go about one or many runs; never part of what a run is."""
 
     scale: ScaleConfig = field(default_factory=ScaleConfig)
-    launcher: Any = field(default_factory=HereConfig)  # who starts the runs
+    launcher: Launcher = field(default_factory=HereConfig)  # who starts the runs
     experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
     results: str = "results"  # folder of the records
     rerun: bool = False  # repeat what is finished

@@ -1,7 +1,6 @@
 """Who starts the runs of a plan. It is no part of what a run is."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from syncline.config.bounds import check_numbers
 from syncline.config.checks import check
@@ -53,4 +52,5 @@ class SlurmConfig:
             )
 
 
-LAUNCHERS: dict[str, type[Any]] = {"here": HereConfig, "slurm": SlurmConfig}
+Launcher = HereConfig | SlurmConfig
+LAUNCHERS: dict[str, type[Launcher]] = {"here": HereConfig, "slurm": SlurmConfig}

@@ -13,14 +13,24 @@ from syncline.config.bounds import check_numbers
 from syncline.config.checks import ConfigError, check, check_choice
 from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
-from syncline.config.optimizers import OPTIMIZERS, SgdConfig
+from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
 from syncline.config.placement import places
-from syncline.config.runners import RUNNERS, TRACKERS, LiveConfig, MultinodeConfig, NoTrackerConfig, SimulateConfig
+from syncline.config.runners import (
+    RUNNERS,
+    TRACKERS,
+    LiveConfig,
+    MultinodeConfig,
+    NoTrackerConfig,
+    Runner,
+    SimulateConfig,
+    Tracker,
+)
 from syncline.datasets.fingerprint import ABSENT, PUBLISHED, fingerprint
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS, RANGES
 from syncline.strategies import STRATEGIES
 from syncline.strategies.dssp import DsspOptions
+from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
 # Groups whose choices have different fields: name -> class.
@@ -50,14 +60,14 @@ class TargetConfig:
 class RunConfig:
     """One run, complete."""
 
-    model: Any = field(default_factory=ModelConfig)
-    dataset: Any = field(default_factory=DigitsConfig)
-    optimizer: Any = field(default_factory=SgdConfig)
-    strategy: Any = field(default_factory=DsspOptions)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    dataset: DatasetConfig = field(default_factory=DigitsConfig)
+    optimizer: OptimizerConfig = field(default_factory=SgdConfig)
+    strategy: StrategyOptions = field(default_factory=DsspOptions)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
-    runner: Any = field(default_factory=SimulateConfig)
-    tracker: Any = field(default_factory=NoTrackerConfig)
+    runner: Runner = field(default_factory=SimulateConfig)
+    tracker: Tracker = field(default_factory=NoTrackerConfig)
     seed: int = 0  # 0 .. 2^32 - 1; of weights, data order, compute times and delays, each its own stream
     batch_size: int = 32  # of one worker, >= 1
     epochs: float | None = None  # of the whole training set; a run ends at the first limit it reaches
@@ -163,7 +173,7 @@ class RunConfig:
 
     def _check_momentum(self) -> None:
         """The rate goes inside the buffer of plain SGD alone; RMSProp has its own forms."""
-        plain = self.optimizer.name == "sgd" and not self.optimizer.nesterov
+        plain = isinstance(self.optimizer, SgdConfig) and not self.optimizer.nesterov
         rule = "momentum=lr_inside needs optimizer=sgd without nesterov"
         check(plain or self.momentum == "torch", rule, self.optimizer.name)
 
@@ -177,6 +187,12 @@ class RunConfig:
         check(task == "classification" or not augment, f"dataset.augment must be false for {task}", augment)
         if self.target.metric is not None:
             check_choice("target.metric", self.target.metric, METRICS[task])
+
+    @property
+    def live(self) -> LiveConfig:
+        """The runner of real processes; only for those."""
+        assert isinstance(self.runner, LiveConfig), self.runner.name
+        return self.runner
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -315,10 +331,10 @@ def _from_plain(kind: type[Any], plain: Mapping[str, Any]) -> Any:
     hints = get_type_hints(kind)
     values = dict(plain)
     for key, value in plain.items():
-        if dataclasses.is_dataclass(hints[key]):
-            values[key] = _from_plain(cast(type[Any], hints[key]), value)
-        elif kind is RunConfig and key in TABLES:
+        if kind is RunConfig and key in TABLES:
             values[key] = _from_plain(TABLES[key][value["name"]], value)
+        elif dataclasses.is_dataclass(hints[key]):
+            values[key] = _from_plain(cast(type[Any], hints[key]), value)
         elif isinstance(value, Mapping) and "source" in value:  # an occasional delay
             values[key] = {**value["source"], "probability": value["probability"]}
     return kind(**values)

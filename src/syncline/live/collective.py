@@ -222,12 +222,12 @@ class Member:
         self._store_address: queue.SimpleQueue[str] = queue.SimpleQueue()
         listener = listen(listen_at) if rank == 0 else None
         hello = {"role": "worker", "index": rank, "address": address_of(listener) if listener else ""}
-        self._line = ControlClient(headquarters, secret, tls, hello, self._told, dead_s=config.runner.leave_s)
+        self._line = ControlClient(headquarters, secret, tls, hello, self._told, dead_s=config.live.leave_s)
         device = pick_device(config, place)
         if listener:
             store = serve_store(listener)
         else:
-            store = find_store(self._store_address.get(), max(STORE_S, config.runner.start_timeout_s))
+            store = find_store(self._store_address.get(), max(STORE_S, config.live.start_timeout_s))
         start_group(device, rank, num_members, num_here, store)
         partitions = [strategy.groups(step, num_members) for step in (0, 1)]
         self._groups = make_groups(rank, partitions)  # of even and of odd steps
@@ -235,7 +235,7 @@ class Member:
         learner = build_learner(config, device, NUM_EXTRA)
         self._flat = learner.flat
         optimizer = build_optimizer(config)
-        self._replica = Replica(learner.gradient, optimizer, strategy.replicas, strategy.impl == "naive")
+        self._replica = Replica(learner.gradient, optimizer, strategy.replicas, strategy.sends_tensors_singly)
         self._num_train = num_train = learner.num_train
         self._batches = learner.batches(config, rank)
         self._rate = build_rate(config, num_train)
@@ -244,7 +244,7 @@ class Member:
         self._busy_s = 0.0
         self._computed_s = array("d")  # when each gradient was computed, if there are replicas
         self._eval_every = config.eval_every_epochs * num_train
-        self._checkpoint_every = config.runner.checkpoint_every_epochs * num_train
+        self._checkpoint_every = config.live.checkpoint_every_epochs * num_train
         self._snapshots = self._checkpoints = 0
         self._replica.warm_up(self._batches.take(0))
         self._path_of_log = folder / f"events-{rank}.arrow"
@@ -301,7 +301,7 @@ class Member:
         """Steps until one of them is the last. Returns why, and the last loss."""
         config, totals, rank, strategy = self._config, self._totals, self._rank, self._strategy
         pace = DelayInjector(
-            config.cluster, config.scenario, config.seed, rank, config.runner.pace == "absolute", totals.updates
+            config.cluster, config.scenario, config.seed, rank, config.live.pace == "absolute", totals.updates
         )
         next_report = loss = 0.0
         while True:

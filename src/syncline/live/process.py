@@ -83,7 +83,7 @@ def _worker(job: Job, index: int) -> int:
     tls = _tls(config)
     hello = {"role": "worker", "index": index, "address": ""}
     try:
-        line = ControlClient(job.launcher, secret, tls, hello, messages.put, dead_s=config.runner.leave_s)
+        line = ControlClient(job.launcher, secret, tls, hello, messages.put, dead_s=config.live.leave_s)
     except OSError as error:  # this host may be cut off: the supervisor tries again
         print(f"no launcher: {error}", file=sys.stderr)
         return LINE_LOST
@@ -121,7 +121,7 @@ def _evaluator(job: Job, index: int) -> int:
     from syncline.live.evaluation import serve
 
     config = _config(job)
-    if config.runner.evaluate == "during":
+    if config.live.evaluate == "during":
         os.nice(19)
     serve(config, socket.socket(fileno=0))
     return 0
@@ -153,7 +153,7 @@ def read_secret(path: Path) -> bytes:
 def _tls(config: Any) -> Any:
     from syncline.live.transport import Tls
 
-    return Tls(config.runner.tls_cert, config.runner.tls_key) if config.runner.tls_cert else None
+    return Tls(config.live.tls_cert, config.live.tls_key) if config.live.tls_cert else None
 
 
 def note_failure(job: Job, role: str, index: int, error: str, trace: str) -> None:

@@ -55,7 +55,7 @@ class ShardProcess:
         num_versions = config.cluster.shards if self._pulls else 0
         self._pool = GradientPool(block.stop, self._num_buffers, config.cluster.workers + 1, num_versions)
         self._postman = ReplySender(self._pool, lambda words: self._line.tell("warning", text=words, at=self._now()))
-        self._listener = listen(address, config.runner.leave_s)
+        self._listener = listen(address, config.live.leave_s)
         Acceptor(self._listener, secret, tls, self._pool, self._inbox).open()
         self._began: float | None = None
         self._is_ready = self._is_stopped = False
@@ -67,7 +67,7 @@ class ShardProcess:
             tls,
             {"role": "shard", "index": number, "address": address_of(self._listener)},
             lambda message: self._inbox.put(Call(lambda: self._told(message))),
-            dead_s=config.runner.leave_s,
+            dead_s=config.live.leave_s,
         )
 
     def run(self) -> bool:
@@ -140,7 +140,7 @@ class ShardProcess:
         else:
             engine.totals.begin(config.strategy.first_count)
         self._eval_every = config.eval_every_epochs * num_train
-        self._checkpoint_every = config.runner.checkpoint_every_epochs * num_train
+        self._checkpoint_every = config.live.checkpoint_every_epochs * num_train
         self._snapshots = int(engine.totals.samples // self._eval_every) + 1 if state else 0
         self._checkpoints = int(engine.totals.samples // self._checkpoint_every) + 1
         if not state:
@@ -278,7 +278,7 @@ class ShardProcess:
 
     def _watch(self, now: float) -> None:
         """Name who is silent though it was granted, then do without it."""
-        runner = self._config.runner
+        runner = self._config.live
         last_event = self._postman.last_event
         for worker in list(last_event):
             then, what = last_event[worker]  # only now: to do without one worker may free another

@@ -420,10 +420,10 @@ def work(config: RunConfig, worker: int, addresses: Sequence[str], secret: bytes
         links = PulledLinks(worker, staging, config.cluster.shards, rule)
     about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": learner.num_train}
     with closing(links):
-        links.connect(addresses, secret, tls, about, config.runner.leave_s)
+        links.connect(addresses, secret, tls, about, config.live.leave_s)
         iteration = links.first_iteration()
         if iteration is not None:
-            absolute = config.runner.pace == "absolute"
+            absolute = config.live.pace == "absolute"
             pace = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration)
             _push_gradients(worker, links, staging, learner, batches, pace, iteration)
 

@@ -188,7 +188,7 @@ def _build_collective(
     course = _Course(config, learning, num_train, on_evaluation, on_progress, begun)
     cluster, strategy = config.cluster, config.strategy
     message_bytes = 4 * size if cluster.message_bytes is None else cluster.message_bytes
-    num_messages = 1 if strategy.impl == "flat" else cluster.message_tensors or tensors
+    num_messages = cluster.message_tensors or tensors if strategy.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
     even, odd = (
         Exchange(strategy.groups(step, cluster.workers), times.network, message_bytes, num_messages) for step in (0, 1)
@@ -244,7 +244,7 @@ def _sizes(config: RunConfig) -> tuple[int, int]:
     """Parameters, and the tensors they lie in, for messages where nothing is learned; 0 where no time depends on it."""
     cluster, strategy = config.cluster, config.strategy
     counts_bytes = cluster.network.bandwidth_gbps is not None and cluster.message_bytes is None
-    one_by_one = not strategy.has_server and strategy.impl == "naive" and cluster.message_tensors is None
+    one_by_one = not strategy.has_server and strategy.sends_tensors_singly and cluster.message_tensors is None
     if not counts_bytes and not (one_by_one and cluster.network.latency_s):
         return 0, 1
     return count_parameters(config)

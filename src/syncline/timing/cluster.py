@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from syncline.timing.distributions import Array, Constant, Distribution, Draws, Occasional, distribution
+from syncline.timing.distributions import (
+    Array,
+    Constant,
+    Distribution,
+    Draws,
+    Occasional,
+    OptionalDistribution,
+    distribution,
+)
 from syncline.timing.network import Network, NetworkConfig
 
 
@@ -22,7 +30,7 @@ class ClusterConfig:
     gradient_s: list[float] = field(
         default_factory=lambda: [0.02]
     )  # mean seconds a gradient takes; worker p has entry p mod length
-    jitter: Any = None  # distribution of a factor on it, drawn for each gradient; None: always 1
+    jitter: OptionalDistribution = None  # distribution of a factor on it, drawn for each gradient; None: always 1
     network: NetworkConfig = field(default_factory=NetworkConfig)
     message_bytes: int | None = (
         None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter of the model
@@ -51,9 +59,9 @@ class ScenarioConfig:
     """What is injected on top of the cluster. A delay is a distribution of seconds, with `probability` (default 1)."""
 
     name: str = "none"
-    compute_delay: Any = None  # added to every gradient of every worker
-    push_delay: Any = None  # added to every push message (worker and shard)
-    pull_delay: Any = None  # added to every pull response (worker and shard)
+    compute_delay: OptionalDistribution = None  # added to every gradient of every worker
+    push_delay: OptionalDistribution = None  # added to every push message (worker and shard)
+    pull_delay: OptionalDistribution = None  # added to every pull response (worker and shard)
     slow: dict[int, float] = field(default_factory=dict)  # worker -> factor >= 1 on its compute time; others 1
     slow_shards: dict[int, float] = field(default_factory=dict)  # shard -> seconds >= 0 on each pull response; others 0
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,12 @@ class Distribution(Protocol):
         ...
 
     def expectation(self) -> float: ...
+
+
+if TYPE_CHECKING:
+    OptionalDistribution = Distribution | None
+else:  # OmegaConf has no type for it: a config holds {name: ..., parameters} until its __post_init__ converts that
+    OptionalDistribution = Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncline.timing.collectives import ring_s
-from syncline.timing.distributions import distribution
+from syncline.timing.distributions import OptionalDistribution, distribution
 from syncline.timing.sharing import FairShareNetwork
 
 SHARINGS = ("queue", "fair")
@@ -16,12 +16,12 @@ SHARINGS = ("queue", "fair")
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """One kind of link for the whole cluster; workers and shards each have one full-duplex card."""
+    """One kind of link for the whole cluster; workers and shards each have one full-duplex NIC."""
 
     latency_s: float = 0.0  # of every message, >= 0
-    bandwidth_gbps: float | None = None  # of every card, each way, Gbit/s > 0; None: sending takes no time
-    jitter: Any = None  # distribution of seconds added to the latency of every message to or from a shard; None: none
-    sharing: str = "queue"  # one of SHARINGS: messages at one card go one after another, or all at once, each slower
+    bandwidth_gbps: float | None = None  # of every NIC, each way, Gbit/s > 0; None: sending takes no time
+    jitter: OptionalDistribution = None  # seconds added to the latency of every message to or from a shard
+    sharing: str = "queue"  # one of SHARINGS: a NIC sends its messages one after another, or all at once, each slower
 
     def __post_init__(self) -> None:
         if isinstance(self.jitter, Mapping):
