@@ -206,7 +206,9 @@ def test_a_distribution_arrives_as_one() -> None:
 
 
 def test_slurm_may_be_asked_for_as_a_runner_and_does_not_change_what_a_run_is() -> None:
-    config, invocation = composed("runner=slurm", "runner.partition=gpu", "runner.max_parallel=3", "runner.events=false")
+    config, invocation = composed(
+        "runner=slurm", "runner.partition=gpu", "runner.max_parallel=3", "runner.events=false"
+    )
     assert invocation.launcher == SlurmConfig(partition="gpu", max_parallel=3)
     assert config == composed("runner.events=false")[0]
     assert composed("launcher=slurm", "launcher.partition=gpu", "launcher.max_parallel=3")[1] == invocation

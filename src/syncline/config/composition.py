@@ -1,7 +1,7 @@
-"""The one door from Hydra: `compose` gives frozen objects or one ConfigError; nothing else sees a DictConfig.
+"""From the command line to frozen objects: `compose` returns them or raises one ConfigError.
 
-Hydra puts the files of conf/ together; what a word of the command line says is read and set here (words.py,
-reading.py), by the declared type of its key.
+Hydra merges the files of conf/ (hydra_adapter.py); the overrides of the command line are parsed and set here (words.py,
+reading.py), by the declared type of their key.
 """
 
 import copy
@@ -17,6 +17,7 @@ from typing import Any, get_origin
 
 from syncline.config.bounds import check_numbers
 from syncline.config.checks import ConfigError, check
+from syncline.config.hydra_adapter import InterpolationError, compose_file, resolve, to_yaml
 from syncline.config.launchers import LAUNCHERS, HereConfig, Launcher, SlurmConfig
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import TABLES, RunConfig, with_content
@@ -116,10 +117,8 @@ def _check_all_used(cluster: ClusterConfig) -> None:
 
 def compose_yaml(overrides: Sequence[str]) -> str:
     """The composed config as YAML, before any check of ranges."""
-    from omegaconf import OmegaConf
-
     values, _ = _compose(overrides)
-    return OmegaConf.to_yaml(OmegaConf.create(values))
+    return to_yaml(values)
 
 
 def sweep(overrides: Sequence[str]) -> list[list[str]]:
@@ -191,7 +190,7 @@ def _chosen(choices: Mapping[str, str]) -> tuple[dict[str, Any], Kinds]:
 
 @cache
 def _defaults() -> tuple[dict[str, Any], Kinds]:
-    values, types = _put_together("config")
+    values, types = compose_file(CONF, "config", _Root, GROUPS)
     kinds = {**fields(RunConfig), **fields(Invocation), **types}
     del kinds["experiment"]  # its file is read as it is
     return values, kinds
@@ -200,24 +199,9 @@ def _defaults() -> tuple[dict[str, Any], Kinds]:
 @cache
 def _choice(group: str, name: str) -> tuple[dict[str, Any], Kinds]:
     """Composed alone, which takes Hydra the least time: no file speaks of other groups."""
-    values, types = _put_together(f"{group}/{name}")
+    values, types = compose_file(CONF, f"{group}/{name}", _Root, GROUPS)
     assert set(values) == {group}, f"conf/{group}/{name}.yaml speaks of {', '.join(values)}"
     return values, types
-
-
-def _put_together(file: str) -> tuple[dict[str, Any], Kinds]:
-    """What a file of conf/ says with those that it builds on, and the types of the groups."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
-
-    if not GlobalHydra.instance().is_initialized():
-        _register()
-        initialize_config_dir(str(CONF), version_base="1.3")
-    cfg = hydra_compose(file)
-    values: Any = OmegaConf.to_container(cfg)
-    return values, {group: OmegaConf.get_type(cfg, group) for group in GROUPS if group in values}
 
 
 def _set(values: dict[str, Any], kinds: Kinds, key: str, text: str) -> None:
@@ -265,29 +249,22 @@ def _put(values: dict[str, Any], kinds: Kinds, key: str, value: Any, text: str, 
 
 
 def _resolve(values: dict[str, Any], of_files: Mapping[str, Any], kinds: Kinds) -> None:
-    """Put what interpolations give in their place; each is of the whole config.
+    """Replace interpolations by their values; each may refer to the whole config.
 
-    Those of words come before those of conf/ (`of_files`), which a broken one would break.
+    Those of overrides are resolved before those of conf/ (`of_files`), so that errors name the former.
 
     Raises:
-        ConfigError: one cannot be resolved, or gives no value of its key's type.
+        ConfigError: one cannot be resolved, or its value is not of the type of its key.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     waiting = {key: text for key in _leaves(kinds) if "${" in (text := str(_at(values, key)))}
     if not waiting:
         return
-    key, found = "", {}
+    ordered = sorted(waiting, key=lambda key: bool(_at(values, key) == _at(of_files, key)))
     try:
-        whole: Any = OmegaConf.create({name: values[name] for name in kinds})
-        for key in sorted(waiting, key=lambda key: bool(_at(values, key) == _at(of_files, key))):
-            value = OmegaConf.select(whole, key)
-            found[key] = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-    except OmegaConfBaseException as error:
-        broken = error.full_key if error.full_key in waiting else key  # one that is no interpolation breaks all
+        found = resolve({name: values[name] for name in kinds}, ordered)
+    except InterpolationError as error:
         allowed = "${KEY} of another key, or ${oc.env:NAME} of a variable that is set"
-        raise ConfigError(f"{broken}={waiting[broken]} cannot be resolved; write {allowed}") from None
+        raise ConfigError(f"{error.key}={waiting[error.key]} cannot be resolved; write {allowed}") from None
     for key, value in found.items():
         _put(values, kinds, key, value, waiting[key])
 
@@ -364,35 +341,6 @@ def _owners(key: str) -> str:
 
 def _unfit(key: str, kind: Any, text: str) -> ConfigError:
     return ConfigError(f"{key} must be {described(kind)}, got {text or repr(text)}")
-
-
-def _register() -> None:
-    """Put the schema into Hydra's store, and the resolver that conf/ uses.
-
-    A frozen dataclass makes its node read-only, so the flag is taken off.
-    """
-    from hydra.core.config_store import ConfigStore
-    from omegaconf import OmegaConf
-
-    OmegaConf.register_new_resolver("unless_set", lambda value, *keys: value if set(keys) == {None} else None)
-    store = ConfigStore.instance()
-    store.store(name="schema", node=_writable(OmegaConf.structured(_Root)))
-    for group, table in GROUPS.items():
-        for name, kind in table.items():
-            store.store(group=group, name=f"{name}_schema", node=_writable(OmegaConf.structured(kind)))
-
-
-def _writable(node: Any) -> Any:
-    from omegaconf import DictConfig, OmegaConf
-
-    OmegaConf.set_readonly(node, None)
-    for key in node:
-        child = node._get_node(key)
-        if isinstance(child, DictConfig) and not child._is_none():
-            _writable(child)
-            if OmegaConf.get_type(child) is dict:
-                OmegaConf.set_struct(child, False)
-    return node
 
 
 def _several(key: str, text: str, otherwise: str = "") -> ConfigError:

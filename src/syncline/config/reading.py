@@ -5,6 +5,8 @@ import os
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from syncline.config.hydra_adapter import parse_literal
+
 NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 EXAMPLES = {int: "1", float: "1.5", str: "abc"}
 BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -50,7 +52,7 @@ def read(kind: Any, text: str) -> Any:
     if text == "???":  # OmegaConf's sign of a missing value
         raise ValueError(text)
     if (begin in ("'", '"') and text.endswith(begin)) or (begin in ("[", "{") and inner is not str):
-        value = parsed(text)
+        value = parse_literal(text)
     elif text.lower() == "null":
         value = None
     elif inner is Any:
@@ -102,18 +104,3 @@ def scalar(text: str) -> Any:
         except ValueError:
             continue
     return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def parsed(text: str) -> Any:
-    """A list, a mapping, a quoted text or a range, as Hydra's grammar has it.
-
-    Raises:
-        ValueError: it is none.
-    """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        return OverridesParser.create().parse_override(f"key={text}").value()
-    except (HydraException, RecursionError) as error:
-        raise ValueError(str(error)) from None
