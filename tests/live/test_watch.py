@@ -48,7 +48,7 @@ class Watched:
             Sgd(0.0, 0.0),
             lambda samples, updates: 0.1,
             num_workers,
-            spare=math.inf,
+            extra_versions=math.inf,
         )
         start = options.start(num_workers)
         self.engine = Engine(0, start, shard, 8, Limits(), True, rule is not None, self.postman, None)
@@ -56,7 +56,7 @@ class Watched:
         self.postman.connections = {worker: Reads(worker) for worker in range(num_workers)}  # type: ignore[misc]
         self.process = ShardProcess.__new__(ShardProcess)
         vars(self.process).update(
-            _config=SimpleNamespace(runner=SimpleNamespace(hang_s=HANG_S, leave_s=LEAVE_S)),
+            _config=SimpleNamespace(live=SimpleNamespace(hang_s=HANG_S, leave_s=LEAVE_S)),
             _engine=self.engine,
             _postman=self.postman,
             _line=SimpleNamespace(tell=lambda kind, text, at: self.said.append(text)),

@@ -114,7 +114,7 @@ class ShardProcess:
         shard = build_shard(config, self._number, self._flat, num_train, is_whole=False)
         # A worker that is granted while it computes has a version on its way beside the one it is sent.
         is_patient = not self._pulls and not config.strategy.interrupts
-        shard.spare = SPARE_VERSIONS if is_patient else SPARE_VERSIONS + config.cluster.workers
+        shard.extra_versions = SPARE_VERSIONS if is_patient else SPARE_VERSIONS + config.cluster.workers
         tensors, state = dict[str, Tensor](), dict[str, Any]()
         if self._resume is not None:
             tensors, state = read_state(state_path(self._folder / "checkpoint", self._resume, self._number))

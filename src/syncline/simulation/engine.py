@@ -100,7 +100,7 @@ class Simulation:
         self._cluster = cluster
         # One shard and messages that take no time: they need no place in the heap.
         self._is_direct = cluster.sends_instantly and cluster.num_shards == 1
-        self._cards: FairShareNetwork[_Push | _Block] | None = cluster.network.shared_cards()
+        self._cards: FairShareNetwork[_Push | _Block] | None = cluster.network.fair_share_network()
         self._cards_at = math.inf  # when they are seen to next
         self._compute_s = cluster.compute_s
         self._block_bytes = block_bytes
@@ -111,7 +111,7 @@ class Simulation:
         self._workers: Workers | None = None if learning is None else learning[1]
         if not self._is_direct or rules:
             for part in self._shards:
-                part.spare = math.inf  # blocks that are under way, or not taken yet, hold versions, too
+                part.extra_versions = math.inf  # blocks that are under way, or not taken yet, hold versions, too
         self._log = log
         # What is due, by its time; several that are due at one time are a list, in the order of scheduling. The heap
         # holds each time once, as a plain float: with 10,000 workers it is the size of what is touched that counts. A

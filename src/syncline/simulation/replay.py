@@ -146,7 +146,7 @@ class _Replay:
             elif row.kind not in COMPUTED:
                 self._rows.append(row)
         for part in self._shards:
-            part.spare = math.inf if self._pulled else 0  # blocks that were sent hold versions, too
+            part.extra_versions = math.inf if self._pulled else 0  # blocks that were sent hold versions, too
         # What each shard's log says next, for what its strategy commands to be compared with.
         self._answers: list[deque[Row]] = [deque() for _ in learning.shards]
         for row in self._rows:

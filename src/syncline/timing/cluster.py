@@ -167,7 +167,7 @@ class Cluster:
         return [*self._compute_draws, *chain.from_iterable(parts)]
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the streams are, and when the cards are free; plain types."""
+        """How far the streams are, and when the NICs are free; plain types."""
         return {"draws": [draws.state_dict() for draws in self._draws], "network": self.network.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

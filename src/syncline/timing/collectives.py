@@ -70,7 +70,7 @@ def overall_cost_s(
     return seconds * num_workers / num_servers if kind == "ps" else seconds
 
 
-# Collectives: a message of m bytes takes latency + m seconds_a_byte (the alpha-beta model); cards are full duplex.
+# Collectives: a message of m bytes takes latency + m seconds_a_byte (the alpha-beta model); NICs are full duplex.
 
 
 def ring_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: float) -> float:
@@ -83,7 +83,7 @@ def ring_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: fl
         members: W >= 1.
         size_bytes: D >= 0, what each member holds.
         latency_s: of a message, >= 0.
-        seconds_a_byte: of every card, each way, >= 0.
+        seconds_a_byte: of every NIC, each way, >= 0.
 
     Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations (2009), where
     dssync.txt, section 3.2, counts 2 W - 1 steps with all the data.
@@ -110,7 +110,7 @@ def parameter_server_s(
     """Seconds for P workers that all begin at once to push to S shards and pull: 2 (latency + max(P/S, 1) D / B).
 
     Each shard holds D / S and receives it P times over, one message after another (incast), then sends as much; with
-    more shards than workers it is the workers' cards that are busy. Holds for workers that begin with different shards;
+    more shards than workers it is the workers' NICs that are busy. Holds for workers that begin with different shards;
     where all begin with the same one, the last shard waits and max(P/S, 1) becomes (P + S - 1)/S. In a long run of BSP
     the pulls put the workers one transfer apart, and most of the incast hides behind them.
 
