@@ -142,7 +142,7 @@ class _Replay:
         self._sent: defaultdict[tuple[int, int], dict[int, Version]] = defaultdict(dict)
         for row in _rows(log):
             if row.kind == "pulled":
-                self._pulled[row.worker, int(row.value)] = [int(version) for version in row.because.split()]
+                self._pulled[row.worker, int(row.value)] = row.block_versions
             elif row.kind not in COMPUTED:
                 self._rows.append(row)
         for part in self._shards:
