@@ -1,4 +1,4 @@
-"""What it costs to synchronise, in closed form: DS-Sync's Table 1, and the alpha-beta model of servers and collectives.
+"""The cost of synchronisation in closed form: DS-Sync's Table 1, and the alpha-beta model of servers and collectives.
 
 This file may hold: pure functions of numbers. It may not hold: state, or anything simulated.
 """
@@ -11,7 +11,7 @@ SYNCHRONISATIONS = ("ps", "ring", "tree", "ds_sync_ring", "ds_sync_tree")
 
 
 def synchronisation_scale(kind: str, num_workers: int, group_size: int | None = None) -> float:
-    """Serial operations that it takes to synchronise one element: DS-Sync's Table 1.
+    """Serial operations to synchronise one element: DS-Sync's Table 1.
 
     ps 2 W, ring 2 W - 1, tree 3 log W; DS-Sync the same with the members of a group for W: sqrt(W) of a square grid,
     the larger side of any other. The paper does not state the base of its logarithm: 2 here, as for a binary tree. It
@@ -107,7 +107,7 @@ def tree_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: fl
 def parameter_server_s(
     num_workers: int, num_shards: int, size_bytes: float, latency_s: float, seconds_a_byte: float
 ) -> float:
-    """Seconds for P workers that all begin at once to push to S shards and pull: 2 (latency + max(P/S, 1) D / B).
+    """Seconds for P workers that simultaneously push to S shards and pull: 2 (latency + max(P/S, 1) D / B).
 
     Each shard holds D / S and receives it P times over, one message after another (incast), then sends as much; with
     more shards than workers it is the workers' NICs that are busy. Holds for workers that begin with different shards;
