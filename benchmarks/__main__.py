@@ -18,7 +18,7 @@ from benchmarks.live_run import LiveRun
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
 from benchmarks.spread import Spread
 from syncline.config import ModelConfig, ResnetConfig
-from syncline.records.store import environment
+from syncline.records.environment import environment
 from syncline.strategies import STRATEGIES
 
 

@@ -112,10 +112,10 @@ def member(folder: str, vocabulary: str) -> None:
         dataset = criteo(folder, cache=folder, vocabulary=vocabulary)
     parsed = time.process_time()
     with peak() as passing:
-        feed = dataset.feed(torch.device("cpu"), "ctr")
+        source = dataset.batch_source(torch.device("cpu"), "ctr")
         share = WorkerShare(dataset.num_train, 1, 0, BATCH, seed=0)
         for iteration in range(dataset.num_train // BATCH):
-            feed.take(share.batch(iteration), None)
+            source.take(share.batch(iteration), None)
     ended = time.process_time()
     found = {
         "parse_s": parsed - begun,

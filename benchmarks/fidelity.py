@@ -18,8 +18,8 @@ import pandas as pd
 
 from benchmarks.live_run import LiveRun
 from syncline.config import RunConfig, SimulateConfig
+from syncline.records.environment import environment
 from syncline.records.events import read_events
-from syncline.records.store import environment
 from syncline.simulation.run import simulate
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Empirical

@@ -19,7 +19,7 @@ from benchmarks.emulated import EmulatedHosts
 from benchmarks.live_run import LiveRun
 from benchmarks.spread import Spread
 from syncline.config import compose
-from syncline.records.store import environment
+from syncline.records.environment import environment
 from syncline.simulation.run import simulate
 
 RATE = "1gbit"

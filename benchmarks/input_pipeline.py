@@ -38,14 +38,14 @@ class Share:
 
 def input_share(model: ModelConfig | ResnetConfig, steps: int, augment: bool, repeats: int) -> Share:
     """Mini-batches of 128, `steps` of input and as many of computing in alternation, one thread."""
-    feed = replace(glyphs(10, train_size=2000, test_size=10), augment=augment).feed(CPU, "classification")
+    source = replace(glyphs(10, train_size=2000, test_size=10), augment=augment).batch_source(CPU, "classification")
     module = build(**asdict(model), in_channels=3, image_size=32, num_classes=10)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
     generator = np.random.default_rng(0)
-    inputs, labels = feed.take(np.arange(BATCH), generator)
+    inputs, labels = source.take(np.arange(BATCH), generator)
 
     def read() -> None:
-        feed.take(generator.integers(2000, size=BATCH), generator)
+        source.take(generator.integers(2000, size=BATCH), generator)
 
     def compute() -> None:
         optimizer.zero_grad()
@@ -75,13 +75,13 @@ def decoding(loaders: tuple[int, ...], repeats: int) -> list[Decoding]:
     spent: list[list[tuple[float, float]]] = [[] for _ in loaders]  # wall and CPU seconds
     with photographs() as root:
         sets = [replace(imagenet(str(root), num_classes=1, loaders=number), augment=True) for number in loaders]
-        feeds = [dataset.feed(CPU, "classification") for dataset in sets]
-        for feed in feeds:
-            feed.take(np.arange(PHOTOGRAPHS), None)
+        sources = [dataset.batch_source(CPU, "classification") for dataset in sets]
+        for source in sources:
+            source.take(np.arange(PHOTOGRAPHS), None)
         for repeat in range(repeats):
-            for feed, found in zip(feeds, spent, strict=True):
+            for source, found in zip(sources, spent, strict=True):
                 wall, cpu = time.perf_counter(), time.process_time()
-                feed.take(np.arange(PHOTOGRAPHS), np.random.default_rng(repeat))
+                source.take(np.arange(PHOTOGRAPHS), np.random.default_rng(repeat))
                 found.append((time.perf_counter() - wall, time.process_time() - cpu))
     return [
         Decoding(

@@ -19,6 +19,7 @@ from syncline.strategies import STRATEGIES
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import Normal
 
 DATASET = GlyphsConfig(train_size=2000, test_size=10)
 SGD = SgdConfig(lr=0.01, momentum=0.9, weight_decay=1e-4)
@@ -92,8 +93,7 @@ def steps_per_cpu_second(strategies: Sequence[str], num_workers: int, repeats: i
 
     The strategy's own object, messages that take no time, 10 % normal jitter; setting up counts.
     """
-    jitter = {"name": "normal", "mean": 1.0, "std": 0.1}
-    cluster = ClusterConfig(workers=num_workers, gradient_s=[1.0, 1.3, 1.7], jitter=jitter)
+    cluster = ClusterConfig(workers=num_workers, gradient_s=[1.0, 1.3, 1.7], jitter=Normal(mean=1.0, std=0.1))
     rates: list[list[float]] = [[] for _ in strategies]
     for _ in range(repeats):
         for strategy, found in zip(strategies, rates, strict=True):

@@ -12,13 +12,14 @@ from typing import Any, Self
 import matplotlib
 
 import reports.figures
-import syncline.records.timeline
+import syncline.records.drawing
 from reports.claims import Claim, Verdict, judge
 from reports.figures import Figure
 from reports.records import Artefact, Run, load_artefact, published
 from reports.tables import Table
-from syncline.records.store import cores
-from syncline.records.timeline import draw, read_timeline, window_of
+from syncline.records.drawing import draw
+from syncline.records.environment import cores
+from syncline.records.spans import read_timeline, window_of
 
 DRAWN = "reports"  # the folder, in that of the results, of all files
 SCALES = ("smoke", "laptop", "gpu", "paper")
@@ -136,5 +137,5 @@ def written(item: Item, folder: Path, stem: str) -> list[Path]:
 @cache
 def _pen() -> str:
     """With what all is drawn: our code, and matplotlib's version."""
-    code = [Path(module.__file__ or "").read_text() for module in (reports.figures, syncline.records.timeline)]
+    code = [Path(module.__file__ or "").read_text() for module in (reports.figures, syncline.records.drawing)]
     return sha256("".join([*code, matplotlib.__version__]).encode()).hexdigest()

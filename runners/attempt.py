@@ -60,7 +60,7 @@ class Attempt:
     """
 
     def __init__(self, config: RunConfig, folder: Path, observer: LiveObserver, hosts: Hosts, number: int) -> None:
-        runner = config.runner
+        runner = config.live
         self._config, self._folder, self._observer, self._hosts = config, folder, observer, hosts
         self._has_server = config.strategy.has_server
         self._num_parts = num_parts(config)
@@ -91,7 +91,7 @@ class Attempt:
         Raises:
             RunFailed, Restart, KeyboardInterrupt.
         """
-        deadline = time.monotonic() + self._config.runner.start_timeout_s
+        deadline = time.monotonic() + self._config.live.start_timeout_s
         try:
             while len(self._done) < self._num_parts:
                 try:
@@ -144,7 +144,7 @@ class Attempt:
 
     def _watch(self) -> None:
         """Name a leader that is silent: a shard, or the collective as a whole."""
-        runner, now = self._config.runner, time.monotonic()
+        runner, now = self._config.live, time.monotonic()
         for index, then in self._last_message.items():
             silent_s = now - then
             if not self._is_begun or index in self._done or silent_s < min(runner.hang_s, runner.leave_s):
@@ -264,7 +264,7 @@ class Attempt:
             worker, why = next(iter(self._unreachable.items()))
             return f"worker {worker}{self._hosts.where('worker', worker)} cannot reach {why}"
         names = ", ".join(f"{role} {index}{self._hosts.where(role, index)}" for role, index in missing)
-        return f"{names or 'somebody'} did not come within {self._config.runner.start_timeout_s:g} s"
+        return f"{names or 'somebody'} did not come within {self._config.live.start_timeout_s:g} s"
 
     def _outcome(self) -> Outcome:
         """The leaders' totals as one: the first one's, except where the one furthest behind decides."""

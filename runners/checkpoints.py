@@ -10,7 +10,8 @@ from typing import Any
 from runners.display import say
 from runners.stop import StopRequested, defer_stop
 from syncline.records.snapshots import read_state, write_state
-from syncline.records.store import RecordError, RecordWriter
+from syncline.records.store import RecordError
+from syncline.records.writer import RecordWriter
 
 FORMAT = 3  # of the state; a checkpoint of another format cannot be resumed
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from syncline.config import RunConfig
+from syncline.config import LocalConfig, RunConfig
 from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor
 from syncline.live.transport import default_address
@@ -49,6 +49,7 @@ class LocalHost:
     """This host: its supervisor is a child of the launcher, and dies with it."""
 
     def __init__(self, config: RunConfig, supervisor: Supervisor) -> None:
+        assert isinstance(config.runner, LocalConfig)
         self.listen_at = {"auto": default_address(), "unix": "unix:", "tcp": "tcp:127.0.0.1:0"}[config.runner.transport]
         has_server = config.strategy.has_server
         self._processes_listen_at = self.listen_at if has_server else "tcp:127.0.0.1:0"  # torch's store needs TCP

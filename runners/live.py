@@ -23,9 +23,10 @@ from syncline.live.checkpoints import latest_checkpoint
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
-from syncline.records.store import FAILED, UNFINISHED, RecordWriter, status
+from syncline.records.spans import timeline_of
+from syncline.records.store import FAILED, UNFINISHED, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
-from syncline.records.timeline import timeline_of
+from syncline.records.writer import RecordWriter
 
 
 def can_resume(config: RunConfig, folder: Path) -> bool:
@@ -51,7 +52,7 @@ def run_live(
         KeyboardInterrupt: the shards have written a checkpoint.
     """
     monitor = RunMonitor(config, on_evaluation, on_progress)
-    for path in filter(None, (config.runner.tls_cert, config.runner.tls_key)):
+    for path in filter(None, (config.live.tls_cert, config.live.tls_key)):
         if not Path(path).is_file():
             raise ConfigError(f"runner.tls_cert and runner.tls_key must be PEM files, got {path!r}")
     folder = record.folder
@@ -63,7 +64,7 @@ def run_live(
         ended_by = observer.finish(outcome.ended_by)
     logs = sorted(folder.glob("events-*.arrow"))
     time_use = None
-    if config.runner.events:
+    if config.live.events:
         merge_events(logs, folder / "events.arrow")
         time_use = _time_use(config, folder, outcome.totals.time_s)
     # Only now is the run complete: until here it could be resumed from its checkpoint.
@@ -81,7 +82,7 @@ def run_live(
 def _time_use(config: RunConfig, folder: Path, end_s: float) -> TimeUse:
     """Where the time went, from the event log."""
     events = read_events(folder / "events.arrow")
-    timeline, strategy = timeline_of(events, end_s, is_late=True), config.strategy
+    timeline, strategy = timeline_of(events, end_s, is_logged_late=True), config.strategy
     if strategy.has_server:
         return time_use_of(timeline)
     later = int(strategy.averages_first)  # the exchange that follows a gradient is the next step's
@@ -110,7 +111,7 @@ def _attempts(
                 return attempt.run(), max(clock_error_s, attempt.clock_error_s)
             except Restart as why:
                 restarts += 1
-                if restarts > config.runner.max_restarts:
+                if restarts > config.live.max_restarts:
                     raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None
                 record.restarted()
                 say(f"{why}; the run restarts from its last checkpoint")

@@ -11,7 +11,7 @@ from syncline.live.messages import ProgressReport
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import RunMonitor
 from syncline.records.snapshots import numbers, read_state, state_path
-from syncline.records.store import RecordWriter
+from syncline.records.writer import RecordWriter
 
 
 class LiveObserver:
@@ -136,7 +136,7 @@ class LiveObserver:
 
     def _evaluate_written(self) -> None:
         """Leave complete snapshots to the thread, where they are evaluated during the run."""
-        if self._config.runner.evaluate == "during":
+        if self._config.live.evaluate == "during":
             if self._thread is None:
                 self._thread = threading.Thread(target=self._evaluate_queued, name="evaluation", daemon=True)
                 self._thread.start()

@@ -15,8 +15,9 @@ from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
-from syncline.records.store import FINISHED, RecordError, RecordWriter, read_summary, status
-from syncline.records.trackers import check_installed, start_tracker
+from syncline.records.store import FINISHED, RecordError, read_summary, status
+from syncline.records.trackers.process import check_installed, start_tracker
+from syncline.records.writer import RecordWriter
 
 
 def check_possible(config: RunConfig) -> None:
@@ -71,7 +72,7 @@ def run_one(
 
             def on_evaluation(row: Mapping[str, Any]) -> None:
                 record.evaluation(row)
-                tracker.look()
+                tracker.on_evaluation()
 
             try:
                 record.finish(_run(config, record, on_evaluation, on_progress, state, supervisor))
@@ -112,12 +113,12 @@ def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool)
     """The record, and the checkpoint from which a run in virtual time resumes, if it does."""
     if config.runner.name != "simulate":  # the others write their own events and checkpoints
         go_on = isinstance(config.runner, LiveConfig) and not restart and can_resume(config, folder)
-        return RecordWriter(folder, plain, with_events=False, go_on=go_on), None
+        return RecordWriter(folder, plain, with_events=False, resumes=go_on), None
     with_events = config.runner.events
     state = None if restart else read_checkpoint(folder, with_events)
     if state is not None:
         try:
-            record = RecordWriter(folder, plain, with_events, go_on=True, log=state[1]["log"])
+            record = RecordWriter(folder, plain, with_events, resumes=True, log=state[1]["log"])
         except RecordError as error:
             report_restart(error)
         else:
@@ -136,6 +137,7 @@ def _simulate(
 ) -> dict[str, Any]:
     from syncline.simulation.run import simulate  # imports torch
 
+    assert isinstance(config.runner, SimulateConfig)
     checkpointer = FileCheckpointer(record, config.runner.checkpoint_every_s)
 
     def save(name: str, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:

@@ -13,8 +13,8 @@ from runners.stop import StopRequested, defer_stop
 from syncline.operations.tables import counted
 from syncline.plan import Entry, Plan
 from syncline.progress import Progress
+from syncline.records.environment import cores
 from syncline.records.lock import owner_of
-from syncline.records.store import cores
 
 POLL_S = 0.5  # for messages of the runs
 ELSEWHERE_EVERY_S = 2.0  # between two looks at the runs that other processes make

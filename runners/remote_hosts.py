@@ -49,7 +49,8 @@ class RemoteHosts:
     """
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
-        runner: MultinodeConfig = config.runner
+        runner = config.runner
+        assert isinstance(runner, MultinodeConfig)
         self._config, self._runner = config, runner
         self.names = names = runner.hosts or allocated_hosts(runner)
         self._has_server = config.strategy.has_server

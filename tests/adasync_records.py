@@ -7,7 +7,7 @@ from typing import Any
 from written import Written, write_records
 
 from reports.adasync.runtimes import VARIANTS, bound
-from syncline.timing import theory
+from syncline.timing import run_times
 from syncline.timing.distributions import Distribution, Exponential, Pareto, ShiftedExponential
 
 SEEDS = (0, 1, 2)
@@ -36,7 +36,7 @@ def write_fig6(results: Path, factor: Callable[[str, int], float] = lambda name,
     for name, workers in (("exponential", 2), ("exponential", 10), ("pareto", 10), ("pareto", 2)):
         jitter, of = JITTERS[name]
         for seed in SEEDS:
-            ratio = factor(name, workers) * noise(seed) * theory.sync_over_async(of, workers)
+            ratio = factor(name, workers) * noise(seed) * run_times.sync_over_async(of, workers)
             place = f"{name}/P{workers}"
             runs.append(timed(f"{place}/sync", seed, jitter, workers, {"name": "bsp"}, 0.5 * ratio))
             runs.append(timed(f"{place}/async", seed, jitter, workers, {"name": "asp"}, 0.5))

@@ -123,7 +123,7 @@ class Play:
                 optimizer=Sgd(momentum=0.9, weight_decay=1e-2),
                 rate=lambda samples, updates: 0.1 / (1 + samples / 1000 + updates / 100),
                 num_workers=num_workers,
-                spare=1,
+                extra_versions=1,
             ),
             BATCH,
             limits or Limits(),

@@ -206,17 +206,19 @@ def test_a_distribution_arrives_as_one() -> None:
 
 
 def test_slurm_may_be_asked_for_as_a_runner_and_does_not_change_what_a_run_is() -> None:
-    config, invocation = composed("runner=slurm", "runner.partition=gpu", "runner.at_once=3", "runner.events=false")
-    assert invocation.launcher == SlurmConfig(partition="gpu", at_once=3)
+    config, invocation = composed(
+        "runner=slurm", "runner.partition=gpu", "runner.max_parallel=3", "runner.events=false"
+    )
+    assert invocation.launcher == SlurmConfig(partition="gpu", max_parallel=3)
     assert config == composed("runner.events=false")[0]
-    assert composed("launcher=slurm", "launcher.partition=gpu", "launcher.at_once=3")[1] == invocation
+    assert composed("launcher=slurm", "launcher.partition=gpu", "launcher.max_parallel=3")[1] == invocation
 
 
 @pytest.mark.parametrize(
     ("word", "line"),
     [
         ("cpus=0", "launcher.cpus must be >= 1, got 0"),
-        ("at_once=0", "launcher.at_once must be >= 1 or null, got 0"),
+        ("max_parallel=0", "launcher.max_parallel must be >= 1 or null, got 0"),
         ("extra=[gres]", "launcher.extra must hold options of sbatch, which begin with -, got ['gres']"),
         ("partition='a b'", "launcher.partition must be one word, got 'a b'"),
     ],

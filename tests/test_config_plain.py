@@ -23,7 +23,8 @@ from syncline.config import (
     from_plain,
 )
 from syncline.config.placement import places
-from syncline.records.store import RecordWriter, read_config, read_run_config
+from syncline.records.store import read_config, read_run_config
+from syncline.records.writer import RecordWriter
 from syncline.timing.distributions import Empirical, Exponential, Occasional, _numbers
 
 RUN_GROUPS = [group for group in GROUPS if group not in ("scale", "launcher")]  # no part of what a run is

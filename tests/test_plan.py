@@ -17,7 +17,8 @@ from runners.planning import experiment_plan, experiment_plans
 from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, choices, compose
 from syncline.plan import Entry, Plan, grid, merged, with_seeds
 from syncline.records.plans import plan_path, read_plan, stem_of
-from syncline.records.store import RecordError, RecordWriter
+from syncline.records.store import RecordError
+from syncline.records.writer import RecordWriter
 
 EXPERIMENTS = choices("experiment")
 

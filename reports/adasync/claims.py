@@ -16,7 +16,7 @@ from reports.adasync.variants import ratio_of, times_of
 from reports.claims import Claim, Effect
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample, paired_difference, paired_ratio
-from syncline.timing import theory
+from syncline.timing import run_times
 
 EXACT = 0.01
 STRICTLY = 0.95
@@ -47,7 +47,7 @@ def theorem1(fig6: Artefact) -> list[Effect]:
     return [
         _exact(
             f"sync / async over Theorem 1, {_name(name)}, P = {num_workers}",
-            against(found[name, num_workers], theory.sync_over_async(known[name], num_workers)),
+            against(found[name, num_workers], run_times.sync_over_async(known[name], num_workers)),
         )
         for name, num_workers in chosen
     ]
@@ -62,7 +62,7 @@ def theorem2(table: Artefact) -> list[Effect]:
             if ratio is None:
                 raise LookupError(f"{variant}/K{k}")
             what = f"{_name(variant)} over its batch variant, over Theorem 2, K = {k}"
-            effects.append(_exact(what, against(ratio, theory.k_async_over_k_batch_async(k, 8))))
+            effects.append(_exact(what, against(ratio, run_times.k_async_over_k_batch_async(k, 8))))
     return effects
 
 

@@ -12,7 +12,7 @@ from reports.records import Artefact, Run, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table, Value
 from syncline.records.store import RecordError
-from syncline.timing import theory
+from syncline.timing import run_times
 from syncline.timing.convergence import StronglyConvex, stale_progress
 from syncline.timing.distributions import Exponential
 
@@ -75,7 +75,7 @@ def measured(artefact: Artefact) -> dict[tuple[str, int], tuple[Sample, Sample]]
 def theoretical(variant: str, k: int) -> tuple[float, float]:
     """The floor of the bound, and the seconds to a quarter above it, for exponential times of mean 1 s."""
     progress = PROGRESS.get(variant, STALE)
-    an_update_s = theory.run_time(variant, Exponential(1.0), k, NUM_WORKERS).seconds
+    an_update_s = run_times.run_time(variant, Exponential(1.0), k, NUM_WORKERS).seconds
     return PROBLEM.floor(k, progress), an_update_s * PROBLEM.updates_to(MULTIPLE, k, progress)
 
 
@@ -88,7 +88,7 @@ def fig1b(artefact: Artefact) -> Figure:
     lowest = minimum(artefact)
     bounds, runs = [], []
     for colour, (variant, k, name) in enumerate(ENDS):
-        an_update_s = theory.run_time(variant, Exponential(1.0), k, NUM_WORKERS).seconds
+        an_update_s = run_times.run_time(variant, Exponential(1.0), k, NUM_WORKERS).seconds
         times = np.geomspace(1.0, 3000.0, 200)
         progress = PROGRESS.get(variant, STALE)
         errors = [PROBLEM.error(k, at / an_update_s, progress) for at in times]
@@ -117,7 +117,7 @@ def fig2(artefact: Artefact) -> Figure:
     names, found = published("adasync")["names"], measured(artefact)
     ks = sorted({k for _, k in found})
     bounds, runs = [], []
-    for colour, variant in enumerate(theory.VARIANTS):
+    for colour, variant in enumerate(run_times.VARIANTS):
         spots = [theoretical(variant, k) for k in ks]
         line = Series(names[variant], [at for _, at in spots], [left for left, _ in spots], colour=colour)
         bounds += [line, Series("", line.x, line.y, "points", colour)]

@@ -6,7 +6,7 @@ from typing import Any
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from reports.tables import Value
-from syncline.timing import theory
+from syncline.timing import run_times
 from syncline.timing.distributions import Distribution, ShiftedExponential, distribution
 
 VARIANTS = ("k_sync", "k_async", "k_batch_async", "k_batch_sync")
@@ -25,12 +25,12 @@ def run_time_of(config: Mapping[str, Any]) -> Distribution:
     return distribution("cluster.jitter", config["cluster"]["jitter"])
 
 
-def bound(variant: str, of: Distribution, k: int, num_workers: int) -> theory.RunTime:
+def bound(variant: str, of: Distribution, k: int, num_workers: int) -> run_times.RunTime:
     """The paper's formula, the smaller of its two bounds where it has two."""
-    formula = theory.run_time(variant, of, k, num_workers)
+    formula = run_times.run_time(variant, of, k, num_workers)
     if variant == "k_async" and formula.claim == "upper bound" and isinstance(of, ShiftedExponential):
-        other = theory.k_async_shifted_bound_s(of, k, num_workers)
-        return theory.RunTime(min(formula.seconds, other), formula.claim)
+        other = run_times.k_async_shifted_bound_s(of, k, num_workers)
+        return run_times.RunTime(min(formula.seconds, other), formula.claim)
     return formula
 
 

@@ -8,7 +8,7 @@ from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table, Value
-from syncline.timing import theory
+from syncline.timing import run_times
 
 SIZE = ("cluster", "workers")
 
@@ -30,7 +30,7 @@ def fig6_table(artefact: Artefact) -> Table:
     order = list(known)
     for (name, num_workers), times in sorted(times_by(artefact, SIZE).items(), key=lambda row: order.index(row[0][0])):
         ratio = ratios.get((name, num_workers))
-        theorem = theory.sync_over_async(known[name], num_workers)
+        theorem = run_times.sync_over_async(known[name], num_workers)
         body.append(
             [
                 names[name],
@@ -66,7 +66,7 @@ def fig6(artefact: Artefact) -> Figure:
     for position, (name, of) in enumerate(distributions(artefact).items()):
         own = [num_workers for other, num_workers in sizes if other == name]
         grid = sorted({round(p) for p in np.geomspace(min(own), max(own), 60)})
-        theorem = [theory.sync_over_async(of, num_workers) for num_workers in grid]
+        theorem = [run_times.sync_over_async(of, num_workers) for num_workers in grid]
         series.append(Series(f"{names[name]}, Theorem 1", grid, theorem, colour=position, style="-"))
         simulated = {num_workers: ratio for (other, num_workers), ratio in ratios.items() if other == name}
         series.append(points("", simulated, position))

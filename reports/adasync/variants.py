@@ -8,7 +8,7 @@ from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, published
 from reports.statistics import Sample, paired_ratio
 from reports.tables import Column, Table, Value
-from syncline.timing import theory
+from syncline.timing import run_times
 
 SIGNS = {"equality": "= ", "upper bound": "≤ ", "unproved": ""}
 
@@ -114,7 +114,7 @@ def theorem2_table(artefact: Artefact) -> Table:
     body: list[list[Value]] = []
     for (name, k), times in times_of(artefact).items():
         if name == "exponential":
-            formula = theory.k_async_over_k_batch_async(k, num_workers)
+            formula = run_times.k_async_over_k_batch_async(k, num_workers)
             ours = [ratio_of(times, variant) for variant in ("k_async", "k_sync")]
             body.append([f"K = {k}", formula, *ours])
     columns = [

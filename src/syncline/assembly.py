@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from syncline.config import ConfigError, RunConfig, content_here
+from syncline.config import BertConfig, ConfigError, RunConfig, content_here
 from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
@@ -34,7 +34,7 @@ class Learner:
     flat: FlatModule
     gradient: GradientFunction
     dataset: Dataset
-    feed: BatchSource  # of the dataset, for the model's task
+    source: BatchSource  # of the dataset, for the model's task
 
     @property
     def num_train(self) -> int:
@@ -48,12 +48,12 @@ class Learner:
         return best
 
     def evaluator(self) -> Evaluator:
-        return Evaluator(self.feed, self.gradient.task, self.flat)
+        return Evaluator(self.source, self.gradient.task, self.flat)
 
     def batches(self, config: RunConfig, worker: int) -> WorkerBatches:
         """Which samples the worker sees, in which order."""
         share = WorkerShare(self.num_train, config.cluster.workers, worker, config.batch_size, config.seed)
-        return WorkerBatches(self.feed, share)
+        return WorkerBatches(self.source, share)
 
 
 def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -> Learner:
@@ -81,7 +81,7 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
         flat=flat,
         gradient=GradientFunction(flat, TASKS[task], config.optimizer.clip_norm, getattr(torch, config.precision)),
         dataset=dataset,
-        feed=dataset.feed(device, task),
+        source=dataset.batch_source(device, task),
     )
 
 
@@ -150,7 +150,7 @@ def count_parameters(config: RunConfig) -> tuple[int, int]:
     Raises:
         ConfigError, DataMissingError: as `build_flat` and `shape_of`.
     """
-    if getattr(config.model, "pretrained", ""):
+    if isinstance(config.model, BertConfig):
         config = replace(config, model=replace(config.model, pretrained=""))
     with torch.device("meta"), _Undrawn():
         parameters = list(_build_module(config, shape_of(config)).parameters())

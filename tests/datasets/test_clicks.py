@@ -1,4 +1,4 @@
-"""The feed of click logs: the records asked for, in the forms a network wants."""
+"""The source of click logs: the records asked for, in the forms a network wants."""
 
 import numpy as np
 import pytest
@@ -25,15 +25,15 @@ def test_a_record_takes_160_bytes() -> None:
 def test_a_batch_holds_the_rows_asked_for() -> None:
     dataset = ClickDataset("some", some_records(50), some_records(9), 100)
     assert (dataset.num_train, dataset.shape, dataset.best) == (50, ClickShape(13, 26, 100), {})
-    feed = dataset.feed(torch.device("cpu"), "ctr")
+    source = dataset.batch_source(torch.device("cpu"), "ctr")
     wanted = np.array([7, 3, 7, 49])
-    counts, rows, clicked = feed.take(wanted, None)
+    counts, rows, clicked = source.take(wanted, None)
     assert (counts.dtype, rows.dtype, clicked.dtype) == (torch.float32, torch.int64, torch.float32)
     np.testing.assert_array_equal(counts, dataset.train["counts"][wanted])
     np.testing.assert_array_equal(rows, dataset.train["rows"][wanted])
     np.testing.assert_array_equal(clicked, dataset.train["clicked"][wanted])
     assert counts.is_contiguous()
-    assert feed.is_random is False
+    assert source.is_random is False
 
 
 @pytest.mark.parametrize("size", [1, 8, 9, 17])
@@ -41,8 +41,8 @@ def test_the_test_part_comes_whole_and_in_order(size: int, monkeypatch: pytest.M
     monkeypatch.setattr(clicks, "TEST_BATCH", 8)
     records = some_records(size)
     records.flags.writeable = False  # as a mapped file's
-    feed = ClickDataset("some", some_records(1), records, 100).feed(torch.device("cpu"), "ctr")
-    counts, rows, clicked = (torch.cat(parts) for parts in zip(*feed.test(), strict=True))
+    source = ClickDataset("some", some_records(1), records, 100).batch_source(torch.device("cpu"), "ctr")
+    counts, rows, clicked = (torch.cat(parts) for parts in zip(*source.test(), strict=True))
     np.testing.assert_array_equal(counts, records["counts"])
     np.testing.assert_array_equal(rows, records["rows"])
     np.testing.assert_array_equal(clicked, records["clicked"])

@@ -196,8 +196,8 @@ def test_the_parts_are_mapped_and_batches_are_ones_own(options: dict[str, Any], 
     write(tmp_path / "data/train.txt")
     dataset = criteo(**options)
     assert not dataset.train.flags.writeable
-    feed = dataset.feed(torch.device("cpu"), "ctr")
-    for tensor in feed.take(np.array([3]), None):
+    source = dataset.batch_source(torch.device("cpu"), "ctr")
+    for tensor in source.take(np.array([3]), None):
         tensor.zero_()
     assert dataset.train["rows"][3].max() > 0
 

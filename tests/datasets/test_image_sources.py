@@ -1,4 +1,4 @@
-"""Feeds of images: what a network is given is the plain formula, in every bit, and chance is the generator's alone."""
+"""Batches of images follow the plain formula in every bit, and their only randomness is the generator's."""
 
 import math
 
@@ -35,8 +35,8 @@ def noise(num_train: int = 12, num_test: int = 3, augment: bool = False) -> Imag
     )
 
 
-def feed(dataset: ImageDataset, task: str = "classification") -> BatchSource:
-    return dataset.feed(CPU, task)
+def source(dataset: ImageDataset, task: str = "classification") -> BatchSource:
+    return dataset.batch_source(CPU, task)
 
 
 def plain(images: torch.Tensor, dataset: ImageDataset) -> torch.Tensor:
@@ -53,26 +53,26 @@ def test_shape_and_number_are_those_of_the_images() -> None:
 @given(st.lists(st.integers(0, 11), min_size=1, max_size=20), st.booleans(), st.integers(0, 2**32))
 def test_images_are_augmented_then_normalised(indices: list[int], augment: bool, seed: int) -> None:
     dataset = noise(augment=augment)
-    images, labels = feed(dataset).take(np.array(indices), np.random.default_rng(seed))
+    images, labels = source(dataset).take(np.array(indices), np.random.default_rng(seed))
     chosen = dataset.train_images[indices]
     if augment:
         chosen = pad_crop_flip(chosen, np.random.default_rng(seed))
     assert torch.equal(images, plain(chosen, dataset))
     assert torch.equal(labels, dataset.train_labels[indices])
-    assert feed(dataset).is_random is augment
+    assert source(dataset).is_random is augment
 
 
 def test_without_a_generator_nothing_is_augmented() -> None:
     index = np.arange(12)
-    images = feed(noise(augment=True)).take(index, None)[0]
-    assert torch.equal(images, feed(noise()).take(index, None)[0])
-    assert torch.equal(images, feed(noise()).take(index, np.random.default_rng(0))[0])
+    images = source(noise(augment=True)).take(index, None)[0]
+    assert torch.equal(images, source(noise()).take(index, None)[0])
+    assert torch.equal(images, source(noise()).take(index, np.random.default_rng(0))[0])
 
 
 def test_the_data_set_stays_as_it_was() -> None:
     dataset = noise(augment=True)
     before = dataset.train_images.clone()
-    feed(dataset).take(np.arange(12), np.random.default_rng(0))[0].zero_()
+    source(dataset).take(np.arange(12), np.random.default_rng(0))[0].zero_()
     assert torch.equal(dataset.train_images, before)
 
 
@@ -80,7 +80,7 @@ def test_the_data_set_stays_as_it_was() -> None:
 def test_the_test_set_comes_whole_and_in_order(augment: bool) -> None:
     dataset = noise(num_test=1007, augment=augment)
     for _ in range(2):
-        batches = list(feed(dataset).test())
+        batches = list(source(dataset).test())
         assert [len(labels) for _, labels in batches] == [500, 500, 7]
         assert torch.equal(torch.cat([images for images, _ in batches]), plain(dataset.test_images, dataset))
         assert torch.equal(torch.cat([labels for _, labels in batches]), dataset.test_labels)
@@ -106,7 +106,7 @@ def check_frequencies(pixels: torch.Tensor, copies: int) -> None:
 
 def test_pixels_are_drawn_with_the_probability_their_value_says() -> None:
     copies = 2_000
-    binary = feed(shades(copies), "generation")
+    binary = source(shades(copies), "generation")
     (pixels,) = binary.take(np.arange(copies), np.random.default_rng(0))
     assert pixels.dtype == torch.float32
     assert pixels.shape == (copies, 1, 16, 16)
@@ -117,18 +117,18 @@ def test_pixels_are_drawn_with_the_probability_their_value_says() -> None:
 
 def test_the_test_pixels_are_drawn_too_but_always_the_same() -> None:
     dataset = shades(1_700)
-    batches = [pixels for (pixels,) in feed(dataset, "generation").test()]
+    batches = [pixels for (pixels,) in source(dataset, "generation").test()]
     assert [len(pixels) for pixels in batches] == [500, 500, 500, 200]
     check_frequencies(torch.cat(batches), 1_700)
     np.random.seed(5)
     torch.manual_seed(5)
-    again = feed(dataset, "generation")
+    again = source(dataset, "generation")
     again.take(np.arange(3), np.random.default_rng(0))
     assert torch.equal(torch.cat(batches), torch.cat([pixels for (pixels,) in again.test()]))
 
 
 def test_pixels_are_drawn_anew_from_each_generator() -> None:
-    binary, index = feed(noise(), "generation"), np.array([3, 1, 3])
+    binary, index = source(noise(), "generation"), np.array([3, 1, 3])
     (first,) = binary.take(index, np.random.default_rng(1))
     (same,) = binary.take(index, np.random.default_rng(1))
     (other,) = binary.take(index, np.random.default_rng(2))
@@ -138,5 +138,5 @@ def test_pixels_are_drawn_anew_from_each_generator() -> None:
 
 
 def test_without_chance_pixels_are_rounded() -> None:
-    (pixels,) = feed(shades(1), "generation").take(np.array([0]), None)
+    (pixels,) = source(shades(1), "generation").take(np.array([0]), None)
     assert torch.equal(pixels.flatten(), (torch.arange(256) >= 128).float())

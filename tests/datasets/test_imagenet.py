@@ -105,7 +105,7 @@ def normalised(images: list[bytes]) -> torch.Tensor:
 def test_a_batch_is_what_decoding_gives(root: Path, loaders: int) -> None:
     dataset = load(root, loaders)
     index = np.array([3, 15, 3, 0, *range(16)])
-    images, labels = dataset.feed(CPU, "classification").take(index, np.random.default_rng(5))
+    images, labels = dataset.batch_source(CPU, "classification").take(index, np.random.default_rng(5))
     seeds = np.random.default_rng(5).integers(2**62, size=len(index)).tolist()
     files = [os.fsdecode(file) for file in dataset.train_files[index]]
     assert torch.equal(images, normalised([decode(f, SIZE, seed) for f, seed in zip(files, seeds, strict=True)]))
@@ -116,22 +116,22 @@ def test_a_batch_is_what_decoding_gives(root: Path, loaders: int) -> None:
 @pytest.mark.parametrize("loaders", [0, 2])
 @pytest.mark.parametrize("augment", [False, True])
 def test_without_chance_photographs_are_as_for_the_test(root: Path, loaders: int, augment: bool) -> None:
-    feed = load(root, loaders, augment).feed(CPU, "classification")
-    assert feed.is_random is augment
-    images, _ = feed.take(np.arange(5), None)
+    source = load(root, loaders, augment).batch_source(CPU, "classification")
+    assert source.is_random is augment
+    images, _ = source.take(np.arange(5), None)
     files = [os.fsdecode(file) for file in load(root).train_files[:5]]
     assert torch.equal(images, normalised([decode(file, SIZE, None) for file in files]))
     if not augment:
-        assert torch.equal(images, feed.take(np.arange(5), np.random.default_rng(0))[0])
+        assert torch.equal(images, source.take(np.arange(5), np.random.default_rng(0))[0])
 
 
 @pytest.mark.parametrize("loaders", [0, 2])
 def test_the_test_set_comes_whole_and_in_order(root: Path, loaders: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syncline.datasets.imagenet.TEST_BATCH", 3)
     dataset = load(root, loaders)
-    feed = dataset.feed(CPU, "classification")
+    source = dataset.batch_source(CPU, "classification")
     for _ in range(2):
-        batches = list(feed.test())
+        batches = list(source.test())
         assert [len(labels) for _, labels in batches] == [3, 3, 2]
         assert torch.cat([labels for _, labels in batches]).tolist() == dataset.test_labels.tolist()
         files = [os.fsdecode(file) for file in dataset.test_files]
@@ -139,37 +139,37 @@ def test_the_test_set_comes_whole_and_in_order(root: Path, loaders: int, monkeyp
         assert torch.equal(torch.cat([images for images, _ in batches]), whole)
 
 
-def test_what_was_announced_is_taken_with_the_same_bits_in_any_order(root: Path) -> None:
-    quiet, announced = (load(root, loaders).feed(CPU, "classification") for loaders in (0, 2))
+def test_what_was_prefetched_is_taken_with_the_same_bits_in_any_order(root: Path) -> None:
+    plain, prefetched = (load(root, loaders).batch_source(CPU, "classification") for loaders in (0, 2))
     batches = [np.array([1, 2, 3, 4]), np.array([4, 3, 2, 1]), np.arange(16)]
 
     def generator(number: int) -> np.random.Generator:
         return np.random.default_rng(number)
 
     for number, indices in enumerate(batches):
-        announced.announce(indices, generator(number))
-        announced.announce(indices, generator(number))  # once more
-    for number in (2, 0, 0, 1, 7):  # the second 0 was not announced again, 7 never
+        prefetched.prefetch(indices, generator(number))
+        prefetched.prefetch(indices, generator(number))  # once more
+    for number in (2, 0, 0, 1, 7):  # the second 0 was not prefetched again, 7 never
         indices = batches[number % 3]
-        expected, _ = quiet.take(indices, generator(number))
-        assert torch.equal(announced.take(indices, generator(number))[0], expected)
+        expected, _ = plain.take(indices, generator(number))
+        assert torch.equal(prefetched.take(indices, generator(number))[0], expected)
 
 
-def test_announced_photographs_are_decoded_before_they_are_taken(root: Path, tmp_path: Path) -> None:
+def test_prefetched_photographs_are_decoded_before_they_are_taken(root: Path, tmp_path: Path) -> None:
     """Their files may be gone by then; those of a batch that was one too many for the memory are read when taken."""
     copy = tmp_path / "imagenet"
     subprocess.run(["cp", "-r", root / "imagenet", copy], check=True)
-    feed = load(tmp_path, 1).feed(CPU, "classification")
+    source = load(tmp_path, 1).batch_source(CPU, "classification")
     for number in range(MOST_AHEAD + 1):
-        feed.announce(np.arange(4), np.random.default_rng(number))
-    feed.take(np.arange(4), np.random.default_rng(MOST_AHEAD - 1))  # in order: the earlier ones are there too
+        source.prefetch(np.arange(4), np.random.default_rng(number))
+    source.take(np.arange(4), np.random.default_rng(MOST_AHEAD - 1))  # in order: the earlier ones are there too
     for name in CLASSES:
         for path in (copy / "train" / name).iterdir():
             path.unlink()
     for number in range(MOST_AHEAD - 1):
-        feed.take(np.arange(4), np.random.default_rng(number))
+        source.take(np.arange(4), np.random.default_rng(number))
     with pytest.raises(ValueError, match="No such file"):
-        feed.take(np.arange(4), np.random.default_rng(MOST_AHEAD))
+        source.take(np.arange(4), np.random.default_rng(MOST_AHEAD))
 
 
 @pytest.mark.parametrize("loaders", [0, 2])
@@ -178,29 +178,29 @@ def test_a_broken_photograph_is_named_and_the_others_still_come(root: Path, tmp_
     dataset = load(tmp_path, loaders)
     broken = Path(os.fsdecode(dataset.train_files[9]))
     broken.write_bytes(broken.read_bytes()[:200])
-    feed = dataset.feed(CPU, "classification")
+    source = dataset.batch_source(CPU, "classification")
     with pytest.raises(ValueError, match="not a readable image") as caught:
-        feed.take(np.arange(16), np.random.default_rng(0))
+        source.take(np.arange(16), np.random.default_rng(0))
     assert str(caught.value).startswith(f"{broken}: ")
     assert "\n" not in str(caught.value)
-    assert len(feed.take(np.arange(9), np.random.default_rng(0))[0]) == 9
+    assert len(source.take(np.arange(9), np.random.default_rng(0))[0]) == 9
 
 
 def test_a_loader_that_is_killed_is_one_line(root: Path, before: set[int]) -> None:
-    feed = load(root, 2).feed(CPU, "classification")
-    feed.take(np.arange(16), None)
+    source = load(root, 2).batch_source(CPU, "classification")
+    source.take(np.arange(16), None)
     for pid in children() - before:
         os.kill(pid, signal.SIGKILL)
     with pytest.raises(RuntimeError, match=r"^a loader process has ended \(exit code -9\); dataset\.loaders=0 .*$"):
-        feed.take(np.arange(16), None)
+        source.take(np.arange(16), None)
 
 
-def test_a_loader_inherits_no_socket_and_ends_with_its_feed(root: Path, before: set[int]) -> None:
+def test_a_loader_inherits_no_socket_and_ends_with_its_source(root: Path, before: set[int]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         os.set_inheritable(server.fileno(), True)
-        feed = load(root, 2).feed(CPU, "classification")
+        source = load(root, 2).batch_source(CPU, "classification")
         assert children() <= before  # none before it is needed
-        feed.take(np.arange(16), None)
+        source.take(np.arange(16), None)
         loaders = children() - before
         assert len(loaders) == 2
         for pid in loaders:
@@ -209,8 +209,8 @@ def test_a_loader_inherits_no_socket_and_ends_with_its_feed(root: Path, before: 
             mapped = Path(f"/proc/{pid}/maps").read_text()
             assert "libtorch" not in mapped
             assert "PIL" in mapped
-    feed.announce(np.arange(16), None)
-    del feed
+    source.prefetch(np.arange(16), None)
+    del source
     gc.collect()
     assert children() <= before
 

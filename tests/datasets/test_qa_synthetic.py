@@ -69,7 +69,7 @@ def test_answers_stand_in_their_texts_and_every_word_is_known() -> None:
     logits = torch.zeros(2, len(dataset.test), 128)
     for side in (0, 1):
         logits[side, torch.arange(len(dataset.test)), torch.from_numpy(dataset.test.answers[:, side]).long()] = 1.0
-    assert dataset.feed(torch.device("cpu"), "qa").score(*logits) == (1.0, 1.0)
+    assert dataset.batch_source(torch.device("cpu"), "qa").score(*logits) == (1.0, 1.0)
 
 
 def people(questions: tuple[Question, ...]) -> set[str]:
@@ -114,20 +114,20 @@ def test_a_small_bert_learns_what_an_untrained_one_does_not_know() -> None:
     """A quarter of bert_tiny's width, no dropout: 400 steps gave an F1 of 0.31 to 0.42 over three seeds."""
     torch.manual_seed(0)
     dataset = qa_synthetic(train_size=2000, test_size=200)
-    feed = dataset.feed(torch.device("cpu"), "qa")
+    source = dataset.batch_source(torch.device("cpu"), "qa")
     network = Bert(dataset.shape.vocab_size, 128, 32, 2, 2, 64, dropout=0.0)
 
     def score() -> tuple[float, float]:
         with torch.no_grad():
-            logits = [network(*batch[:3]) for batch in feed.test()]
+            logits = [network(*batch[:3]) for batch in source.test()]
         padded = [torch.cat([F.pad(pair[side], (0, 128 - pair[side].shape[1])) for pair in logits]) for side in (0, 1)]
-        return feed.score(*padded)
+        return source.score(*padded)
 
     assert score()[1] < 0.1
     optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
     share = WorkerShare(dataset.num_train, 1, 0, 16, seed=0)
     for step in range(400):
-        tokens, mask, types, first, last = feed.take(share.batch(step), None)
+        tokens, mask, types, first, last = source.take(share.batch(step), None)
         firsts, lasts = network(tokens, mask, types)
         optimizer.zero_grad()
         (F.cross_entropy(firsts, first) + F.cross_entropy(lasts, last)).backward()

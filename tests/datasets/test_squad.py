@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from syncline.datasets.batch_source import AnswerFeed
+from syncline.datasets.batch_source import AnswerBatchSource
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.files import SQUAD, SQUAD_MD5
 from syncline.datasets.questions import TEST_BATCH
@@ -105,11 +105,11 @@ def test_ninety_to_ten_by_whole_articles(tmp_path: Path) -> None:
 def test_batches(tmp_path: Path) -> None:
     write(tmp_path)
     dataset = squad(str(tmp_path))
-    feed = dataset.feed(CPU, "qa")
-    assert isinstance(feed, AnswerFeed)
-    assert not feed.is_random
+    source = dataset.batch_source(CPU, "qa")
+    assert isinstance(source, AnswerBatchSource)
+    assert not source.is_random
     indices = np.array([5, 0, 25])
-    batch, again = feed.take(indices, None), feed.take(indices, np.random.default_rng(0))
+    batch, again = source.take(indices, None), source.take(indices, np.random.default_rng(0))
     assert all(part.dtype == torch.int64 and torch.equal(part, same) for part, same in zip(batch, again, strict=True))
     tokens, mask, types, first, last = batch
     assert tokens.shape == mask.shape == types.shape
@@ -125,18 +125,18 @@ def test_batches(tmp_path: Path) -> None:
 def test_the_test_comes_in_order_and_scores_itself(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "dev-v1.1.json").write_text(json.dumps({"data": [article("c", 80)]}))
-    feed = squad(str(tmp_path)).feed(CPU, "qa")
-    batches = list(feed.test())
+    source = squad(str(tmp_path)).batch_source(CPU, "qa")
+    batches = list(source.test())
     assert [len(batch[0]) for batch in batches] == [TEST_BATCH, TEST_BATCH, 80 - 2 * TEST_BATCH]
-    assert torch.equal(batches[1][0], list(feed.test())[1][0])
+    assert torch.equal(batches[1][0], list(source.test())[1][0])
     firsts, lasts = torch.cat([batch[3] for batch in batches]), torch.cat([batch[4] for batch in batches])
     logits = [torch.nn.functional.one_hot(places, 40).float() for places in (firsts, lasts)]
-    assert feed.score(*logits) == (1.0, 1.0)
+    assert source.score(*logits) == (1.0, 1.0)
     # The word before the answer, "a", is an article: leaving the answer for it leaves nothing.
-    assert feed.score(*(part.roll(-1, 1) for part in logits)) != (1.0, 1.0)
+    assert source.score(*(part.roll(-1, 1) for part in logits)) != (1.0, 1.0)
     logits[0][40:], logits[1][40:] = 0.0, 0.0
     logits[0][40:, 8], logits[1][40:, 8] = 1.0, 1.0
-    exact, overlap = feed.score(*logits)
+    exact, overlap = source.score(*logits)
     assert exact == overlap == 0.5
 
 
@@ -223,7 +223,7 @@ def test_the_real_development_set() -> None:
     logits = torch.zeros(2, len(windows), 384)
     for side in (0, 1):
         logits[side, torch.arange(len(windows)), torch.from_numpy(windows.answers[:, side]).long()] = 1.0
-    exact, overlap = dataset.feed(CPU, "qa").score(*logits)
+    exact, overlap = dataset.batch_source(CPU, "qa").score(*logits)
     # What is missing: answers that end within a token, and those of more than 30 tokens.
     assert exact > 0.996
     assert overlap > 0.997

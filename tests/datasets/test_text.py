@@ -49,7 +49,7 @@ def test_ptb_has_a_file_for_each_part(tmp_path: Path) -> None:
     dataset = text("ptb", str(tmp_path), length=10)
     assert content(dataset.train) == LETTERS
     assert content(dataset.test) == b" no it was n't\n"
-    assert dataset.feed(torch.device("cpu"), "language").words == 5
+    assert dataset.batch_source(torch.device("cpu"), "language").words == 5
 
 
 def resident_bytes() -> int:
@@ -74,7 +74,7 @@ def test_one_billion_words_lie_in_many_files(tmp_path: Path) -> None:
     dataset = text("billion", str(tmp_path), length=4)
     assert content(dataset.train) == b"first\nsecond\n"
     assert content(dataset.test) == b"tested\n"
-    inputs, targets = dataset.feed(torch.device("cpu"), "language").take(np.array([1]), None)
+    inputs, targets = dataset.batch_source(torch.device("cpu"), "language").take(np.array([1]), None)
     assert (bytes(inputs[0].tolist()), bytes(targets[0].tolist())) == (b"t\nse", b"\nsec")  # from one file to the next
 
 
@@ -86,7 +86,7 @@ def test_gigabytes_of_text_take_no_memory(tmp_path: Path) -> None:
     before = resident_bytes()
     dataset = text("billion", str(tmp_path))
     assert dataset.num_train == ((5 << 30) + 7 - 1) // 128
-    dataset.feed(torch.device("cpu"), "language").take(np.arange(0, dataset.num_train, 1 << 20), None)
+    dataset.batch_source(torch.device("cpu"), "language").take(np.arange(0, dataset.num_train, 1 << 20), None)
     assert resident_bytes() - before < 50 << 20
 
 
@@ -236,6 +236,6 @@ def test_a_python_without_documentation_is_told(monkeypatch: pytest.MonkeyPatch)
 )
 def test_the_real_penn_treebank_has_its_known_size() -> None:
     dataset = text("ptb", str(REAL))
-    feed = dataset.feed(torch.device("cpu"), "language")
+    source = dataset.batch_source(torch.device("cpu"), "language")
     assert (len(dataset.train), len(dataset.test)) == (5_101_618, 449_945)
-    assert (feed.words, feed.characters) == (82_430, 449_944)  # 78,669 words and 3,761 ends of sentences
+    assert (source.words, source.characters) == (82_430, 449_944)  # 78,669 words and 3,761 ends of sentences

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets import text_feed as text_feed_module
+from syncline.datasets import text_source
 from syncline.datasets.corpus import Corpus
-from syncline.datasets.text_source import TextDataset, TextFeed
+from syncline.datasets.text_source import TextDataset, TextSource
 from syncline.shapes import TextShape
 
 CPU = torch.device("cpu")
@@ -22,8 +22,8 @@ def dataset_of(train: bytes, test: bytes, length: int) -> TextDataset:
     return TextDataset("some", corpus(train), corpus(test), length)
 
 
-def feed_of(train: bytes, test: bytes, length: int) -> TextFeed:
-    return dataset_of(train, test, length).feed(CPU, "language")
+def source_of(train: bytes, test: bytes, length: int) -> TextSource:
+    return dataset_of(train, test, length).batch_source(CPU, "language")
 
 
 @given(st.binary(min_size=2, max_size=80), st.integers(1, 10))
@@ -33,8 +33,8 @@ def test_an_epoch_predicts_every_byte_but_the_first_once_up_to_a_remainder(train
             dataset_of(train, b"ab", length)
         return
     dataset = dataset_of(train, b"ab", length)
-    feed = dataset.feed(CPU, "language")
-    inputs, targets = feed.take(np.arange(dataset.num_train), None)
+    source = dataset.batch_source(CPU, "language")
+    inputs, targets = source.take(np.arange(dataset.num_train), None)
     assert inputs.shape == targets.shape == (dataset.num_train, length)
     used = dataset.num_train * length
     assert len(train) - 1 - used < length
@@ -43,7 +43,7 @@ def test_an_epoch_predicts_every_byte_but_the_first_once_up_to_a_remainder(train
 
 
 def test_samples_come_in_the_order_asked_for() -> None:
-    inputs, targets = feed_of(b"abcdefghij", b"ab", 3).take(np.array([2, 0, 2]), None)
+    inputs, targets = source_of(b"abcdefghij", b"ab", 3).take(np.array([2, 0, 2]), None)
     assert [bytes(row) for row in inputs.tolist()] == [b"ghi", b"abc", b"ghi"]
     assert [bytes(row) for row in targets.tolist()] == [b"hij", b"bcd", b"hij"]
     assert inputs.dtype == targets.dtype == torch.int64
@@ -54,10 +54,10 @@ def test_streams_predict_every_test_byte_but_the_first_once(
     test: bytes, streams: int, shortest: int, piece: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_feed_module, "MAX_STREAMS", streams)
-        patch.setattr(text_feed_module, "MIN_STREAM", shortest)
-        patch.setattr(text_feed_module, "PIECE", piece)
-        batches = list(feed_of(b"abcd", test, 2).test())
+        patch.setattr(text_source, "MAX_STREAMS", streams)
+        patch.setattr(text_source, "MIN_STREAM", shortest)
+        patch.setattr(text_source, "PIECE", piece)
+        batches = list(source_of(b"abcd", test, 2).test())
     assert len({len(inputs) for inputs, _ in batches}) == 1  # a state can be carried over
     assert all(inputs.shape == targets.shape and inputs.shape[1] <= piece for inputs, targets in batches)
     inputs = torch.cat([inputs for inputs, _ in batches], dim=1)  # row b: all of stream b
@@ -72,8 +72,8 @@ def test_streams_predict_every_test_byte_but_the_first_once(
 
 
 def test_the_test_is_the_same_every_time() -> None:
-    feed = feed_of(b"abcd", bytes(range(256)) * 40, 2)
-    first, second = list(feed.test()), list(feed.test())
+    source = source_of(b"abcd", bytes(range(256)) * 40, 2)
+    first, second = list(source.test()), list(source.test())
     for one, other in zip(first, second, strict=True):
         for a, b in zip(one, other, strict=True):
             assert torch.equal(a, b)
@@ -81,8 +81,8 @@ def test_the_test_is_the_same_every_time() -> None:
 
 def test_what_a_text_is_measured_by() -> None:
     test = "Größe zählt.\nNicht?\n".encode()
-    feed = feed_of(b"abcd", test, 2)
-    assert (feed.characters, feed.words) == (19, 3 + 2)
-    assert sum(int((targets >= 0).sum()) for _, targets in feed.test()) == 22
+    source = source_of(b"abcd", test, 2)
+    assert (source.characters, source.words) == (19, 3 + 2)
+    assert sum(int((targets >= 0).sum()) for _, targets in source.test()) == 22
     assert dataset_of(b"abcd", test, 2).shape == TextShape(256, 2)
-    assert feed.is_random is False
+    assert source.is_random is False

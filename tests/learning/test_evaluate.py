@@ -33,7 +33,7 @@ def noise(num_test: int, num_classes: int) -> ImageDataset:
 
 
 def evaluator(dataset: ImageDataset, flat: FlatModule) -> Evaluator:
-    return Evaluator(dataset.feed(CPU, "classification"), TASKS["classification"], flat)
+    return Evaluator(dataset.batch_source(CPU, "classification"), TASKS["classification"], flat)
 
 
 @pytest.mark.parametrize("num_classes", [3, 10])

@@ -34,7 +34,7 @@ class Dropping(nn.Module):
 @pytest.fixture(scope="module")
 def batches() -> WorkerBatches:
     dataset = load("digits", train_size=200, test_size=20)
-    return WorkerBatches(dataset.feed(CPU, "classification"), WorkerShare(200, 2, 0, 16, seed=3))
+    return WorkerBatches(dataset.batch_source(CPU, "classification"), WorkerShare(200, 2, 0, 16, seed=3))
 
 
 def gradient_at(function: GradientFunction, batch) -> torch.Tensor:
@@ -82,8 +82,8 @@ def test_a_gradient_is_clipped_as_torch_clips_that_of_an_ordinary_module(batches
 
 @pytest.mark.parametrize("model", [ModelConfig(), ResnetConfig(depth=8)], ids=["lenet", "resnet8"])
 def test_in_bfloat16_it_is_what_autocast_gives_an_ordinary_module_and_the_weights_stay_float32(model):
-    feed = load("glyphs10", train_size=64, test_size=10).feed(CPU, "classification")
-    batch = WorkerBatches(feed, WorkerShare(64, 1, 0, 64, seed=0)).take(0)
+    source = load("glyphs10", train_size=64, test_size=10).batch_source(CPU, "classification")
+    batch = WorkerBatches(source, WorkerShare(64, 1, 0, 64, seed=0)).take(0)
 
     def network() -> nn.Module:
         torch.manual_seed(0)

@@ -26,7 +26,7 @@ class Says(nn.Module):
 
 @dataclass
 class Held:
-    """A feed whose test set is these batches."""
+    """A source whose test set is these batches."""
 
     batches: list[tuple[Tensor, ...]]
     is_random: bool = False
@@ -68,16 +68,16 @@ def test_top_1_top_5_and_log_loss_over_batches_of_unequal_size():
     ranks = [0, 4, 5, 0, 1]  # of the right class among eight
     logits = torch.stack([torch.arange(8, 0, -1).float().roll(3 - rank) for rank in ranks])  # the right class is 3
     labels = torch.full((5,), 3)
-    feed = Held([(logits[:3], labels[:3]), (logits[3:], labels[3:])])
-    found = TASKS["classification"].evaluate(nn.Identity(), feed)
+    source = Held([(logits[:3], labels[:3]), (logits[3:], labels[3:])])
+    found = TASKS["classification"].evaluate(nn.Identity(), source)
     assert (found["accuracy"], found["top5"]) == (2 / 5, 4 / 5)
     assert found["loss"] == pytest.approx(nn.functional.cross_entropy(logits, labels).item())
 
 
 def test_a_bound_is_the_mean_over_images_not_over_batches():
-    feed = Held([(torch.zeros(3, 1, 2, 2),), (torch.zeros(1, 1, 2, 2),)])
+    source = Held([(torch.zeros(3, 1, 2, 2),), (torch.zeros(1, 1, 2, 2),)])
     module = Says(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0]))
-    assert TASKS["generation"].evaluate(module, feed) == {"bound": 4.0}
+    assert TASKS["generation"].evaluate(module, source) == {"bound": 4.0}
     loss = TASKS["generation"].loss(Says(torch.tensor([1.0, 2.0, 6.0])), (torch.zeros(3, 1, 2, 2),))
     assert loss == 3.0
 
@@ -98,23 +98,23 @@ def test_the_loss_of_an_answer_is_the_mean_of_its_first_and_its_last_token():
 
 def test_all_rows_are_scored_at_once_and_no_padding_can_be_an_answer():
     parts = [(torch.randn(2, 6), torch.randn(2, 6)), (torch.randn(1, 4), torch.randn(1, 4))]
-    feed = Questions([question_batch([1, 0], [3, 0], 6), question_batch([2], [2], 4)])
-    found = TASKS["qa"].evaluate(Says(*parts), feed)
+    source = Questions([question_batch([1, 0], [3, 0], 6), question_batch([2], [2], 4)])
+    found = TASKS["qa"].evaluate(Says(*parts), source)
     assert (found["exact_match"], found["f1"]) == (0.25, 0.5)
-    ((firsts, lasts),) = feed.scored
+    ((firsts, lasts),) = source.scored
     for logits, (wide, narrow) in ((firsts, (parts[0][0], parts[1][0])), (lasts, (parts[0][1], parts[1][1]))):
         assert torch.equal(logits[:2], wide)
         assert torch.equal(logits[2:, :4], narrow)
         assert (logits[2:, 4:] == -math.inf).all()
-    losses = [TASKS["qa"].loss(Says(part), batch).item() for part, batch in zip(parts, feed.batches, strict=True)]
+    losses = [TASKS["qa"].loss(Says(part), batch).item() for part, batch in zip(parts, source.batches, strict=True)]
     assert found["loss"] == pytest.approx((2 * losses[0] + losses[1]) / 3)
 
 
 def test_clicks_are_ranked_over_the_whole_test_set():
     logits = [torch.tensor([2.0, -1.0, 0.0]), torch.tensor([3.0, 1.0])]
     clicked = [torch.tensor([1.0, 0.0, 1.0]), torch.tensor([1.0, 0.0])]
-    feed = Held([(torch.zeros(1), torch.zeros(1), part) for part in clicked])
-    found = TASKS["ctr"].evaluate(Says(*logits), feed)
+    source = Held([(torch.zeros(1), torch.zeros(1), part) for part in clicked])
+    found = TASKS["ctr"].evaluate(Says(*logits), source)
     assert found["auc"] == pytest.approx(5 / 6)  # of six pairs one is the wrong way round: 0.0 clicked, 1.0 not
     p = torch.cat(logits).double().sigmoid()
     y = torch.cat(clicked)
@@ -124,8 +124,8 @@ def test_clicks_are_ranked_over_the_whole_test_set():
 def test_text_that_is_guessed_at_random_costs_the_bits_of_its_alphabet():
     """Uniform over 8 symbols: 3 bits each; with 2 words of 5 symbols, a word costs 8^5."""
     targets = torch.randint(0, 8, (2, 5))
-    feed = Text([(targets, targets)], characters=10, words=2)
-    found = TASKS["language"].evaluate(Says((torch.zeros(2, 5, 8), None)), feed)
+    source = Text([(targets, targets)], characters=10, words=2)
+    found = TASKS["language"].evaluate(Says((torch.zeros(2, 5, 8), None)), source)
     assert found["bits_per_character"] == pytest.approx(3.0)
     assert found["word_perplexity"] == pytest.approx(8.0**5, rel=1e-5)  # logits are float32
     assert found["loss"] == pytest.approx(math.log(8))
@@ -134,9 +134,9 @@ def test_text_that_is_guessed_at_random_costs_the_bits_of_its_alphabet():
 def test_the_state_goes_on_from_piece_to_piece_and_what_is_no_target_counts_for_nothing():
     logits = torch.randn(1, 3, 4)
     pieces = [torch.tensor([[0, 1, 2]]), torch.tensor([[3, -1, -1]])]
-    feed = Text([(piece.clamp(min=0), piece) for piece in pieces], characters=4, words=1)
+    source = Text([(piece.clamp(min=0), piece) for piece in pieces], characters=4, words=1)
     module = Says((logits, "first state"), (logits, "second state"))
-    found = TASKS["language"].evaluate(module, feed)
+    found = TASKS["language"].evaluate(module, source)
     assert [asked[1] for asked in module.asked] == [None, "first state"]
     nats = -logits.log_softmax(2)
     expected = nats[0, 0, 0] + nats[0, 1, 1] + nats[0, 2, 2] + nats[0, 0, 3]

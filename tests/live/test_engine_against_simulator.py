@@ -46,7 +46,7 @@ class Replay:
         self.rules = config.strategy.pull_rule(config.cluster.shards) is not None
         if self.rules:
             for shard in self.learning.shards:
-                shard.spare = math.inf
+                shard.extra_versions = math.inf
         self.engines = [
             Engine(
                 number,

@@ -17,7 +17,7 @@ from syncline.live.evaluation import SnapshotEvaluator
 from syncline.live.supervisor import Supervisor
 from syncline.progress import Totals
 from syncline.records.snapshots import write_state
-from syncline.records.store import RecordWriter
+from syncline.records.writer import RecordWriter
 
 pytestmark = [pytest.mark.processes, pytest.mark.core]
 

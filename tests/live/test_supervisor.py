@@ -20,7 +20,7 @@ from syncline.live.handshake import make_secret
 from syncline.live.messages import Hello
 from syncline.live.process import Job
 from syncline.live.supervisor import Ended, Supervisor
-from syncline.records.store import RecordWriter
+from syncline.records.writer import RecordWriter
 
 pytestmark = [pytest.mark.processes, pytest.mark.core]
 

@@ -51,7 +51,7 @@ class Watched:
             Sgd(0.0, 0.0),
             lambda samples, updates: 0.1,
             num_workers,
-            spare=math.inf,
+            extra_versions=math.inf,
         )
         start = options.start(num_workers)
         self.connections = {worker: Reads(worker) for worker in range(num_workers)}

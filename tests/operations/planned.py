@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.records.plans import plan_path
-from syncline.records.store import RecordWriter
+from syncline.records.writer import RecordWriter
 
 TRACE = """Traceback (most recent call last):
   File "run.py", line 1, in simulate

@@ -17,8 +17,9 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import Command, Grant, PushArrived, Repeat, StrategyOptions, WaitFor
+from syncline.timing.adasync import adasync_quadratic_k, adasync_square_root_k
 from syncline.timing.distributions import Exponential
-from syncline.timing.theory import adasync_quadratic_k, adasync_square_root_k, k_batch_async_s, k_sync_s
+from syncline.timing.run_times import k_batch_async_s, k_sync_s
 
 choices = st.integers(0, 60).flatmap(lambda size: st.lists(st.integers(0, 99), min_size=size, max_size=size))
 

@@ -16,6 +16,7 @@ import yaml
 
 import syncline
 from syncline.config import compose
+from syncline.records.environment import environment
 from syncline.records.events import read_events
 from syncline.records.store import (
     ABSENT,
@@ -24,13 +25,12 @@ from syncline.records.store import (
     FORMAT,
     UNFINISHED,
     RecordError,
-    RecordWriter,
-    environment,
     read_config,
     read_metrics,
     read_summary,
     status,
 )
+from syncline.records.writer import RecordWriter
 
 CONFIG: dict[str, Any] = {"seed": 3, "model": {"name": "lenet"}, "sizes": (1, 2), "slow": {0: 3.0}}
 SUMMARY = {"identity": "x", "status": "finished", "final": {"accuracy": 0.5}}
@@ -125,7 +125,7 @@ def test_the_environment_names_versions_hardware_and_the_command(tmp_path: Path)
 
 def test_the_environment_is_known_while_torch_is_being_imported(tmp_path: Path) -> None:
     """As when a run of real processes begins again while a thread of the launcher makes its first evaluation."""
-    (tmp_path / "torch.py").write_text("from syncline.records.store import environment\nfacts = environment()\n")
+    (tmp_path / "torch.py").write_text("from syncline.records.environment import environment\nfacts = environment()\n")
     script = "import json, torch; print(json.dumps(torch.facts))"
     paths = os.pathsep.join([str(tmp_path), str(Path(syncline.__file__).parents[1])])
     said = subprocess.run(

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from syncline.__main__ import main
 from syncline.config import compose
+from syncline.records.drawing import draw
 from syncline.records.events import KINDS, SCHEMA, EventLog, read_events
-from syncline.records.store import RecordError, RecordWriter
-from syncline.records.timeline import (
+from syncline.records.spans import (
     ABSENT,
     ANSWER,
     BLOCKS,
@@ -35,12 +35,12 @@ from syncline.records.timeline import (
     WAITING,
     Span,
     Timeline,
-    draw,
     timeline_of,
-    trace_events,
     window_of,
-    write_trace,
 )
+from syncline.records.store import RecordError
+from syncline.records.trace import trace_events, write_trace
+from syncline.records.writer import RecordWriter
 from syncline.simulation.run import simulate
 
 NO_WIRE = ["cluster.network.latency_s=0", "cluster.network.bandwidth_gbps=null"]
@@ -370,7 +370,7 @@ def test_a_killed_worker_is_absent_until_every_shard_has_it_again() -> None:
         row(9.5, "started"),
         row(10.0, "left", 0, because="silent"),
     ]
-    spans, other = timeline_of(table_of(rows), end_s=11.0, is_late=True).workers
+    spans, other = timeline_of(table_of(rows), end_s=11.0, is_logged_late=True).workers
     assert shape(spans)[3:] == [
         (UNKNOWN, 5, 6),
         (ABSENT, 6, 8.5),
@@ -381,13 +381,13 @@ def test_a_killed_worker_is_absent_until_every_shard_has_it_again() -> None:
     ]
     assert spans[4].about == {"reason": "killed"}
     assert shape(other) == [(ANSWER, 6.5, 11)]
-    at_once = timeline_of(table_of(rows), is_late=False).workers[0]
+    at_once = timeline_of(table_of(rows), is_logged_late=False).workers[0]
     assert shape(at_once)[3] == (RECEIVING, 5, 6), "where a start is logged at once, there was none"
 
 
 def test_a_run_that_goes_on_grants_again_what_came_to_nothing() -> None:
     rows = [*TWO_SHARDS[:-1], row(9.0, "granted", 0, because="resumed"), row(9.5, "started")]
-    (spans,) = timeline_of(table_of(rows), is_late=True).workers
+    (spans,) = timeline_of(table_of(rows), is_logged_late=True).workers
     assert shape(spans)[3:] == [(UNKNOWN, 5, 9), (RECEIVING, 9, 9.5)]
 
 
@@ -485,7 +485,7 @@ def test_what_was_dropped_without_a_word_of_its_beginning_is_broken_off_since_it
         row(3.5, "dropped", version=-1, because="computed to the end"),
         row(3.5, "started"),
     ]
-    (spans,) = timeline_of(table_of(rows), end_s=4.0, is_late=True).workers
+    (spans,) = timeline_of(table_of(rows), end_s=4.0, is_logged_late=True).workers
     assert shape(spans)[2:] == [(ANSWER, 0.6, 0.7), (INTERRUPTED, 0.7, 3.5), (COMPUTING, 3.5, 4)]
     assert spans[3].about["dropped"] == ["its delay was broken off", "computed to the end"]
 
@@ -511,7 +511,7 @@ def test_a_worker_with_a_rule_of_its_own_is_absent_until_it_is_back_and_then_wai
         row(6.0, "started"),
         row(6.0, "pulled", 0, value=1, because="3 4"),
     ]
-    (spans,) = timeline_of(table_of(rows), end_s=7.0, is_late=True).workers
+    (spans,) = timeline_of(table_of(rows), end_s=7.0, is_logged_late=True).workers
     assert shape(spans) == [
         (COMPUTING, 1, 2),
         (SENDING, 2, 3),
@@ -609,8 +609,8 @@ def test_a_log_cut_off_at_any_row_is_a_shorter_timeline(tmp_path: Path) -> None:
     late = [row(7.0, "delayed", value=0.5, because="slow"), row(8.0, "left", 1), row(9.0, "joined", 1)]
     rows = [*TWO_SHARDS, *late, *again]
     for size in range(1, len(rows) + 1):
-        for is_late in (False, True):
-            timeline = timeline_of(table_of(rows[:size]), is_late=is_late)
+        for is_logged_late in (False, True):
+            timeline = timeline_of(table_of(rows[:size]), is_logged_late=is_logged_late)
             check_lanes(timeline)
         check_trace(timeline, tmp_path)
         if size % 5 == 1:
@@ -621,8 +621,8 @@ def test_a_log_cut_off_at_any_row_is_a_shorter_timeline(tmp_path: Path) -> None:
 def test_a_simulated_run_cut_off_at_any_row_is_a_shorter_timeline(tmp_path: Path, words: list[str]) -> None:
     events, _ = simulated(tmp_path, *words, "cluster.network.latency_s=0.005", "max_updates=8")
     for size in range(1, events.num_rows + 1):
-        for is_late in (False, True):
-            check_lanes(timeline_of(events.slice(0, size), is_late=is_late))
+        for is_logged_late in (False, True):
+            check_lanes(timeline_of(events.slice(0, size), is_logged_late=is_logged_late))
 
 
 any_rows = st.lists(
@@ -642,8 +642,8 @@ any_rows = st.lists(
 
 
 @given(any_rows, st.booleans())
-def test_rows_in_any_order_never_crash_it(rows: list[Row], is_late: bool) -> None:
-    timeline = timeline_of(table_of(rows), is_late=is_late)
+def test_rows_in_any_order_never_crash_it(rows: list[Row], is_logged_late: bool) -> None:
+    timeline = timeline_of(table_of(rows), is_logged_late=is_logged_late)
     check_lanes(timeline)
     assert list(trace_events(timeline))
 
@@ -734,7 +734,7 @@ def test_the_picture_names_what_it_shows(tmp_path: Path) -> None:
         row(1.0, "granted", 0, worker=1),
         row(9.0, "joined", 0),
     ]
-    timeline = timeline_of(table_of(rows), is_late=True)
+    timeline = timeline_of(table_of(rows), is_logged_late=True)
     files = drawn(timeline, "some run", "wall", 1.0, 9.0, tmp_path)
     assert [path.name for path in files] == ["timeline.svg", "timeline.png"]
     svg, png = (path.read_bytes() for path in files)

@@ -1,4 +1,4 @@
-"""Trackers mirror a record and may fail as they like: the run goes its way."""
+"""Trackers mirror a record and may fail in any way: the run continues."""
 
 import json
 import os
@@ -24,10 +24,13 @@ from hypothesis import strategies as st
 import runners.one
 from runners.one import run_one
 from syncline.config import ConfigError, compose
-from syncline.records.mirror import MAX_BINS, WAITS, group_of, histogram, histograms_of, mirror
-from syncline.records.store import FINISHED, RecordWriter, read_config, read_metrics, read_summary, status
-from syncline.records.timeline import ANSWER, BLOCKS, WAITING, read_timeline
-from syncline.records.trackers import Mirror, NoTracker, check_installed, start_tracker
+from syncline.records.spans import ANSWER, BLOCKS, WAITING, read_timeline
+from syncline.records.store import FINISHED, read_config, read_metrics, read_summary, status
+from syncline.records.trackers.histograms import MAX_BINS, WAITS, histogram, histograms_of
+from syncline.records.trackers.process import NoTracker, TrackerProcess, check_installed, start_tracker
+from syncline.records.trackers.service import mirror
+from syncline.records.trackers.wandb import group_of
+from syncline.records.writer import RecordWriter
 
 TINY = ["epochs=2", "dataset.train_size=200", "dataset.test_size=50"]
 OFFLINE = {"name": "wandb", "project": "syncline", "mode": "offline", "group": "", "tags": [], "wait_s": 30.0}
@@ -97,10 +100,10 @@ class Arrived:
             whole += data[at + 7 : at + 7 + length]
             at += 7 + length
             if kind in (1, 4):  # the only piece, or the last
-                self._hear(Record.FromString(whole))
+                self._receive(Record.FromString(whole))
                 whole = b""
 
-    def _hear(self, record: Any) -> None:
+    def _receive(self, record: Any) -> None:
         kind = record.WhichOneof("record_type")
         if kind == "history":
             self.rows.append({_key(item): json.loads(item.value_json) for item in record.history.item})
@@ -153,7 +156,7 @@ def test_wandb_offline_has_all_of_a_true_run(record: Path) -> None:
 
 @pytest.mark.xdist_group("tracked_run")
 def test_told_twice_it_is_there_once(record: Path) -> None:
-    command = [sys.executable, "-m", "syncline.records.mirror", str(record)]
+    command = [sys.executable, "-m", "syncline.records.trackers", str(record)]
     again = subprocess.run(command, capture_output=True, text=True)
     assert (again.returncode, again.stderr) == (0, "")
     assert Arrived(record).column("accuracy") == [row["accuracy"] for row in read_metrics(record)]
@@ -221,7 +224,7 @@ def test_all_that_workers_waited_is_in_a_histogram(tmp_path: Path, strategy: str
     assert least <= sum(waits) <= most
 
 
-class Heard:
+class FakeService:
     """A service that remembers its points."""
 
     is_live = True
@@ -234,10 +237,10 @@ class Heard:
     def begin(self, folder: Path) -> None:
         self.points = []
 
-    def point(self, row: Mapping[str, Any]) -> None:
+    def log_evaluation(self, row: Mapping[str, Any]) -> None:
         self.points.append(row)
 
-    def result(self, folder: Path, summary: Mapping[str, Any]) -> None:
+    def log_result(self, folder: Path, summary: Mapping[str, Any]) -> None:
         self.summary = summary
 
     def end(self, is_finished: bool) -> None:
@@ -250,7 +253,7 @@ def test_every_point_of_a_run_that_goes_back_is_there_once(
 ) -> None:
     """Each step: the record goes back by some rows, goes on by others, the same values or not, and is looked at."""
     folder = tmp_path_factory.mktemp("record") / "x"
-    service = Heard()
+    service = FakeService()
 
     def course(record: RecordWriter) -> Iterator[None]:
         rows: list[dict[str, Any]] = []
@@ -277,7 +280,7 @@ def test_every_point_of_a_run_that_goes_back_is_there_once(
 
 
 def test_a_finished_record_that_is_made_again_is_followed_to_its_place(tmp_path: Path) -> None:
-    place, service = tmp_path / "x", Heard()
+    place, service = tmp_path / "x", FakeService()
     for loss in (1.0, 2.0):
         record = RecordWriter(place, {}, with_events=False)
 
@@ -294,11 +297,11 @@ def test_a_finished_record_that_is_made_again_is_followed_to_its_place(tmp_path:
 BROKEN = {
     "raises": ("raise OSError(28, 'No space left on device')", 30, "OSError: [Errno 28] No space left on device"),
     "exits": ("import os; os._exit(7)", 30, "it ended with exit code 7"),
-    "hangs": ("import time; time.sleep(600)", 1, "it was not ready 1 s after the run"),
+    "hangs": ("import time; time.sleep(600)", 1, "it had not ended 1 s after the run"),
     "hangs and cannot be interrupted": (
         "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\ntime.sleep(600)",
         1,
-        "it was not ready 1 s after the run",
+        "it had not ended 1 s after the run",
     ),
 }
 
@@ -321,7 +324,7 @@ def test_a_tracker_that_fails_is_told_of_in_one_line_and_the_record_is_whole(
     assert time.monotonic() - begun < 20
     (line,) = said
     assert why in line
-    assert f"python -m syncline.records.mirror {record}" in line
+    assert f"python -m syncline.records.trackers {record}" in line
     assert (status(record), read_summary(record)) == (FINISHED, summary)
     assert running(str(record)) == []
 
@@ -334,7 +337,7 @@ def test_a_network_that_is_silent_does_not_harm_the_run(
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
         summary, record = tracked(tmp_path, "gradients=false", "tracker.mode=online", "tracker.wait_s=2")
     (line,) = said
-    assert "tracker=wandb failed, the run goes its way" in line
+    assert "tracker=wandb failed, the run continues" in line
     assert (status(record), read_summary(record)) == (FINISHED, summary)
     assert running(str(record)) == []
 
@@ -362,11 +365,11 @@ def test_a_tracker_that_hangs_is_never_waited_for_while_the_run_goes_on(
     broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
     lines: list[str] = []
     since = time.monotonic()
-    with Mirror({**OFFLINE, "wait_s": 0.1}, begun, begun, lines.append) as tracker:
+    with TrackerProcess({**OFFLINE, "wait_s": 0.1}, begun, begun, lines.append) as tracker:
         for _ in range(100_000):  # more than the pipe holds
-            tracker.look()
+            tracker.on_evaluation()
     assert time.monotonic() - since < 10
-    assert "not ready 0.1 s after the run" in "".join(lines)
+    assert "not ended 0.1 s after the run" in "".join(lines)
 
 
 def test_a_tracker_that_dies_is_told_of_at_the_next_evaluation_and_only_then(
@@ -374,10 +377,10 @@ def test_a_tracker_that_dies_is_told_of_at_the_next_evaluation_and_only_then(
 ) -> None:
     broken_wandb(tmp_path / "broken", "raise SyntaxError('what is this')", monkeypatch)
     lines: list[str] = []
-    with Mirror(OFFLINE, begun, begun, lines.append) as tracker:
+    with TrackerProcess(OFFLINE, begun, begun, lines.append) as tracker:
         ends = time.monotonic() + 20
         while not lines and time.monotonic() < ends:
-            tracker.look()
+            tracker.on_evaluation()
             time.sleep(0.02)
         assert "SyntaxError: what is this" in lines[0]
     assert len(lines) == 1
@@ -389,7 +392,7 @@ def test_a_run_that_does_not_end_well_waits_hardly_for_its_tracker(
 ) -> None:
     broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
     since = time.monotonic()
-    with pytest.raises(error), Mirror(OFFLINE, begun, begun, lambda line: None):
+    with pytest.raises(error), TrackerProcess(OFFLINE, begun, begun, lambda line: None):
         raise error
     assert time.monotonic() - since < 10
     assert running(str(tmp_path)) == []
@@ -398,9 +401,9 @@ def test_a_run_that_does_not_end_well_waits_hardly_for_its_tracker(
 def test_a_tracker_ends_with_a_run_that_is_killed(begun: Path, tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
-from syncline.records.trackers import Mirror
+from syncline.records.trackers.process import TrackerProcess
 folder = pathlib.Path({str(begun)!r})
-Mirror({OFFLINE!r}, folder, folder, print)
+TrackerProcess({OFFLINE!r}, folder, folder, print)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -414,7 +417,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_no_tracker_is_asked_for_by_none(tmp_path: Path) -> None:
     with start_tracker({"name": "none"}, tmp_path, tmp_path, print) as tracker:
         assert type(tracker) is NoTracker
-        tracker.look()
+        tracker.on_evaluation()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,8 +30,9 @@ from reports.exhibits import ArtefactStore
 from reports.figures import Figure
 from reports.records import Artefact, load_artefact, published
 from syncline.records.store import RecordError
-from syncline.timing import theory
 from syncline.timing.distributions import Exponential, Pareto, ShiftedExponential
+from syncline.timing.order_statistics import harmonic, order_statistic
+from syncline.timing.run_times import VARIANTS, k_sync_s
 
 PROVED = ("exponential", "shifted_exponential")
 
@@ -83,8 +84,8 @@ def test_figure_6_draws_a_line_and_points_for_each_distribution(tmp_path: Path) 
     assert [series.kind for series in panel.series] == ["line", "points"] * 2
     line, dots = panel.series[:2]
     assert (line.label, line.x[0], line.x[-1]) == ("exponential, Theorem 1", 2, 10)
-    assert line.y[-1] == pytest.approx(10 * theory.harmonic(10))
-    assert dots.y == pytest.approx([noise(1) * 3.0, noise(1) * 10 * theory.harmonic(10)])
+    assert line.y[-1] == pytest.approx(10 * harmonic(10))
+    assert dots.y == pytest.approx([noise(1) * 3.0, noise(1) * 10 * harmonic(10)])
 
 
 def test_theorem_1_is_judged_at_every_size_of_the_exponential_and_at_ten_workers(tmp_path: Path) -> None:
@@ -104,8 +105,8 @@ def test_theorem_1_is_judged_at_every_size_of_the_exponential_and_at_ten_workers
 def test_a_bound_is_the_smaller_of_the_papers_two() -> None:
     """Lemma 3 and, for the shifted exponential, Lemma 4: ALGORITHMS' numbers for P = 8, shift and scale 1."""
     shifted = ShiftedExponential(1.0, 1.0)
-    assert bound("k_async", shifted, 1, 8).seconds == pytest.approx((1 + theory.harmonic(8)) / 8)
-    assert bound("k_async", shifted, 6, 8).seconds == theory.order_statistic(shifted, 6, 8)
+    assert bound("k_async", shifted, 1, 8).seconds == pytest.approx((1 + harmonic(8)) / 8)
+    assert bound("k_async", shifted, 6, 8).seconds == order_statistic(shifted, 6, 8)
     assert bound("k_async", shifted, 8, 8).claim == "equality"
     assert bound("k_async", Exponential(1.0), 3, 8).claim == "equality"
     assert bound("k_batch_sync", Pareto(1.0, 3.0), 3, 8).claim == "unproved"
@@ -116,10 +117,10 @@ def test_each_variant_stands_beside_what_is_proved_of_it(tmp_path: Path) -> None
     table = fig7_table(load(tmp_path, "fig7"))
     rows = {row[0]: row[1:] for row in table.texts()}
     # Pareto, K = 8 of 8: K-sync and K-async are BSP; of K-batch-sync nothing is proved
-    largest = theory.order_statistic(Pareto(1.0, 3.0), 8, 8)
+    largest = order_statistic(Pareto(1.0, 3.0), 8, 8)
     exact = [f"{noise(1) * largest:.3f} ± {0.001 * largest:.3f}", f"= {largest:.3f}"]
     assert rows["Pareto, K = 8"] == [*exact, *exact, "1.502 ± 0.002", "= 1.500", "9.009 ± 0.009", "—"]
-    assert rows["shifted exponential, K = 1"][3] == f"≤ {(1 + theory.harmonic(8)) / 8:.3f}"
+    assert rows["shifted exponential, K = 1"][3] == f"≤ {(1 + harmonic(8)) / 8:.3f}"
     assert rows["shifted exponential, K = 8"][7] == "≤ 9.000"  # 8 (1 + 1 / 8)
     assert "at most 0.10 % from the formula" in " ".join(table.notes)
 
@@ -140,7 +141,7 @@ def test_figure_7_has_a_panel_a_distribution_with_what_is_proved_as_lines(tmp_pa
     assert (pareto.title, shifted.title) == ("Pareto, P = 8", "shifted exponential, P = 8")
     dots = {series.label: series for series in shifted.series if series.kind == "points"}
     assert list(dots) == ["K-sync", "K-async", "K-batch-async", "K-batch-sync"]
-    assert dots["K-sync"].y == pytest.approx([noise(1) * theory.k_sync_s(ShiftedExponential(1, 1), k, 8) for k in KS])
+    assert dots["K-sync"].y == pytest.approx([noise(1) * k_sync_s(ShiftedExponential(1, 1), k, 8) for k in KS])
     styles = [series.style for series in shifted.series if series.kind == "line"]
     assert styles == ["-", "-", "--", "-", "-", "--"]  # K-async is exact at K = P, K-batch-sync at K = 1
     assert [len(series.x) for series in pareto.series if series.kind == "line"] == [4, 1, 4, 1]
@@ -207,7 +208,7 @@ def test_k_async_must_be_strictly_faster_where_times_have_a_large_shift(tmp_path
         of = ShiftedExponential(1.0, 1.0)
         is_moved = (name, variant, k) == ("shifted_exponential", "k_async", 2)
         formula = bound("k_async", of, 2, 8).seconds
-        return theory.k_sync_s(of, 2, 8) / formula if is_moved else faster(name, variant, k)
+        return k_sync_s(of, 2, 8) / formula if is_moved else faster(name, variant, k)
 
     write_times(tmp_path, "table_runtime", PROVED, as_slow)
     moved = verdict(tmp_path, "kasync_le_ksync")
@@ -223,7 +224,7 @@ def test_k_async_must_be_strictly_faster_where_times_have_a_large_shift(tmp_path
 def an_update_s(delay: str, variant: str, k: int) -> float:
     """11 ms and the mean of the k-th of 8 exponential delays; K-async waits for half of that."""
     mean = {"no_delay": 0.0, "delay_20ms": 0.02, "delay_50ms": 0.05}[delay]
-    waiting = mean * theory.order_statistic(Exponential(1.0), k, 8)
+    waiting = mean * order_statistic(Exponential(1.0), k, 8)
     return 0.011 + waiting if variant == "k_sync" or k == 8 else 0.010 + waiting / 2
 
 
@@ -282,7 +283,7 @@ def test_the_error_left_and_the_time_to_a_quarter_above_it(tmp_path: Path) -> No
 
 
 def test_theory_has_lower_floors_and_longer_times_for_larger_k_and_batch_variants_are_faster() -> None:
-    for variant in theory.VARIANTS:
+    for variant in VARIANTS:
         floors, times = zip(*(theoretical(variant, k) for k in KS), strict=True)
         assert floors == pytest.approx([floors[0] / k for k in KS])
         assert list(times) == sorted(times)
@@ -469,5 +470,5 @@ def test_the_commands_write_and_print_all_forms(tmp_path: Path, capsys: pytest.C
 
 def test_every_variant_has_a_name_a_formula_and_a_picture() -> None:
     paper = published("adasync")
-    assert set(paper["formulas"]) == set(paper["pictures"]) == set(theory.VARIANTS)
+    assert set(paper["formulas"]) == set(paper["pictures"]) == set(VARIANTS)
     assert set(paper["formulas"]) < set(paper["names"])

@@ -17,7 +17,8 @@ import run
 import runners.pool
 import syncline.simulation.run  # noqa: F401
 from runners.planning import sweep_plan
-from syncline.records.store import RecordWriter, environment
+from syncline.records.environment import environment
+from syncline.records.writer import RecordWriter
 
 finish, child = RecordWriter.finish, runners.pool._child
 

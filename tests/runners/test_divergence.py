@@ -17,7 +17,7 @@ from syncline.learning.flat import FlatModule
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import RunMonitor, evaluation_row
 from syncline.records.snapshots import write_state
-from syncline.records.store import RecordWriter
+from syncline.records.writer import RecordWriter
 
 TOO_LARGE = ["optimizer.lr=1e9", "max_updates=2"]  # finite, and so are both losses that are computed
 

@@ -113,7 +113,7 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
         def batch(self, iteration: int):
             return np.concatenate([batches.share.batch(iteration) for batches in many._batches])
 
-    one._batches = [WorkerBatches(one._batches[0]._feed, Joined())]
+    one._batches = [WorkerBatches(one._batches[0]._source, Joined())]
     for step in range(20):
         many.step(step, [[0, 1, 2, 3]], 0.02)
         one.step(step, [[0]], 0.02)

@@ -110,7 +110,7 @@ def test_bsp_meets_incast_at_the_shards_card_both_ways():
         assert totals.time_s == pytest.approx(5 * (0.008 * workers + 0.1 + 0.008))
 
 
-def test_bsp_over_shared_cards_moves_in_step():
+def test_bsp_over_fair_networks_moves_in_step():
     """P equal workers: all blocks arrive when the last of a queue would, and so do all pushes."""
     network = NetworkConfig(latency_s=0.001, bandwidth_gbps=1.0, sharing="fair")
     for workers in (1, 2, 8):
@@ -143,8 +143,8 @@ def test_a_worker_alone_does_not_feel_how_cards_are_shared():
 
 
 def test_two_shards_halve_what_the_server_sends():
-    """Bound by the shards' cards. Pushing takes each worker 2 x 4 ms; from the second step on, the shard that has its
-    pushes 4 ms earlier also answers earlier, so that the two halves no longer meet at a worker's card.
+    """Bound by the shards' NICs. Pushing takes each worker 2 x 4 ms; from the second step on, the shard that has its
+    pushes 4 ms earlier also answers earlier, so that the two halves no longer meet at a worker's NIC.
     """
     network = NetworkConfig(latency_s=0.0, bandwidth_gbps=1.0)
     times = []

@@ -71,14 +71,14 @@ class PlainLoop:
         torch.manual_seed(config.seed)
         shape = {"in_channels": channels, "image_size": size, "num_classes": self.dataset.num_classes}
         self.module = build(**asdict(config.model), **shape)
-        self.feed = self.dataset.feed(CPU, "classification")
+        self.source = self.dataset.batch_source(CPU, "classification")
         optimizer = config.optimizer
         self.optimizer = torch.optim.SGD(
             self.module.parameters(), lr=optimizer.lr, momentum=optimizer.momentum, weight_decay=optimizer.weight_decay
         )
 
     def step(self, indices) -> None:
-        images, labels = self.feed.take(np.asarray(indices), None)
+        images, labels = self.source.take(np.asarray(indices), None)
         self.optimizer.zero_grad()
         nn.functional.cross_entropy(self.module(images), labels).backward()
         self.optimizer.step()
@@ -127,7 +127,7 @@ def test_asp_computes_each_gradient_at_the_weights_the_worker_was_granted():
         for parameter, value in zip(parameters, copies[worker], strict=True):
             parameter.data = value.clone()
         indices = shares[worker].batch(iterations[worker])
-        images, labels = plain.feed.take(indices, None)
+        images, labels = plain.source.take(indices, None)
         plain.optimizer.zero_grad()
         nn.functional.cross_entropy(plain.module(images), labels).backward()
         for parameter, value in zip(parameters, server, strict=True):

@@ -8,8 +8,8 @@ from simulation_play import simulation_of
 
 from syncline.config import compose
 from syncline.records.events import EventLog, read_events
+from syncline.records.spans import timeline_of
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective, what_bound
-from syncline.records.timeline import timeline_of
 from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
@@ -113,7 +113,7 @@ def test_one_worker_alone_queues_behind_nobody(sharing):
     assert use.queueing_s == pytest.approx(0)
     ((received_s, sent_s),) = use.links_s
     assert sent_s == pytest.approx(3 * 0.008)
-    # latency passes before the receiver's card, or behind both where they are shared
+    # latency passes before the receiver's NIC, or behind both where they are shared
     assert received_s == pytest.approx(2 * 0.008 + (0.004 if sharing == "queue" else 0.005))
 
 

@@ -13,7 +13,7 @@ from syncline.config import choices, compose
 from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
 from syncline.timing.distributions import Constant, Draws, Exponential, Normal, Occasional, Pareto, Uniform
 from syncline.timing.network import NetworkConfig
-from syncline.timing.theory import order_statistic
+from syncline.timing.order_statistics import order_statistic
 
 NOTHING = ScenarioConfig()
 SLOW_NETWORK = NetworkConfig(latency_s=0.5, bandwidth_gbps=1.0)
@@ -107,7 +107,7 @@ def test_a_delayed_message_still_takes_its_time_on_the_network() -> None:
 @pytest.mark.parametrize("network", [NetworkConfig(), SLOW_NETWORK], ids=["instant", "slow"])
 @pytest.mark.parametrize("direction", ["push", "pull"])
 def test_a_late_message_delays_nobody_elses(network: NetworkConfig, direction: str) -> None:
-    """PSP's late pulls come late "each on its own": the card is not busy while a message is being late."""
+    """PSP's late pulls come late "each on its own": the NIC is not busy while a message is being late."""
     late = Occasional(0.5, Constant(100.0))
     scenario = ScenarioConfig(push_delay=late, pull_delay=late)
     options: dict[str, Any] = {"workers": 8, "network": network}
@@ -115,7 +115,7 @@ def test_a_late_message_delays_nobody_elses(network: NetworkConfig, direction: s
     delayed_cluster, plain_cluster = cluster(scenario, **options), cluster(**options)
 
     def arrival(on: Cluster, worker: int) -> float:
-        now = 10.0 * worker  # far enough apart for the card to be free again
+        now = 10.0 * worker  # far enough apart for the NIC to be free again
         return on.push(now, worker, 0, GBIT) if direction == "push" else on.pull(now, 0, worker, GBIT)
 
     is_late = [delays.next(worker) > 0 for worker in range(8)]
@@ -129,7 +129,7 @@ def test_a_late_message_delays_nobody_elses(network: NetworkConfig, direction: s
 def test_a_slow_servers_pull_responses_come_late_and_nothing_else_does() -> None:
     slow = cluster(ScenarioConfig(slow_shards={1: 4.0}), workers=2, shards=3, network=SLOW_NETWORK)
     usual = cluster(workers=2, shards=3, network=SLOW_NETWORK)
-    for now in (0.0, 100.0):  # far enough apart for the cards to be free again
+    for now in (0.0, 100.0):  # far enough apart for the NICs to be free again
         for worker in range(2):
             for shard in range(3):
                 late_s = 4.0 if shard == 1 else 0.0

@@ -47,7 +47,7 @@ def test_the_larger_side_of_a_grid_counts(rows: int, columns: int) -> None:
         assert scale == pytest.approx(square, rel=1e-12)
 
 
-# Collectives: the alpha-beta model, against messages sent one by one over cards that send and receive one at a time.
+# Collectives: the alpha-beta model, against messages sent one by one over NICs that send and receive one at a time.
 
 LATENCY_S, GBPS = 0.001, 8.0
 BETA = 8 / (GBPS * 1e9)  # seconds a byte
@@ -55,7 +55,7 @@ SIZE = 720_720  # bytes; divisible by 1 .. 15
 
 
 def peers(members: int, latency_s: float = LATENCY_S) -> Network:
-    """Worker and shard of one number are the two directions of one card."""
+    """Worker and shard of one number are the two directions of one NIC."""
     return Network(NetworkConfig(latency_s, GBPS), members, members)
 
 

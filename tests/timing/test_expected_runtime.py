@@ -12,13 +12,13 @@ import math
 
 import numpy as np
 import pytest
+import recurrences
 from simulation_play import run
 
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
-from syncline.timing import vectorized
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import (
     Empirical,
@@ -29,7 +29,8 @@ from syncline.timing.distributions import (
     ShiftedExponential,
     Uniform,
 )
-from syncline.timing.theory import harmonic, k_async_over_k_batch_async, order_statistic, run_time, sync_over_async
+from syncline.timing.order_statistics import harmonic, order_statistic
+from syncline.timing.run_times import k_async_over_k_batch_async, run_time, sync_over_async
 
 pytestmark = pytest.mark.statistical
 
@@ -48,10 +49,10 @@ DISTRIBUTIONS = [
 KS = {4: range(1, 5), 8: range(1, 9), 32: (1, 2, 5, 8, 16, 24, 31, 32)}  # by the number of workers
 
 UPDATES = {  # variant -> its recurrence, and the mini-batches that a worker begins in an update, at most about
-    "k_sync": (vectorized.k_sync_updates_s, lambda k, num_workers: 1),
-    "k_batch_sync": (vectorized.k_batch_sync_updates_s, lambda k, num_workers: 1 + k / num_workers),
-    "k_async": (vectorized.k_async_updates_s, lambda k, num_workers: k / num_workers),
-    "k_batch_async": (vectorized.k_batch_async_updates_s, lambda k, num_workers: k / num_workers),
+    "k_sync": (recurrences.k_sync_updates_s, lambda k, num_workers: 1),
+    "k_batch_sync": (recurrences.k_batch_sync_updates_s, lambda k, num_workers: 1 + k / num_workers),
+    "k_async": (recurrences.k_async_updates_s, lambda k, num_workers: k / num_workers),
+    "k_batch_async": (recurrences.k_batch_async_updates_s, lambda k, num_workers: k / num_workers),
 }
 OPTIONS = {
     "k_sync": KSyncOptions,

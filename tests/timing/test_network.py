@@ -124,8 +124,8 @@ def test_no_message_is_faster_than_if_it_were_alone(messages: Traffic) -> None:
 def test_a_card_receives_one_message_at_a_time_and_each_for_size_over_bandwidth(messages: Traffic) -> None:
     received: dict[tuple[bool, int], list[tuple[float, float]]] = {}
     for (_, is_push, worker, shard, size), arrived in zip(messages, send(network(), messages), strict=True):
-        card = (is_push, shard if is_push else worker)
-        received.setdefault(card, []).append((arrived - size / BYTES_A_SECOND, arrived))
+        nic = (is_push, shard if is_push else worker)
+        received.setdefault(nic, []).append((arrived - size / BYTES_A_SECOND, arrived))
     for spans in received.values():
         for (_, ends), (begins, _) in pairwise(spans):
             assert begins >= ends - 1e-9
@@ -146,7 +146,7 @@ def test_a_card_sends_one_message_at_a_time(messages: Traffic) -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 0.02), st.integers(0, 20 * MB)), min_size=1, max_size=30))
 def test_a_shard_works_as_long_as_there_is_work(steps: list[tuple[float, int]]) -> None:
-    """One push a worker: the card is a single server, whose times are (Lindley)
+    """One push a worker: the NIC is a single server, whose times are (Lindley)
 
     D_n = max over i <= n of (t_i + latency + d_i + ... + d_n): its busy time is neither lost nor won.
     """

@@ -1,4 +1,4 @@
-"""Shared cards against closed forms, and what holds for any traffic."""
+"""NICs that share bandwidth, against closed forms, and what holds for any traffic."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from syncline.timing.network import Network, NetworkConfig
 from syncline.timing.sharing import FairShareNetwork, Flow, fair_rates
 
 LINES = st.builds(Flow, st.booleans(), st.integers(0, 3), st.integers(0, 2))
-# (when, line, bytes), at a byte a second
+# (when, flow, bytes), at a byte a second
 TRAFFIC = st.lists(st.tuples(st.floats(0, 100), LINES, st.integers(0, 50)), max_size=30)
 
 
@@ -23,19 +23,19 @@ def push(worker: int, shard: int = 0) -> Flow:
 
 def arrivals(traffic: Iterable[tuple[float, Flow, int]], seconds_a_byte: float = 1.0) -> dict[int, float]:
     """When each message, by its place in the traffic, is through."""
-    cards = FairShareNetwork[int](seconds_a_byte)
+    network = FairShareNetwork[int](seconds_a_byte)
     found: dict[int, float] = {}
 
     def pass_until(moment: float) -> None:
-        while (at := cards.next_through) <= moment and at < math.inf:
-            messages = cards.through(at)
+        while (at := network.next_through) <= moment and at < math.inf:
+            messages = network.through(at)
             assert messages, "promised for now"
-            assert cards.next_through > at, "nobody asks twice at one moment"
+            assert network.next_through > at, "nobody asks twice at one moment"
             found.update(dict.fromkeys(messages, at))
 
-    for number, (at, line, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
+    for number, (at, flow, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
         pass_until(at)
-        cards.send(at, line, size, number)
+        network.send(at, flow, size, number)
     pass_until(math.inf)
     return found
 
@@ -55,7 +55,7 @@ def test_incast_messages_of_one_size_all_arrive_when_the_last_of_a_queue_would(c
 
 @pytest.mark.parametrize("later", [0.0, 1.0, 4.5, 9.9])
 def test_two_that_overlap_keep_the_distance_at_which_they_began(later: float) -> None:
-    """The first has the card alone for `later`, the second its last `later` seconds."""
+    """The first has the NIC alone for `later`, the second its last `later` seconds."""
     found = arrivals([(0.0, push(0), 10), (later, push(1), 10)])
     assert found[0] == pytest.approx(20 - later)
     assert found[1] == pytest.approx(20)
@@ -78,18 +78,18 @@ def test_no_push_meets_a_pull() -> None:
 
 
 @given(st.sets(LINES, min_size=1))
-def test_rates_are_max_min_fair(lines: set[Flow]) -> None:
-    """Every line goes through a card that is full, and on which nobody is faster (Bertsekas and Gallager)."""
-    rates = fair_rates(sorted(lines))
-    assert set(rates) == lines
-    on_card = defaultdict(list)
-    for line, rate in rates.items():
+def test_rates_are_max_min_fair(flows: set[Flow]) -> None:
+    """Every flow goes through a nic that is full, and on which nobody is faster (Bertsekas and Gallager)."""
+    rates = fair_rates(sorted(flows))
+    assert set(rates) == flows
+    on_nic = defaultdict(list)
+    for flow, rate in rates.items():
         assert 0 < rate <= 1
-        for card in line.cards:
-            on_card[card].append(rate)
-    assert all(sum(there) <= 1 + 1e-9 for there in on_card.values())
-    for line, rate in rates.items():
-        held_by = [on_card[card] for card in line.cards if sum(on_card[card]) >= 1 - 1e-9]
+        for nic in flow.nics:
+            on_nic[nic].append(rate)
+    assert all(sum(there) <= 1 + 1e-9 for there in on_nic.values())
+    for flow, rate in rates.items():
+        held_by = [on_nic[nic] for nic in flow.nics if sum(on_nic[nic]) >= 1 - 1e-9]
         assert any(rate >= max(there) - 1e-9 for there in held_by)
 
 
@@ -109,9 +109,9 @@ def test_everything_arrives_in_order_on_each_line_and_not_before_it_could(
     found = arrivals(traffic)
     assert set(found) == set(range(len(traffic)))
     last: dict[Flow, float] = {}
-    for number, (at, line, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
-        assert found[number] >= max(at, last.get(line, 0.0)) + size - 1e-6
-        last[line] = found[number]
+    for number, (at, flow, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
+        assert found[number] >= max(at, last.get(flow, 0.0)) + size - 1e-6
+        last[flow] = found[number]
 
 
 @given(TRAFFIC)
@@ -126,15 +126,15 @@ def test_a_card_is_never_idle_while_something_waits_for_it_alone(traffic: list[t
 
 def test_a_state_goes_on_in_every_bit() -> None:
     def begun() -> FairShareNetwork[int]:
-        cards = FairShareNetwork[int](1.0)
+        network = FairShareNetwork[int](1.0)
         for number, (worker, shard, size) in enumerate([(0, 0, 7), (1, 0, 5), (1, 1, 9), (0, 0, 3)]):
-            cards.send(number / 7, push(worker, shard), size, number)
-        return cards
+            network.send(number / 7, push(worker, shard), size, number)
+        return network
 
-    def rest(cards: FairShareNetwork[int]) -> list[tuple[float, list[int]]]:
+    def rest(network: FairShareNetwork[int]) -> list[tuple[float, list[int]]]:
         found = []
-        while (at := cards.next_through) < math.inf:
-            found.append((at, cards.through(at)))
+        while (at := network.next_through) < math.inf:
+            found.append((at, network.through(at)))
         return found
 
     kept = json.loads(json.dumps(begun().state_dict(str)))

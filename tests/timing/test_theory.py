@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recurrences import k_async_updates_s, k_batch_async_updates_s, k_sync_updates_s
 from scipy import stats
 from scipy.integrate import quad
 
+from syncline.timing.adasync import adasync_quadratic_k, adasync_square_root_k
 from syncline.timing.distributions import (
     Array,
     Constant,
@@ -32,11 +34,9 @@ from syncline.timing.distributions import (
     Uniform,
     Weibull,
 )
-from syncline.timing.theory import (
+from syncline.timing.order_statistics import harmonic, order_statistic
+from syncline.timing.run_times import (
     VARIANTS,
-    adasync_quadratic_k,
-    adasync_square_root_k,
-    harmonic,
     is_new_longer_than_used,
     k_async_bound_s,
     k_async_over_k_batch_async,
@@ -45,14 +45,8 @@ from syncline.timing.theory import (
     k_batch_async_s,
     k_batch_sync_bound_s,
     k_sync_s,
-    order_statistic,
     run_time,
     sync_over_async,
-)
-from syncline.timing.vectorized import (
-    k_async_updates_s,
-    k_batch_async_updates_s,
-    k_sync_updates_s,
 )
 
 

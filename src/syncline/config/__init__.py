@@ -1,10 +1,10 @@
-"""The schema of a run: frozen dataclasses that check their own ranges, name -> class tables, the door from Hydra."""
+"""The schema of a run: frozen dataclasses that check their own ranges, name -> class tables, composition from conf/."""
 
 from syncline.config.checks import ConfigError
 from syncline.config.composition import CONF, GROUPS, Invocation, ScaleConfig, choices, compose, compose_yaml, sweep
 from syncline.config.datasets import DATASETS, CifarConfig, DatasetConfig, DigitsConfig, GlyphsConfig
 from syncline.config.launchers import HereConfig, SlurmConfig
-from syncline.config.models import MODELS, ModelConfig, ResnetConfig
+from syncline.config.models import MODELS, BertConfig, ModelConfig, ResnetConfig
 from syncline.config.optimizers import OPTIMIZERS, AdamConfig, AdamWConfig, RmsPropConfig, ScheduleConfig, SgdConfig
 from syncline.config.run import (
     ASYNC_GRADIENTS,
@@ -39,6 +39,7 @@ __all__ = [
     "PRECISIONS",
     "AdamConfig",
     "AdamWConfig",
+    "BertConfig",
     "CifarConfig",
     "ConfigError",
     "DatasetConfig",

@@ -1,6 +1,6 @@
-"""How large a number of a config may be: finite, and nothing that no machine could build or count to.
+"""Bounds for the numbers of a config: finite, and within what a machine can build or count to.
 
-A class checks what its own fields mean (`>= 1`, `in [0, 1)`); these bounds hold for every number of every class.
+A class checks the ranges of its own fields (`>= 1`, `in [0, 1)`); these bounds hold for every number of every class.
 """
 
 import dataclasses
@@ -10,8 +10,8 @@ from typing import Any
 
 from syncline.config.checks import check
 
-LARGEST = 10**9  # where BOUNDS holds nothing: 32 years of seconds, a billion samples
-SMALLEST = 1e-30  # of what is not 0: as a float32 it is still a number, and so is its inverse
+LARGEST = 10**9  # unless BOUNDS has the key: 32 years of seconds, a billion samples
+SMALLEST = 1e-30  # unless 0: it and its inverse are finite as float32
 SEEDS = 2**32 - 1
 
 BOUNDS: Mapping[str, int] = {
@@ -44,25 +44,25 @@ BOUNDS: Mapping[str, int] = {
     "scale.seeds": SEEDS,
     "strategy.k": 10**6,
     "strategy.k_cap": 10**6,
-    "strategy.r_max": 10_000,  # DSSP's controller tries each
+    "strategy.r_max": 10_000,  # DSSP's controller tries all
 }
 
 
 def check_numbers(config: Any, where: str = "") -> None:
-    """Every number that this dataclass and its parts hold is within its bounds; `where` is its own key.
+    """Check that all numbers in a dataclass and its parts are within their bounds; `where` is its own key.
 
     Raises:
         ConfigError: one is not.
     """
     for key, value in _numbers(where, config):
         most = BOUNDS.get(key, LARGEST)
-        check(abs(value) < inf, f"{key} must be a finite number", value)  # nor is nan
+        check(abs(value) < inf, f"{key} must be a finite number", value)  # nan is not, either
         check(abs(value) <= most, f"{key} must be <= {most:,}", value)
         check(value == 0 or abs(value) >= SMALLEST, f"{key} must be >= {SMALLEST:g} where it is not 0", value)
 
 
 def _numbers(key: str, value: Any) -> Iterator[tuple[str, int | float]]:
-    """(dotted key, number) of every number in it. Those of a list or a mapping have its key."""
+    """(dotted key, number) of every number in a value; those in a list or a mapping have the key of that."""
     if isinstance(value, bool | str | None):
         return
     if isinstance(value, int | float):
@@ -74,6 +74,6 @@ def _numbers(key: str, value: Any) -> Iterator[tuple[str, int | float]]:
         yield from _numbers(key, [*value, *value.values()])
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
-            # The parameters of an occasional delay stand beside its probability in a config.
+            # In a config, the parameters of an occasional delay are next to its probability.
             below = key if field.name == "source" else f"{key}.{field.name}" if key else field.name
             yield from _numbers(below, getattr(value, field.name))

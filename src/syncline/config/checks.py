@@ -1,8 +1,8 @@
-"""How a config says no."""
+"""Errors of a config."""
 
 
 class ConfigError(ValueError):
-    """What the user asked for cannot be run; the message is one line: what was given, what is allowed."""
+    """An invalid config; the message is one line: what was given, what is allowed."""
 
     def __init__(self, line: str) -> None:
         super().__init__("".join(char if char.isprintable() else repr(char)[1:-1] for char in line))

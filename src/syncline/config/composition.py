@@ -1,7 +1,7 @@
-"""The one door from Hydra: `compose` gives frozen objects or one ConfigError; nothing else sees a DictConfig.
+"""From the command line to frozen objects: `compose` returns them or raises one ConfigError.
 
-Hydra puts the files of conf/ together; what a word of the command line says is read and set here (words.py,
-reading.py), by the declared type of its key.
+Hydra merges the files of conf/ (hydra_adapter.py); the overrides of the command line are parsed and set here (words.py,
+reading.py), by the declared type of their key.
 """
 
 import copy
@@ -17,14 +17,15 @@ from typing import Any, get_origin
 
 from syncline.config.bounds import check_numbers
 from syncline.config.checks import ConfigError, check
-from syncline.config.launchers import LAUNCHERS, HereConfig, SlurmConfig
+from syncline.config.hydra_adapter import InterpolationError, compose_file, resolve, to_yaml
+from syncline.config.launchers import LAUNCHERS, HereConfig, Launcher, SlurmConfig
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import TABLES, RunConfig, with_content
 from syncline.config.words import is_swept, meant, nearest, nearest_keys, split, swept
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
 CONF = Path(__file__).parents[3] / "conf"
-MOST_RUNS = 100_000  # of a sweep; all are composed and written down before the first begins
+MOST_RUNS = 100_000  # of a sweep; all are composed and written to a plan before the first starts
 SHORT = {"from": "runner.source", "hosts": "runner.hosts"}
 
 Kinds = Mapping[str, Any]  # the declared types of keys
@@ -32,10 +33,10 @@ Kinds = Mapping[str, Any]  # the declared types of keys
 
 @dataclass(frozen=True)
 class ScaleConfig:
-    """How large an artefact is made; each experiment says what that means for its own runs."""
+    """The size of an artefact; each experiment defines what it means for its runs."""
 
     name: str = "laptop"
-    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])  # every run of the grid is made with each
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])  # each for every run of the grid
 
     def __post_init__(self) -> None:
         check(bool(self.seeds) and len(set(self.seeds)) == len(self.seeds), "scale.seeds must differ", self.seeds)
@@ -45,10 +46,10 @@ class ScaleConfig:
 
 @dataclass(frozen=True)
 class Invocation:
-    """How to go about one or many runs; never part of what a run is."""
+    """How to execute one or many runs; never part of a run's identity."""
 
     scale: ScaleConfig = field(default_factory=ScaleConfig)
-    launcher: Any = field(default_factory=HereConfig)  # who starts the runs
+    launcher: Launcher = field(default_factory=HereConfig)  # who starts the runs
     experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
     results: str = "results"  # folder of the records
     rerun: bool = False  # repeat what is finished
@@ -64,7 +65,7 @@ class Invocation:
 class _Root(RunConfig, Invocation):
     """All keys of the command line.
 
-    A group whose choices have different fields must start empty, or Hydra holds it to the fields of the first.
+    A group whose choices have different fields must start empty, or Hydra would only accept the fields of the first.
     """
 
     model: Any = None
@@ -86,7 +87,7 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
 
 
 def choices(group: str) -> list[str]:
-    """What a group can be set to: the files of conf/<group>."""
+    """The choices of a group: the files of conf/<group>."""
     folder = CONF / group
     return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml"))
 
@@ -108,7 +109,7 @@ def compose(overrides: Sequence[str]) -> tuple[RunConfig, Invocation]:
 
 
 def _check_all_used(cluster: ClusterConfig) -> None:
-    """A list that was written for this run has an entry for nobody else; that of a profile may be longer."""
+    """A list from the command line may not be longer than the number of workers; that of a profile may."""
     num, workers = len(cluster.gradient_s), cluster.workers
     rule = f"cluster.gradient_s must have at most cluster.workers = {workers} entries (fewer repeat)"
     check(num <= workers, rule, num)
@@ -116,17 +117,15 @@ def _check_all_used(cluster: ClusterConfig) -> None:
 
 def compose_yaml(overrides: Sequence[str]) -> str:
     """The composed config as YAML, before any check of ranges."""
-    from omegaconf import OmegaConf
-
     values, _ = _compose(overrides)
-    return OmegaConf.to_yaml(OmegaConf.create(values))
+    return to_yaml(values)
 
 
 def sweep(overrides: Sequence[str]) -> list[list[str]]:
     """The product of the sweeps (`seed=0,1`, `seed=range(0,3)`) among overrides, as lists of plain overrides.
 
     Raises:
-        ConfigError: one of them is no override, or there are more than MOST_RUNS runs.
+        ConfigError: an invalid override, or more than MOST_RUNS runs.
     """
     sweeps: dict[str, tuple[int, Callable[[int], str]]] = {}
     for word in overrides:
@@ -142,19 +141,19 @@ def sweep(overrides: Sequence[str]) -> list[list[str]]:
 
 
 def _is_of_all_runs(key: str) -> bool:
-    """It is no part of what a run is: a sweep has one value of it, and commas in its text separate nothing."""
+    """Whether a key is not part of a run: it cannot be swept, and commas in its text are literal."""
     return key.partition(".")[0] in fields(Invocation)
 
 
 def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Kinds]:
-    """The values of all keys, nested, before any check of ranges; and the types of the topmost ones."""
+    """The nested values of all keys before any check of ranges, and the types of the topmost keys."""
     pairs = _in_full(overrides)
     chosen = {key: text for key, text in pairs if key in (*GROUPS, "experiment")}
     for group, choice in chosen.items():
         _check_choice(group, choice)
     shared, kinds = _chosen(chosen)
     values = copy.deepcopy(shared)
-    for key, text in pairs:  # what sets keys comes after all choices, wherever it stands
+    for key, text in pairs:  # keys are set after all choices, in any order of words
         if key not in chosen:
             _set(values, kinds, key, text)
     _resolve(values, shared, kinds)
@@ -162,10 +161,10 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Kinds]:
 
 
 def _in_full(overrides: Sequence[str]) -> list[tuple[str, str]]:
-    """Keys and texts, without what is short for others.
+    """Keys and texts with abbreviations expanded.
 
-    `runner=slurm`, as users of other systems write it, is short for `launcher=slurm`: who starts a run does not change
-    what it is. `runner.partition=gpu` and its like follow it.
+    `runner=slurm`, as in other systems, stands for `launcher=slurm`, since who starts a run does not change its
+    identity; `runner.partition=gpu` and the like accordingly.
     """
     pairs = [(SHORT.get(key, key), text) for key, text in map(split, overrides)]
     if ("runner", "slurm") not in pairs:
@@ -180,7 +179,7 @@ def _in_full(overrides: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _chosen(choices: Mapping[str, str]) -> tuple[dict[str, Any], Kinds]:
-    """The values, and the types of the topmost, under these choices of groups; what is chosen again is shared."""
+    """The values, and the types of the topmost keys, for these choices of groups; shared, so not to be modified."""
     values, kinds = map(dict, _defaults())
     for group, name in choices.items():
         of_file, types = _choice(group, name)
@@ -191,40 +190,25 @@ def _chosen(choices: Mapping[str, str]) -> tuple[dict[str, Any], Kinds]:
 
 @cache
 def _defaults() -> tuple[dict[str, Any], Kinds]:
-    values, types = _put_together("config")
+    values, types = compose_file(CONF, "config", _Root, GROUPS)
     kinds = {**fields(RunConfig), **fields(Invocation), **types}
-    del kinds["experiment"]  # its file is read as it is
+    del kinds["experiment"]  # its file is read elsewhere
     return values, kinds
 
 
 @cache
 def _choice(group: str, name: str) -> tuple[dict[str, Any], Kinds]:
-    """Composed alone, which takes Hydra the least time: no file speaks of other groups."""
-    values, types = _put_together(f"{group}/{name}")
+    """Composed alone, which is fastest: no file sets keys of other groups."""
+    values, types = compose_file(CONF, f"{group}/{name}", _Root, GROUPS)
     assert set(values) == {group}, f"conf/{group}/{name}.yaml speaks of {', '.join(values)}"
     return values, types
 
 
-def _put_together(file: str) -> tuple[dict[str, Any], Kinds]:
-    """What a file of conf/ says with those that it builds on, and the types of the groups."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
-
-    if not GlobalHydra.instance().is_initialized():
-        _register()
-        initialize_config_dir(str(CONF), version_base="1.3")
-    cfg = hydra_compose(file)
-    values: Any = OmegaConf.to_container(cfg)
-    return values, {group: OmegaConf.get_type(cfg, group) for group in GROUPS if group in values}
-
-
 def _set(values: dict[str, Any], kinds: Kinds, key: str, text: str) -> None:
-    """What one word says; interpolations stay as they are.
+    """Apply one override; interpolations stay as they are.
 
     Raises:
-        ConfigError: an unknown key, or a text that is no value of its type.
+        ConfigError: an unknown key, or a text that is not a value of its type.
     """
     kind = _kind_of(kinds, key, text)
     if is_swept(text) and not _is_of_all_runs(key):
@@ -238,10 +222,9 @@ def _set(values: dict[str, Any], kinds: Kinds, key: str, text: str) -> None:
 
 
 def _put(values: dict[str, Any], kinds: Kinds, key: str, value: Any, text: str, is_raw: bool = False) -> None:
-    """Set a key, or those below it that a mapping names.
+    """Set a key, or the keys below it that a mapping names.
 
-    Of a mapping without declared keys those that are there stay, but a distribution (`{name: ...}`) takes the place of
-    the one that is there.
+    A mapping without declared keys is merged with the existing one, but a distribution (`{name: ...}`) replaces it.
     """
     kind = _kind_of(kinds, key, text)
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
@@ -255,7 +238,7 @@ def _put(values: dict[str, Any], kinds: Kinds, key: str, value: Any, text: str, 
             raise _unfit(key, kind, text) from None
     *above, last = key.split(".")
     for name in above:
-        if not isinstance(values[name], dict):  # a distribution where none was
+        if not isinstance(values[name], dict):  # a distribution in place of null
             values[name] = {}
         values = values[name]
     before = values.get(last)
@@ -265,29 +248,22 @@ def _put(values: dict[str, Any], kinds: Kinds, key: str, value: Any, text: str, 
 
 
 def _resolve(values: dict[str, Any], of_files: Mapping[str, Any], kinds: Kinds) -> None:
-    """Put what interpolations give in their place; each is of the whole config.
+    """Replace interpolations by their values; each may refer to the whole config.
 
-    Those of words come before those of conf/ (`of_files`), which a broken one would break.
+    Those of overrides are resolved before those of conf/ (`of_files`), so that errors name the former.
 
     Raises:
-        ConfigError: one cannot be resolved, or gives no value of its key's type.
+        ConfigError: one cannot be resolved, or its value is not of the type of its key.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     waiting = {key: text for key in _leaves(kinds) if "${" in (text := str(_at(values, key)))}
     if not waiting:
         return
-    key, found = "", {}
+    ordered = sorted(waiting, key=lambda key: bool(_at(values, key) == _at(of_files, key)))
     try:
-        whole: Any = OmegaConf.create({name: values[name] for name in kinds})
-        for key in sorted(waiting, key=lambda key: bool(_at(values, key) == _at(of_files, key))):
-            value = OmegaConf.select(whole, key)
-            found[key] = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-    except OmegaConfBaseException as error:
-        broken = error.full_key if error.full_key in waiting else key  # one that is no interpolation breaks all
+        found = resolve({name: values[name] for name in kinds}, ordered)
+    except InterpolationError as error:
         allowed = "${KEY} of another key, or ${oc.env:NAME} of a variable that is set"
-        raise ConfigError(f"{broken}={waiting[broken]} cannot be resolved; write {allowed}") from None
+        raise ConfigError(f"{error.key}={waiting[error.key]} cannot be resolved; write {allowed}") from None
     for key, value in found.items():
         _put(values, kinds, key, value, waiting[key])
 
@@ -299,17 +275,17 @@ def _at(values: Any, key: str) -> Any:
 
 
 def _built(kind: type[Any], values: Mapping[str, Any], kinds: Kinds) -> Any:
-    """The dataclass of these values; `kinds` says of which types its own fields are."""
+    """The dataclass with these values; `kinds` has the types of its fields."""
     parts = {name: kinds[name] for name in fields(kind) if dataclasses.is_dataclass(kinds.get(name))}
     built = {name: _built(part, values[name], fields(part)) for name, part in parts.items()}
     return kind(**{name: built.get(name, values[name]) for name in fields(kind)})
 
 
 def _kind_of(kinds: Kinds, key: str, text: str) -> Any:
-    """The declared type of a key; Any below one whose keys are not declared.
+    """The declared type of a key; Any below a key without declared fields.
 
     Raises:
-        ConfigError: there is no such key, or it is a group's name.
+        ConfigError: an unknown key, or the name of a group.
     """
     names, above, parts = kinds, "", key.split(".")
     for place, part in enumerate(parts, 1):
@@ -327,7 +303,7 @@ def _kind_of(kinds: Kinds, key: str, text: str) -> Any:
 
 
 def _unknown(kinds: Kinds, key: str, text: str, above: str, names: Iterable[str]) -> ConfigError:
-    """Says what there is in its place, and where the key is or one like it."""
+    """An error that lists the keys at this place, and where the key or a similar one exists."""
     here = [*_leaves(kinds), *GROUPS, "experiment"]
     every = {each for group, table in GROUPS.items() for kind in table.values() for each in _leaves({group: kind})}
     near = nearest_keys(key, dict.fromkeys([*here, *sorted(every)]))
@@ -354,7 +330,7 @@ def _leaves(kinds: Kinds, above: str = "") -> Iterator[str]:
 
 
 def _owners(key: str) -> str:
-    """The choices of its group with which there is the key."""
+    """The choices of its group that have the key."""
     group = key.partition(".")[0]
     tables = [name for name, kind in GROUPS[group].items() if key in _leaves({group: kind})]
     named = rf"^name: ({'|'.join(tables)})\b"
@@ -364,35 +340,6 @@ def _owners(key: str) -> str:
 
 def _unfit(key: str, kind: Any, text: str) -> ConfigError:
     return ConfigError(f"{key} must be {described(kind)}, got {text or repr(text)}")
-
-
-def _register() -> None:
-    """Put the schema into Hydra's store, and the resolver that conf/ uses.
-
-    A frozen dataclass makes its node read-only, so the flag is taken off.
-    """
-    from hydra.core.config_store import ConfigStore
-    from omegaconf import OmegaConf
-
-    OmegaConf.register_new_resolver("unless_set", lambda value, *keys: value if set(keys) == {None} else None)
-    store = ConfigStore.instance()
-    store.store(name="schema", node=_writable(OmegaConf.structured(_Root)))
-    for group, table in GROUPS.items():
-        for name, kind in table.items():
-            store.store(group=group, name=f"{name}_schema", node=_writable(OmegaConf.structured(kind)))
-
-
-def _writable(node: Any) -> Any:
-    from omegaconf import DictConfig, OmegaConf
-
-    OmegaConf.set_readonly(node, None)
-    for key in node:
-        child = node._get_node(key)
-        if isinstance(child, DictConfig) and not child._is_none():
-            _writable(child)
-            if OmegaConf.get_type(child) is dict:
-                OmegaConf.set_struct(child, False)
-    return node
 
 
 def _several(key: str, text: str, otherwise: str = "") -> ConfigError:

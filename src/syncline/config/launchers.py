@@ -1,7 +1,6 @@
-"""Who starts the runs of a plan. It is no part of what a run is."""
+"""Launchers: who starts the runs of a plan. They are not part of a run's identity."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from syncline.config.bounds import check_numbers
 from syncline.config.checks import check
@@ -16,20 +15,20 @@ class HereConfig:
 
 @dataclass(frozen=True)
 class SlurmConfig:
-    """A Slurm array job, submitted at once; what is None is left to the cluster's own default."""
+    """A Slurm array job, submitted immediately; None leaves an option to the cluster's default."""
 
     name: str = "slurm"
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
-    time: str = "1:00:00"  # of one task, as Slurm writes it
+    time: str = "1:00:00"  # of one task, in Slurm's format
     nodes: int = 1  # of one task, >= 1; more only for runs of several hosts
-    cpus: int = 1  # of one node, >= 1; runs of real processes want one a worker
+    cpus: int = 1  # of one node, >= 1; for real processes, one a worker
     memory: str | None = None  # of one node: 8G
     gpus: int = 0  # of one node
     max_parallel: int | None = None  # tasks at a time, >= 1
-    runs_per_task: int = 1  # as many at a time as it has cores, >= 1
-    signal_delay_s: int = 120  # before the time limit a task is told to write its checkpoint, >= 1
+    runs_per_task: int = 1  # at a time as many as cores, >= 1
+    signal_delay_s: int = 120  # before the time limit, a task is signalled to write its checkpoint, >= 1
     submit: bool = True  # False: write the script and say how to submit it
     setup: list[str] = field(default_factory=list)  # shell lines before the run: module load ...
     extra: list[str] = field(default_factory=list)  # further options of sbatch: --gres=gpu:a100:1, --exclude=...
@@ -53,4 +52,5 @@ class SlurmConfig:
             )
 
 
-LAUNCHERS: dict[str, type[Any]] = {"here": HereConfig, "slurm": SlurmConfig}
+Launcher = HereConfig | SlurmConfig
+LAUNCHERS: dict[str, type[Launcher]] = {"here": HereConfig, "slurm": SlurmConfig}

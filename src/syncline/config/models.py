@@ -1,7 +1,7 @@
 """Options of the networks; `task` is what each learns (a key of TASKS)."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from syncline.config.checks import check
 
@@ -111,7 +111,7 @@ class DrawConfig(ModelConfig):
             check(getattr(self, key) >= 1, f"model.{key} must be >= 1", getattr(self, key))
 
 
-MODELS: dict[str, type[Any]] = {
+MODELS: dict[str, type[ModelConfig]] = {
     "alexnet_small": ModelConfig,
     "bert": BertConfig,
     "char_lstm": CharLstmConfig,

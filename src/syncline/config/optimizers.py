@@ -1,7 +1,6 @@
 """What the optimizers take: frozen dataclasses that check their own ranges, and the table of their names."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from syncline.config.checks import check, check_choice
 from syncline.learning.schedule import SCHEDULES
@@ -121,7 +120,7 @@ class AdamWConfig(AdamConfig):
     name: str = "adamw"
 
 
-OPTIMIZERS: dict[str, type[Any]] = {
+OPTIMIZERS: dict[str, type[OptimizerConfig]] = {
     "adam": AdamConfig,
     "adamw": AdamWConfig,
     "rmsprop": RmsPropConfig,

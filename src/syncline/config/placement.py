@@ -1,4 +1,4 @@
-"""Which host has which shards and workers."""
+"""Assigns shards and workers to hosts."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from syncline.config.runners import MultinodeConfig
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one host has, by index."""
+    """The processes of one host, by index."""
 
     shards: tuple[int, ...]
     workers: tuple[int, ...]
@@ -19,16 +19,16 @@ class Place:
 
 
 def places(runner: MultinodeConfig, workers: int, shards: int) -> list[Place]:
-    """One place a host, in their order; empty if their number is not known yet.
+    """One place for each host, in order; empty if the number of hosts is not known yet.
 
-    Workers follow each other host by host. Where nothing else is said they are spread evenly over all hosts, or over
-    those that have no shard of their own; the shards likewise over the hosts that have workers, or over their own ones.
+    Workers are numbered host by host. By default they are spread evenly over all hosts, or over those without shards of
+    their own; shards likewise over the hosts with workers, or over their own hosts.
 
     Args:
         shards: 0 without a parameter server.
 
     Raises:
-        ConfigError: it does not come out.
+        ConfigError: the numbers do not match.
     """
     check(bool(shards) or runner.shards_on == "workers", "runner.shards_on=own needs a parameter server", "none")
     if runner.nodes is None:
@@ -62,7 +62,7 @@ def places(runner: MultinodeConfig, workers: int, shards: int) -> list[Place]:
 
 
 def _spread(count: int, hosts: list[int], num_hosts: int) -> list[int]:
-    """So many, as evenly as can be over these hosts, the first ones having one more. Returns the number of each."""
+    """The number for each host if `count` is spread evenly over `hosts`; the first ones may have one more."""
     on_host = [0] * num_hosts
     for place, host in enumerate(hosts):
         on_host[host] = count // len(hosts) + (place < count % len(hosts))

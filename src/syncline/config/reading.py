@@ -1,9 +1,11 @@
-"""A text of the command line as the type that the schema declares for its key."""
+"""Converts a text of the command line to the type that the schema declares for its key."""
 
 import dataclasses
 import os
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
+
+from syncline.config.hydra_adapter import parse_literal
 
 NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 EXAMPLES = {int: "1", float: "1.5", str: "abc"}
@@ -17,12 +19,12 @@ def fields(kind: Any) -> dict[str, Any]:
 
 
 def required(kind: Any) -> Any:
-    """The type without its None."""
+    """The type without None."""
     return next(arg for arg in get_args(kind) if arg is not type(None)) if isinstance(kind, UnionType) else kind
 
 
 def described(kind: Any) -> str:
-    """What may be written for a value of this type."""
+    """A description of the values of this type, for errors."""
     inner = required(kind)
     if inner is Any:
         return "text, a number, [a list] or {name: value}"
@@ -38,19 +40,19 @@ def described(kind: Any) -> str:
 
 
 def read(kind: Any, text: str) -> Any:
-    """The value of this type that the text stands for; with `${` in it, what is to be resolved.
+    """Parse a text as a value of this type; with `${` in it, it is left to be resolved.
 
-    Text is taken as it stands, with `~` for the home folder; quotes keep what would be read otherwise. Lists and
-    mappings are in Hydra's grammar.
+    A string is taken literally, with `~` for the home folder; quotes prevent other interpretations. Lists and mappings
+    are in Hydra's grammar.
 
     Raises:
-        ValueError, OverflowError: it stands for none.
+        ValueError, OverflowError: it is not a value of this type.
     """
     inner, begin = required(kind), text[:1]
     if text == "???":  # OmegaConf's sign of a missing value
         raise ValueError(text)
     if (begin in ("'", '"') and text.endswith(begin)) or (begin in ("[", "{") and inner is not str):
-        value = parsed(text)
+        value = parse_literal(text)
     elif text.lower() == "null":
         value = None
     elif inner is Any:
@@ -61,15 +63,15 @@ def read(kind: Any, text: str) -> Any:
 
 
 def converted(kind: Any, value: Any) -> Any:
-    """A plain value, or the text of one, as this type. A mapping stands for a dataclass as it is.
+    """Convert a plain value, or the text of one, to this type; a mapping for a dataclass is not changed.
 
     Raises:
-        ValueError, OverflowError: it is none of its values.
+        ValueError, OverflowError: it is not a value of this type.
     """
     inner, arguments = required(kind), get_args(required(kind))
     if inner is Any or (value is None and inner is not kind):
         return value
-    if get_origin(inner) in (list, tuple):  # one value is a list of one
+    if get_origin(inner) in (list, tuple):  # one value stands for a list of one
         return [converted(arguments[0], each) for each in (value if isinstance(value, list) else [value])]
     if isinstance(value, dict):
         if get_origin(inner) is dict:
@@ -95,25 +97,10 @@ def whole(value: str | float) -> int:
 
 
 def scalar(text: str) -> Any:
-    """What a text stands for where no type is declared."""
+    """Parse a text where no type is declared."""
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
     return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def parsed(text: str) -> Any:
-    """A list, a mapping, a quoted text or a range, as Hydra's grammar has it.
-
-    Raises:
-        ValueError: it is none.
-    """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        return OverridesParser.create().parse_override(f"key={text}").value()
-    except (HydraException, RecursionError) as error:
-        raise ValueError(str(error)) from None

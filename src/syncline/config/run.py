@@ -13,14 +13,24 @@ from syncline.config.bounds import check_numbers
 from syncline.config.checks import ConfigError, check, check_choice
 from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
-from syncline.config.optimizers import OPTIMIZERS, SgdConfig
+from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
 from syncline.config.placement import places
-from syncline.config.runners import RUNNERS, TRACKERS, LiveConfig, MultinodeConfig, NoTrackerConfig, SimulateConfig
+from syncline.config.runners import (
+    RUNNERS,
+    TRACKERS,
+    LiveConfig,
+    MultinodeConfig,
+    NoTrackerConfig,
+    Runner,
+    SimulateConfig,
+    Tracker,
+)
 from syncline.datasets.fingerprint import ABSENT, PUBLISHED, fingerprint
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS, RANGES
 from syncline.strategies import STRATEGIES
 from syncline.strategies.dssp import DsspOptions
+from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
 # Groups whose choices have different fields: name -> class.
@@ -40,7 +50,7 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class TargetConfig:
-    """Ends a run early, at the first evaluation that reaches `value`."""
+    """Ends a run at the first evaluation that reaches `value`."""
 
     metric: str | None = None  # of the model's task; None: its first
     value: float | None = None  # None: never
@@ -50,14 +60,14 @@ class TargetConfig:
 class RunConfig:
     """One run, complete."""
 
-    model: Any = field(default_factory=ModelConfig)
-    dataset: Any = field(default_factory=DigitsConfig)
-    optimizer: Any = field(default_factory=SgdConfig)
-    strategy: Any = field(default_factory=DsspOptions)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    dataset: DatasetConfig = field(default_factory=DigitsConfig)
+    optimizer: OptimizerConfig = field(default_factory=SgdConfig)
+    strategy: StrategyOptions = field(default_factory=DsspOptions)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
-    runner: Any = field(default_factory=SimulateConfig)
-    tracker: Any = field(default_factory=NoTrackerConfig)
+    runner: Runner = field(default_factory=SimulateConfig)
+    tracker: Tracker = field(default_factory=NoTrackerConfig)
     seed: int = 0  # 0 .. 2^32 - 1; of weights, data order, compute times and delays, each its own stream
     batch_size: int = 32  # of one worker, >= 1
     epochs: float | None = None  # of the whole training set; a run ends at the first limit it reaches
@@ -101,7 +111,7 @@ class RunConfig:
             places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
 
     def _check_names(self) -> None:
-        """Each part is of the class that its name stands for: the name is what a record tells of it."""
+        """Each part is of the class that its name selects; a record holds the name only."""
         for group, table in TABLES.items():
             part = getattr(self, group)
             name = getattr(part, "name", None)
@@ -109,13 +119,13 @@ class RunConfig:
             check(isinstance(name, str) and table.get(name) is type(part), rule, f"{type(part).__name__}, name={name}")
 
     def _check_samples(self) -> None:
-        """There are samples for each worker, and for a mini-batch; where only the data can tell, `Learner` checks."""
+        """Enough samples for the workers and a mini-batch; if only the data show their number, `Learner` checks."""
         known = self.dataset.known_num_train if self.gradients else self.dataset.num_train
         if known is not None:
             self.check_num_train(known)
 
     def check_num_train(self, num_train: int) -> None:
-        """So many training samples are enough.
+        """Check that `num_train` training samples are enough.
 
         Raises:
             ConfigError: they are not.
@@ -126,7 +136,7 @@ class RunConfig:
         check(fits, f"cluster.workers must be <= {num_train}: {has}", self.cluster.workers)
 
     def _check_target(self) -> None:
-        """A run can tell whether it reaches its target, and the metric can have this value."""
+        """The run can observe its target, and the metric can have this value."""
         metric, value = self.target.metric or self.metrics[0], self.target.value
         if value is None:
             return
@@ -139,7 +149,7 @@ class RunConfig:
         check(least <= value <= most, f"target.value must be {within} for target.metric={metric}{hint}", value)
 
     def _check_cluster(self) -> None:
-        """The strategy runs on the cluster, and what is injected befalls somebody that is there."""
+        """The strategy supports the cluster, and injected delays concern processes that exist."""
         cluster, scenario = self.cluster, self.scenario
         try:
             self.strategy.check_cluster(cluster.workers, cluster.shards)
@@ -162,13 +172,13 @@ class RunConfig:
             )
 
     def _check_momentum(self) -> None:
-        """The rate goes inside the buffer of plain SGD alone; RMSProp has its own forms."""
-        plain = self.optimizer.name == "sgd" and not self.optimizer.nesterov
+        """Only plain SGD supports the rate inside its buffer; RMSProp has its own forms."""
+        plain = isinstance(self.optimizer, SgdConfig) and not self.optimizer.nesterov
         rule = "momentum=lr_inside needs optimizer=sgd without nesterov"
         check(plain or self.momentum == "torch", rule, self.optimizer.name)
 
     def _check_task(self) -> None:
-        """The data suit the model, and the metrics are of its task."""
+        """The data suit the model, and the target's metric is one of its task."""
         task = self.model.task
         suitable = ", ".join(sorted(name for name, kind in DATASETS.items() if task in kind.tasks))
         rule = f"model={self.model.name} learns {task}: dataset must be one of {suitable}"
@@ -179,23 +189,29 @@ class RunConfig:
             check_choice("target.metric", self.target.metric, METRICS[task])
 
     @property
+    def live(self) -> LiveConfig:
+        """The runner of real processes; only for those."""
+        assert isinstance(self.runner, LiveConfig), self.runner.name
+        return self.runner
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Of the model's task."""
         return METRICS[self.model.task]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain nested types, as config.yaml holds them."""
+        """Plain nested types, as in config.yaml."""
         return dataclasses.asdict(self)
 
     @cached_property
     def identity(self) -> str:
-        """Names what the run computes: the same for two configs that must give the same result."""
+        """Name of what the run computes: equal for two configs that must have the same result."""
         plain = self.as_dict()
         for key in NOT_IN_IDENTITY:
             group, name = _place(plain, key)
             group.pop(name, None)
         if self.dataset.content not in (None, ABSENT):
-            plain["dataset"].pop("path", None)  # of a text: where it lies, too
+            plain["dataset"].pop("path", None)  # of a text: its path, too
         for measured in (part for part in _mappings(plain) if part.get("name") == "empirical"):
             measured["path"] = ""
             if not measured["content"]:
@@ -223,19 +239,19 @@ NOT_IN_IDENTITY = (
     "dataset.loaders",
     "model.download",
     "model.root",
-    "dataset.root",  # where the data lies, not what it is
-    "device",  # where it is computed; environment.json names the machine
+    "dataset.root",  # where the data are, not what they are
+    "device",  # environment.json names the machine
     "runner.address",
     "runner.checkpoint_every_epochs",
     "runner.checkpoint_every_s",
     "runner.evaluate",  # when, not what
-    "runner.events",  # what is written down
+    "runner.events",  # what is recorded
     "runner.hang_s",
-    "runner.hosts",  # which they are; how many, and what is where, is in it
+    "runner.hosts",  # their names; their number and the placement are in it
     "runner.interface",
     "runner.leave_s",
     "runner.max_restarts",
-    "runner.parameters",  # what is written down
+    "runner.parameters",  # what is recorded
     "runner.ports",
     "runner.start",
     "runner.start_command",
@@ -251,11 +267,11 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "cluster.network.sharing": ("queue",),
     "dataset.content": (None, PUBLISHED),
 }
-"""Keys, and what was done before there was a choice: with it, a run has the identity that it had then."""
+"""Keys that were added later -> values equal to the behaviour before: with these, identities stay as they were."""
 
 
 def _mappings(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All that lie in it, at any depth."""
+    """All mappings within it, at any depth."""
     for value in plain.values():
         if isinstance(value, dict):
             yield value
@@ -263,7 +279,7 @@ def _mappings(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _place(plain: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
-    """The group in which a dotted key lies, and its name there."""
+    """The group that holds a dotted key, and the key's name in it."""
     *groups, name = key.split(".")
     for group in groups:
         plain = plain[group]
@@ -271,10 +287,10 @@ def _place(plain: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
 
 
 def with_content(config: RunConfig) -> RunConfig:
-    """The config with the fingerprint of the data that lie here, if it reads any.
+    """The config with the fingerprint of the data on this machine, if it reads any.
 
     Raises:
-        ConfigError: another fingerprint is asked for, or a file cannot be read.
+        ConfigError: the config requires another fingerprint, or a file cannot be read.
     """
     dataset = config.dataset
     if not config.gradients and dataset.shape is not None:
@@ -300,7 +316,7 @@ def content_here(dataset: DatasetConfig) -> str:
 
 
 def from_plain(plain: Mapping[str, Any]) -> RunConfig:
-    """The config that `as_dict` gave, also after it was written as YAML.
+    """The config from `as_dict`, also after it was written as YAML.
 
     Raises:
         ConfigError: it is of another version.
@@ -315,10 +331,10 @@ def _from_plain(kind: type[Any], plain: Mapping[str, Any]) -> Any:
     hints = get_type_hints(kind)
     values = dict(plain)
     for key, value in plain.items():
-        if dataclasses.is_dataclass(hints[key]):
-            values[key] = _from_plain(cast(type[Any], hints[key]), value)
-        elif kind is RunConfig and key in TABLES:
+        if kind is RunConfig and key in TABLES:
             values[key] = _from_plain(TABLES[key][value["name"]], value)
+        elif dataclasses.is_dataclass(hints[key]):
+            values[key] = _from_plain(cast(type[Any], hints[key]), value)
         elif isinstance(value, Mapping) and "source" in value:  # an occasional delay
             values[key] = {**value["source"], "probability": value["probability"]}
     return kind(**values)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from syncline.config.checks import ConfigError, check, check_choice
 
@@ -168,7 +168,8 @@ class ReplayConfig:
     time_kind: ClassVar[str] = "wall"
 
 
-RUNNERS: dict[str, type[Any]] = {
+Runner = LocalConfig | MultinodeConfig | ReplayConfig | SimulateConfig
+RUNNERS: dict[str, type[Runner]] = {
     "local": LocalConfig,
     "multinode": MultinodeConfig,
     "replay": ReplayConfig,
@@ -208,4 +209,5 @@ class TensorBoardConfig:
         check(self.wait_s > 0, "tracker.wait_s must be > 0", self.wait_s)
 
 
-TRACKERS: dict[str, type[Any]] = {"none": NoTrackerConfig, "tensorboard": TensorBoardConfig, "wandb": WandbConfig}
+Tracker = NoTrackerConfig | TensorBoardConfig | WandbConfig
+TRACKERS: dict[str, type[Tracker]] = {"none": NoTrackerConfig, "tensorboard": TensorBoardConfig, "wandb": WandbConfig}

@@ -1,4 +1,4 @@
-"""The words of the command line, `key=text`, and the several values that a text may hold."""
+"""Splits the overrides of the command line, `key=text`, and the values of sweeps."""
 
 import difflib
 import math
@@ -12,10 +12,10 @@ CLOSING = {"[": "]", "{": "}", "(": ")"}
 
 
 def split(word: str) -> tuple[str, str]:
-    """Key and text. A `+` before the key says nothing: the schema holds every key.
+    """Key and text. A `+` before the key is ignored, as the schema has every key.
 
     Raises:
-        ConfigError: it is no such word.
+        ConfigError: it is not an override.
     """
     key, equals, text = word.lstrip("+").partition("=")
     if key.startswith("~"):
@@ -26,9 +26,9 @@ def split(word: str) -> tuple[str, str]:
 
 
 def pieces(text: str) -> list[str]:
-    """What the commas outside of brackets and quotes separate: the values of a sweep.
+    """The values of a sweep: split at commas outside of brackets and quotes.
 
-    A quote is one where a value begins; in the middle of a word it is an apostrophe.
+    A quote counts only at the beginning of a value; within a word it is an apostrophe.
     """
     found, begin, closing, quote, at_begin = [], 0, [], "", True
     for place, char in enumerate(text):
@@ -48,15 +48,15 @@ def pieces(text: str) -> list[str]:
 
 
 def is_swept(text: str) -> bool:
-    """It holds several values: `a,b`, `choice(a,b)` or `range(0,3)`."""
+    """Whether it has several values: `a,b`, `choice(a,b)` or `range(0,3)`."""
     return len(pieces(text)) > 1 or _inside("choice", text) is not None or _inside("range", text) is not None
 
 
 def swept(key: str, text: str) -> tuple[int, Callable[[int], str]]:
-    """How many values the text holds, and the text of each: a range is not expanded.
+    """The number of values in a text, and a function from their index to their text; a range is not expanded.
 
     Raises:
-        ConfigError: a value is missing, or the range is none.
+        ConfigError: a value is missing, or the range is invalid.
     """
     span = _inside("range", text)
     if span is None:
@@ -77,18 +77,18 @@ def swept(key: str, text: str) -> tuple[int, Callable[[int], str]]:
 
 
 def _inside(name: str, text: str) -> str | None:
-    """What stands in `name(...)`; None if that is not what the text is."""
+    """The content of `name(...)`; None if the text has another form."""
     call = re.fullmatch(rf"{name}\((.*)\)", text, flags=re.DOTALL)
     return call and call.group(1)
 
 
 def nearest(given: str, known: Iterable[str]) -> list[str]:
-    """Those of the known names that may be meant, the nearest first."""
+    """The known names closest to the given one, the closest first."""
     return difflib.get_close_matches(given, list(known), n=2)
 
 
 def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
-    """The one or two of the known dotted keys that may be meant; what stands before the last dot may lack or differ."""
+    """The one or two known dotted keys closest to this one, whose part before the last dot may differ or be missing."""
 
     def likeness(each: str) -> float:
         pairs = ((key, each), (key.rpartition(".")[2], each.rpartition(".")[2]))
@@ -100,6 +100,6 @@ def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
 
 
 def meant(near: Iterable[str]) -> str:
-    """The question at the end of a refusal; empty without any."""
+    """The suggestion at the end of an error; empty without one."""
     names = " or ".join(near)
     return f"; did you mean {names}?" if names else ""

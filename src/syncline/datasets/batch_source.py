@@ -1,9 +1,6 @@
-"""What every data set looks like to those who train on it.
+"""The interface of data sets: a `Dataset` is loaded and checked; its `BatchSource` yields batches of it for one task.
 
-A `Dataset` is what was loaded and checked. A `BatchSource` gives a network its batches of it, on the device, for one
-task.
-
-What a batch holds, by task (B samples; all on the device):
+The tensors of a batch, by task (B samples; all on the device):
     classification   images float32 [B, C, S, S], normalised; labels int64 [B]
     generation       pixels float32 [B, C, S, S], each 0 or 1
     qa               tokens int64 [B, L]; attention mask int64 [B, L]; token types int64 [B, L];
@@ -30,74 +27,74 @@ class BatchSource(Protocol):
 
     @property
     def is_random(self) -> bool:
-        """What `take` gives depends on chance: augmentation, binarisation."""
+        """Whether batches depend on a generator: augmentation, binarisation."""
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
-        """The training samples of these numbers, in this order.
+        """The training samples with these indices, in this order.
 
         Args:
             indices: int64 [B], each in 0 .. num_train - 1.
-            generator: the only source of chance; None gives what no chance touches.
+            generator: the only source of randomness; None: deterministic, without augmentation.
         """
 
     def test(self) -> Iterator[Batch]:
-        """The whole test set, in its order, the same every time."""
+        """The whole test set in order, the same batches every time."""
 
 
 @runtime_checkable
-class DiskFeed(BatchSource, Protocol):
-    """A feed that reads from disk, and may do so in the background."""
+class DiskBatchSource(BatchSource, Protocol):
+    """A source that reads from disk and can do so in the background."""
 
-    def announce(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
-        """These will be taken soon: it may begin to read them.
+    def prefetch(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
+        """Start to read a batch that will be taken soon.
 
-        It changes no bit of what `take` gives, and what was announced need not be taken.
+        It changes no bit of the result of `take`; a prefetched batch need not be taken.
 
         Args:
-            indices: as `take` will be given.
-            generator: in the state in which `take` will be given one; used up.
+            indices: as later passed to `take`.
+            generator: in the same state as later passed to `take`; consumed.
         """
 
 
 @runtime_checkable
-class AnswerFeed(BatchSource, Protocol):
-    """A feed of questions, which knows the official score."""
+class AnswerBatchSource(BatchSource, Protocol):
+    """A source of questions that computes the official score."""
 
     def score(self, firsts: Tensor, lasts: Tensor) -> tuple[float, float]:
         """Exact match and F1, fractions of the questions.
 
         Args:
-            firsts, lasts: logits float [W, L] that a token is the answer's first or last, of all test rows in order.
+            firsts, lasts: logits float [W, L] of the answer's first and last token, for all test rows in order.
         """
 
 
 @runtime_checkable
-class TextFeed(BatchSource, Protocol):
-    """A feed of running text; the batches of `test` are consecutive pieces of parallel streams."""
+class TextBatchSource(BatchSource, Protocol):
+    """A source of running text; the batches of `test` are consecutive segments of parallel streams."""
 
     @property
     def characters(self) -> int:
-        """That the test targets hold."""
+        """Characters in the test targets."""
 
     @property
     def words(self) -> int:
-        """That the test targets hold."""
+        """Words in the test targets."""
 
 
 class Dataset(Protocol):
-    """Loaded and checked; on the host."""
+    """A loaded and checked data set, in host memory."""
 
     @property
     def name(self) -> str:
-        """As its config says it."""
+        """As in the config."""
 
     @property
     def shape(self) -> Shape:
-        """What a network must be built for."""
+        """The input and output sizes that a model needs."""
 
     @property
     def num_train(self) -> int:
         """Training samples."""
 
-    def feed(self, device: torch.device, task: str) -> BatchSource:
-        """For a task that its config allows."""
+    def batch_source(self, device: torch.device, task: str) -> BatchSource:
+        """Batches on the device, for a task that the config allows."""

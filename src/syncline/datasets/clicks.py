@@ -62,12 +62,12 @@ class ClickDataset:
         clicked = self.test["clicked"]
         return {"auc": float(roc_auc_score(clicked, self.chances)), "loss": float(log_loss(clicked, self.chances))}
 
-    def feed(self, device: torch.device, task: str) -> "ClickFeed":
+    def batch_source(self, device: torch.device, task: str) -> "ClickSource":
         assert task == "ctr"
-        return ClickFeed(self, device)
+        return ClickSource(self, device)
 
 
-class ClickFeed:
+class ClickSource:
     """Batches of counts float32 [B, 13], rows of the joint table int64 [B, 26] and clicked float32 [B]."""
 
     is_random = False

@@ -1,4 +1,4 @@
-"""Criteo's display advertising data of 2014, parsed once and then read at random from mapped files."""
+"""Criteo's display advertising data of 2014, parsed once, then read from memory-mapped files."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from syncline.datasets.sizes import checked_size
 
 CACHE = "~/.cache/syncline"
 VOCABULARIES = ("hash", "threshold")
-FORM = 1  # of the cache; another whenever this file's way of writing it changes
+FORM = 1  # version of the cache's format
 LARGE_BYTES = 100_000_000  # of text: seconds to parse, which are announced
 
 Vocabulary = HashedValues | FrequentValues
@@ -41,15 +41,12 @@ def criteo(
     A count n becomes log(1 + max(n, 0)), a missing one 0. Values of a categorical field become rows of one joint table;
     see HashedValues and FrequentValues. Of every ten consecutive rows one, drawn by `split_seed`, is for the test.
 
-    The text is parsed once, in bounded memory, into <cache>/criteo-<key>/: 160 bytes a row, 7.3 GB for all 45,840,617.
-    The key is made of the file's path, size and time of change, and of the options that matter.
-
     Args:
         root: the folder to look in, for criteo/train.txt, then train.txt.
-        file: another file of the same form, within root unless its path is absolute.
-        cache: where parsed files are kept; the data's own folder may be read-only.
-        vocabulary: hash: the table has 26 x buckets rows. threshold: one for each value that the training part holds
-            min_count times, and two more a field; how many is known only then.
+        file: another file of the same format, within root unless its path is absolute.
+        cache: folder of parsed files; the data's own folder may be read-only.
+        vocabulary: hash: the table has 26 x buckets rows. threshold: one row for each value that occurs at least
+            min_count times in the training part, and two more a field.
         buckets: of each field, 2 .. 2^26.
         min_count: >= 1.
         split_seed: 0 .. 2^32 - 1.
@@ -61,7 +58,7 @@ def criteo(
         ValueError: a broken file, a cache that cannot be written, or an option out of range.
 
     Source: Criteo AI Lab 2014, "Display advertising challenge". Counts as in DLRM (Naumov et al. 2019) and its public
-    code. DS-Sync (section 4.1) gives the parts, 90 % and 10 %, and neither how they were drawn nor the transform; a
+    code. DS-Sync (section 4.1) gives the parts, 90 % and 10 %, but neither how they were drawn nor the transform; a
     threshold of 10 is usual.
     """
     if vocabulary not in VOCABULARIES:
@@ -69,32 +66,40 @@ def criteo(
     if not 2 <= buckets <= 1 << 26 or min_count < 1 or not 0 <= split_seed < 1 << 32:
         given = f"buckets={buckets}, min_count={min_count}, split_seed={split_seed}"
         raise ValueError(f"criteo: buckets must be in 2..2^26, min_count >= 1, split_seed in 0..2^32-1; got {given}")
-    source = _find(root, file)
-    about = source.stat()
     size = buckets if vocabulary == "hash" else min_count
-    key = (FORM, str(source.resolve()), about.st_size, about.st_mtime_ns, vocabulary, size, split_seed)
-    name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-    folder = Path(cache).expanduser() / f"criteo-{name}"
+    train, test, num_rows = _parsed(_find(root, file), Path(cache).expanduser(), vocabulary, size, split_seed)
+    train = train[: checked_size("criteo", "train_size", train_size, len(train))]
+    test = test[: checked_size("criteo", "test_size", test_size, len(test))]
+    return ClickDataset("criteo", train, test, num_rows)
 
-    def make(empty: Path) -> None:
+
+def _parsed(source: Path, cache: Path, vocabulary: str, size: int, split_seed: int) -> tuple[Records, Records, int]:
+    """The training part, the test part and the rows of the joint table, mapped from the cache.
+
+    The text is parsed once, in bounded memory, into <cache>/criteo-<key>/: 160 bytes a row, 7.3 GB for all 45,840,617.
+    The key covers the path, size and time of change of the source, and the options that affect the result.
+
+    Args:
+        size: `buckets` or `min_count`, by the vocabulary.
+    """
+    about = source.stat()
+    key = (FORM, str(source.resolve()), about.st_size, about.st_mtime_ns, vocabulary, size, split_seed)
+    folder = cache / f"criteo-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
+
+    def build(empty: Path) -> None:
         if about.st_size >= LARGE_BYTES:
             print(f"criteo: parsing {source} ({about.st_size / 1e9:.1f} GB) into {folder}, once", file=sys.stderr)
-        chosen: Vocabulary
-        if vocabulary == "hash":
-            chosen = HashedValues(NUM_CATEGORIES, buckets)
-        else:
-            chosen = _count(source, min_count, split_seed)
-        _write(source, chosen, split_seed, empty)
+        values: Vocabulary
+        values = HashedValues(NUM_CATEGORIES, size) if vocabulary == "hash" else _count(source, size, split_seed)
+        _write(source, values, split_seed, empty)
 
     try:
-        build_once(folder, make)
+        build_once(folder, build)
         contents = json.loads((folder / "about.json").read_text())
         train, test = (_mapped(folder / f"{part}.bin", contents[part]) for part in ("train", "test"))
     except OSError as error:
         raise ValueError(f"criteo: no cache in {folder}: {error}; dataset.cache=FOLDER chooses another") from None
-    train = train[: checked_size("criteo", "train_size", train_size, len(train))]
-    test = test[: checked_size("criteo", "test_size", test_size, len(test))]
-    return ClickDataset("criteo", train, test, contents["num_rows"])
+    return train, test, contents["num_rows"]
 
 
 def _find(root: str, file: str | None) -> Path:

@@ -21,7 +21,7 @@ ENDINGS = (".jpeg", ".jpg", ".png")
 # Of the training images, in units of 0..255, as everybody uses them.
 MEAN, STD = (0.485 * 255, 0.456 * 255, 0.406 * 255), (0.229 * 255, 0.224 * 255, 0.225 * 255)
 TEST_BATCH = 100
-MOST_AHEAD = 4  # announced batches that are kept; a further one is not begun
+MOST_AHEAD = 4  # prefetched batches that are kept; a further one is not begun
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Photographs:
     def num_train(self) -> int:
         return len(self.train_labels)
 
-    def feed(self, device: torch.device, task: str) -> "PhotographFeed":
+    def batch_source(self, device: torch.device, task: str) -> "PhotographSource":
         """Mini-batches on the device for `task`, which is classification."""
         assert task == "classification"
-        return PhotographFeed(self, device)
+        return PhotographSource(self, device)
 
 
-class PhotographFeed:
+class PhotographSource:
     """Images float32 [B, 3, S, S], normalised, and labels int64 [B]; decoded by `loaders` processes, ahead of time."""
 
     def __init__(self, dataset: Photographs, device: torch.device) -> None:
@@ -60,7 +60,7 @@ class PhotographFeed:
         self._dataset, self._device = dataset, device
         self._normalise = Normalise(MEAN, STD, device)
         self._loaders = Loaders(dataset.loaders, dataset.image_size)
-        self._ahead: dict[bytes, Callable[[], Pixels]] = {}  # announced, by what was announced
+        self._ahead: dict[bytes, Callable[[], Pixels]] = {}  # prefetched batches, by indices and seeds
         weakref.finalize(self, self._loaders.close)
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
@@ -74,7 +74,7 @@ class PhotographFeed:
         pixels = self._ahead.pop(_key(indices, seeds), None) or self._begin(indices, seeds)
         return self._batch(pixels(), self._dataset.train_labels[indices])
 
-    def announce(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
+    def prefetch(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
         if self._dataset.loaders and len(self._ahead) < MOST_AHEAD:
             seeds = self._seeds(indices, generator)
             key = _key(indices, seeds)

@@ -1,4 +1,4 @@
-"""What every image dataset looks like once loaded. Legend: N images, C channels, H x W pixels."""
+"""A loaded image data set. Legend: N images, C channels, H x W pixels."""
 
 from dataclasses import dataclass, replace
 
@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from syncline.datasets.batch_source import BatchSource
-from syncline.datasets.image_sources import BinaryFeed, LabelledFeed
+from syncline.datasets.image_sources import BinarySource, LabelledSource, Normalise
 from syncline.datasets.sizes import checked_size
 from syncline.shapes import ImageShape
 
 
 @dataclass(frozen=True)
 class ImageDataset:
-    """Images and labels of one dataset, checked when made.
+    """Images and labels, checked on construction.
 
     Raises:
         ValueError: a wrong shape or dtype, an empty part, a label out of range, a standard deviation that is not > 0.
@@ -55,12 +55,13 @@ class ImageDataset:
     def num_train(self) -> int:
         return len(self.train_labels)
 
-    def feed(self, device: torch.device, task: str) -> BatchSource:
+    def batch_source(self, device: torch.device, task: str) -> BatchSource:
         """Mini-batches on the device for `task`, classification or generation."""
         if task == "generation":
-            return BinaryFeed(self, device)
+            return BinarySource(self.train_images, self.test_images, device)
         assert task == "classification"
-        return LabelledFeed(self, device)
+        train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
+        return LabelledSource(train, test, Normalise(self.mean, self.std, device), self.augment, device)
 
 
 def _fault(images: Tensor, labels: Tensor, num_classes: int) -> str | None:

@@ -31,12 +31,12 @@ class QuestionDataset:
     def num_train(self) -> int:
         return len(self.train)
 
-    def feed(self, device: torch.device, task: str) -> "QuestionFeed":
+    def batch_source(self, device: torch.device, task: str) -> "QuestionSource":
         assert task == "qa", task
-        return QuestionFeed(self, device)
+        return QuestionSource(self, device)
 
 
-class QuestionFeed:
+class QuestionSource:
     """Batches of windows, each as long as its longest row.
 
     Padding up to max_length would give the same losses up to rounding, since nothing looks at what is masked, but other

@@ -48,12 +48,12 @@ class TextDataset:
     def num_train(self) -> int:
         return (len(self.train) - 1) // self.length
 
-    def feed(self, device: torch.device, task: str) -> "TextFeed":
+    def batch_source(self, device: torch.device, task: str) -> "TextSource":
         assert task == "language"
-        return TextFeed(self, device)
+        return TextSource(self, device)
 
 
-class TextFeed:
+class TextSource:
     """Batches of symbols int64 [B, T] and the symbol that follows each int64 [B, T]."""
 
     is_random = False

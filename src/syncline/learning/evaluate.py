@@ -15,8 +15,8 @@ SEED = 0  # of what a network leaves to chance while it is evaluated: always the
 class Evaluator:
     """The test set, ready to be run through the module; leaves the module's training mode as it was."""
 
-    def __init__(self, feed: BatchSource, task: Task, flat: FlatModule) -> None:
-        self._feed = feed
+    def __init__(self, source: BatchSource, task: Task, flat: FlatModule) -> None:
+        self._source = source
         self._task = task
         self._flat = flat
 
@@ -28,7 +28,7 @@ class Evaluator:
         if self._flat.is_random:
             torch.manual_seed(SEED)
         module.eval()
-        metrics = self._task.evaluate(module, self._feed)
+        metrics = self._task.evaluate(module, self._source)
         module.train()
         return metrics
 

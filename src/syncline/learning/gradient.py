@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from syncline.datasets.batch_source import Batch, BatchSource, DiskFeed
+from syncline.datasets.batch_source import Batch, BatchSource, DiskBatchSource
 from syncline.datasets.sharding import WorkerShare
 from syncline.datasets.streams import Purpose, stream
 from syncline.learning.flat import FlatModule
@@ -31,19 +31,19 @@ class MiniBatch:
 class WorkerBatches:
     """One worker's mini-batches: the same for an iteration whenever it is asked for."""
 
-    def __init__(self, feed: BatchSource, share: WorkerShare) -> None:
+    def __init__(self, source: BatchSource, share: WorkerShare) -> None:
         self.share = share
-        self._feed = feed
-        self._from_disk = feed if isinstance(feed, DiskFeed) else None
+        self._source = source
+        self._from_disk = source if isinstance(source, DiskBatchSource) else None
 
     def take(self, iteration: int) -> MiniBatch:
-        samples = self._feed.take(self.share.batch(iteration), self._generator(iteration))
+        samples = self._source.take(self.share.batch(iteration), self._generator(iteration))
         if self._from_disk is not None:
-            self._from_disk.announce(self.share.batch(iteration + 1), self._generator(iteration + 1))
+            self._from_disk.prefetch(self.share.batch(iteration + 1), self._generator(iteration + 1))
         return MiniBatch(samples, self._key(iteration))
 
     def _generator(self, iteration: int) -> np.random.Generator | None:
-        return stream(Purpose.AUGMENT, *self._key(iteration)) if self._feed.is_random else None
+        return stream(Purpose.AUGMENT, *self._key(iteration)) if self._source.is_random else None
 
     def _key(self, iteration: int) -> tuple[int, int, int]:
         return self.share.worker, iteration, self.share.seed

@@ -1,4 +1,4 @@
-"""What the parameter server of every engine does: versions of each shard's block, and the steps that make them.
+"""The parameter server of every engine: versions of each shard's block, and the optimizer steps between them.
 
 Shape legend: n elements of a shard's block, m float buffer elements (batch-norm statistics), P workers.
 """
@@ -15,7 +15,7 @@ from syncline.learning.optimizer import Optimizer
 
 @dataclass(eq=False, slots=True)
 class Version:
-    """One immutable state of a shard's block, counted by those who still need it."""
+    """One immutable state of a shard's block, reference-counted by its readers."""
 
     weights: Tensor  # [n]
     buffers: Tensor  # [m]; empty on every shard but the first
@@ -24,12 +24,12 @@ class Version:
 
 @dataclass(eq=False, slots=True)
 class Gradient:
-    """What a worker pushes: the gradient of all blocks and the buffers its forward pass left."""
+    """The content of a push: the gradient of all blocks, and the buffers after the worker's forward pass."""
 
     flat: Tensor  # [sum of n]
     buffers: Tensor  # [m]
-    readers: int = 0  # pushes of it, one a shard, not yet applied or discarded
-    versions: Tensor | None = None  # [S] int64, of the blocks it was computed at, where a pull rule chose them
+    readers: int = 0  # its pushes, one a shard, that are neither applied nor discarded yet
+    versions: Tensor | None = None  # [S] int64, of the blocks it was computed on, with a pull rule
 
 
 @dataclass(slots=True)
@@ -42,17 +42,17 @@ class Shard:
     rate: Callable[[int, int], float]  # (samples, updates) -> learning rate
     num_workers: int  # P
     divide_by_workers: bool = False  # an update of d gradients divides their sum by P in place of d
-    spare: float = 0  # at most P + spare + 1 versions are alive
+    extra_versions: float = 0  # at most P + extra_versions + 1 versions exist at a time
     _free: list[Version] = field(default_factory=list)
     allocated: int = 1
 
     @property
     def evaluated(self) -> Tensor:
-        """What of the block is evaluated [n]: the current weights, or the optimizer's average of them."""
+        """The weights to evaluate [n]: the current ones, or the optimizer's moving average of them."""
         return self.optimizer.evaluated(self.current.weights)
 
     def pin(self) -> Version:
-        """The current version, kept as it is until `unpin`."""
+        """The current version, which is not changed before `unpin`."""
         self.current.readers += 1
         return self.current
 
@@ -66,14 +66,14 @@ class Shard:
     ) -> None:
         """One optimizer step on the mean of the gradients (or their sum), at the rate times `scale`.
 
-        The buffers become the mean of those pushed: with a single push, what that worker's forward pass left.
+        The buffers become the mean of those pushed; with a single push, these.
 
         Args:
-            samples, updates: made before this update; they decide the rate.
+            samples, updates: counts before this update, on which the rate depends.
         """
         old = self.current
         new = old if old.readers == 0 else self._take()
-        # In place in the first gradient: nobody else reads this block of it, and each push is applied once.
+        # In place in the first gradient: nothing else reads this block of it, and each push is applied once.
         mean = gradients[0].flat[self.block]
         for other in gradients[1:]:
             mean.add_(other.flat[self.block])
@@ -92,7 +92,7 @@ class Shard:
         if self._free:
             return self._free.pop()
         self.allocated += 1
-        assert self.allocated <= self.num_workers + self.spare + 1, "more versions alive than readers could hold"
+        assert self.allocated <= self.num_workers + self.extra_versions + 1, "more versions than readers could hold"
         return Version(torch.empty_like(self.current.weights), torch.empty_like(self.current.buffers))
 
 

@@ -1,7 +1,7 @@
-"""What is learned: for each task the loss of a mini-batch, and the metrics of the test set.
+"""Tasks: the loss of a mini-batch and the metrics of the test set.
 
-Shape legend: B samples, T symbols, L tokens. What a batch holds is said in datasets/feed.py, what a metric is in
-metrics.py.
+Shape legend: B samples, T symbols, L tokens. datasets/batch_source.py describes the tensors of a batch, metrics.py the
+metrics.
 """
 
 import math
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from syncline.datasets.batch_source import AnswerFeed, Batch, BatchSource, TextFeed
+from syncline.datasets.batch_source import AnswerBatchSource, Batch, BatchSource, TextBatchSource
 from syncline.learning.scoring import auc
 
 AUXILIARY_WEIGHT = 0.4  # of Inception's second head (torchvision's and TF-Slim's training scripts)
@@ -21,7 +21,7 @@ class Task(Protocol):
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         """Mean over the samples of the batch, in nats; the module is in training mode."""
 
-    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
         """The task's METRICS on the test set; the module is in evaluation mode, and no gradient is kept."""
 
 
@@ -36,10 +36,10 @@ class Classification:
         logits, auxiliary = outputs
         return F.cross_entropy(logits, labels) + AUXILIARY_WEIGHT * F.cross_entropy(auxiliary, labels)
 
-    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
         correct = within_5 = size = 0
         loss = 0.0
-        for images, labels in feed.test():
+        for images, labels in source.test():
             logits = module(images)
             loss += F.cross_entropy(logits, labels, reduction="sum").item()
             best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]  # [B, 5]
@@ -57,8 +57,8 @@ class Generation:
         bounds: Tensor = module(pixels)  # [B]
         return bounds.mean()
 
-    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
-        bounds = torch.cat([module(pixels) for (pixels,) in feed.test()])
+    def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
+        bounds = torch.cat([module(pixels) for (pixels,) in source.test()])
         return {"bound": bounds.double().mean().item()}
 
 
@@ -70,18 +70,18 @@ class QuestionAnswering:
         firsts, lasts = module(tokens, mask, types)  # [B, L] each
         return (F.cross_entropy(firsts, first) + F.cross_entropy(lasts, last)) / 2
 
-    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
-        assert isinstance(feed, AnswerFeed)
+    def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
+        assert isinstance(source, AnswerBatchSource)
         loss, size = 0.0, 0
         firsts, lasts = [], []
-        for tokens, mask, types, first, last in feed.test():
+        for tokens, mask, types, first, last in source.test():
             begins, ends = module(tokens, mask, types)
             total = F.cross_entropy(begins, first, reduction="sum") + F.cross_entropy(ends, last, reduction="sum")
             loss += total.item() / 2
             size += len(tokens)
             firsts.append(begins.float().cpu())
             lasts.append(ends.float().cpu())
-        exact_match, f1 = feed.score(_stack(firsts), _stack(lasts))
+        exact_match, f1 = source.score(_stack(firsts), _stack(lasts))
         return {"f1": f1, "exact_match": exact_match, "loss": loss / size}
 
 
@@ -98,8 +98,8 @@ class ClickThrough:
         counts, rows, clicked = batch
         return F.binary_cross_entropy_with_logits(module(counts, rows), clicked)
 
-    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
-        parts = [(module(counts, rows), clicked) for counts, rows, clicked in feed.test()]
+    def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
+        parts = [(module(counts, rows), clicked) for counts, rows, clicked in source.test()]
         logits, clicked = (torch.cat(column) for column in zip(*parts, strict=True))
         loss = F.binary_cross_entropy_with_logits(logits.double(), clicked.double())
         return {"auc": auc(logits, clicked), "loss": loss.item()}
@@ -113,17 +113,17 @@ class Language:
         logits, _ = module(symbols)  # [B, T, V]
         return F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1)
 
-    def evaluate(self, module: nn.Module, feed: BatchSource) -> dict[str, float]:
-        assert isinstance(feed, TextFeed)
+    def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
+        assert isinstance(source, TextBatchSource)
         nats, size, state = 0.0, 0, None
-        for symbols, following in feed.test():
+        for symbols, following in source.test():
             logits, state = module(symbols, state)
             predicted = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1, reduction="sum")
             nats += predicted.item()
             size += int((following >= 0).sum())
         return {
-            "bits_per_character": nats / math.log(2) / feed.characters,
-            "word_perplexity": math.exp(min(nats / feed.words, 700.0)),
+            "bits_per_character": nats / math.log(2) / source.characters,
+            "word_perplexity": math.exp(min(nats / source.words, 700.0)),
             "loss": nats / size,
         }
 

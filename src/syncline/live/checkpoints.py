@@ -107,7 +107,7 @@ class Checkpointer:
         self._folder, self._part, self._on_snapshot = folder, part, on_snapshot
         self._writer = StateWriter()
         eval_every = config.eval_every_epochs * num_train
-        checkpoint_every = config.runner.checkpoint_every_epochs * num_train
+        checkpoint_every = config.live.checkpoint_every_epochs * num_train
         self.snapshots = Schedule(eval_every, 0 if samples is None else int(samples // eval_every) + 1)
         self.checkpoints = Schedule(checkpoint_every, int((samples or 0) // checkpoint_every) + 1)
 

@@ -46,7 +46,7 @@ def run_member(context: RunContext, rank: int, local_rank: int, local_world_size
     if listener:
         store = serve_store(listener)
     else:
-        store = find_store(control.wait_for_store(), max(STORE_S, config.runner.start_timeout_s))
+        store = find_store(control.wait_for_store(), max(STORE_S, config.live.start_timeout_s))
     start_group(device, rank, config.cluster.workers, local_world_size, store)
     member = Member(context, rank, control, device)
     try:
@@ -71,7 +71,7 @@ class Member:
         self._clock = RunClock()
         learner = build_learner(config, device, NUM_EXTRA)
         optimizer = build_optimizer(config)
-        self._replica = Replica(learner.gradient, optimizer, strategy.replicas, strategy.impl == "naive")
+        self._replica = Replica(learner.gradient, optimizer, strategy.replicas, strategy.sends_tensors_singly)
         batches = learner.batches(config, rank)
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
@@ -80,7 +80,7 @@ class Member:
         self._step = self._build_step(batches)
         self._rate = build_rate(config, learner.num_train)
         self._limits = Limits.of(config, learner.num_train)
-        self._log = StepLog.open(context, rank, self.totals.updates) if config.runner.events else None
+        self._log = StepLog.open(context, rank, self.totals.updates) if config.live.events else None
         self._checkpointer = Checkpointer(
             config,
             context.folder,
@@ -210,7 +210,7 @@ class Member:
 
     def _build_step(self, batches: WorkerBatches) -> Step:
         config = self._config
-        absolute = config.runner.pace == "absolute"
+        absolute = config.live.pace == "absolute"
         delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, self.totals.updates)
         exchange = Exchange(self._replica, self._groups, self._consensus, self._control, self._clock, config.max_time_s)
         if not config.strategy.replicas:

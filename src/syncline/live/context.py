@@ -34,7 +34,7 @@ class RunContext:
         """
         folder = Path(job.folder)
         config = from_plain(read_run_config(folder))
-        runner = config.runner
+        runner = config.live
         tls = Tls.of(runner.tls_cert, runner.tls_key)
         return cls(
             config, folder, read_secret(folder / job.secret), tls, job.control_address, job.listen_at, job.resume
@@ -42,7 +42,7 @@ class RunContext:
 
     def connect_control(self, hello: Hello, on_message: Callable[[Message], None]) -> ControlClient:
         """A connection to the launcher; arguments and errors as `ControlClient`."""
-        leave_s = self.config.runner.leave_s
+        leave_s = self.config.live.leave_s
         return ControlClient(self.control_address, self.secret, self.tls, hello, on_message, dead_s=leave_s)
 
 

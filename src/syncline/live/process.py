@@ -119,7 +119,7 @@ def _evaluator(job: Job, index: int) -> int:
     from syncline.records.store import read_run_config
 
     config = from_plain(read_run_config(Path(job.folder)))
-    if config.runner.evaluate == "during":
+    if config.live.evaluate == "during":
         os.nice(19)
     serve(config, socket.socket(fileno=0))
     return 0

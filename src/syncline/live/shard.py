@@ -102,7 +102,7 @@ class Endpoint:
         num_buffers = flat.buffers.numel() if number == 0 else 0
         num_versions = config.cluster.shards if has_pull_rule(config) else 0
         pool = GradientPool(block.stop, num_buffers, config.cluster.workers + 1, num_versions)
-        listener = listen(context.listen_at, config.runner.leave_s)
+        listener = listen(context.listen_at, config.live.leave_s)
         acceptor = Acceptor(listener, context.secret, context.tls, pool, inbox)
         control = context.connect_control(Hello("shard", number, address_of(listener)), inbox.put)
         return cls(inbox, pool, control, acceptor)
@@ -199,16 +199,16 @@ class ShardServer:
         self._is_stopped = False
         self._num_files = 0  # that hold a version while they are written
         pulls = has_pull_rule(config)
-        self._watchdog = Watchdog(config.runner.hang_s, config.runner.leave_s, pulls)
+        self._watchdog = Watchdog(config.live.hang_s, config.live.leave_s, pulls)
         self._shard = build_shard(config, number, flat, num_train, is_whole=False)
         # A worker that is granted while it computes has a version on its way beside the one it is sent.
         waits = not pulls and not config.strategy.interrupts
-        self._shard.spare = EXTRA_VERSIONS if waits else EXTRA_VERSIONS + config.cluster.workers
+        self._shard.extra_versions = EXTRA_VERSIONS if waits else EXTRA_VERSIONS + config.cluster.workers
         self._sender = ReplySender(self._shard, connections, self._pool, self._clock, self._watchdog, self._warn_user)
         resumed = None if context.resume is None else read_checkpoint(context.folder, context.resume, number)
         self._is_resumed = resumed is not None
         self._log = None
-        if config.runner.events:
+        if config.live.events:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
         self._engine = Engine(
             number,

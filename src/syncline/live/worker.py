@@ -40,10 +40,10 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
         links = PulledLinks(worker, staging, config.cluster.shards, rule)
     about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": learner.num_train}
     with closing(links):
-        links.connect(addresses, context.secret, context.tls, about, config.runner.leave_s)
+        links.connect(addresses, context.secret, context.tls, about, config.live.leave_s)
         iteration = links.first_iteration()
         if iteration is not None:
-            absolute = config.runner.pace == "absolute"
+            absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration)
             GradientLoop(worker, links, staging, learner, batches, delays).run(iteration)
 

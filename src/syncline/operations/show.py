@@ -10,15 +10,7 @@ from syncline.operations.arguments import Commands, find_record
 from syncline.operations.plans import all_plans, start_of
 from syncline.operations.states import look, waiting_in
 from syncline.operations.tables import cell, columns, terminal_width, wrapped
-from syncline.records.store import (
-    FINISHED,
-    read_config,
-    read_environment,
-    read_log,
-    read_metrics,
-    read_summary,
-    status,
-)
+from syncline.records.store import FINISHED, read_config, read_environment, read_log, read_metrics, read_summary, status
 
 SHOW_EXAMPLES = """\
 examples:

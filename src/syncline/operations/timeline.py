@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 
 from syncline.operations.arguments import Commands, find_record
-from syncline.records.timeline import draw, read_timeline, trace_events, window_of, write_trace
+from syncline.records.drawing import draw
+from syncline.records.spans import read_timeline, window_of
+from syncline.records.trace import trace_events, write_trace
 
 EXAMPLES = """\
 examples:

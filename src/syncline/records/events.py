@@ -2,27 +2,27 @@
 
 | kind | at (seconds) | worker | shard | push | version | value | because |
 |---|---|---|---|---|---|---|---|
-| started | the worker begins a gradient | yes | -1 | -1 | it computes at | seconds it will take | |
-| computed | the gradient is finished | yes | -1 | -1 | computed at | loss | |
-| pushed | it arrived | yes | yes | yes | its tag: computed at | the worker's own count of gradients, from 0 | |
-| applied | it was part of an update | yes | yes | yes | made by the update | staleness | why |
-| discarded | it will never be applied | yes | yes | yes | computed at | 0 | why |
-| granted | the worker may go on | yes | yes | -1 | granted | 0 | why |
-| held | the worker waits | yes | yes | -1 | current | 0 | why |
-| repeated | the worker may go on at the version it has | yes | yes | -1 | current | 0 | why |
+| started | the worker begins a gradient | yes | -1 | -1 | it is computed on | seconds it will take | |
+| computed | the gradient is complete | yes | -1 | -1 | computed on | loss | |
+| pushed | the push arrived | yes | yes | yes | its tag: computed on | the worker's own count of gradients, from 0 | |
+| applied | an update included the push | yes | yes | yes | after the update | staleness | why |
+| discarded | the push will never be applied | yes | yes | yes | computed on | 0 | why |
+| granted | the worker may proceed | yes | yes | -1 | granted | 0 | why |
+| held | the worker must wait | yes | yes | -1 | current | 0 | why |
+| repeated | the worker may proceed with the version it has | yes | yes | -1 | current | 0 | why |
 | interrupted | the worker is to cancel its gradient | yes | yes | -1 | current | 0 | why |
-| dropped | the gradient is cancelled | yes | -1 | -1 | computed at | seconds not computed | how |
-| pulled | its blocks are chosen | yes | yes, or -1 | -1 | the oldest | its number, from 0 | their versions |
-| timer | a moment that the strategy asked for | -1 | yes | -1 | current | 0 | |
-| waits_for | from now on an update waits for this number of gradients | -1 | yes | -1 | current | the number | why |
-| joined | a worker is here (again) | yes | yes | -1 | -1 | 0 | |
-| left | a worker is gone | yes | yes | -1 | -1 | 0 | why |
+| dropped | the gradient is cancelled | yes | -1 | -1 | computed on | seconds not computed | how |
+| pulled | the worker's blocks are chosen | yes | yes, or -1 | -1 | the oldest | its number, from 0 | their versions |
+| timer | a timer of the strategy expires | -1 | yes | -1 | current | 0 | |
+| waits_for | an update waits for this number of gradients from now on | -1 | yes | -1 | current | the number | why |
+| joined | the worker is present (again) | yes | yes | -1 | -1 | 0 | |
+| left | the worker is gone | yes | yes | -1 | -1 | 0 | why |
 | delayed | an injected delay begins | yes | its message's, or -1 | -1 | -1 | seconds | compute, slow, push or pull |
 
-`pulled` is written where a worker does not wait for all blocks. Each shard of a real run notes it with the push, giving
-the version of its own block; there a push carries its worker's tag, which may be newer than the blocks were. Only runs
-of real processes write the last three kinds; collectives in virtual time write `delayed`, too. In real runs `started`
-and `computed` come with the push: where a worker was killed, or its push was cancelled, they are missing.
+`pulled` is logged where a worker does not wait for all blocks. In a run of real processes each shard logs it with the
+push, with the version of its own block; there a push carries its worker's tag, which may be newer than the blocks were.
+Only runs of real processes log the last three kinds; collectives in virtual time log `delayed`, too. In real runs
+`started` and `computed` are logged with the push: they are missing where a worker was killed or its push cancelled.
 """
 
 from array import array
@@ -32,6 +32,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute
+
+from syncline.records.store import RecordError
 
 KINDS = (
     "started",
@@ -79,51 +81,62 @@ class Row(NamedTuple):
     value: float
     because: str
 
+    @property
+    def block_versions(self) -> list[int]:
+        """Of a `pulled` row: the version of each shard's block."""
+        return [int(version) for version in self.because.split()]
+
 
 class EventLog:
-    """Appends rows; every `BATCH_ROWS` of them reach the file.
+    """Appends rows to a file, in batches of `BATCH_ROWS`.
 
     Args:
-        path: of the file, which is replaced, at once if something of it is kept.
-        keep_rows: so many rows of the log that is there come first.
-        rows: and then these, which were not in the file yet.
+        path: of the file; an existing one is replaced, atomically if rows of it are kept.
+        keep_rows: the number of rows of the existing file to keep.
+        rows: rows that follow these, which were not in the file yet.
 
     Raises:
-        RecordError: the log that is there has not so many rows.
+        RecordError: the existing file has fewer rows.
     """
 
     def __init__(self, path: Path, keep_rows: int = 0, rows: Sequence[Sequence[Any]] = ()) -> None:
         kept = read_events(path).slice(0, keep_rows) if keep_rows else pa.Table.from_batches([], SCHEMA)
         if kept.num_rows < keep_rows:
-            from syncline.records.store import RecordError
-
             raise RecordError(f"{path}: {kept.num_rows} events, but {keep_rows} were there at the checkpoint")
         self.num_rows = keep_rows + len(rows)
-        # Dictionaries may differ between batches: a new reason appears when it appears.
+        # Each batch has its own dictionaries, as new reasons may appear at any time.
         draft = path.with_suffix(".draft")
         self._file = pa.OSFile(str(draft if keep_rows else path), "wb")
         self._writer = pa.ipc.new_stream(self._file, SCHEMA)
         self._rows: list[Sequence[Any]] = list(rows)
         for batch in [_batch(()), *kept.to_batches()]:
-            self._writer.write_batch(batch)  # from now on the file is a log, if an empty one
+            self._writer.write_batch(batch)  # from now on the file is a valid log
         if keep_rows:
             draft.replace(path)
 
     def state_dict(self) -> dict[str, Any]:
-        """`keep_rows` and `rows` of a log that goes on from here and becomes the same file in every bit."""
+        """The arguments `keep_rows` and `rows` with which a log resumes from here, to the same file in every bit."""
         return {"keep_rows": self.num_rows - len(self._rows), "rows": list(self._rows)}
 
     def append(
-        self, at: float, kind: str, worker: int, shard: int, push: int, version: int, value: float, because: str
+        self,
+        at: float,
+        kind: str,
+        worker: int = -1,
+        shard: int = -1,
+        push: int = -1,
+        version: int = -1,
+        value: float = 0.0,
+        because: str = "",
     ) -> None:
-        """One row; see the table above."""
+        """Append one row; the table above says what each kind sets. The defaults stand for none."""
         self._rows.append((at, kind, worker, shard, push, version, value, because))
         self.num_rows += 1
         if len(self._rows) == BATCH_ROWS:
             self.flush()
 
     def close(self) -> None:
-        """Write what is left and end the stream."""
+        """Flush, and end the stream."""
         try:
             self.flush()
             self._writer.close()
@@ -131,14 +144,14 @@ class EventLog:
             self._file.close()
 
     def flush(self) -> None:
-        """Bring all rows to the file."""
+        """Write all rows to the file."""
         if not self._rows:
             return
         self._writer.write_batch(_batch(self._rows))
         self._rows.clear()
 
 
-# Arrays are made from buffers: `pa.array` imports pandas, half a second, to see that a list is none of its series.
+# Arrays are built from buffers: `pa.array` would import pandas, which takes half a second.
 _CODES = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
 
 
@@ -168,13 +181,11 @@ def _words(values: Sequence[str], of: pa.DictionaryType) -> pa.DictionaryArray:
 
 
 def read_events(path: Path) -> pa.Table:
-    """All whole batches of a log, also of one whose writer was killed.
+    """All complete batches of a log, also of one whose writer was killed.
 
     Raises:
-        RecordError: it is no event log at all.
+        RecordError: it is not an event log.
     """
-    from syncline.records.store import RecordError
-
     batches = []
     try:
         with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as reader:
@@ -184,14 +195,14 @@ def read_events(path: Path) -> pa.Table:
                 while True:
                     batches.append(reader.read_next_batch())
             except (StopIteration, pa.ArrowInvalid, OSError):
-                pass  # the end, or the place where the writer was stopped
+                pass  # the end, or where the writer was killed
     except (pa.ArrowInvalid, OSError) as error:
         raise RecordError(f"{path}: not an event log: {error}") from None
     return pa.Table.from_batches(batches, SCHEMA)
 
 
 def merge_events(parts: list[Path], path: Path) -> None:
-    """One log of the logs of several shards, ordered by time; rows of one log that are level stay in their order."""
+    """Merge the logs of several shards into one, ordered by time; rows at the same time stay in order."""
     table = pa.concat_tables([read_events(part) for part in parts], promote_options="permissive").unify_dictionaries()
     order = pa.compute.sort_indices(table, sort_keys=[("at", "ascending")])
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as writer:

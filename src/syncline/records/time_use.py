@@ -1,6 +1,6 @@
 """Where the time of a run went, over all workers, and what bound it.
 
-| share | the states of records/timeline.py |
+| share | the states of records/spans.py |
 |---|---|
 | computing | computing and interrupted, with the delays injected there |
 | sending | sending and receiving, with the delays injected there; of a collective, the exchange once all are ready |
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syncline.records.timeline import (
+from syncline.records.spans import (
     ABSENT,
     ANSWER,
     BLOCKS,

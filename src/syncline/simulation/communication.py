@@ -2,7 +2,7 @@
 
 A worker is sending from the end of a gradient until the last block of it has arrived, or until it goes on without that.
 It is receiving from the last grant, once its gradient has arrived, until it begins the next one. (These are the states
-of records/timeline.py.) Where workers start by their own rule, nobody can tell a block's way from the wait for it:
+of records/spans.py.) Where workers start by their own rule, nobody can tell a block's way from the wait for it:
 all of that is waiting, and only sending is counted.
 """
 

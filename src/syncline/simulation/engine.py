@@ -97,7 +97,7 @@ class Simulation:
         )
         self._transport = self._workers.transport = self._transport_over(cluster, block_bytes)
         for part in parameters if rules or isinstance(self._transport, NetworkTransport) else ():
-            part.spare = float("inf")  # blocks that are under way, or not taken yet, hold versions, too
+            part.extra_versions = float("inf")  # blocks that are under way, or not taken yet, hold versions, too
         self._shards = [
             ShardInterpreter(
                 number,

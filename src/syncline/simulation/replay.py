@@ -122,11 +122,11 @@ class _Replay:
         self._sent: defaultdict[tuple[int, int], dict[int, Version]] = defaultdict(dict)
         for row in _rows(log):
             if row.kind == "pulled":
-                self._pulled[row.worker, int(row.value)] = [int(version) for version in row.because.split()]
+                self._pulled[row.worker, int(row.value)] = row.block_versions
             elif row.kind not in COMPUTED:
                 self._rows.append(row)
         for part in self._shards:
-            part.spare = math.inf if self._pulled else 0  # blocks that were sent hold versions, too
+            part.extra_versions = math.inf if self._pulled else 0  # blocks that were sent hold versions, too
         # What each shard's log says next, for what its strategy commands to be compared with.
         self._answers: list[deque[Row]] = [deque() for _ in learning.shards]
         for row in self._rows:

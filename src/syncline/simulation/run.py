@@ -159,7 +159,7 @@ def _build_collective(
     observer = _Observer(config, monitor, replicas, num_parameters, checkpointer)
     cluster, strategy = config.cluster, config.strategy
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
-    num_messages = 1 if strategy.impl == "flat" else cluster.message_tensors or num_tensors
+    num_messages = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
     even, odd = (
         Exchange(strategy.groups(step, cluster.workers), times.network, message_bytes, num_messages) for step in (0, 1)
@@ -215,7 +215,7 @@ def _sizes(config: RunConfig) -> tuple[int, int]:
     """Parameters of the model and their tensors, where nothing is learned; (0, 1) where no time depends on them."""
     cluster, strategy = config.cluster, config.strategy
     counts_bytes = cluster.network.bandwidth_gbps is not None and cluster.message_bytes is None
-    one_by_one = not strategy.has_server and strategy.impl == "naive" and cluster.message_tensors is None
+    one_by_one = not strategy.has_server and strategy.sends_tensors_singly and cluster.message_tensors is None
     if not counts_bytes and not (one_by_one and cluster.network.latency_s):
         return 0, 1
     return count_parameters(config)

@@ -129,7 +129,7 @@ class NetworkTransport(Transport):
     ) -> None:
         super().__init__(queue, workers)
         self._cluster, self._block_bytes, self._communication = cluster, block_bytes, communication
-        self._shared: FairShareNetwork[Message] | None = cluster.network.shared_cards()
+        self._shared: FairShareNetwork[Message] | None = cluster.network.fair_share_network()
         self._shared_at = math.inf  # when the next message is through the shared network
         self._num_blocks = [0] * len(block_bytes)  # of weights, sent by each shard
 

@@ -42,6 +42,10 @@ class DsSyncOptions(StrategyOptions):
             raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
 
     @property
+    def sends_tensors_singly(self) -> bool:
+        return self.impl == "naive"
+
+    @property
     def has_server(self) -> bool:
         return False
 

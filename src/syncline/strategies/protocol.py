@@ -216,6 +216,11 @@ class StrategyOptions:
         return False
 
     @property
+    def sends_tensors_singly(self) -> bool:
+        """Its collectives send one message a tensor, each blocking, rather than one of all tensors."""
+        return False
+
+    @property
     def interrupts(self) -> bool:
         """It breaks off what workers compute."""
         return False

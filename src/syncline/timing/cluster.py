@@ -1,6 +1,6 @@
-"""What a cluster is (workers, their speeds, the network) and what befalls it (injected delays, slow-downs).
+"""Clusters (workers, their speeds, the network) and scenarios (injected delays and slow-downs).
 
-A profile may be a paper's cluster, in seconds a gradient, while the learning beside it is of any size.
+A profile may be a paper's cluster, in seconds a gradient, independently of the size of the model that is trained.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from syncline.timing.distributions import Array, Constant, Distribution, Draws, Occasional, distribution
+from syncline.timing.distributions import (
+    Array,
+    Constant,
+    Distribution,
+    Draws,
+    Occasional,
+    OptionalDistribution,
+    distribution,
+)
 from syncline.timing.network import Network, NetworkConfig
 
 
@@ -22,7 +30,7 @@ class ClusterConfig:
     gradient_s: list[float] = field(
         default_factory=lambda: [0.02]
     )  # mean seconds a gradient takes; worker p has entry p mod length
-    jitter: Any = None  # distribution of a factor on it, drawn for each gradient; None: always 1
+    jitter: OptionalDistribution = None  # factor on gradient_s, drawn for each gradient; None: 1
     network: NetworkConfig = field(default_factory=NetworkConfig)
     message_bytes: int | None = (
         None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter of the model
@@ -51,9 +59,9 @@ class ScenarioConfig:
     """What is injected on top of the cluster. A delay is a distribution of seconds, with `probability` (default 1)."""
 
     name: str = "none"
-    compute_delay: Any = None  # added to every gradient of every worker
-    push_delay: Any = None  # added to every push message (worker and shard)
-    pull_delay: Any = None  # added to every pull response (worker and shard)
+    compute_delay: OptionalDistribution = None  # added to every gradient of every worker
+    push_delay: OptionalDistribution = None  # added to every push message (worker and shard)
+    pull_delay: OptionalDistribution = None  # added to every pull response (worker and shard)
     slow: dict[int, float] = field(default_factory=dict)  # worker -> factor >= 1 on its compute time; others 1
     slow_shards: dict[int, float] = field(default_factory=dict)  # shard -> seconds >= 0 on each pull response; others 0
 
@@ -86,14 +94,14 @@ def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
 
 
 class Cluster:
-    """The durations of one run, from streams keyed by (seed, worker) that no strategy can disturb."""
+    """The durations of one run, from streams keyed by (seed, worker), the same for every strategy."""
 
     def __init__(self, config: ClusterConfig, scenario: ScenarioConfig, seed: int) -> None:
         self.num_workers = config.workers
         self.num_shards = config.shards
         self.network = Network(config.network, config.workers, config.shards)
         self.through_at = 0.0
-        """When the network alone would have had the last message there that `push` or `pull` was asked about."""
+        """When the latest message of `push` or `pull` arrives without jitter and injected delays."""
         means = [
             config.gradient_s[worker % len(config.gradient_s)] * scenario.slow.get(worker, 1.0)
             for worker in range(config.workers)
@@ -102,7 +110,7 @@ class Cluster:
         gradient = Draws(seed, "compute", config.jitter or Constant(1.0), means)
         self._compute_draws = [gradient]
         self.compute_s = gradient.next
-        """(worker) -> seconds that its next gradient takes, the injected delay included."""
+        """(worker) -> seconds of its next gradient, including the injected delay."""
         if scenario.compute_delay is not None:
             delay = Draws(seed, "compute delay", scenario.compute_delay, ones)
             self._compute_draws.append(delay)
@@ -110,7 +118,7 @@ class Cluster:
         shards = range(config.shards)
 
         def one_a_shard(purpose: str, source: Distribution | None) -> list[Draws]:
-            """Empty where nothing is to be drawn."""
+            """Empty without a distribution."""
             return [] if source is None else [Draws(seed, f"{purpose} {shard}", source, ones) for shard in shards]
 
         self._push_delays = one_a_shard("push delay", scenario.push_delay)
@@ -120,14 +128,14 @@ class Cluster:
         self._pull_jitters = one_a_shard("pull jitter", config.network.jitter)
 
     def draw_compute(self, worker: int) -> tuple[float, float]:
-        """Seconds that the worker's next gradient takes, and those of the injected delay."""
+        """Seconds of the worker's next gradient, and of its injected delay."""
         gradient, *delays = self._compute_draws
         return gradient.next(worker), sum(delay.next(worker) for delay in delays)
 
     def first_compute_s(self, num: int) -> Array:
-        """Seconds of every worker's first `num` >= 0 gradients, injected delays included, [workers, num].
+        """Seconds of every worker's first `num` >= 0 gradients, including injected delays, [workers, num].
 
-        Column i is what the i-th call of `compute_s` gives, in every bit, and takes nothing from it.
+        Column i is what the i-th call of `compute_s` returns, in every bit; the streams do not advance.
         """
         gradient, *delays = (draws.first(num) for draws in self._compute_draws)
         for delay in delays:
@@ -135,7 +143,7 @@ class Cluster:
         return gradient
 
     def draw_computes(self) -> tuple[Array, Array]:
-        """`draw_compute` of every worker, `BLOCK` times over: twice [workers, BLOCK]. Not to be mixed with it."""
+        """`draw_compute` of every worker, `BLOCK` times over: twice [workers, BLOCK]. Do not mix the two."""
         gradient, *delays = self._compute_draws
         first = gradient.next_block()
         return first, sum((delay.next_block() for delay in delays), np.zeros_like(first))
@@ -150,7 +158,7 @@ class Cluster:
         return self._pull_delays[shard].next(worker) + delay_s if self._pull_delays else delay_s
 
     def busy_s(self, worker: int) -> float:
-        """Seconds of all gradients that the worker has begun."""
+        """Seconds of all gradients that the worker has started."""
         return sum(draws.drawn(worker) for draws in self._compute_draws)
 
     @property
@@ -159,56 +167,56 @@ class Cluster:
         return [*self._compute_draws, *chain.from_iterable(parts)]
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the streams are, and when the cards are free; plain types."""
+        """Positions of the streams, and when the NICs are free; plain types."""
         return {"draws": [draws.state_dict() for draws in self._draws], "network": self.network.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; the same durations follow, in every bit."""
+        """Restore a state from `state_dict`; the same durations follow, in every bit."""
         for draws, theirs in zip(self._draws, state["draws"], strict=True):
             draws.load_state_dict(theirs)
         self.network.load_state_dict(state["network"])
 
     def seek_computes(self, begin: int) -> None:
-        """`draw_computes` is to go on with gradient number `begin` of every worker, a multiple of `BLOCK`."""
+        """Continue `draw_computes` with gradient number `begin` of every worker, a multiple of `BLOCK`."""
         for draws in self._compute_draws:
             draws.seek_block(begin)
 
     @property
     def sends_instantly(self) -> bool:
-        """Messages take no time at all."""
+        """Whether messages take no time."""
         is_delayed = self._push_delays or self._pull_delays or self._push_jitters or any(self._shard_delays_s)
         return self.network.is_instant and not is_delayed
 
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
-        """When a gradient block that leaves the worker now has arrived at the shard."""
+        """Arrival time at the shard of a gradient block that the worker sends now."""
         self.through_at = self.network.push(now, worker, shard, size_bytes)
         return self.late_push(self.through_at, shard, worker)
 
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
-        """When a weight block that leaves the shard now has arrived at the worker."""
+        """Arrival time at the worker of a weight block that the shard sends now."""
         self.through_at = self.network.pull(now, shard, worker, size_bytes)
         return self.late_pull(self.through_at, shard, worker)
 
     def late_push(self, at: float, shard: int, worker: int) -> float:
-        """When the next push is there that the network alone would have there at `at`."""
+        """Arrival time of the next push with jitter and injected delays; `at` without them."""
         if self._push_jitters:
             at += self._push_jitters[shard].next(worker)
         return at + self.draw_push_delay(shard, worker)
 
     def late_pull(self, at: float, shard: int, worker: int) -> float:
-        """When the next block is there that the network alone would have there at `at`."""
+        """Arrival time of the next block with jitter and injected delays; `at` without them."""
         if self._pull_jitters:
             at += self._pull_jitters[shard].next(worker)
         return at + self.draw_pull_delay(shard, worker)
 
 
 class DelayInjector:
-    """What is injected into one worker on a real machine, from the streams that `Cluster` draws from.
+    """Injects delays into one worker on a real machine, from the same streams as `Cluster`.
 
     Args:
-        absolute: a gradient takes what the cluster says, if the machine is quick enough; else the worker is as many
-            times slower than the cluster's fastest as the cluster says, on top of what its work really takes.
-        iteration: the first that will be made; the draws of those before it are skipped.
+        absolute: a gradient takes the seconds of the cluster, if the machine is fast enough; else the worker is
+            slowed down by the ratio of its seconds to those of the cluster's fastest worker.
+        iteration: the first one; the draws of earlier ones are skipped.
     """
 
     def __init__(
@@ -225,15 +233,15 @@ class DelayInjector:
                 self.pull(shard)
 
     def compute(self, spent_s: float) -> tuple[float, float]:
-        """(stretch, delay) in seconds, to follow a gradient on which the machine spent so long."""
+        """(slow-down, delay): seconds to wait after a gradient that took `spent_s` on this machine."""
         drawn, delay = self._cluster.draw_compute(self._worker)
         wanted = drawn if self._absolute else spent_s * drawn / self._fastest_s
         return max(0.0, wanted - spent_s), delay
 
     def push(self, shard: int) -> float:
-        """Seconds to hold back the next push to the shard."""
+        """Seconds by which to delay the next push to the shard."""
         return self._cluster.draw_push_delay(shard, self._worker)
 
     def pull(self, shard: int) -> float:
-        """Seconds by which the next block of the shard comes late."""
+        """Seconds by which to delay the next block of the shard."""
         return self._cluster.draw_pull_delay(shard, self._worker)

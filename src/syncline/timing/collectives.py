@@ -1,4 +1,4 @@
-"""What it costs to synchronise, in closed form: DS-Sync's Table 1, and the alpha-beta model of servers and collectives.
+"""The cost of synchronisation in closed form: DS-Sync's Table 1, and the alpha-beta model of servers and collectives.
 
 This file may hold: pure functions of numbers. It may not hold: state, or anything simulated.
 """
@@ -11,7 +11,7 @@ SYNCHRONISATIONS = ("ps", "ring", "tree", "ds_sync_ring", "ds_sync_tree")
 
 
 def synchronisation_scale(kind: str, num_workers: int, group_size: int | None = None) -> float:
-    """Serial operations that it takes to synchronise one element: DS-Sync's Table 1.
+    """Serial operations to synchronise one element: DS-Sync's Table 1.
 
     ps 2 W, ring 2 W - 1, tree 3 log W; DS-Sync the same with the members of a group for W: sqrt(W) of a square grid,
     the larger side of any other. The paper does not state the base of its logarithm: 2 here, as for a binary tree. It
@@ -70,7 +70,7 @@ def overall_cost_s(
     return seconds * num_workers / num_servers if kind == "ps" else seconds
 
 
-# Collectives: a message of m bytes takes latency + m seconds_a_byte (the alpha-beta model); cards are full duplex.
+# Collectives: a message of m bytes takes latency + m seconds_a_byte (the alpha-beta model); NICs are full duplex.
 
 
 def ring_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: float) -> float:
@@ -83,7 +83,7 @@ def ring_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: fl
         members: W >= 1.
         size_bytes: D >= 0, what each member holds.
         latency_s: of a message, >= 0.
-        seconds_a_byte: of every card, each way, >= 0.
+        seconds_a_byte: of every NIC, each way, >= 0.
 
     Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations (2009), where
     dssync.txt, section 3.2, counts 2 W - 1 steps with all the data.
@@ -107,10 +107,10 @@ def tree_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: fl
 def parameter_server_s(
     num_workers: int, num_shards: int, size_bytes: float, latency_s: float, seconds_a_byte: float
 ) -> float:
-    """Seconds for P workers that all begin at once to push to S shards and pull: 2 (latency + max(P/S, 1) D / B).
+    """Seconds for P workers that simultaneously push to S shards and pull: 2 (latency + max(P/S, 1) D / B).
 
     Each shard holds D / S and receives it P times over, one message after another (incast), then sends as much; with
-    more shards than workers it is the workers' cards that are busy. Holds for workers that begin with different shards;
+    more shards than workers it is the workers' NICs that are busy. Holds for workers that begin with different shards;
     where all begin with the same one, the last shard waits and max(P/S, 1) becomes (P + S - 1)/S. In a long run of BSP
     the pulls put the workers one transfer apart, and most of the incast hides behind them.
 

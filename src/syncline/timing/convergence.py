@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StronglyConvex:
-    """A problem and the rate at which it is descended."""
+    """A problem and the learning rate."""
 
     first_error: float  # e_0, > 0
     rate: float  # eta, > 0
@@ -34,7 +34,7 @@ class StronglyConvex:
             raise ValueError(f"rate * convexity must be < 1, got {self.rate * self.convexity:g}")
 
     def floor(self, k: int, progress: float = 1.0) -> float:
-        """The error that is left after any number of updates of K gradients; `progress`: g, 1 for fresh gradients."""
+        """The error that remains after any number of updates of K gradients; `progress`: g, 1 for fresh gradients."""
         return self.rate * self.smoothness * self.variance / (2.0 * self.convexity * progress * k)
 
     def error(self, k: int, updates: float, progress: float = 1.0) -> float:
@@ -53,14 +53,14 @@ class StronglyConvex:
 
 
 def stale_progress(gamma: float, fresh: float) -> float:
-    """g = 1 - gamma + p_0 / 2: how much of a fresh gradient's descent a stale one is sure of.
+    """g = 1 - gamma + p_0 / 2: the guaranteed share of a fresh gradient's descent for a stale one.
 
     Args:
         gamma: of the staleness bound (equation 19), 0 .. 1.
         fresh: p_0, 0 .. 1; at least 1 / P for exponential run times (Lemma 6).
 
     Raises:
-        ValueError: an argument out of range, or nothing is left of the descent.
+        ValueError: an argument out of range, or g <= 0.
     """
     progress = 1.0 - gamma + fresh / 2.0
     if not (0 <= gamma <= 1 and 0 <= fresh <= 1 and progress > 0):

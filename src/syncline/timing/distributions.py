@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,12 @@ class Distribution(Protocol):
         ...
 
     def expectation(self) -> float: ...
+
+
+if TYPE_CHECKING:
+    OptionalDistribution = Distribution | None
+else:  # OmegaConf has no type for it: a config holds {name: ..., parameters} until its __post_init__ converts that
+    OptionalDistribution = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,7 @@ class Pareto:
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """median * exp(sigma Z), Z standard normal: most durations near the median, now and then a far longer one."""
+    """median * exp(sigma Z), Z standard normal: most durations near the median, occasionally a far longer one."""
 
     median: float  # > 0
     sigma: float  # standard deviation of the logarithm, in 0 .. 10: at 10 the longest are 10^35 times the median
@@ -188,7 +194,7 @@ class Weibull:
 
 @dataclass(frozen=True, slots=True)
 class Gamma:
-    """Density proportional to x^(shape - 1) exp(-x / scale); of a whole shape, the sum of so many exponentials."""
+    """Density proportional to x^(shape - 1) exp(-x / scale); for a whole shape, the sum of that many exponentials."""
 
     shape: float  # >= 0.01
     scale: float  # > 0; the mean is shape * scale
@@ -209,7 +215,7 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Empirical:
-    """One of the measured durations, each as likely: a few from a list, or any number from a text file.
+    """One of the measured durations, all equally likely, from a list or a text file.
 
     Of a file, the config holds its checksum and where it lies, and not the numbers. They are read when the first is
     needed, and refused if the file has changed since. A record keeps a copy of the file.
@@ -217,7 +223,7 @@ class Empirical:
 
     values: tuple[float, ...] = ()
     path: str = field(default="", compare=False)  # of a file with one number a line
-    content: str = ""  # MD5 of the file; empty: found now
+    content: str = ""  # MD5 of the file; empty: computed now
     name: str = "empirical"
 
     def __post_init__(self) -> None:
@@ -278,7 +284,7 @@ def _durations(values: Sequence[float]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Occasional:
-    """Nothing most of the time; with `probability` a duration from `source`."""
+    """A duration from `source` with `probability`, else 0."""
 
     probability: float  # in [0, 1]
     source: Distribution
@@ -314,7 +320,7 @@ DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
 }
 
 
-TEXTS = {"path": "a path", "content": "a checksum"}  # parameters that are no numbers, of empirical
+TEXTS = {"path": "a path", "content": "a checksum"}  # parameters of empirical that are not numbers
 
 
 def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
@@ -333,7 +339,7 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
         if key not in allowed:
             raise ValueError(f"{where}.{key}: unknown; {name} takes {', '.join(allowed)}")
         if key == "values":
-            # YAML gives a list, a config as plain types our own tuple.
+            # A list from YAML, a tuple from a config in plain types.
             if not isinstance(value, list | tuple) or not all(isinstance(each, int | float) for each in value):
                 raise ValueError(f"{where}.{key} must be a list of numbers, got {value!r}")
             if len(value) > INLINE:
@@ -354,7 +360,7 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
 
 
 def _float(number: float) -> float:
-    """Infinity where it is too large for a float."""
+    """As a float; infinity if it is too large for one."""
     try:
         return float(number)
     except OverflowError:
@@ -362,7 +368,7 @@ def _float(number: float) -> float:
 
 
 class Draws:
-    """An endless stream of durations for each worker, which does not depend on who else draws, or when.
+    """An endless stream of durations for each worker, independent of the draws of other workers.
 
     The next few of all workers lie in one array: with 10,000 workers an object each would not fit the caches.
 
@@ -377,18 +383,18 @@ class Draws:
         self._key = (seed << 32 | zlib.crc32(purpose.encode())) << 32
         self._source = source
         self._factors = np.asarray(factors, dtype=np.float64)
-        # One generator, set to the place where it is to go on: one a worker would cost five times as much to set up.
+        # One generator that is positioned for each draw: one for each worker would take five times as long to set up.
         self._philox = np.random.Philox(key=0)
         self._generator = np.random.Generator(self._philox)
         self._place = self._philox.state
         self._rows = self._make(0, BLOCK)  # [workers, BLOCK]
         self._begins = [0] * len(factors)  # draws before the worker's row
         self._flat = memoryview(self._rows.reshape(-1))  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
-        self._used = [0] * len(factors)  # draws of its row that the worker has had
+        self._used = [0] * len(factors)  # draws that each worker has taken from its row
         self._before = np.zeros(len(factors))  # sum of its earlier rows
 
     def next(self, worker: int) -> float:
-        """The worker's next duration; the i-th call for a worker always gives the same."""
+        """The worker's next duration; the i-th call for a worker always returns the same."""
         used = self._used[worker]
         if used == BLOCK:
             self._before[worker] += self._rows[worker].sum()
@@ -399,7 +405,7 @@ class Draws:
         return self._flat[worker * BLOCK + used]
 
     def next_block(self) -> Array:
-        """The next `BLOCK` durations of every worker, [workers, BLOCK]: what so many calls of `next` would give.
+        """The next `BLOCK` durations of every worker, [workers, BLOCK], as from that many calls of `next`.
 
         Either this is called or `next`, not both.
         """
@@ -411,29 +417,29 @@ class Draws:
         return self._rows.copy()
 
     def drawn(self, worker: int) -> float:
-        """The sum of all that `next` has given this worker."""
+        """The sum of all durations that `next` has returned for this worker."""
         return float(self._before[worker] + self._rows[worker, : self._used[worker]].sum())
 
     def first(self, num: int) -> Array:
-        """The first `num` >= 0 durations of every worker, [workers, num]; draws nothing from what `next` gives.
+        """The first `num` >= 0 durations of every worker, [workers, num]; `next` is not affected.
 
         Column i is what the i-th call of `next` gives, in every bit.
         """
         return self._make(0, num)
 
     def state_dict(self) -> dict[str, Any]:
-        """How far every worker is in its stream, in plain types."""
+        """The position of every worker in its stream, in plain types."""
         return {"begins": list(self._begins), "used": list(self._used), "before": self._before.tolist()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; the same durations follow, in every bit."""
+        """Restore a state from `state_dict`; the same durations follow, in every bit."""
         self._begins, self._used = list(state["begins"]), list(state["used"])
         self._before[:] = state["before"]
         for worker in range(len(self._factors)):
             self._draw_row(worker)
 
     def seek_block(self, begin: int) -> None:
-        """`next_block` is to give the durations from number `begin` on, a multiple of `BLOCK`; `drawn` is lost."""
+        """Continue `next_block` with duration number `begin`, a multiple of `BLOCK`; resets `drawn`."""
         self._begins, self._used = [begin] * len(self._factors), [0] * len(self._factors)
         self._before[:] = math.nan
         self._rows[:] = self._make(begin, BLOCK)

@@ -1,6 +1,6 @@
-"""How long messages take: latency, and network cards that send and receive one message at a time (incast).
+"""How long messages take: latency, and NICs that send and receive one message at a time (incast).
 
-Cards that share what they can among all messages are in sharing.py.
+sharing.py has NICs that share their bandwidth fairly among all messages.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncline.timing.collectives import ring_s
-from syncline.timing.distributions import distribution
+from syncline.timing.distributions import OptionalDistribution, distribution
 from syncline.timing.sharing import FairShareNetwork
 
 SHARINGS = ("queue", "fair")
@@ -16,12 +16,12 @@ SHARINGS = ("queue", "fair")
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """One kind of link for the whole cluster; workers and shards each have one full-duplex card."""
+    """One kind of link for the whole cluster; workers and shards each have one full-duplex NIC."""
 
     latency_s: float = 0.0  # of every message, >= 0
-    bandwidth_gbps: float | None = None  # of every card, each way, Gbit/s > 0; None: sending takes no time
-    jitter: Any = None  # distribution of seconds added to the latency of every message to or from a shard; None: none
-    sharing: str = "queue"  # one of SHARINGS: messages at one card go one after another, or all at once, each slower
+    bandwidth_gbps: float | None = None  # of every NIC, each way, Gbit/s > 0; None: sending takes no time
+    jitter: OptionalDistribution = None  # seconds added to the latency of every message to or from a shard
+    sharing: str = "queue"  # one of SHARINGS: a NIC sends its messages one after another, or all at once, each slower
 
     def __post_init__(self) -> None:
         if isinstance(self.jitter, Mapping):
@@ -38,18 +38,18 @@ class NetworkConfig:
 
     @property
     def seconds_a_byte(self) -> float:
-        """Of every card, each way."""
+        """Of every NIC, each way."""
         return 0.0 if self.bandwidth_gbps is None else 8.0 / (self.bandwidth_gbps * 1e9)
 
 
-_CARDS = ("_worker_out", "_worker_in", "_shard_out", "_shard_in")
+_NICS = ("_worker_out", "_worker_in", "_shard_out", "_shard_in")
 
 
 class Network:
-    """The cards of one cluster and the moments at which they are free again.
+    """The NICs of one cluster, and when each is free again.
 
-    A message occupies its sender's card and its receiver's card for size/bandwidth each; the receiver's may begin one
-    latency after the sender's. Messages queue at a card in the order in which they were sent.
+    A message occupies the NICs of its sender and its receiver for size / bandwidth each, the latter from one latency
+    after the former at the earliest. Messages queue at a NIC in the order in which they were sent.
     """
 
     def __init__(self, config: NetworkConfig, num_workers: int, num_shards: int) -> None:
@@ -63,39 +63,39 @@ class Network:
         self._shard_in = [0.0] * num_shards
 
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:
-        """When a message sent now has wholly arrived at the shard (seconds of the same clock)."""
+        """When a message sent now has arrived completely at the shard (seconds of the same clock)."""
         if self.is_instant:
             return now
         return self._send(now, self._worker_out, worker, self._shard_in, shard, size_bytes)
 
     def pull(self, now: float, shard: int, worker: int, size_bytes: int) -> float:
-        """When a message sent now has wholly arrived at the worker (seconds of the same clock)."""
+        """When a message sent now has arrived completely at the worker (seconds of the same clock)."""
         if self.is_instant:
             return now
         return self._send(now, self._shard_out, shard, self._worker_in, worker, size_bytes)
 
     def all_reduce_s(self, members: int, size_bytes: int, num_messages: int) -> float:
-        """Seconds of a ring all-reduce among so many workers, in so many messages one after another.
+        """Seconds of a ring all-reduce among `members` workers, as `num_messages` all-reduces one after another.
 
-        Groups that are at it at one time do not slow each other down, whatever cards they share.
+        Groups that reduce at the same time do not slow each other down, even if they share NICs.
         """
         return ring_s(members, size_bytes, self.latency_s * num_messages, self.seconds_a_byte)
 
-    def shared_cards(self) -> FairShareNetwork[Any] | None:
-        """New ones, through which all messages go where they do not queue: one latency after it each has arrived."""
+    def fair_share_network(self) -> FairShareNetwork[Any] | None:
+        """A new network for sharing=fair, else None; a message arrives one latency after it has left that."""
         return FairShareNetwork(self.seconds_a_byte) if self._is_shared else None
 
     def backlog_s(self, now: float, shard: int) -> float:
-        """Seconds for which the shard's card will still be sending what it was given."""
+        """Seconds for which the shard's NIC is still sending earlier messages."""
         return max(0.0, self._shard_out[shard] - now)
 
     def state_dict(self) -> dict[str, list[float]]:
-        """When each card is free again."""
-        return {name: list(getattr(self, name)) for name in _CARDS}
+        """When each NIC is free again."""
+        return {name: list(getattr(self, name)) for name in _NICS}
 
     def load_state_dict(self, state: Mapping[str, list[float]]) -> None:
-        """Go on from what `state_dict` gave."""
-        for name in _CARDS:
+        """Restore a state from `state_dict`."""
+        for name in _NICS:
             setattr(self, name, list(state[name]))
 
     def _send(

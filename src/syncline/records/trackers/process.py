@@ -1,6 +1,4 @@
-"""A tracker shows a record elsewhere, for people who watch many runs. It is a process of its own, which only reads the
-record (records/mirror.py): whatever becomes of it, the run is not harmed and hardly slowed down.
-"""
+"""The run's side of a tracker: it starts the process, notifies it of evaluations, and ends it."""
 
 import os
 import re
@@ -15,14 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-LEAVE_S = 2.0  # for a tracker whose run has not ended well
+ABORT_S = 2.0  # for the tracker to end after a run that failed or was interrupted
 
 
 class Tracker(Protocol):
-    """Entered when the record is there, left when it is finished or has failed."""
+    """Entered once the record exists, left when the run has finished or failed."""
 
-    def look(self) -> None:
-        """There is a new evaluation in the record."""
+    def on_evaluation(self) -> None:
+        """The record has a new evaluation."""
 
     def __enter__(self) -> Self: ...
 
@@ -32,10 +30,13 @@ class Tracker(Protocol):
 
 
 def check_installed(options: Mapping[str, Any]) -> None:
-    """Of the config's group `tracker`.
+    """Check that the package of a tracker is installed.
+
+    Args:
+        options: the config's group `tracker`.
 
     Raises:
-        ValueError: its package is absent; the message tells what to install.
+        ValueError: it is not; the message says what to install.
     """
     name = options["name"]
     if name != "none" and find_spec(name) is None:
@@ -43,18 +44,19 @@ def check_installed(options: Mapping[str, Any]) -> None:
 
 
 def start_tracker(options: Mapping[str, Any], folder: Path, place: Path, say: Callable[[str], None]) -> Tracker:
-    """The tracker that the config's group `tracker` asks for.
+    """The tracker that the config names.
 
     Args:
+        options: the config's group `tracker`.
         folder: of the record.
-        place: where it will lie when it is finished.
-        say: takes the one line of what went wrong, if something does.
+        place: where the record moves when it is finished.
+        say: receives one line if the tracker fails.
     """
-    return NoTracker() if options["name"] == "none" else Mirror(options, folder, place, say)
+    return NoTracker() if options["name"] == "none" else TrackerProcess(options, folder, place, say)
 
 
 class NoTracker:
-    def look(self) -> None:
+    def on_evaluation(self) -> None:
         pass
 
     def __enter__(self) -> Self:
@@ -66,28 +68,28 @@ class NoTracker:
         pass
 
 
-class Mirror:
+class TrackerProcess:
     """The process that follows the record; see `start_tracker`.
 
-    It is told of each evaluation by one byte, which is never waited for, and of the end by the end of the pipe. Then it
-    has `wait_s` to tell the rest, or if the run has not ended well `LEAVE_S`, and is killed.
+    One byte through a pipe notifies it of an evaluation, without blocking; closing the pipe, of the end. Then it has
+    `wait_s` to write the rest, or `ABORT_S` if the run failed or was interrupted, before it is killed.
     """
 
     def __init__(self, options: Mapping[str, Any], folder: Path, place: Path, say: Callable[[str], None]) -> None:
         self._name, self._wait_s, self._place, self._say = options["name"], options["wait_s"], place, say
         self._process: subprocess.Popen[bytes] | None = None
-        command = [sys.executable, "-m", "syncline.records.mirror", "--follow", str(folder), str(place)]
+        command = [sys.executable, "-m", "syncline.records.trackers", "--follow", str(folder), str(place)]
         try:
             self._scratch = tempfile.TemporaryDirectory(prefix="syncline-", ignore_cleanup_errors=True)
-            self._words = Path(self._scratch.name, "words.txt")
-            with self._words.open("wb") as words:
+            self._errors = Path(self._scratch.name, "stderr.txt")
+            with self._errors.open("wb") as errors:
                 self._process = subprocess.Popen(
                     command,
                     env=os.environ | {"TMPDIR": self._scratch.name},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
-                    stderr=words,
-                    start_new_session=True,  # a Ctrl-C is for the run
+                    stderr=errors,
+                    start_new_session=True,  # Ctrl-C is meant for the run
                 )
         except OSError as error:
             self._warn(f"it did not start: {error.strerror}")
@@ -96,15 +98,15 @@ class Mirror:
         self._pipe = self._process.stdin
         os.set_blocking(self._pipe.fileno(), False)
 
-    def look(self) -> None:
+    def on_evaluation(self) -> None:
         if self._process is None:
             return
         try:
             os.write(self._pipe.fileno(), b"\n")
         except BlockingIOError:
-            pass  # it has enough to look at
-        except OSError:  # it is dead
-            self._end(LEAVE_S)
+            pass  # it has notifications to process
+        except OSError:  # it has ended
+            self._end(ABORT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -112,9 +114,9 @@ class Mirror:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind:  # that is what is to be told of
+        if kind:  # the error of the run is what gets reported
             self._say = lambda line: None
-        self._end(LEAVE_S if kind else self._wait_s)
+        self._end(ABORT_S if kind else self._wait_s)
 
     def _end(self, wait_s: float) -> None:
         process, self._process = self._process, None
@@ -124,16 +126,16 @@ class Mirror:
             self._pipe.close()
             code = process.wait(wait_s)
             if code:
-                said = re.search("^error: (.*)", self._words.read_text(errors="replace"), re.MULTILINE)
-                self._warn(said[1] if said else f"it ended with exit code {code}")
+                message = re.search("^error: (.*)", self._errors.read_text(errors="replace"), re.MULTILINE)
+                self._warn(message[1] if message else f"it ended with exit code {code}")
         except subprocess.TimeoutExpired:
-            self._warn(f"it was not ready {wait_s:g} s after the run")
+            self._warn(f"it had not ended {wait_s:g} s after the run")
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # with what it has started
+                os.killpg(process.pid, signal.SIGKILL)  # and the processes that it has started
             process.wait()
             self._scratch.cleanup()
 
     def _warn(self, why: str) -> None:
-        again = f"python -m syncline.records.mirror {self._place}"
-        self._say(f"tracker={self._name} failed, the run goes its way: {why}; once more when it is over: {again}")
+        again = f"python -m syncline.records.trackers {self._place}"
+        self._say(f"tracker={self._name} failed, the run continues: {why}; to repeat it after the run: {again}")

@@ -1,14 +1,11 @@
-"""Exact recurrences of push and update times from given durations: a fast path and an oracle for the simulator.
+"""Exact recurrences of push and update times from given durations: an oracle for the simulator.
 
-This file may hold: pure functions from arrays of seconds to arrays of seconds. It may not hold: strategies, gradients,
-random numbers, or messages that take time.
-
-`durations_s[p, i]` is what the i-th mini-batch takes that worker p begins, whether it ends it or is interrupted
-(`Cluster.first_compute_s` gives it); all workers begin at time 0 and messages take no time. Exact: a time is made by
-the same additions, now + duration, in the same order as the simulator makes them, so that it has the same bits.
-(Rounding never puts a longer duration before a shorter one, so that the k-th smallest may be taken before adding.)
-Several pushes at one instant make no difference, but in K-batch-sync and K-async: there it may matter to later times
-which of them an update takes; the simulator takes those first whose mini-batch began first, these functions any.
+`durations_s[p, i]` is the duration of the i-th mini-batch that worker p begins, whether it completes it or is
+interrupted (`Cluster.first_compute_s`); all workers begin at time 0 and messages take no time. A time is the result of
+the same additions, now + duration, in the same order as in the simulator, so that it has the same bits. (Rounding never
+puts a longer duration before a shorter one, so that the k-th smallest may be taken before adding.) Several pushes at
+one instant make no difference, except in K-batch-sync and K-async: there it may affect later times which of them an
+update takes; the simulator takes first those whose mini-batch began first, these functions any.
 """
 
 import numpy as np
@@ -25,7 +22,7 @@ def bsp_updates_s(durations_s: Array) -> Array:
 
 
 def asp_pushes_s(durations_s: Array) -> Array:
-    """When each worker makes its i-th push if none ever waits, [workers, iterations]; each push is an update.
+    """Time of each worker's i-th push without waiting, [workers, iterations]; each push is an update.
 
     Source: dssp.txt, section I-A.2.
     """
@@ -33,7 +30,7 @@ def asp_pushes_s(durations_s: Array) -> Array:
 
 
 def ssp_pushes_s(durations_s: Array, staleness: int) -> Array:
-    """When each worker makes its i-th push under SSP(s), [workers, iterations]; each push is an update.
+    """Time of each worker's i-th push under SSP(s), [workers, iterations]; each push is an update.
 
         F[p, i] = max(F[p, i-1], max over q of F[q, i-1-s]) + X[p, i]
 
@@ -60,7 +57,7 @@ def ssp_pushes_s(durations_s: Array, staleness: int) -> Array:
 
 
 def every_kth_s(pushes_s: Array, k: int = 1) -> Array:
-    """Times of the updates where every k-th push makes one, whoever it is from, [updates].
+    """Times of the updates of every k-th push, from any worker, [updates].
 
     k = 1 gives ASP's and SSP's updates from their pushes. It ends with the last push that the given ones settle: a
     worker's pushes beyond the given ones are later than its last, so those up to the earliest last one are all known.
@@ -83,7 +80,7 @@ def k_batch_async_updates_s(durations_s: Array, k: int) -> Array:
 
 
 def k_sync_updates_s(durations_s: Array, k: int) -> Array:
-    """T_{i+1} = T_i + the K-th smallest of X[:, i], as all workers begin anew at an update; [iterations].
+    """T_{i+1} = T_i + the K-th smallest of X[:, i], as all workers start again at an update; [iterations].
 
     k = workers is BSP.
 
@@ -98,7 +95,7 @@ def k_sync_updates_s(durations_s: Array, k: int) -> Array:
 
 
 def k_batch_sync_updates_s(durations_s: Array, k: int) -> Array:
-    """Every K-th push, at which all workers are interrupted and begin anew; [updates].
+    """Every K-th push, at which all workers are interrupted and start again; [updates].
 
     It ends where a worker might need a duration that is not given.
 
@@ -112,7 +109,7 @@ def k_batch_sync_updates_s(durations_s: Array, k: int) -> Array:
     num_workers, iterations = durations_s.shape
     rows = np.arange(num_workers)[:, None]
     begun = np.zeros(num_workers, dtype=np.int64)  # mini-batches of earlier updates
-    ahead = min(k, 2 + 2 * k // num_workers)  # pushes of each worker that are looked at; grows where they may not do
+    ahead = min(k, 2 + 2 * k // num_workers)  # pushes of each worker that are considered; grows if too few
     now, updates = 0.0, []
     while begun.max() + ahead <= iterations:
         pushes = durations_s[rows, begun[:, None] + np.arange(ahead)]
@@ -131,7 +128,7 @@ def k_batch_sync_updates_s(durations_s: Array, k: int) -> Array:
 
 
 def k_async_updates_s(durations_s: Array, k: int) -> Array:
-    """The K-th push of those that wait for an update, at which these K workers begin anew; [updates].
+    """The K-th push of those that wait for an update, at which these K workers start again; [updates].
 
     It ends with the first update after which a worker needs a duration that is not given.
 

@@ -8,6 +8,16 @@ import pytest
 from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
+from recurrences import (
+    asp_pushes_s,
+    bsp_updates_s,
+    every_kth_s,
+    k_async_updates_s,
+    k_batch_async_updates_s,
+    k_batch_sync_updates_s,
+    k_sync_updates_s,
+    ssp_pushes_s,
+)
 from simulation_play import NullObserver
 
 from syncline.progress import Limits
@@ -20,16 +30,6 @@ from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.ssp import SspOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import BLOCK, Array, Draws, Exponential, Normal
-from syncline.timing.vectorized import (
-    asp_pushes_s,
-    bsp_updates_s,
-    every_kth_s,
-    k_async_updates_s,
-    k_batch_async_updates_s,
-    k_batch_sync_updates_s,
-    k_sync_updates_s,
-    ssp_pushes_s,
-)
 
 UPDATES = 400
 ITERATIONS = UPDATES + 1  # no worker begins more mini-batches than there are updates in any of these runs

@@ -1,0 +1,160 @@
+"""A timeline as a picture: a lane for each worker and shard; below them, where it changes, K."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from syncline.records.spans import (
+    ABSENT,
+    ANSWER,
+    BLOCKS,
+    COMPUTING,
+    DELAY,
+    DISCARD,
+    INTERRUPT,
+    INTERRUPTED,
+    RECEIVING,
+    SENDING,
+    UNKNOWN,
+    UPDATE,
+    WAITING,
+    Span,
+    Timeline,
+    counts_in,
+)
+
+# Okabe and Ito's palette is safe for the colour-blind. Injected, interrupted and absent time is hatched as well.
+COLOURS = {
+    COMPUTING: "#0072B2",
+    INTERRUPTED: "#E69F00",
+    DELAY: "#D55E00",
+    SENDING: "#56B4E9",
+    ANSWER: "#CC79A7",
+    WAITING: "#F0E442",
+    BLOCKS: "#F0E442",
+    RECEIVING: "#009E73",
+    ABSENT: "#FFFFFF",
+    UNKNOWN: "#DDDDDD",
+}
+HATCHES = {
+    DELAY: ("////", "#FFFFFF"),
+    INTERRUPTED: ("xxxx", "#FFFFFF"),
+    BLOCKS: ("....", "#888888"),
+    ABSENT: ("xxxx", "#888888"),
+}
+# Colour, and the part of the lane that a mark covers: an update that interrupts a worker stays visible above its mark.
+MARKS = {UPDATE: ("#000000", -0.4, 0.4), DISCARD: ("#D55E00", -0.4, 0.4), INTERRUPT: ("#E69F00", 0.0, 0.4)}
+WORKERS_SHOWN = 64
+
+_STYLE: dict[Any, Any] = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "syncline", "hatch.linewidth": 0.6}
+_UNDATED: dict[str, Any] = {  # the same record gives the same file
+    ".svg": {"Date": None},
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None},
+}
+
+
+def draw(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: float, files: Sequence[Path]) -> None:
+    """Draw a window of a timeline; at most `WORKERS_SHOWN` workers, the first ones.
+
+    Args:
+        name: of the record, for the title.
+        time_kind: `virtual` or `wall`.
+        begin_s, end_s: the window, in seconds since the start of the run.
+        files: one picture for each; .svg, .png or .pdf.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    lanes = timeline.workers[:WORKERS_SHOWN]
+    labels = [f"worker {number}" for number in range(len(lanes))]
+    labels += [f"shard {number}" for number in range(len(timeline.shards))]
+    window = begin_s, end_s
+    with rc_context(_STYLE):
+        counts = {number: within for number, all_ in enumerate(timeline.counts) if (within := counts_in(all_, *window))}
+        heights = [0.4 + 0.27 * len(labels), *([0.8] if counts else [])]
+        figure = Figure(figsize=(11, 1.1 + sum(heights)), layout="constrained")
+        (axes,), *below = figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)
+        legend = _draw_workers(axes, lanes, *window) | _draw_shards(axes, timeline.shards, len(lanes), *window)
+        axes.set_xlim(begin_s, end_s if begin_s < end_s else begin_s + 1)
+        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.tick_params(axis="y", length=0)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        for (small,) in below:
+            _draw_counts(small, counts, end_s, has_legend=len(timeline.shards) > 1)
+        lowest = below[-1][0] if below else axes
+        lowest.set_xlabel(f"{time_kind} time (s)")
+        axes.set_title(f"{name}: {_extent(timeline, time_kind, *window)}", loc="left", fontsize=10)
+        handles = [legend[kind] for kind in (*COLOURS, *MARKS) if kind in legend]
+        figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False)
+        for path in files:
+            figure.savefig(path, dpi=150, metadata=_UNDATED[path.suffix])
+
+
+def _draw_workers(axes: Any, lanes: Sequence[Sequence[Span]], begin_s: float, end_s: float) -> dict[str, Any]:
+    """A bar a span, and white ticks between gradients without a gap; returns the legend's entries by kind."""
+    from matplotlib.patches import Patch
+
+    legend = {}
+    for y, spans in enumerate(lanes):
+        for kind, colour in COLOURS.items():
+            ends = ((max(s.begin_s, begin_s), min(s.end_s, end_s)) for s in spans if s.kind == kind)
+            if bars := [(begin, end - begin) for begin, end in ends if begin < end]:
+                hatch, edge = HATCHES.get(kind, (None, None))
+                style: Any = {"facecolor": colour, "hatch": hatch, "edgecolor": edge, "linewidth": 0}
+                axes.broken_barh(bars, (y - 0.4, 0.8), **style)
+                legend[kind] = Patch(label=kind, **style)
+    min_gap_s = (end_s - begin_s) / 400  # below it two gradients would look like one
+    for y, spans in enumerate(lanes):
+        pairs = pairwise(span for span in spans if span.kind in (COMPUTING, INTERRUPTED))
+        close = (b.begin_s for a, b in pairs if a.about is not b.about and b.begin_s - a.end_s < min_gap_s)
+        _draw_ticks(axes, y - 0.4, y + 0.4, [at for at in close if begin_s <= at <= end_s], "white", 0.7)
+    return legend
+
+
+def _draw_shards(
+    axes: Any, shards: Sequence[Sequence[Span]], first_y: int, begin_s: float, end_s: float
+) -> dict[str, Any]:
+    """A tick a mark; returns the legend's entries by kind."""
+    from matplotlib.lines import Line2D
+
+    legend = {}
+    for y, spans in enumerate(shards, first_y):
+        for kind, (colour, top, bottom) in MARKS.items():
+            if times := [span.begin_s for span in spans if span.kind == kind and begin_s <= span.begin_s <= end_s]:
+                _draw_ticks(axes, y + top, y + bottom, times, colour, 1.2)
+                legend[kind] = Line2D([], [], color=colour, linestyle="none", marker="|", markersize=9, label=kind)
+    return legend
+
+
+def _draw_ticks(axes: Any, top: float, bottom: float, times: Sequence[float], colour: str, width: float) -> None:
+    if times:
+        axes.vlines(times, top, bottom, color=colour, linewidth=min(width, 200 / len(times)))
+
+
+def _draw_counts(axes: Any, counts: dict[int, list[tuple[float, int]]], end_s: float, has_legend: bool) -> None:
+    """K of each shard as steps."""
+    from matplotlib.ticker import MaxNLocator
+
+    for number, changes in counts.items():
+        times, values = zip(*changes, (end_s, changes[-1][1]), strict=True)
+        axes.step(times, values, where="post", linewidth=1.2, label=f"shard {number}")
+    axes.set_ylim(0, 1.2 * max(count for changes in counts.values() for _, count in changes))
+    axes.set_ylabel("K", rotation=0, labelpad=12, va="center")
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.spines[["top", "right"]].set_visible(False)
+    if has_legend:
+        axes.legend(loc="upper left", ncols=6, frameon=False)
+
+
+def _extent(timeline: Timeline, time_kind: str, begin_s: float, end_s: float) -> str:
+    """Which part of the run, and which workers, a window shows."""
+    digits = max(0, 2 - math.floor(math.log10(max(end_s - begin_s, 1e-6))))
+    is_all = (begin_s, end_s) == (timeline.begin_s, timeline.end_s)
+    part = "all" if is_all else f"{begin_s:,.{digits}f} to {end_s:,.{digits}f} s"
+    num_workers = len(timeline.workers)
+    of = f", workers 0 to {WORKERS_SHOWN - 1} of {num_workers:,}" if num_workers > WORKERS_SHOWN else ""
+    return f"{part} of {timeline.end_s:,.{digits}f} s {time_kind}{of}"

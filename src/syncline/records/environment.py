@@ -1,0 +1,63 @@
+"""Where a run was made: versions, hardware and commit."""
+
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+
+def environment() -> dict[str, Any]:
+    """Versions, hardware and commit of this process."""
+    facts = {**_facts(), "command": sys.argv}
+    torch = sys.modules.get("torch")  # not worth an import; unusable while another thread imports it
+    is_whole = torch is not None and not getattr(torch.__spec__, "_initializing", False)
+    if torch is not None and is_whole and torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name(0)
+    return facts
+
+
+@cache
+def _facts() -> dict[str, Any]:
+    """What stays the same for the life of a process; takes 20 ms to collect."""
+    packages = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "hydra-core", "pyarrow")
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": cores(),
+        "packages": {name: metadata.version(name) for name in packages if _is_installed(name)},
+        "commit": _commit(),
+    }
+
+
+def cores() -> int:
+    """Cores that this process may use; all of the machine's where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _commit() -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,54 @@
+"""Writes a record to the service that its config names: python -m syncline.records.trackers <record folder>
+
+Everything comes from the record, so after a resumption, a return to a checkpoint or a repetition the service has each
+point once, under the same name. With --follow <folder> <final folder>, the process follows a record in progress: it
+reads it for each byte at standard input, until that is closed. A service that cannot show a run in progress (wandb
+offline) gets everything at the end.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from syncline.records.store import FINISHED, RecordError, read_config, status
+from syncline.records.trackers.service import mirror
+from syncline.records.trackers.tensorboard import TensorBoard
+from syncline.records.trackers.wandb import Wandb
+
+SERVICES: dict[str, type[Wandb] | type[TensorBoard]] = {"tensorboard": TensorBoard, "wandb": Wandb}
+
+
+def ticks_of_stdin(folder: Path, place: Path, is_live: bool, wait_s: float) -> Iterator[None]:
+    """A tick for each read from standard input, and one when it is closed."""
+    while is_live and os.read(0, 1 << 16):
+        yield
+    while os.read(0, 1 << 16):
+        pass
+    signal.alarm(int(wait_s) + 1)  # in case the run is gone and cannot end this process
+    if is_live or status(folder if folder.exists() else place) == FINISHED:
+        yield
+
+
+def main(arguments: list[str]) -> int:
+    follows, folders = arguments[:1] == ["--follow"], [Path(word) for word in arguments if word != "--follow"]
+    try:
+        if len(folders) != 1 + follows:
+            raise RecordError("give the folder of one record")
+        folder, place = folders[0], folders[-1]
+        options = read_config(folder)["tracker"]
+        if options["name"] not in SERVICES:
+            raise RecordError(f"{folder} was made with tracker={options['name']}; needed: {', '.join(SERVICES)}")
+        service = SERVICES[options["name"]](options)
+        ticks = ticks_of_stdin(folder, place, service.is_live, options["wait_s"]) if follows else iter([None])
+        mirror(service, folder, place, ticks)
+    except Exception as error:  # whatever the service raises
+        message = str(error).strip().partition("\n")[0]
+        print(f"error: {type(error).__name__}: {message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""Writes the record of a run; see records/store.py."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from syncline.records.environment import environment
+from syncline.records.events import EventLog
+from syncline.records.store import FINISHED, FORMAT, cannot_write, measured_durations, read_environment, status
+
+Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml is several times as fast, where it is installed
+
+
+class RecordWriter:
+    """The record of one run in progress.
+
+    What an unfinished run left in the folder is removed first, unless the run resumes. A finished record is replaced
+    only by the next finished one: until then the new one is written to a folder beside it.
+
+    Args:
+        folder: of the record.
+        config: the whole config, in plain types.
+        with_events: open events.arrow for writing.
+        resumes: keep what is in the folder, except the evaluations.
+        log: state of the event log at the checkpoint that the run resumes from (`EventLog.state_dict`).
+
+    Raises:
+        RecordError: no permission, no space, or no folder at this place; or the record there is broken.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        with_events: bool,
+        resumes: bool = False,
+        log: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._place = folder
+        self.folder = folder = folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
+        try:
+            config, copies = _with_own_files(_plain(config))
+            if folder.exists() and not resumes:
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True, exist_ok=resumes)
+            (folder / "log.txt").unlink(missing_ok=True)
+            for name, measured in copies.items():
+                (folder / name).write_bytes(measured)
+            content = yaml.dump({"format": FORMAT, **config}, Dumper=Dumper, sort_keys=False)
+            (folder / "config.yaml").write_text(content)
+            self._environment = read_environment(folder) if resumes else environment()
+            self.events = EventLog(folder / "events.arrow", **(log or {})) if with_events else None
+            if resumes:
+                self.restarted()
+            else:
+                self._write("environment.json", self._environment)
+            self._metrics = (folder / "metrics.jsonl").open("w")
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+
+    def restarted(self) -> None:
+        """Count a resumption of the run, with the environment in which it happens."""
+        self._environment.setdefault("restarts", []).append(environment())
+        self._write("environment.json", self._environment)
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a file of the record atomically."""
+        draft = self.folder / f"{name}.draft"
+        draft.write_text(json.dumps(content, indent=2) + "\n")
+        draft.replace(self.folder / name)
+
+    def evaluation(self, row: Mapping[str, Any]) -> None:
+        """One line of metrics.jsonl; on disk when this returns."""
+        self._metrics.write(json.dumps(row) + "\n")
+        self._metrics.flush()
+
+    def restart_evaluations(self) -> None:
+        """Empty metrics.jsonl, as the run resumes from an earlier point."""
+        self._metrics.seek(0)
+        self._metrics.truncate()
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Close everything, then write summary.json, which finishes the record, and remove the checkpoint."""
+        self.close()
+        restarts = len(self._environment.get("restarts", ()))
+        self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
+        shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+        if self.folder != self._place:
+            old = self._place.with_name(f"{self._place.name}.old")
+            if old.exists():
+                shutil.rmtree(old)
+            self._place.rename(old)  # atomic; a removal file by file may be killed in the middle
+            self.folder = self.folder.rename(self._place)
+            shutil.rmtree(old)
+
+    def fail(self, trace: str) -> None:
+        """Store the traceback: the record is then shown as failed."""
+        self.close()
+        (self.folder / "log.txt").write_text(trace)
+
+    def close(self) -> None:
+        """Flush everything to disk; without `finish` or `fail` the record stays unfinished."""
+        events, self.events = self.events, None
+        try:
+            self._metrics.close()
+        finally:
+            if events is not None:
+                events.close()
+
+    def __enter__(self) -> "RecordWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except OSError as at_close:
+            error = error or at_close
+        if isinstance(error, OSError):
+            raise cannot_write(self.folder, error) from error
+
+
+def _with_own_files(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """A config that names the record's own copies of its files, and these copies: name -> content."""
+    copies = {}
+    for measured in measured_durations(config):
+        name = f"durations-{measured['content'][:8]}.txt"
+        copies[name] = Path(measured["path"]).read_bytes()
+        measured["path"] = name
+    return config, copies
+
+
+def _plain(value: Any) -> Any:
+    """The value with tuples turned into lists, for YAML."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
