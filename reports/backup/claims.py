@@ -8,8 +8,8 @@ from reports.backup.curves import more_than_async
 from reports.backup.runs import ASYNC, BACKUP, SYNC, accuracy, cells
 from reports.backup.times import over_async
 from reports.claims import Claim, Effect
-from reports.records import Artefact, published
-from reports.statistics import Sample, paired_difference, paired_ratio
+from reports.records import Artefact, in_summary, published
+from reports.statistics import Sample
 
 ON_AVERAGE = 0.05  # "N-1 steps old on average": within 5 %
 ALMOST_HALVED = (1.7, 2.3)  # a doubling divides the time by about 2: within 15 %
@@ -28,10 +28,9 @@ TIMES = "The cluster's noise is assumed."
 def async_staleness(table1: Artefact) -> Sequence[Effect]:
     found = []
     for workers in runs.sizes(cells(table1), ASYNC):
-        alone = table1.sample(table1.rows()[f"async{workers}/timing"], runs.staleness)
-        ratio = Sample(tuple(None if value is None else value / (workers - 1) for value in alone.values))
+        alone = table1.sample(table1.rows()[f"async{workers}/timing"], in_summary("mean_staleness"))
         what = f"mean staleness / (N - 1), N = {workers}"
-        found.append(Effect(what, ratio, 1.0 - ON_AVERAGE, 1.0 + ON_AVERAGE, published=1.0, digits=3))
+        found.append(Effect(what, alone / (workers - 1), 1.0 - ON_AVERAGE, 1.0 + ON_AVERAGE, published=1.0, digits=3))
     return found
 
 
@@ -41,9 +40,9 @@ def async_accuracy_falls(table1: Artefact) -> Sequence[Effect]:
     return [
         Effect(
             f"accuracy of async, {few} workers less {many}, points",
-            paired_difference(ends[few].values, ends[many].values),
+            ends[few] - ends[many],
             at_least=0.0,
-            published=known[few][0] - known[many][0],
+            published=known[few]["accuracy"] - known[many]["accuracy"],
         )
         for few, many in (*pairwise(known), (25, 200))
     ]
@@ -56,7 +55,7 @@ def async_scales(table1: Artefact) -> Sequence[Effect]:
             f"time to converge of async, {few} workers / {many}",
             runs.level_ratio(table1, of[ASYNC, few], of[ASYNC, many], "time_s"),
             *ALMOST_HALVED,
-            published=known[few][1] / known[many][1],
+            published=known[few]["hours"] / known[many]["hours"],
         )
         for few, many in pairwise(known)
     ]
@@ -88,9 +87,8 @@ def sync_fewer_epochs(fig1: Artefact) -> Sequence[Effect]:
 
 def sync_scales(fig1: Artefact) -> Sequence[Effect]:
     few, many = (fig1.sample(cells(fig1)[SYNC, workers], accuracy) for workers in NAMED)
-    lost = paired_difference(few.values, many.values)
     theirs = published("backup")["sync_loses"]
-    return [Effect("accuracy of sync, 50 workers less 100, points", lost, at_most=ONLY, published=theirs)]
+    return [Effect("accuracy of sync, 50 workers less 100, points", few - many, at_most=ONLY, published=theirs)]
 
 
 def sync_step_time(fig2: Artefact) -> Sequence[Effect]:
@@ -161,20 +159,20 @@ def draw_speed(draw: Artefact) -> Sequence[Effect]:
     faster = [
         Effect(
             f"time to the level, {kind} / one worker",
-            paired_ratio(times[kind].values, times[rates.SINGLE].values),
+            times[kind] / times[rates.SINGLE],
             at_most=SIGNIFICANTLY_FASTER,
         )
         for kind in (ASYNC, SYNC)
     ]
-    larger = (rates.best_rates(draw, kind).values for kind in (SYNC, ASYNC))
+    larger = rates.best_rates(draw, SYNC) / rates.best_rates(draw, ASYNC)
     # 40 to 50 % faster: 1 / 1.4 of the work or less
     least = 1.0 / (1.0 + published("backup")["draw_faster"][0])
     return [
         *faster,
-        Effect("best rate, sync / async", paired_ratio(*larger), at_least=LARGER),
+        Effect("best rate, sync / async", larger, at_least=LARGER),
         Effect(
             "work to the level, sync / async",
-            paired_ratio(work[SYNC].values, work[ASYNC].values),
+            work[SYNC] / work[ASYNC],
             at_most=least + AROUND,
         ),
     ]

@@ -13,7 +13,7 @@ STYLES = {"ssp": "--"}  # it may lie upon ASP's
 
 def by_iteration(run: Run, score: str) -> Points:
     """A score in per cent against iterations of everybody: a gradient of each worker."""
-    a_step = run.config["batch_size"] * run.config["cluster"]["workers"]
+    a_step = run.config["batch_size"] * run.num_workers
     return [row["samples"] / a_step for row in run.metrics], [100.0 * row[score] for row in run.metrics]
 
 
@@ -31,9 +31,8 @@ def figure(artefact: Artefact, table: str, title: str) -> Figure:
             left_out.append(task_name(task))
     notes = [
         "Mean over seeds, the band from the lowest to the highest. An iteration is one gradient of every worker; ASP "
-        "and "
-        "SSP make as many updates of it as there are workers. Stars, where the data are the paper's: the best of its "
-        "table.",
+        "and SSP make as many updates of it as there are workers. Stars, where the data are the paper's: the best of "
+        "its table.",
     ]
     if left_out:
         notes.append(f"Not learned at this scale: {', '.join(left_out)}.")

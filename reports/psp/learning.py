@@ -75,8 +75,8 @@ def _published(artefact: Artefact, scenario: str, settings: Sequence[str], axis:
         return []
     table = published("psp")["table1"]
     rows = [row for setting, row in table["rows"].items() if setting in settings]
-    places = [[float(table["epochs"])] * len(rows), [row[2] for row in rows]][axis]
-    return [Series("published, Table 1", places, [100.0 * row[3] for row in rows], "points", published=True)]
+    places = [[float(table["epochs"])] * len(rows), [row["minutes"] for row in rows]][axis]
+    return [Series("published, Table 1", places, [100.0 * row["error"] for row in rows], "points", published=True)]
 
 
 def _is_papers_size(artefact: Artefact) -> bool:
