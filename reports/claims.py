@@ -79,6 +79,11 @@ class Claim:
     may_differ: str
 
 
+def claim(effects: Callable[..., Sequence[Effect]], may_differ: str, *artefacts: str) -> Claim:
+    """A claim that is named as its function."""
+    return Claim(effects.__name__, artefacts, effects, may_differ)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     claim: Claim
@@ -176,6 +181,6 @@ def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
         )
     notes = [
         "Ours: mean ± sample standard deviation over seeds, both sides of a comparison under the same seed. The "
-        f"interval is Student's, of the mean. {decides}",
+        f"interval is Student's, of the mean. {decides}"
     ]
     return Table.of(title, lines, _SCOREBOARD, notes)

@@ -51,6 +51,12 @@ Item = Table | Figure | Picture
 Exhibit = Mapping[str, Item]  # suffix -> item; "" for the main one, whose files are called as the artefact
 
 
+def shows(main: Callable[[Artefact], Item], **others: Callable[[Artefact], Item]) -> Callable[[Artefact], Exhibit]:
+    """An artefact -> its main item, and the others by suffix."""
+    made = {"": main, **others}
+    return lambda artefact: {suffix: make(artefact) for suffix, make in made.items()}
+
+
 @dataclass(frozen=True)
 class Paper:
     """One paper: `shows` and `claims` cover every artefact and claim that its text has."""

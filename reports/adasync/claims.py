@@ -13,7 +13,7 @@ from reports.adasync.learning import ADASYNC, final_error, goals, mean_error, pl
 from reports.adasync.runtimes import bound, distributions
 from reports.adasync.speedups import speedups
 from reports.adasync.variants import over_batch, times_of
-from reports.claims import Claim, Effect
+from reports.claims import Effect, claim
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from syncline.timing import theory
@@ -199,15 +199,15 @@ SMALLER = (
 )
 
 CLAIMS = (
-    Claim("theorem1", ("adasync/fig6",), theorem1, SAME),
-    Claim("theorem2", ("adasync/table_runtime",), theorem2, SAME),
-    Claim("ksync_formula", ("adasync/table_runtime", "adasync/fig7"), ksync_formula, SAME),
-    Claim("kbatchasync_formula", ("adasync/table_runtime", "adasync/fig7"), kbatchasync_formula, SAME),
-    Claim("kasync_le_ksync", ("adasync/table_runtime",), kasync_le_ksync, SAME),
-    Claim("delay_variability", ("adasync/fig8",), delay_variability, CLUSTER),
-    Claim("kasync_saves_more", ("adasync/fig8",), kasync_saves_more, CLUSTER),
-    Claim("error_floor", ("adasync/fig2", "adasync/fig9", "adasync/fig10"), error_floor, SMALLER),
-    Claim("intermediate_k", ("adasync/fig9", "adasync/fig10"), intermediate_k, SMALLER),
-    Claim("adasync_fastest", ("adasync/fig11",), adasync_fastest, SMALLER),
-    Claim("adasync_floor", ("adasync/fig11",), adasync_floor, SMALLER),
+    claim(theorem1, SAME, "adasync/fig6"),
+    claim(theorem2, SAME, "adasync/table_runtime"),
+    claim(ksync_formula, SAME, "adasync/table_runtime", "adasync/fig7"),
+    claim(kbatchasync_formula, SAME, "adasync/table_runtime", "adasync/fig7"),
+    claim(kasync_le_ksync, SAME, "adasync/table_runtime"),
+    claim(delay_variability, CLUSTER, "adasync/fig8"),
+    claim(kasync_saves_more, CLUSTER, "adasync/fig8"),
+    claim(error_floor, SMALLER, "adasync/fig2", "adasync/fig9", "adasync/fig10"),
+    claim(intermediate_k, SMALLER, "adasync/fig9", "adasync/fig10"),
+    claim(adasync_fastest, SMALLER, "adasync/fig11"),
+    claim(adasync_floor, SMALLER, "adasync/fig11"),
 )

@@ -7,7 +7,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve, points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
@@ -168,11 +167,3 @@ def fig2_table(artefact: Artefact) -> Table:
     ]
     notes = [*published("adasync")["notes"]["fig2"], *artefact.closing_notes]
     return Table.of(f"AdaSync, Figure 2, at scale {artefact.scale}", found, columns, notes)
-
-
-def show_fig1b(artefact: Artefact) -> Exhibit:
-    return {"": fig1b(artefact)}
-
-
-def show_fig2(artefact: Artefact) -> Exhibit:
-    return {"": fig2(artefact), "table": fig2_table(artefact)}

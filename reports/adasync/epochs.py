@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
@@ -83,7 +82,3 @@ def fig8_table(artefact: Artefact) -> Table:
     ]
     notes = [*paper["notes"]["fig8"], *artefact.closing_notes]
     return Table.of(f"AdaSync, Figure 8, at scale {artefact.scale}", used, columns, notes)
-
-
-def show_fig8(artefact: Artefact) -> Exhibit:
-    return {"": fig8(artefact), "table": fig8_table(artefact)}

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Points, Series, curve
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
@@ -111,6 +110,18 @@ def _steps(run: Run) -> tuple[list[float], list[float]]:
     return [at for at, _ in corners], [float(count) for _, count in corners]
 
 
+def fig9_to_11(artefact: Artefact, number: str, has_k: bool = False) -> Figure:
+    """The test error, a panel a variant and delay; with `has_k` also AdaSync's K over time."""
+    title = f"AdaSync, {number}: mean of {len(artefact.seeds)} seeds, from the lowest to the highest"
+    drawn = [*panels(artefact, error_curve, "test error", log_y=False), *(chosen(artefact) if has_k else ())]
+    return Figure(title, drawn, columns=2 if has_k else 3)
+
+
+def appendix_e(artefact: Artefact) -> Figure:
+    title = f"AdaSync, Appendix E: training loss, {len(artefact.seeds)} seeds, from the lowest to the highest"
+    return Figure(title, panels(artefact, loss_curve, "training loss, nats", log_y=True), columns=2)
+
+
 def error_table(artefact: Artefact, number: str) -> Table:
     """The numbers of each curve."""
     paper, found = published("adasync"), places(artefact)
@@ -152,30 +163,6 @@ def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]
         return time_to_loss(run, mine) if mine is not None and reaches(run, mine) else None
 
     return read
-
-
-def _shown(artefact: Artefact, number: str, more: Sequence[Panel] = ()) -> Exhibit:
-    title = f"AdaSync, {number}: mean of {len(artefact.seeds)} seeds, from the lowest to the highest"
-    drawn = [*panels(artefact, error_curve, "test error", log_y=False), *more]
-    figure = Figure(title, drawn, columns=2 if more else 3)
-    return {"": figure, "table": error_table(artefact, number)}
-
-
-def show_fig9(artefact: Artefact) -> Exhibit:
-    return _shown(artefact, "Figure 9")
-
-
-def show_fig10(artefact: Artefact) -> Exhibit:
-    return _shown(artefact, "Figure 10")
-
-
-def show_fig11(artefact: Artefact) -> Exhibit:
-    return _shown(artefact, "Figure 11", chosen(artefact))
-
-
-def show_appendix_e(artefact: Artefact) -> Exhibit:
-    title = f"AdaSync, Appendix E: training loss, {len(artefact.seeds)} seeds, from the lowest to the highest"
-    return {"": Figure(title, panels(artefact, loss_curve, "training loss, nats", log_y=True), columns=2)}
 
 
 def samples(artefact: Artefact, value: Callable[[Run], float | None]) -> dict[Place, Sample]:

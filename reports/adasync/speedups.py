@@ -3,7 +3,6 @@
 import numpy as np
 
 from reports.adasync.runtimes import Times, distributions, largest, shapes, times_by
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, published
 from reports.statistics import Sample
@@ -69,7 +68,3 @@ def fig6(artefact: Artefact) -> Figure:
     panel = Panel("workers P", "updates of async for one of sync", series, log_x=True, log_y=True)
     title = f"AdaSync, Figure 6: points simulated, {len(artefact.seeds)} seeds, mean ± deviation"
     return Figure(title, [panel])
-
-
-def show_fig6(artefact: Artefact) -> Exhibit:
-    return {"": fig6(artefact), "table": fig6_table(artefact)}

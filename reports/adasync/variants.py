@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.adasync.runtimes import VARIANTS, Times, bound, distributions, largest, shapes, times_by
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, published
 from reports.statistics import Sample, ratio
@@ -174,11 +173,3 @@ def theorem2_table(artefact: Artefact) -> Table:
 def over_batch(times: Mapping[str, Sample], variant: str) -> Sample | None:
     """E[T] of k_sync or k_async over that of its batch variant, seed by seed; None if one was not run."""
     return ratio(times.get(variant), times.get(variant.replace("k_", "k_batch_")))
-
-
-def show_table_runtime(artefact: Artefact) -> Exhibit:
-    return {"": runtime_table(artefact), "theorem2": theorem2_table(artefact)}
-
-
-def show_fig7(artefact: Artefact) -> Exhibit:
-    return {"": fig7(artefact), "table": fig7_table(artefact)}

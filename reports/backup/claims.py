@@ -1,13 +1,13 @@
 """The paper's claims as regions. Each tolerance comes from the claim's own words and was chosen before any result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from reports.backup import rates, runs
 from reports.backup.curves import more_than_async
 from reports.backup.runs import ASYNC, BACKUP, SYNC, accuracy, cells
 from reports.backup.times import over_async
-from reports.claims import Claim, Effect
+from reports.claims import Effect, claim
 from reports.records import Artefact, in_summary, published
 from reports.statistics import Sample
 
@@ -158,9 +158,7 @@ def draw_speed(draw: Artefact) -> Sequence[Effect]:
     work = {kind: rates.to_draw_level(draw, own, "epoch") for kind, own in best.items()}
     faster = [
         Effect(
-            f"time to the level, {kind} / one worker",
-            times[kind] / times[rates.SINGLE],
-            at_most=SIGNIFICANTLY_FASTER,
+            f"time to the level, {kind} / one worker", times[kind] / times[rates.SINGLE], at_most=SIGNIFICANTLY_FASTER
         )
         for kind in (ASYNC, SYNC)
     ]
@@ -170,44 +168,36 @@ def draw_speed(draw: Artefact) -> Sequence[Effect]:
     return [
         *faster,
         Effect("best rate, sync / async", larger, at_least=LARGER),
-        Effect(
-            "work to the level, sync / async",
-            work[SYNC] / work[ASYNC],
-            at_most=least + AROUND,
-        ),
+        Effect("work to the level, sync / async", work[SYNC] / work[ASYNC], at_most=least + AROUND),
     ]
 
 
-def _claim(effects: Callable[..., Sequence[Effect]], artefact: str, may_differ: str) -> Claim:
-    return Claim(effects.__name__, (f"backup/{artefact}",), effects, may_differ)
-
-
 CLAIMS = (
-    _claim(async_staleness, "table1", "Nothing: this follows from workers of equal speed that never wait."),
-    _claim(async_accuracy_falls, "table1", f"{SCALE} Tenths of a point are one image in a thousand."),
-    _claim(
+    claim(async_staleness, "Nothing: this follows from workers of equal speed that never wait.", "backup/table1"),
+    claim(async_accuracy_falls, f"{SCALE} Tenths of a point are one image in a thousand.", "backup/table1"),
+    claim(
         async_scales,
-        "table1",
         f"{SCALE} Gradients take as long with many workers as with few: the cluster was derived so from this table.",
+        "backup/table1",
     ),
-    _claim(sync_accuracy, "fig1", SCALE),
-    _claim(sync_fewer_epochs, "fig1", SCALE),
-    _claim(sync_scales, "fig1", SCALE),
-    _claim(
+    claim(sync_accuracy, SCALE, "backup/fig1"),
+    claim(sync_fewer_epochs, SCALE, "backup/fig1"),
+    claim(sync_scales, SCALE, "backup/fig1"),
+    claim(
         sync_step_time,
-        "fig2",
         f"{TIMES} Its tail was chosen to meet this claim, so that it is no finding but a check of the simulator.",
+        "backup/fig2",
     ),
-    _claim(
+    claim(
         backup_step_time,
-        "fig2",
         f"{TIMES} Of a tail that all gradients have 2 of 52 workers take away only the end, of rare delays all.",
+        "backup/fig2",
     ),
-    _claim(backup_time, "fig3", f"{SCALE} {TIMES}"),
-    _claim(
+    claim(backup_time, f"{SCALE} {TIMES}", "backup/fig3"),
+    claim(
         lm_lr,
-        "charlm",
         "A small model, plain SGD, no clipping, few updates; the text gives no optimizer, and sync averages here.",
+        "backup/charlm",
     ),
-    _claim(draw_speed, "draw", "A tenth of the glimpses and a few hundred gradients; three rates are tried."),
+    claim(draw_speed, "A tenth of the glimpses and a few hundred gradients; three rates are tried.", "backup/draw"),
 )

@@ -17,7 +17,6 @@ from reports.backup.runs import (
     to_level,
     to_own_level,
 )
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, curve
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
@@ -81,7 +80,3 @@ def more_than_async(artefact: Artefact, of: Cells, kind: str, workers: int) -> S
     """Points of accuracy above as many asynchronous workers; LookupError where there are no such runs."""
     own, other = (artefact.sample(of[side, workers], accuracy) for side in (kind, ASYNC))
     return own - other
-
-
-def show_fig3(artefact: Artefact) -> Exhibit:
-    return {"": fig3(artefact), "table": fig3_table(artefact)}

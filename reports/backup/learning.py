@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from reports.backup import runs as of_runs
 from reports.backup.runs import ASYNC, SYNC, accuracy, cells, name_of, sizes, to_level, to_own_level
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
@@ -140,11 +139,3 @@ def fig1(artefact: Artefact) -> Figure:
     ]
     title = f"Backup workers, Figure 1, at scale {artefact.scale}, {len(artefact.seeds)} seeds: mean ± deviation"
     return Figure(title, panels, [CONVERGED])
-
-
-def show_table1(artefact: Artefact) -> Exhibit:
-    return {"": table1(artefact)}
-
-
-def show_fig1(artefact: Artefact) -> Exhibit:
-    return {"": fig1(artefact), "table": fig1_table(artefact)}

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from reports.backup.runs import ASYNC, SYNC, crossing, name_of
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve, points
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
@@ -233,11 +232,3 @@ def draw(artefact: Artefact) -> Figure:
         Panel("epochs", label, drawn("epoch"), title="against work", log_y=True),
     ]
     return Figure(f"Backup workers, DRAW, at scale {artefact.scale}, {len(artefact.seeds)} seeds", panels)
-
-
-def show_charlm(artefact: Artefact) -> Exhibit:
-    return {"": charlm(artefact), "table": charlm_table(artefact)}
-
-
-def show_draw(artefact: Artefact) -> Exhibit:
-    return {"": draw(artefact), "table": draw_table(artefact)}

@@ -1,7 +1,6 @@
 """Figure 2: how long a step takes, under two forms of the long tail."""
 
 from reports.backup.runs import ASYNC, BACKUP, BACKUP5, RESTART, SYNC, cells, name_of, sizes, step_s
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, points
 from reports.records import Artefact, published
 from reports.statistics import Sample
@@ -71,7 +70,3 @@ def fig2_table(artefact: Artefact) -> Table:
         *artefact.closing_notes,
     ]
     return Table.of(f"Backup workers, Figure 2, at scale {artefact.scale}: values", rows, columns, notes)
-
-
-def show_fig2(artefact: Artefact) -> Exhibit:
-    return {"": fig2(artefact), "table": fig2_table(artefact)}

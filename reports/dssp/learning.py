@@ -5,8 +5,6 @@ from dataclasses import replace
 
 from reports.dssp.equal import AVERAGE, Network, Paradigm, network_name, networks, threshold
 from reports.dssp.goals import network
-from reports.dssp.times import readings_table, times_table
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, in_summary, published
 from reports.statistics import Sample
@@ -66,11 +64,6 @@ def title_of(paradigm: str, of: Network) -> str:
     else:
         title = names[name]
     return f"{title}, {reading}" if reading else title
-
-
-def show_fig3(artefact: Artefact) -> Exhibit:
-    tables = {"table": fig3_table, "times": times_table, "readings": readings_table}
-    return {"": fig3(artefact), **{suffix: table(artefact) for suffix, table in tables.items()}}
 
 
 def _learned_with(of: Network) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.dssp.goals import TIMING, cut, network, reached
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample, ratio
@@ -101,7 +100,7 @@ def _notes(artefact: Artefact, goals: Targets) -> list[str]:
     lines = [
         f"Learned here: {network(config)} on {config['dataset']['name']}; in the paper ResNet-110 on CIFAR-100, 300 "
         "epochs, and the median of three trials. Seconds are virtual, on the paper's two GPUs. (k/n): only k of n "
-        "seeds reached the target; ratios are taken seed by seed, of seeds in which both did.",
+        "seeds reached the target; ratios are taken seed by seed, of seeds in which both did."
     ]
     if has_papers_targets(artefact):
         lines.append("Targets: the published accuracies 0.67 and 0.68.")
@@ -148,11 +147,3 @@ def _stars(printed: Mapping[str, Any]) -> Series:
         if row[key] is not None
     ]
     return Series("paper, Table I", [x for x, _ in pairs], [y for _, y in pairs], "points", published=True)
-
-
-def show_table1(artefact: Artefact) -> Exhibit:
-    return {"": table1(artefact)}
-
-
-def show_fig4(artefact: Artefact) -> Exhibit:
-    return {"": fig4(artefact)}

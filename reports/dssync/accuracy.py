@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from reports.dssync.text import SCORES, published_gap, published_score, strategy_name, task_name, text
-from reports.exhibits import Exhibit
+from reports.exhibits import Exhibit, shows
 from reports.records import Artefact, Run
 from reports.statistics import Sample, difference
 from reports.tables import Column, Table
@@ -135,17 +136,7 @@ def notes(artefact: Artefact) -> list[str]:
     return [*lines, *artefact.closing_notes]
 
 
-def show_table2(artefact: Artefact) -> Exhibit:
-    return _show(artefact, ("bsp", "asp", "ds_sync"))
-
-
-def show_table3(artefact: Artefact) -> Exhibit:
-    return {**_show(artefact, ("bsp", "ds_sync")), "average": averaging(artefact)}
-
-
-def show_table5(artefact: Artefact) -> Exhibit:
-    return _show(artefact, ("bsp", "asp", "ssp", "ds_sync"))
-
-
-def _show(artefact: Artefact, strategies: Sequence[str]) -> Exhibit:
-    return {"": score_table(artefact, strategies, False), "loss": score_table(artefact, strategies, True)}
+def show_scores(*strategies: str, **others: Callable[[Artefact], Table]) -> Callable[[Artefact], Exhibit]:
+    """The scores of these strategies, their log losses, and other tables."""
+    scores, losses = (partial(score_table, strategies=strategies, of_losses=of_losses) for of_losses in (False, True))
+    return shows(scores, loss=losses, **others)

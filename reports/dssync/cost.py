@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.dssync.text import published_speedup, published_step_s, text
-from reports.exhibits import Exhibit
 from reports.records import Artefact
 from reports.statistics import Sample, difference, ratio
 from reports.tables import Column, Table
@@ -158,7 +157,3 @@ def notes(artefact: Artefact, wire: Wire) -> list[str]:
         + (f" (a gradient's time varies by {100 * uneven[0]['std']:g} %, assumed)." if uneven else "."),
         *artefact.closing_notes,
     ]
-
-
-def show_table1(artefact: Artefact) -> Exhibit:
-    return {"": table1(artefact), "gains": gains(artefact)}

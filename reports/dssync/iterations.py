@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from reports.dssync.cost import Wire
 from reports.dssync.text import published_speedup, published_step_s, strategy_name, task_name, text
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, Run
 from reports.statistics import Sample, ratio
@@ -156,18 +155,6 @@ def notes(artefact: Artefact) -> list[str]:
         "and one message.",
         *artefact.closing_notes,
     ]
-
-
-def show_fig3(artefact: Artefact) -> Exhibit:
-    return _show(artefact, "DS-Sync, Figure 3: 4 nodes")
-
-
-def show_fig4(artefact: Artefact) -> Exhibit:
-    return _show(artefact, "DS-Sync, Figure 4: 16 nodes")
-
-
-def _show(artefact: Artefact, title: str) -> Exhibit:
-    return {"": figure(artefact, title), "speedups": speedups(artefact), "seconds": seconds(artefact)}
 
 
 def _by_the_papers_model(of: Setting) -> float:

@@ -5,15 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.dssync.accuracy import BSP
-from reports.dssync.text import (
-    SCORES,
-    published_epoch,
-    published_target,
-    strategy_name,
-    task_name,
-    text,
-)
-from reports.exhibits import Exhibit
+from reports.dssync.text import SCORES, published_epoch, published_target, strategy_name, task_name, text
 from reports.records import Artefact, Run
 from reports.statistics import Sample
 from reports.tables import Column, Table, Value
@@ -156,7 +148,3 @@ def notes(artefact: Artefact) -> list[str]:
     if left_out:
         lines.append(f"Not learned at this scale: {', '.join(left_out)}.")
     return [*lines, *artefact.closing_notes]
-
-
-def show_table4(artefact: Artefact) -> Exhibit:
-    return {"": table4(artefact), "crossing": crossings(artefact)}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reports.claims import Claim, Effect
+from reports.claims import Effect, claim
 from reports.psp.runs import DELAYED, IN_TIME, SETTINGS, errors_of, minutes_of, name_of
 from reports.records import Artefact, published
 from reports.statistics import Sample
@@ -12,7 +12,7 @@ SAME_TIME = 0.05  # "the same time": within 5 %
 SAME_ERROR = 1.5  # points: what push28_pull90_error calls kept
 TWICE = (1.5, 2.5)  # "about twice"
 
-TABLE = ("psp/table1",)
+TABLE = "psp/table1"
 CLUSTER = "The paper gives no time of a step, so the cluster's seconds a gradient, noise and messages are assumed."
 SCALE = (
     "A smaller network learns from fewer images in fewer updates, so gradients are noisier and errors lower or higher."
@@ -97,10 +97,10 @@ def _printed(setting: str, key: str) -> float:
 
 
 CLAIMS = (
-    Claim("push28_time", TABLE, push28_time, CLUSTER),
-    Claim("push28_pull90_time", TABLE, push28_pull90_time, CLUSTER),
-    Claim("push28_pull90_error", TABLE, push28_pull90_error, SCALE),
-    Claim("too_small", TABLE, too_small, SCALE),
-    Claim("normal_scenario", TABLE, normal_scenario, f"{CLUSTER} {SCALE}"),
-    Claim("sync_prolonged", TABLE, sync_prolonged, CLUSTER),
+    claim(push28_time, CLUSTER, TABLE),
+    claim(push28_pull90_time, CLUSTER, TABLE),
+    claim(push28_pull90_error, SCALE, TABLE),
+    claim(too_small, SCALE, TABLE),
+    claim(normal_scenario, f"{CLUSTER} {SCALE}", TABLE),
+    claim(sync_prolonged, CLUSTER, TABLE),
 )

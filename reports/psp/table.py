@@ -2,27 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from reports.exhibits import Exhibit
-from reports.psp.runs import (
-    DELAYED,
-    IN_TIME,
-    NEWEST,
-    TIMING,
-    discarded,
-    errors_of,
-    minutes,
-    minutes_of,
-    name_of,
-)
+from reports.psp.runs import DELAYED, IN_TIME, NEWEST, TIMING, discarded, errors_of, minutes, minutes_of, name_of
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import ratio
 from reports.tables import Column, Table
 
 SYNC = f"{DELAYED}/sync"  # what all times are compared with
-
-
-def show_table1(artefact: Artefact) -> Exhibit:
-    return {"": table1(artefact), "gradients": gradients(artefact)}
 
 
 def table1(artefact: Artefact) -> Table:
