@@ -84,9 +84,9 @@ def test_every_report_is_complete(results: Path, capfd: pytest.CaptureFixture[st
 
 
 def test_every_claim_has_its_numbers_and_none_is_judged(results: Path) -> None:
-    shelf = ArtefactStore(results, "smoke")
+    store = ArtefactStore(results, "smoke")
     for paper in PAPERS.values():
-        for verdict in shelf.verdicts(paper):
+        for verdict in store.verdicts(paper):
             assert verdict.verdict == NOT_JUDGED, verdict.because
             assert verdict.effects
 
