@@ -1,6 +1,7 @@
 """The pages: static, self-contained, readable without scripts; with scripts Plotly draws the figures."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 
 TEMPLATES = Path(__file__).parent / "templates"
-FINDINGS = Path(__file__).parents[1] / "docs" / "findings.md"  # what came of the papers at scale laptop, in words
+FINDINGS = Path(__file__).parents[1] / "docs" / "findings"  # README.md and a page a paper: scale laptop in words
 STATIC = ("style.css", "page.js")
 FILES = "files"  # beside the pages: pictures, scripts, what can be downloaded
 
@@ -129,10 +130,19 @@ def _contents(
             "claims": scoreboard("Claims, number by number", verdicts[key]),
             "sections": of(key),
         }
-    pages["findings.html"] = {"findings": Markup(MarkdownIt().enable("table").render(FINDINGS.read_text()))}
+    pages["findings.html"] = {"parts": findings()}
     pages["strategies.html"] = {"sections": of(OVERVIEW.key)}
     pages["fidelity.html"] = {"live": live, "sections": [sections[place] for place in THEORY if place in sections]}
     return pages
+
+
+def findings() -> dict[str, Markup]:
+    """Name -> the text of a page of findings: the overview first, whose links lead to the papers' parts."""
+    parts = {}
+    for key in ("README", *PAPERS):
+        text = MarkdownIt().enable("table").render((FINDINGS / f"{key}.md").read_text())
+        parts[key] = Markup(re.sub(r'href="(\w+)\.md"', r'href="#\1"', text))
+    return parts
 
 
 def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
