@@ -4,7 +4,7 @@ python -m reports <paper>/<artefact>     one table or figure
 python -m reports <paper>                all of a paper, and its claims
 python -m reports all                    all papers
 python -m reports fidelity               what `make fidelity` measured
-python -m reports site                   all of this as pages to be opened in a browser
+python -m reports site                   all of this as pages for a browser
 """
 
 import argparse
@@ -15,14 +15,14 @@ from pathlib import Path
 from rich.console import Console
 
 from reports.claims import scoreboard
-from reports.exhibits import DRAWN, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
+from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
 from reports.tables import Table
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 
-LISTED = 8  # files that are named one by one
+MAX_LISTED = 8  # files that are named one by one
 
 
 def main(arguments: list[str]) -> int:
@@ -31,77 +31,77 @@ def main(arguments: list[str]) -> int:
     )
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
     parser.add_argument("what", choices=["site", "all", "fidelity", *SHOWN, *artefacts], metavar="what")
-    parser.add_argument("--scale", default="laptop", choices=SCALES, help="as it was run (laptop)")
+    parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
     asked = parser.parse_args(arguments)
-    shelf = ArtefactStore(asked.results, asked.scale)
+    store = ArtefactStore(asked.results, asked.scale)
     try:
-        files = _site(shelf) if asked.what == "site" else Printer(shelf).show(asked.what)
+        files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print("written:", *(files if len(files) <= LISTED else [f"{len(files)} files in {files[0].parent}"]))
+    print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
     return 0
 
 
-def _site(shelf: ArtefactStore) -> list[Path]:
+def _site(store: ArtefactStore) -> list[Path]:
     from reports.site import build
 
-    first = build(shelf, shelf.results / "site")
-    print(f"to be opened in a browser: {first.resolve().as_uri()}")
+    first = build(store, store.results / "site")
+    print(f"open in a browser: {first.resolve().as_uri()}")
     return [first]
 
 
 class Printer:
-    """Prints tables on the terminal and writes all files of what is shown."""
+    """Prints tables on the terminal and writes the files of all items."""
 
-    def __init__(self, shelf: ArtefactStore) -> None:
-        self._shelf, self._console = shelf, Console()
+    def __init__(self, store: ArtefactStore) -> None:
+        self._store, self._console = store, Console()
 
     def show(self, what: str) -> list[Path]:
         """An artefact, a paper, `all`, or `fidelity`; returns the files.
 
         Raises:
-            RecordError: nothing of it was run.
+            RecordError: none of it was run.
         """
-        with ExhibitWriter(self._shelf.results / DRAWN) as press:
+        with ExhibitWriter(self._store.results / REPORTS) as writer:
             if what == "all":
-                written = [files for paper in SHOWN.values() for files in self._paper(paper, press)]
+                written = [files for paper in SHOWN.values() for files in self._paper(paper, writer)]
             elif what == "fidelity":
-                written = self._exhibit(fidelity(self._shelf.results), "fidelity", press)
+                written = self._exhibit(fidelity(self._store.results), "fidelity", writer)
             elif what in SHOWN:
-                written = self._paper(SHOWN[what], press)
+                written = self._paper(SHOWN[what], writer)
             else:
-                written = self._artefact(what, press)
+                written = self._artefact(what, writer)
             return [path for files in written for path in files.result()]
 
-    def _artefact(self, name: str, press: ExhibitWriter) -> list[Future[list[Path]]]:
+    def _artefact(self, name: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:
         paper, _, own = name.partition("/")
-        exhibit = SHOWN[paper].shows[own](self._shelf.artefact(name))
-        return self._exhibit(exhibit, stem_of(name, self._shelf.scale), press)
+        exhibit = SHOWN[paper].shows[own](self._store.artefact(name))
+        return self._exhibit(exhibit, stem_of(name, self._store.scale), writer)
 
-    def _paper(self, paper: Paper, press: ExhibitWriter) -> list[Future[list[Path]]]:
-        """What there is of a paper, and its claims; an artefact that was not run is named."""
+    def _paper(self, paper: Paper, writer: ExhibitWriter) -> list[Future[list[Path]]]:
+        """The artefacts of a paper that were run, and its claims; one line for each that was not run."""
         files: list[Future[list[Path]]] = []
         for name in paper.shows:
             try:
-                files += self._artefact(f"{paper.key}/{name}", press)
+                files += self._artefact(f"{paper.key}/{name}", writer)
             except RecordError as error:
                 self._console.print(f"- {error}", markup=False, highlight=False)
-        scale = self._shelf.scale
+        scale = self._store.scale
         if not files:
             command = f"make {paper.key} SCALE={scale}"
-            raise RecordError(f"nothing of {paper.key} was run at scale {scale}; {command}")
+            raise RecordError(f"no artefact of {paper.key} was run at scale {scale}; {command}")
         if paper.claims:
-            claims = scoreboard(f"{paper.title}: claims at scale {scale}", self._shelf.verdicts(paper))
-            files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", press)
+            claims = scoreboard(f"{paper.title}: claims at scale {scale}", self._store.verdicts(paper))
+            files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", writer)
         return files
 
-    def _exhibit(self, exhibit: Exhibit, stem: str, press: ExhibitWriter) -> list[Future[list[Path]]]:
+    def _exhibit(self, exhibit: Exhibit, stem: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:
         for item in exhibit.values():
             if isinstance(item, Table):
                 item.print(self._console)
-        return [files for _, files in press.print(exhibit, stem)]
+        return [files for _, files in writer.submit(exhibit, stem)]
 
 
 if __name__ == "__main__":

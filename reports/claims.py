@@ -10,11 +10,10 @@ smoke only shows that everything runs: its numbers are shown, and no claim is ju
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from reports.records import Artefact
 from reports.statistics import Sample
-from reports.tables import DASH, Column, Table, Value
+from reports.tables import DASH, Column, Table, cell_text
 from syncline.records.store import RecordError
 
 HOLDS, FAILS, UNDECIDED, NOT_JUDGED, NOT_RUN = "holds", "fails", "undecided", "not judged", "not run"
@@ -23,7 +22,7 @@ ROUNDING = 1e-9  # relative: a ratio that is exactly at its bound must not fail 
 
 
 def verdicts_at(scale: str) -> tuple[str, ...]:
-    """What may become of a claim at a scale."""
+    """The verdicts that a claim can get at a scale."""
     return (NOT_JUDGED, NOT_RUN) if scale == SMOKE else (HOLDS, FAILS, UNDECIDED, NOT_RUN)
 
 
@@ -80,6 +79,11 @@ class Claim:
     may_differ: str
 
 
+def claim(effects: Callable[..., Sequence[Effect]], may_differ: str, *artefacts: str) -> Claim:
+    """A claim that is named as its function."""
+    return Claim(effects.__name__, artefacts, effects, may_differ)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     claim: Claim
@@ -126,30 +130,48 @@ def _because(effects: Sequence[Effect], worst: str) -> str:
     return f"{first.what}: {first.interval_text} {side} {first.region}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the scoreboard: one effect of a verdict, or what is missing where it has none."""
+
+    verdict: Verdict
+    effect: Effect | None
+    is_first: bool  # of the verdict
+
+    @property
+    def what(self) -> str:
+        return self.verdict.because if self.effect is None else self.effect.what
+
+    @property
+    def outcome(self) -> str:
+        if self.effect is None or self.verdict.verdict == NOT_JUDGED:
+            return self.verdict.verdict
+        return self.effect.verdict
+
+    def of_effect(self, text: Callable[[Effect], str]) -> str:
+        return DASH if self.effect is None else text(self.effect)
+
+
+_SCOREBOARD: Sequence[Column[_Line]] = (
+    Column("claim", lambda line: line.verdict.claim.key if line.is_first else ""),
+    Column("verdict", lambda line: line.verdict.verdict if line.is_first else ""),
+    Column("number", lambda line: line.what),
+    Column("paper", lambda line: line.of_effect(lambda effect: cell_text(effect.published, effect.digits))),
+    Column("claimed", lambda line: line.of_effect(lambda effect: effect.region)),
+    Column("ours", lambda line: line.of_effect(lambda effect: cell_text(effect.sample, effect.digits))),
+    Column("95 % interval", lambda line: line.of_effect(lambda effect: effect.interval_text)),
+    Column("seeds", lambda line: line.of_effect(lambda effect: f"{effect.sample.n}/{len(effect.sample.values)}")),
+    Column("of it", lambda line: line.outcome),
+)
+
+
 def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
     """A row an effect: what was claimed, what came out, and the verdict."""
-    rows: list[list[Value]] = []
-    for verdict in verdicts:
-        head: list[Any] = [verdict.claim.key, verdict.verdict]
-        for effect in verdict.effects:
-            column = Column("", effect.digits)
-            seeds = f"{effect.sample.n}/{len(effect.sample.values)}"
-            rows.append(
-                [
-                    *head,
-                    effect.what,
-                    column.text(effect.published),
-                    effect.region,
-                    column.text(effect.sample),
-                    effect.interval_text,
-                    seeds,
-                    effect.verdict if verdict.verdict != NOT_JUDGED else NOT_JUDGED,
-                ]
-            )
-            head = ["", ""]
-        if not verdict.effects:
-            rows.append([*head, verdict.because, DASH, DASH, DASH, DASH, DASH, verdict.verdict])
-    columns = ["claim", "verdict", "number", "paper", "claimed", "ours", "95 % interval", "seeds", "of it"]
+    lines = [
+        _Line(verdict, effect, is_first=position == 0)
+        for verdict in verdicts
+        for position, effect in enumerate(verdict.effects or [None])
+    ]
     if any(verdict.verdict == NOT_JUDGED for verdict in verdicts):
         decides = f"At scale {SMOKE}, which only shows that everything runs, it decides nothing."
     else:
@@ -159,6 +181,6 @@ def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
         )
     notes = [
         "Ours: mean ± sample standard deviation over seeds, both sides of a comparison under the same seed. The "
-        f"interval is Student's, of the mean. {decides}",
+        f"interval is Student's, of the mean. {decides}"
     ]
-    return Table(title, [Column(name) for name in columns], rows, notes)
+    return Table.of(title, lines, _SCOREBOARD, notes)

@@ -1,4 +1,4 @@
-"""What an artefact shows, and what a paper is to the reports: its artefacts and its claims."""
+"""The items that an artefact is shown by, and a paper as the reports see it: its artefacts and its claims."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from syncline.records.drawing import draw
 from syncline.records.environment import cores
 from syncline.records.spans import read_timeline, window_of
 
-DRAWN = "reports"  # the folder, in that of the results, of all files
+REPORTS = "reports"  # in the folder of the results: all files
 SCALES = ("smoke", "laptop", "gpu", "paper")
 
 
@@ -31,12 +31,12 @@ class Picture:
 
     title: str
     run: Run
-    begin_s: float | None = None  # of the window; None for the window that shows some forty gradients
+    begin_s: float | None = None  # of the window; None: a window of some forty gradients
     end_s: float | None = None
     notes: Sequence[str] = field(default_factory=tuple)
 
-    def shown(self) -> dict[str, Any]:
-        """All that the picture depends on; a run that is made again takes another wall time."""
+    def content(self) -> dict[str, Any]:
+        """All that the picture depends on. The summary tells a repeated run from the first: its wall time differs."""
         return {"title": self.title, "summary": self.run.summary, "begin_s": self.begin_s, "end_s": self.end_s}
 
     def write(self, folder: Path, stem: str) -> list[Path]:
@@ -52,12 +52,18 @@ Item = Table | Figure | Picture
 Exhibit = Mapping[str, Item]  # suffix -> item; "" for the main one, whose files are called as the artefact
 
 
+def shows(main: Callable[[Artefact], Item], **others: Callable[[Artefact], Item]) -> Callable[[Artefact], Exhibit]:
+    """An artefact -> its main item, and the others by suffix."""
+    made = {"": main, **others}
+    return lambda artefact: {suffix: make(artefact) for suffix, make in made.items()}
+
+
 @dataclass(frozen=True)
 class Paper:
-    """One paper: `shows` and `claims` cover every artefact and claim that its text has."""
+    """One paper: `shows` and `claims` cover every artefact and every claim of its text."""
 
     key: str  # "psp": of published/<key>.yaml, conf/experiment/<key>/, `make <key>-table1`
-    shows: Mapping[str, Callable[[Artefact], Exhibit]]  # "table1" -> what it shows
+    shows: Mapping[str, Callable[[Artefact], Exhibit]]  # "table1" -> its exhibit
     claims: Sequence[Claim]
 
     @property
@@ -89,17 +95,17 @@ class ArtefactStore:
 
 
 class ExhibitWriter:
-    """Writes items on all cores: a drawing takes about a second in all its formats, and none if it is there already.
+    """Writes items on all cores. A drawing takes about a second in all its formats; one that is up to date is kept.
 
-    A context: its end waits for everything.
+    A context manager: its end waits for all files.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._pool = ProcessPoolExecutor(cores())
 
-    def print(self, exhibit: Exhibit, stem: str) -> list[tuple[Item, Future[list[Path]]]]:
-        """The items of an exhibit, each with the files that it is going to be in."""
+    def submit(self, exhibit: Exhibit, stem: str) -> list[tuple[Item, Future[list[Path]]]]:
+        """The items of an exhibit, each with its files to come."""
         return [
             (item, self._pool.submit(written, item, self._folder, f"{stem}-{suffix}" if suffix else stem))
             for suffix, item in exhibit.items()
@@ -113,15 +119,16 @@ class ExhibitWriter:
 
 
 def written(item: Item, folder: Path, stem: str) -> list[Path]:
-    """The item's files; those of a drawing stay as they are if it would come out the same.
+    """The item's files. A drawing is kept if its content, our drawing code and matplotlib's version are unchanged.
 
-    `stem`.drawn says from what they were drawn. It is written last, and goes first.
+    `stem`.drawn holds a hash of these. It is written after the drawing and deleted before the next one, so that an
+    interrupted drawing is not taken for a finished one.
     """
     if isinstance(item, Table):
         return item.write(folder, stem)
-    shown = asdict(item) if isinstance(item, Figure) else item.shown()
-    content = json.dumps([shown, _pen()], default=lambda numbers: numbers.tolist())
-    digest = sha256(content.encode()).hexdigest()
+    content = asdict(item) if isinstance(item, Figure) else item.content()
+    text = json.dumps([content, _drawing_code()], default=lambda numbers: numbers.tolist())
+    digest = sha256(text.encode()).hexdigest()
     stamp = folder / f"{stem}.drawn"
     if stamp.exists():
         drawn_from, *names = stamp.read_text().split("\n")
@@ -135,7 +142,7 @@ def written(item: Item, folder: Path, stem: str) -> list[Path]:
 
 
 @cache
-def _pen() -> str:
-    """With what all is drawn: our code, and matplotlib's version."""
+def _drawing_code() -> str:
+    """A hash of our drawing code and of matplotlib's version."""
     code = [Path(module.__file__ or "").read_text() for module in (reports.figures, syncline.records.drawing)]
     return sha256("".join([*code, matplotlib.__version__]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What `make fidelity` left: live runs, and what the simulator foresaw of them."""
+"""The result of `make fidelity`: live runs, and the simulator's predictions of them."""
 
 import json
 import statistics
@@ -8,11 +8,12 @@ from typing import Any
 
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series
-from reports.tables import Column, Table, Value
+from reports.tables import Column, Table
 from syncline.records.store import RecordError
 
 FILE = Path("fidelity") / "cells.json"
 GOAL = 0.05  # of the median error
+Cell = Mapping[str, Any]  # one strategy in one scenario
 
 
 def fidelity(results: Path) -> Exhibit:
@@ -31,7 +32,7 @@ def fidelity(results: Path) -> Exhibit:
         raise RecordError(f"{path}: broken ({type(error).__name__}); make fidelity makes it again") from None
 
 
-def figure(cells: Sequence[Mapping[str, Any]]) -> Figure:
+def figure(cells: Sequence[Cell]) -> Figure:
     """Points, a colour a strategy, beside the line on which they should lie."""
     series = []
     for position, strategy in enumerate(dict.fromkeys(cell["strategy"] for cell in cells)):
@@ -46,39 +47,29 @@ def figure(cells: Sequence[Mapping[str, Any]]) -> Figure:
     return Figure("What the simulator foresees of live runs: a point a scenario", [panel])
 
 
+def error_percent(cell: Cell) -> float:
+    """Of the foreseen time."""
+    return float(100.0 * (cell["foreseen_s"] / cell["measured_s"] - 1.0))
+
+
+COLUMNS: Sequence[Column[Cell]] = (
+    Column("strategy, scenario", lambda cell: f"{cell['strategy']}, {cell['scenario']}"),
+    Column("measured: ms an update", lambda cell: 1e3 * cell["measured_s"], 2),
+    Column("foreseen: ms an update", lambda cell: 1e3 * cell["foreseen_s"], 2),
+    Column("error, %", error_percent, 2),
+    Column("measured: largest lead", lambda cell: cell["measured_lead"], 0),
+    Column("foreseen: largest lead", lambda cell: cell["foreseen_lead"], 0),
+)
+
+
 def table(content: Mapping[str, Any]) -> Table:
     """A row a strategy and scenario."""
-    rows: list[list[Value]] = []
-    for cell in content["cells"]:
-        error = cell["foreseen_s"] / cell["measured_s"] - 1.0
-        rows.append(
-            [
-                f"{cell['strategy']}, {cell['scenario']}",
-                1e3 * cell["measured_s"],
-                1e3 * cell["foreseen_s"],
-                100.0 * error,
-                cell["measured_lead"],
-                cell["foreseen_lead"],
-            ]
-        )
-    columns = [
-        Column("strategy, scenario"),
-        Column("measured: ms an update", 2),
-        Column("foreseen: ms an update", 2),
-        Column("error, %", 2),
-        Column("measured: largest lead", 0),
-        Column("foreseen: largest lead", 0),
+    errors = [abs(error_percent(cell)) for cell in content["cells"]]
+    notes = [
+        f"Median error {statistics.median(errors):.2f} %, largest {max(errors):.2f} %, n = {len(errors)} cells.",
+        f"Wall time of {content['workers']} real processes and a shard; {content['machine']}, commit "
+        f"{content['commit']}. The measured times of gradients and messages are handed to the simulator as "
+        "distributions; delays are drawn from the same streams.",
+        "Made by: make fidelity",
     ]
-    errors = [abs(row[3]) for row in rows if isinstance(row[3], float)]
-    return Table(
-        "Live runs, and what the simulator foresaw of them",
-        columns,
-        rows,
-        [
-            f"Median error {statistics.median(errors):.2f} %, largest {max(errors):.2f} %, n = {len(errors)} cells.",
-            f"Wall time of {content['workers']} real processes and a shard; {content['machine']}, commit "
-            f"{content['commit']}. The measured times of gradients and messages are handed to the simulator as "
-            "distributions; delays are drawn from the same streams.",
-            "Made by: make fidelity",
-        ],
-    )
+    return Table.of("Live runs, and what the simulator foresaw of them", content["cells"], COLUMNS, notes)

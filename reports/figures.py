@@ -1,4 +1,4 @@
-"""A figure as data, and how every figure looks: colour-blind safe, legible in print and on a screen."""
+"""A figure as data, and its drawing: colour-blind safe, legible in print and on a screen."""
 
 import csv
 import io
@@ -93,7 +93,7 @@ class Figure:
     columns: int = 3  # panels side by side, at most
 
     def write(self, folder: Path, stem: str) -> list[Path]:
-        """`stem`.svg, .png, .pdf and .csv (what is plotted) in the folder; returns the files."""
+        """`stem`.svg, .png, .pdf and .csv (the plotted values) in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / f"{stem}.{suffix}" for suffix in FORMATS]
         figure = None
@@ -178,7 +178,7 @@ def _drawn(figure: Figure) -> Any:
         _draw_panel(place, panel)
     made.suptitle(figure.title, fontsize=11)
     made.draw_without_rendering()
-    made.set_layout_engine(None)  # it is laid out: each format would do so again, and draw twice for it
+    made.set_layout_engine(None)  # it is laid out already: each format would do so again, and draw twice
     return made
 
 
@@ -228,7 +228,7 @@ def _draw_points(axes: Any, series: Series, bars: Sequence[Series]) -> None:
         yerr=_whiskers(series),
         fmt="*" if series.published else MARKERS[series.colour % len(MARKERS)],
         color=series.hex,
-        fillstyle="full" if series.published else "none",  # what lies beneath shows
+        fillstyle="full" if series.published else "none",  # markers beneath stay visible
         markersize=9 if series.published else 6,
         capsize=3,
         linestyle="none",

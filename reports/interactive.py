@@ -1,4 +1,4 @@
-"""A figure for the page: what Plotly's script draws in the browser, from the same data as the printed one."""
+"""A figure for the page: data and layout for Plotly's script, from the same values as the printed figure."""
 
 import math
 import textwrap
@@ -14,9 +14,9 @@ AXIS = {"automargin": True, "ticks": "outside"}
 
 
 def panels(figure: Figure) -> list[dict[str, Any]]:
-    """Each panel's title and Plotly figure (data and layout, plain types); what is no finite number is a gap.
+    """Each panel's title and Plotly figure (data and layout, plain types); a value that is not finite is a gap.
 
-    The title is for the page to show: Plotly would neither wrap it nor keep it clear of its tool bar.
+    The page shows the title: Plotly would neither wrap it nor keep it clear of its tool bar.
     """
     return [
         _finite({"title": panel.title, "data": _traces(panel), "layout": _layout(panel)}) for panel in figure.panels

@@ -1,4 +1,4 @@
-"""What is of no paper: the strategies' timelines, side by side."""
+"""The overview, which belongs to no paper: the strategies' timelines, side by side."""
 
 from reports.exhibits import Exhibit, Paper, Picture
 from reports.records import Artefact, published
@@ -7,7 +7,7 @@ from reports.records import Artefact, published
 def show_timelines(artefact: Artefact) -> Exhibit:
     """One picture a strategy, all of the same seconds."""
     about = published("overview")["strategies"]
-    end_s = min(run.summary["time_s"] for run in artefact.runs)
+    end_s = min(run.time_s for run in artefact.runs)
     return {run.label: Picture(run.label, run, 0.0, end_s, [about[run.label]]) for run in artefact.runs}
 
 

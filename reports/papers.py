@@ -1,4 +1,4 @@
-"""The five papers, and what is of none."""
+"""The five papers, and the overview that belongs to none."""
 
 from reports import adasync, backup, dssp, dssync, psp
 from reports.exhibits import Paper

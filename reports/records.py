@@ -18,12 +18,33 @@ PUBLISHED = Path(__file__).parent / "published"
 
 @dataclass(frozen=True)
 class Run:
-    """One finished run of a plan; what is not in its summary is read when it is asked for."""
+    """One finished run of a plan. Its config and its metrics are read when they are first asked for."""
 
     label: str
     seed: int
     folder: Path  # its record
     summary: Mapping[str, Any]
+
+    def number(self, key: str) -> float:
+        """A number of its summary."""
+        return float(self.summary[key])
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of the whole run, of the kind of time that it was run in."""
+        return self.number("time_s")
+
+    @property
+    def seconds_an_update(self) -> float:
+        return self.time_s / self.number("updates")
+
+    @property
+    def is_diverged(self) -> bool:
+        return bool(self.summary["status"] == "diverged")
+
+    @property
+    def num_workers(self) -> int:
+        return int(self.config["cluster"]["workers"])
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
@@ -47,11 +68,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """A paper's table or figure at one scale: what was planned, and what there is of it."""
+    """A paper's table or figure at one scale: the runs of its plan, finished and missing."""
 
     name: str  # "dssp/table1"
     scale: str
-    report: Mapping[str, Any]  # what the experiment's file says to its report
+    report: Mapping[str, Any]  # the section `report` of the experiment's file
     runs: list[Run]
     missing: list[str]  # labels and seeds of runs that are not finished
 
@@ -71,17 +92,25 @@ class Artefact:
         by_seed = {run.seed: value(run) for run in runs}
         return Sample(tuple(by_seed.get(seed) for seed in self.seeds))
 
+    def samples(self, value: Callable[[Run], float | None]) -> dict[str, Sample]:
+        """Label -> one value a seed."""
+        return {label: self.sample(runs, value) for label, runs in self.rows().items()}
+
     @property
     def closing_notes(self) -> list[str]:
-        """What stands below every table: how it was made, and what is missing."""
-        lines = [f"Made by: {self.command}"]
-        if self.missing:
-            lines.append(f"NOT COMPLETE: {len(self.missing)} runs are missing: {', '.join(self.missing[:6])}")
-        return lines
+        """The last lines below every table: its command, and what is missing."""
+        return [f"Made by: {self.command}", *([self.incomplete] if self.missing else [])]
+
+    @property
+    def incomplete(self) -> str:
+        """One line on the runs that are missing; empty if there are none."""
+        if not self.missing:
+            return ""
+        return f"NOT COMPLETE: {len(self.missing)} runs are missing: {', '.join(self.missing[:6])}"
 
     @property
     def command(self) -> str:
-        """What anybody may type to make it again."""
+        """The command that makes it again."""
         return f"make {self.name.replace('/', '-')} SCALE={self.scale}"
 
 
@@ -120,5 +149,5 @@ def in_summary(key: str) -> Callable[[Run], float | None]:
 
 @cache
 def published(paper: str) -> Any:
-    """The numbers of a paper's text; all who ask share them."""
+    """The numbers of a paper's text; read once, shared by all callers."""
     return yaml.safe_load((PUBLISHED / f"{paper}.yaml").read_text())

@@ -1,12 +1,13 @@
 """How an artefact's runs were made, from their own configs: what they share, what differs, which readings were used."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from reports.records import Artefact, Run
 from reports.tables import Column, Table
 
-# A paper's text is open here, so the choice is told (key of the config -> what it decides).
+# Where a paper's text is ambiguous the choice is shown: key of the config -> what it decides.
 READINGS = {
     "strategy.bound": "DSSP: whether s_U is enforced",
     "strategy.tag": "PSP: what a worker's counter counts",
@@ -32,7 +33,7 @@ SETTINGS = (
     ("max_time_s", "seconds"),
     ("precision", "precision"),
 )
-HIDDEN = frozenset({"root", "download", "file", "loaders", "vocab"})  # where data lie is nobody's business
+HIDDEN = frozenset({"root", "download", "file", "loaders", "vocab"})  # where data lie says nothing of the run
 SHOWN = 8  # values of a setting that differs
 
 
@@ -62,7 +63,7 @@ def settings(artefact: Artefact) -> Table:
         values = _distinct(artefact.runs, key)
         if values:
             rows.append((f"reading: {key}", f"{_joined(values)} ({about})"))
-    return Table("How it was made", [Column("setting"), Column("value")], rows)
+    return Table.of("How it was made", rows, [Column("setting", itemgetter(0)), Column("value", itemgetter(1))])
 
 
 def _joined(values: Sequence[str]) -> str:

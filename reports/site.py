@@ -1,6 +1,7 @@
-"""The pages: static, self-contained, readable without scripts; what may be toggled is drawn again by Plotly's."""
+"""The pages: static, self-contained, readable without scripts; with scripts Plotly draws the figures."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,19 +16,19 @@ from markupsafe import Markup
 
 from reports import interactive
 from reports.claims import Verdict, scoreboard, verdicts_at
-from reports.exhibits import DRAWN, ArtefactStore, ExhibitWriter, Item, Paper
+from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
 from reports.figures import Figure
 from reports.overview import OVERVIEW
 from reports.papers import PAPERS, SHOWN
-from reports.records import Artefact, published
+from reports.records import published
 from reports.settings import settings
 from reports.tables import Table
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 
 TEMPLATES = Path(__file__).parent / "templates"
-FINDINGS = Path(__file__).parents[1] / "docs" / "findings.md"  # what came of the papers at scale laptop, in words
+FINDINGS = Path(__file__).parents[1] / "docs" / "findings"  # README.md and a page a paper: scale laptop in words
 STATIC = ("style.css", "page.js")
 FILES = "files"  # beside the pages: pictures, scripts, what can be downloaded
 
@@ -56,7 +57,7 @@ class Shown:
 
     @property
     def panels(self) -> Markup:
-        """Plotly's figures as JSON; nothing in it can be mistaken for the end of the element that holds it."""
+        """Plotly's figures as JSON, escaped so that it cannot end the script element that holds it."""
         assert isinstance(self.item, Figure)
         text = json.dumps(interactive.panels(self.item), separators=(",", ":"), allow_nan=False)
         return Markup(text.replace("<", "\\u003c"))
@@ -75,41 +76,41 @@ class Section:
     missing: str  # why there is nothing, or not all
 
     def files(self) -> list[Path]:
-        """Of all that is shown, when they are written."""
+        """Of all items; waits until they are written."""
         return [path for one in self.shown for path in one.files.result()]
 
 
-def build(shelf: ArtefactStore, folder: Path) -> Path:
-    """Write all pages from what was run at the shelf's scale; returns the first.
+def build(store: ArtefactStore, folder: Path) -> Path:
+    """Write all pages of the store's scale; returns the first.
 
-    Whatever lay in the folder is removed. An artefact that was not run has its command in its place.
+    The folder is emptied first. An artefact that was not run is shown by its command.
 
     Raises:
-        RecordError: nothing at all was run at this scale.
+        RecordError: nothing was run at this scale.
     """
-    if not any((shelf.results / "plans").glob(f"*-{shelf.scale}.json")):
-        raise RecordError(f"nothing was run at scale {shelf.scale}; make papers SCALE={shelf.scale}")
+    if not any((store.results / "plans").glob(f"*-{store.scale}.json")):
+        raise RecordError(f"nothing was run at scale {store.scale}; make papers SCALE={store.scale}")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
     static(folder / FILES)
-    verdicts = {key: shelf.verdicts(paper) for key, paper in PAPERS.items()}
-    with ExhibitWriter(shelf.results / DRAWN) as press:
+    verdicts = {key: store.verdicts(paper) for key, paper in PAPERS.items()}
+    with ExhibitWriter(store.results / REPORTS) as writer:
         sections = {
-            (key, name): section(paper, name, shelf, press) for key, paper in SHOWN.items() for name in paper.shows
+            (key, name): section(paper, name, store, writer) for key, paper in SHOWN.items() for name in paper.shows
         }
-        live = live_section(shelf.results, press)
+        live = live_section(store.results, writer)
         for part in (*sections.values(), live):
             for path in part.files():
                 shutil.copy(path, folder / FILES)
-        for name, content in _contents(shelf.scale, verdicts, sections, live).items():
-            (folder / name).write_text(rendered(name, shelf.scale, content))
+        for name, content in _contents(store.scale, verdicts, sections, live).items():
+            (folder / name).write_text(rendered(name, store.scale, content))
     return folder / "index.html"
 
 
 def _contents(
     scale: str, verdicts: Mapping[str, list[Verdict]], sections: Mapping[tuple[str, str], Section], live: Section
 ) -> dict[str, dict[str, Any]]:
-    """What each page shows, in the order of the menu."""
+    """Page -> the variables of its template, in the order of the menu."""
 
     def of(key: str) -> list[Section]:
         return [part for (paper, _), part in sections.items() if paper == key]
@@ -129,10 +130,19 @@ def _contents(
             "claims": scoreboard("Claims, number by number", verdicts[key]),
             "sections": of(key),
         }
-    pages["findings.html"] = {"findings": Markup(MarkdownIt().enable("table").render(FINDINGS.read_text()))}
+    pages["findings.html"] = {"parts": findings()}
     pages["strategies.html"] = {"sections": of(OVERVIEW.key)}
     pages["fidelity.html"] = {"live": live, "sections": [sections[place] for place in THEORY if place in sections]}
     return pages
+
+
+def findings() -> dict[str, Markup]:
+    """Name -> the text of a page of findings: the overview first, whose links lead to the papers' parts."""
+    parts = {}
+    for key in ("README", *PAPERS):
+        text = MarkdownIt().enable("table").render((FINDINGS / f"{key}.md").read_text())
+        parts[key] = Markup(re.sub(r'href="(\w+)\.md"', r'href="#\1"', text))
+    return parts
 
 
 def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
@@ -148,7 +158,7 @@ def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
 
 
 SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp": "DSSP", "dssync": "DS-Sync"}
-# Artefacts that set the simulator against a formula: repeated on the page about fidelity.
+# Artefacts that compare the simulator with a formula: repeated on the page about fidelity.
 THEORY = (("adasync", "table_runtime"), ("adasync", "fig6"), ("dssync", "table1"))
 
 
@@ -157,13 +167,13 @@ def counts(verdicts: Sequence[Verdict]) -> Counter[str]:
     return Counter(verdict.verdict for verdict in verdicts)
 
 
-def section(paper: Paper, name: str, shelf: ArtefactStore, press: ExhibitWriter) -> Section:
-    """An artefact's part of a page; its files are being written."""
+def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter) -> Section:
+    """An artefact's part of a page; its files are written meanwhile."""
     full = f"{paper.key}/{name}"
     caption = published(paper.key)["artefacts"][name]
-    command = f"make {full.replace('/', '-')} SCALE={shelf.scale}"
+    command = f"make {full.replace('/', '-')} SCALE={store.scale}"
     try:
-        artefact = shelf.artefact(full)
+        artefact = store.artefact(full)
         exhibit = paper.shows[name](artefact)
     except RecordError as error:
         return Section(full, caption, command, "", (), None, str(error))
@@ -174,26 +184,20 @@ def section(paper: Paper, name: str, shelf: ArtefactStore, press: ExhibitWriter)
         caption,
         command,
         artefact.report.get("source", ""),
-        [Shown(*one) for one in press.print(exhibit, stem_of(full, shelf.scale))],
+        [Shown(*one) for one in writer.submit(exhibit, stem_of(full, store.scale))],
         settings(artefact),
-        _missing(artefact),
+        artefact.incomplete,
     )
 
 
-def live_section(results: Path, press: ExhibitWriter) -> Section:
-    """What live runs were measured to take, and what was foreseen."""
+def live_section(results: Path, writer: ExhibitWriter) -> Section:
+    """Measured times of live runs, and the simulator's predictions."""
     caption, command = "Live runs, and what the simulator foresaw of them", "make fidelity"
     try:
-        shown = [Shown(*one) for one in press.print(fidelity(results), "fidelity")]
+        shown = [Shown(*one) for one in writer.submit(fidelity(results), "fidelity")]
         return Section("fidelity", caption, command, "", shown, None, "")
     except RecordError as error:
         return Section("fidelity", caption, command, "", (), None, str(error))
-
-
-def _missing(artefact: Artefact) -> str:
-    if not artefact.missing:
-        return ""
-    return f"NOT COMPLETE: {len(artefact.missing)} runs are missing: {', '.join(artefact.missing[:6])}"
 
 
 def static(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Means, spreads and confidence intervals over seeds."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from scipy.stats import t as student
@@ -11,7 +11,11 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Values over seeds; None where a seed has none (a target that it did not reach)."""
+    """Values over seeds; None where a seed has none (a target that it did not reach).
+
+    Arithmetic is seed by seed, with a number or with the sample of another strategy under the same seeds; a seed
+    without a value on either side has none, nor has a ratio to 0 (a target that is reached from the start).
+    """
 
     values: tuple[float | None, ...]
 
@@ -46,20 +50,29 @@ class Sample:
         half = float(student.ppf((1.0 + CONFIDENCE) / 2.0, self.n - 1)) * self.std / math.sqrt(self.n)
         return self.mean - half, self.mean + half
 
+    def __rmul__(self, factor: float) -> "Sample":
+        return Sample(tuple(None if value is None else factor * value for value in self.values))
 
-def paired(
-    function: Callable[[float, float], float], values: Sequence[float | None], others: Sequence[float | None]
-) -> Sample:
-    """function(value, other), seed by seed; None where either is missing."""
-    pairs = zip(values, others, strict=True)
-    return Sample(tuple(None if a is None or b is None else function(a, b) for a, b in pairs))
+    def __sub__(self, other: "Sample | float") -> "Sample":
+        return self._paired(other, lambda value, less: value - less)
+
+    def __rsub__(self, whole: float) -> "Sample":
+        return Sample(tuple(None if value is None else whole - value for value in self.values))
+
+    def __truediv__(self, other: "Sample | float") -> "Sample":
+        return self._paired(other, lambda value, by: value / by if by else None)
+
+    def _paired(self, other: "Sample | float", function: Callable[[float, float], float | None]) -> "Sample":
+        others = other.values if isinstance(other, Sample) else (other,) * len(self.values)
+        pairs = zip(self.values, others, strict=True)
+        return Sample(tuple(None if a is None or b is None else function(a, b) for a, b in pairs))
 
 
-def paired_ratio(values: Sequence[float | None], others: Sequence[float | None]) -> Sample:
-    """values / others, seed by seed; None where either is missing, or the other is 0 (a target reached at once)."""
-    return paired(lambda a, b: a / b, values, [other or None for other in others])
+def ratio(sample: Sample | None, other: Sample | None) -> Sample | None:
+    """sample / other; None where one of the two strategies was not run."""
+    return None if sample is None or other is None else sample / other
 
 
-def paired_difference(values: Sequence[float | None], others: Sequence[float | None]) -> Sample:
-    """values - others, seed by seed; None where either is missing."""
-    return paired(lambda a, b: a - b, values, others)
+def difference(sample: Sample | None, other: Sample | float | None) -> Sample | None:
+    """sample - other; None where one of the two strategies was not run."""
+    return None if sample is None or other is None else sample - other

@@ -3,9 +3,10 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from rich import box
 from rich.console import Console
@@ -16,39 +17,72 @@ from reports.statistics import Sample
 DASH = "—"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+Value = str | float | None | Sample
+Case = TypeVar("Case")
+
+
+def cell_text(value: Value, digits: int = 1, show_n: bool = False) -> str:
     """`digits` after the point; a sample is its mean ± deviation and, with `show_n`, how many seeds have a value."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Sample):
+        count = f" ({value.n}/{len(value.values)})" if show_n and value.n < len(value.values) else ""
+        if value.n == 0:
+            return f"{DASH}{count}"
+        spread = "" if math.isnan(value.std) else f" ± {value.std:,.{digits}f}"
+        return f"{value.mean:,.{digits}f}{spread}{count}"
+    return DASH if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Of a column, and how its values are printed (`cell_text`)."""
 
     title: str
     digits: int = 1
     show_n: bool = False
 
-    def text(self, value: "Value") -> str:
-        if isinstance(value, str):
-            return value
-        if isinstance(value, Sample):
-            count = f" ({value.n}/{len(value.values)})" if self.show_n and value.n < len(value.values) else ""
-            if value.n == 0:
-                return f"{DASH}{count}"
-            spread = "" if math.isnan(value.std) else f" ± {value.std:,.{self.digits}f}"
-            return f"{value.mean:,.{self.digits}f}{spread}{count}"
-        return DASH if value is None or math.isnan(value) else f"{value:,.{self.digits}f}"
 
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Case]):
+    """A column of a table over cases: its cell is `value(case)`; None where there is no value."""
 
-Value = str | float | None | Sample
+    title: str
+    value: Callable[[Case], Value]
+    digits: int = 1
+    show_n: bool = False
+
+    @property
+    def heading(self) -> Heading:
+        return Heading(self.title, self.digits, self.show_n)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     title: str
-    columns: Sequence[Column]
+    columns: Sequence[Heading]
     rows: Sequence[Sequence[Value]]  # as long as columns each
     notes: Sequence[str] = field(default_factory=tuple)
-    left: int = 0  # columns of the first piece where a terminal is too narrow for all; 0: never in pieces
+    split_at: int = 0  # columns of the first piece where a terminal is too narrow for all; 0: never in pieces
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        cases: Iterable[Case],
+        columns: Sequence[Column[Case]],
+        notes: Sequence[str] = (),
+        split_at: int = 0,
+    ) -> "Table":
+        """A row a case."""
+        rows = [[column.value(case) for column in columns] for case in cases]
+        return cls(title, [column.heading for column in columns], rows, notes, split_at)
 
     def texts(self) -> list[list[str]]:
-        return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
+        return [
+            [cell_text(value, of.digits, of.show_n) for of, value in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
 
     def markdown(self) -> str:
         titles = [column.title for column in self.columns]
@@ -99,9 +133,9 @@ class Table:
         return Table(self.title, self.columns[:width], first_rows), Table("", rest, rest_rows)
 
     def print(self, console: Console) -> None:
-        """The table with its notes; in two pieces (`split(left)`) where the terminal is too narrow for it."""
+        """The table with its notes; in two pieces (`split_at`) where the terminal is too narrow for it."""
         is_narrow = console.measure(self.rich()).maximum > console.width
-        for part in self.split(self.left) if self.left and is_narrow else (self,):
+        for part in self.split(self.split_at) if self.split_at and is_narrow else (self,):
             console.print(part.rich())
         for note in self.notes:
             console.print(f"- {note}", markup=False, highlight=False)

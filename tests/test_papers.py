@@ -17,7 +17,7 @@ from reports.exhibits import ArtefactStore
 from reports.overview import OVERVIEW
 from reports.papers import PAPERS
 from reports.records import published
-from reports.site import build
+from reports.site import build, findings
 from syncline.config import choices
 
 pytestmark = [pytest.mark.papers, pytest.mark.xdist_group("papers")]
@@ -59,6 +59,15 @@ def test_every_artefact_and_claim_of_the_papers_is_there() -> None:
             assert claim.may_differ.endswith(".")
 
 
+@pytest.mark.core
+def test_the_findings_have_a_part_a_paper_and_lead_to_no_file() -> None:
+    parts = findings()
+    assert list(parts) == ["README", *PAPERS]
+    page = Page("".join(parts.values()))
+    assert {f"#{key}" for key in PAPERS} <= set(page.targets)
+    assert {target.removeprefix("#") for target in page.targets} <= set(parts)
+
+
 def test_asked_again_nothing_is_made(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run.main(["+experiment=backup", *ONE_SEED, f"results={results}"]) == 0
     assert re.search(r" 0 to make\b", capfd.readouterr().err)
@@ -84,9 +93,9 @@ def test_every_report_is_complete(results: Path, capfd: pytest.CaptureFixture[st
 
 
 def test_every_claim_has_its_numbers_and_none_is_judged(results: Path) -> None:
-    shelf = ArtefactStore(results, "smoke")
+    store = ArtefactStore(results, "smoke")
     for paper in PAPERS.values():
-        for verdict in shelf.verdicts(paper):
+        for verdict in store.verdicts(paper):
             assert verdict.verdict == NOT_JUDGED, verdict.because
             assert verdict.effects
 

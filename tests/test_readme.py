@@ -132,10 +132,10 @@ def test_the_tree_is_as_listed():
             assert (folder / name).exists(), f"{line!r}: {name} is not there"
 
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_pictures_resolve(page):
     text = page.read_text()
     headings = {

@@ -1,28 +1,32 @@
 """The artefacts and claims of the AdaSync paper (Dutta et al. 2021)."""
 
+from functools import partial
+
 from reports.adasync.claims import CLAIMS
-from reports.adasync.convex import show_fig1b, show_fig2
-from reports.adasync.epochs import show_fig8
-from reports.adasync.learning import show_appendix_e, show_fig9, show_fig10, show_fig11
-from reports.adasync.speedups import show_fig6
+from reports.adasync.convex import fig1b, fig2, fig2_table
+from reports.adasync.epochs import fig8, fig8_table
+from reports.adasync.learning import appendix_e, error_table, fig9_to_11
+from reports.adasync.speedups import fig6, fig6_table
 from reports.adasync.timelines import show_fig4_5
-from reports.adasync.variants import show_fig7, show_table_runtime
-from reports.exhibits import Paper
+from reports.adasync.variants import fig7, fig7_table, runtime_table, theorem2_table
+from reports.exhibits import Paper, shows
 
 PAPER = Paper(
     "adasync",
     {
-        "table_runtime": show_table_runtime,
-        "fig1b": show_fig1b,
-        "fig2": show_fig2,
+        "table_runtime": shows(runtime_table, theorem2=theorem2_table),
+        "fig1b": shows(fig1b),
+        "fig2": shows(fig2, table=fig2_table),
         "fig4_5": show_fig4_5,
-        "fig6": show_fig6,
-        "fig7": show_fig7,
-        "fig8": show_fig8,
-        "fig9": show_fig9,
-        "fig10": show_fig10,
-        "fig11": show_fig11,
-        "appendix_e": show_appendix_e,
+        "fig6": shows(fig6, table=fig6_table),
+        "fig7": shows(fig7, table=fig7_table),
+        "fig8": shows(fig8, table=fig8_table),
+        "fig9": shows(partial(fig9_to_11, number="Figure 9"), table=partial(error_table, number="Figure 9")),
+        "fig10": shows(partial(fig9_to_11, number="Figure 10"), table=partial(error_table, number="Figure 10")),
+        "fig11": shows(
+            partial(fig9_to_11, number="Figure 11", has_k=True), table=partial(error_table, number="Figure 11")
+        ),
+        "appendix_e": shows(appendix_e),
     },
     CLAIMS,
 )

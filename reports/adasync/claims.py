@@ -10,12 +10,12 @@ from itertools import pairwise
 from reports.adasync.convex import measured
 from reports.adasync.epochs import saving, times
 from reports.adasync.learning import ADASYNC, final_error, goals, mean_error, places, samples, time_to_loss
-from reports.adasync.runtimes import against, bound, distributions
+from reports.adasync.runtimes import bound, distributions
 from reports.adasync.speedups import speedups
-from reports.adasync.variants import ratio_of, times_of
-from reports.claims import Claim, Effect
+from reports.adasync.variants import over_batch, times_of
+from reports.claims import Effect, claim
 from reports.records import Artefact, Run, published
-from reports.statistics import Sample, paired_difference, paired_ratio
+from reports.statistics import Sample
 from syncline.timing import run_times
 
 EXACT = 0.01
@@ -47,7 +47,7 @@ def theorem1(fig6: Artefact) -> list[Effect]:
     return [
         _exact(
             f"sync / async over Theorem 1, {_name(name)}, P = {num_workers}",
-            against(found[name, num_workers], run_times.sync_over_async(known[name], num_workers)),
+            found[name, num_workers] / run_times.sync_over_async(known[name], num_workers),
         )
         for name, num_workers in chosen
     ]
@@ -58,11 +58,11 @@ def theorem2(table: Artefact) -> list[Effect]:
     effects = []
     for variant in ("k_async", "k_sync"):
         for k in KS:
-            ratio = ratio_of(found["exponential", k], variant)
+            ratio = over_batch(found["exponential", k], variant)
             if ratio is None:
                 raise LookupError(f"{variant}/K{k}")
             what = f"{_name(variant)} over its batch variant, over Theorem 2, K = {k}"
-            effects.append(_exact(what, against(ratio, run_times.k_async_over_k_batch_async(k, 8))))
+            effects.append(_exact(what, ratio / run_times.k_async_over_k_batch_async(k, 8)))
     return effects
 
 
@@ -73,7 +73,7 @@ def _formula(variant: str, *artefacts: Artefact) -> list[Effect]:
         for (name, k), by_variant in times_of(artefact).items():
             formula = bound(variant, known[name], k, 8).seconds
             what = f"ours over the formula, {_name(name)}, K = {k}"
-            effects[what] = _exact(what, against(by_variant[variant], formula))
+            effects[what] = _exact(what, by_variant[variant] / formula)
     return list(effects.values())
 
 
@@ -89,7 +89,7 @@ def kasync_le_ksync(table: Artefact) -> list[Effect]:
     """Never slower, but for 1 %, where the two are equal in law: the exponential, and K = P."""
     effects = []
     for (name, k), by_variant in times_of(table).items():
-        ratio = paired_ratio(by_variant["k_async"].values, by_variant["k_sync"].values)
+        ratio = by_variant["k_async"] / by_variant["k_sync"]
         at_most = STRICTLY if name == "shifted_exponential" and k < 8 else 1.0 + EXACT
         what = f"time of K-async / time of K-sync, {_name(name)}, K = {k}"
         effects.append(Effect(what, ratio, at_most=at_most, digits=4))
@@ -105,7 +105,7 @@ def delay_variability(fig8: Artefact) -> list[Effect]:
             for less, more in pairwise(DELAYS):
                 before, after = (saving(found, delay, variant, k) for delay in (less, more))
                 what = f"time saved over K = 8, {_name(variant)}, K = {k}: {_name(more)} - {_name(less)}, points"
-                effects.append(Effect(what, _points(after, before), at_least=0.0))
+                effects.append(Effect(what, 100.0 * (after - before), at_least=0.0))
     return effects
 
 
@@ -114,7 +114,7 @@ def kasync_saves_more(fig8: Artefact) -> list[Effect]:
     return [
         Effect(
             f"time of K-async / time of K-sync, K = {k}, {_name(delay)}",
-            paired_ratio(found[delay, "k_async", k].values, found[delay, "k_sync", k].values),
+            found[delay, "k_async", k] / found[delay, "k_sync", k],
             at_most=1.0,
             digits=3,
         )
@@ -131,13 +131,13 @@ def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]
     found = measured(fig2)
     effects = []
     for variant, smallest in (("k_sync", 1), ("k_async", 1), ("k_batch_async", 2)):
-        ratio = paired_ratio(found[variant, 8][0].values, found[variant, smallest][0].values)
+        ratio = found[variant, 8].error / found[variant, smallest].error
         what = f"convex: error left at K = 8 / at K = {smallest}, {_name(variant)}"
         effects.append(Effect(what, ratio, at_most=1.0))
     errors = samples(fig9, final_error) | samples(fig10, final_error)
     for variant in VARIANTS:
         for delay in DELAYS:
-            gap = _points(errors[delay, variant, "K8"], errors[delay, variant, "K1"])
+            gap = 100.0 * (errors[delay, variant, "K8"] - errors[delay, variant, "K1"])
             what = f"test error at the end, K = 8 - K = 1, {_name(variant, delay)}, points"
             effects.append(Effect(what, gap, at_most=0.0))
     return effects
@@ -151,12 +151,12 @@ def intermediate_k(fig9: Artefact, fig10: Artefact) -> list[Effect]:
         fixed = {(delay, k): errors[delay, variant, f"K{k}"] for delay in DELAYS for k in KS}
         full, others = fixed["no_delay", 8], _lowest([fixed["no_delay", k] for k in (1, 2, 4)])
         what = f"mean test error, K = 8 - best of K = 1, 2, 4, {_name(variant, 'no_delay')}, points"
-        effects.append(Effect(what, _points(full, others), at_most=0.0))
+        effects.append(Effect(what, 100.0 * (full - others), at_most=0.0))
         for delay in DELAYS[1:]:
             middle = _lowest([fixed[delay, k] for k in (2, 4)])
             ends = _lowest([fixed[delay, k] for k in (1, 8)])
             what = f"mean test error, best of K = 2, 4 - best of K = 1, 8, {_name(variant, delay)}, points"
-            effects.append(Effect(what, _points(middle, ends), at_most=0.0))
+            effects.append(Effect(what, 100.0 * (middle - ends), at_most=0.0))
     return effects
 
 
@@ -169,7 +169,7 @@ def adasync_fastest(fig11: Artefact) -> list[Effect]:
         reached = {which: fig11.sample(runs, _time_to(goal)) for (_, of, which), runs in found.items() if of == variant}
         fixed = _lowest([sample for which, sample in reached.items() if which != ADASYNC])
         what = f"time to the training loss of K = 8: AdaSync / the fastest fixed K, {_name(variant)}"
-        effects.append(Effect(what, paired_ratio(reached[ADASYNC].values, fixed.values), at_most=1.0))
+        effects.append(Effect(what, reached[ADASYNC] / fixed, at_most=1.0))
     return effects
 
 
@@ -179,14 +179,8 @@ def _time_to(goal: Mapping[int, float]) -> Callable[[Run], float]:
 
 def adasync_floor(fig11: Artefact) -> list[Effect]:
     errors = samples(fig11, final_error)
-    gap = _points(errors["delay_20ms", "k_async", ADASYNC], errors["delay_20ms", "k_async", "K8"])
+    gap = 100.0 * (errors["delay_20ms", "k_async", ADASYNC] - errors["delay_20ms", "k_async", "K8"])
     return [Effect("test error at the end, AdaSync on K-async - K = 8, points", gap, at_most=A_POINT)]
-
-
-def _points(value: Sample, other: Sample) -> Sample:
-    """The difference in points, seed by seed."""
-    gap = paired_difference(value.values, other.values)
-    return Sample(tuple(None if one is None else 100.0 * one for one in gap.values))
 
 
 def _lowest(of: Sequence[Sample]) -> Sample:
@@ -205,15 +199,15 @@ SMALLER = (
 )
 
 CLAIMS = (
-    Claim("theorem1", ("adasync/fig6",), theorem1, SAME),
-    Claim("theorem2", ("adasync/table_runtime",), theorem2, SAME),
-    Claim("ksync_formula", ("adasync/table_runtime", "adasync/fig7"), ksync_formula, SAME),
-    Claim("kbatchasync_formula", ("adasync/table_runtime", "adasync/fig7"), kbatchasync_formula, SAME),
-    Claim("kasync_le_ksync", ("adasync/table_runtime",), kasync_le_ksync, SAME),
-    Claim("delay_variability", ("adasync/fig8",), delay_variability, CLUSTER),
-    Claim("kasync_saves_more", ("adasync/fig8",), kasync_saves_more, CLUSTER),
-    Claim("error_floor", ("adasync/fig2", "adasync/fig9", "adasync/fig10"), error_floor, SMALLER),
-    Claim("intermediate_k", ("adasync/fig9", "adasync/fig10"), intermediate_k, SMALLER),
-    Claim("adasync_fastest", ("adasync/fig11",), adasync_fastest, SMALLER),
-    Claim("adasync_floor", ("adasync/fig11",), adasync_floor, SMALLER),
+    claim(theorem1, SAME, "adasync/fig6"),
+    claim(theorem2, SAME, "adasync/table_runtime"),
+    claim(ksync_formula, SAME, "adasync/table_runtime", "adasync/fig7"),
+    claim(kbatchasync_formula, SAME, "adasync/table_runtime", "adasync/fig7"),
+    claim(kasync_le_ksync, SAME, "adasync/table_runtime"),
+    claim(delay_variability, CLUSTER, "adasync/fig8"),
+    claim(kasync_saves_more, CLUSTER, "adasync/fig8"),
+    claim(error_floor, SMALLER, "adasync/fig2", "adasync/fig9", "adasync/fig10"),
+    claim(intermediate_k, SMALLER, "adasync/fig9", "adasync/fig10"),
+    claim(adasync_fastest, SMALLER, "adasync/fig11"),
+    claim(adasync_floor, SMALLER, "adasync/fig11"),
 )

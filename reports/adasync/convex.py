@@ -1,20 +1,22 @@
 """Figures 1(b) and 2: error against time where theory says what it is, and a strongly convex problem beside it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve, points
 from reports.records import Artefact, Run, published
-from reports.statistics import Sample, paired_ratio
-from reports.tables import Column, Table, Value
+from reports.statistics import Sample
+from reports.tables import Column, Table
 from syncline.records.store import RecordError
 from syncline.timing import run_times
 from syncline.timing.convergence import StronglyConvex, stale_progress
 from syncline.timing.distributions import Exponential
+
+Number = TypeVar("Number", float, Sample)
 
 NUM_WORKERS = 8
 SETTLED = 0.25  # of a run, its end: the error left is the mean over it
@@ -23,6 +25,13 @@ MULTIPLE = 1.25  # of the error that is left: when it is reached; K = 1 begins a
 PROBLEM = StronglyConvex(first_error=1.0, rate=0.05, smoothness=2.0, convexity=0.2, variance=1.0)
 PROGRESS = {"k_sync": 1.0, "k_batch_sync": 1.0}  # of fresh gradients; stale ones:
 STALE = stale_progress(gamma=0.1, fresh=1.0 / NUM_WORKERS)  # p_0 = 1 / P for exponential times (Lemma 6)
+
+
+class Left(NamedTuple, Generic[Number]):
+    """What is left of the error."""
+
+    error: Number
+    seconds: Number  # until the error first is at most a quarter above that
 
 
 def minimum(artefact: Artefact) -> dict[int, float]:
@@ -58,25 +67,26 @@ def time_to_floor(run: Run, lowest: float) -> float | None:
     return next((at for at, error in zip(times, errors, strict=True) if error <= goal), None)
 
 
-def measured(artefact: Artefact) -> dict[tuple[str, int], tuple[Sample, Sample]]:
-    """(variant, K) -> what is left of the error, and the virtual seconds to a quarter above it; one a seed."""
+def measured(artefact: Artefact) -> dict[tuple[str, int], Left[Sample]]:
+    """(variant, K) -> what is left of the error, one a seed."""
     lowest = minimum(artefact)
     found = {}
     for label, runs in artefact.rows().items():
         if label == "minimum":
             continue
         strategy = runs[0].config["strategy"]
-        left = artefact.sample(runs, lambda run: floor_of(run, lowest[run.seed]))
-        reached = artefact.sample(runs, lambda run: time_to_floor(run, lowest[run.seed]))
-        found[strategy["name"], strategy["k"]] = (left, reached)
+        found[strategy["name"], strategy["k"]] = Left(
+            artefact.sample(runs, lambda run: floor_of(run, lowest[run.seed])),
+            artefact.sample(runs, lambda run: time_to_floor(run, lowest[run.seed])),
+        )
     return found
 
 
-def theoretical(variant: str, k: int) -> tuple[float, float]:
-    """The floor of the bound, and the seconds to a quarter above it, for exponential times of mean 1 s."""
+def theoretical(variant: str, k: int) -> Left[float]:
+    """The floor of the bound, for exponential times of mean 1 s."""
     progress = PROGRESS.get(variant, STALE)
     an_update_s = run_times.run_time(variant, Exponential(1.0), k, NUM_WORKERS).seconds
-    return PROBLEM.floor(k, progress), an_update_s * PROBLEM.updates_to(MULTIPLE, k, progress)
+    return Left(PROBLEM.floor(k, progress), an_update_s * PROBLEM.updates_to(MULTIPLE, k, progress))
 
 
 # Figure 1(b).
@@ -119,12 +129,12 @@ def fig2(artefact: Artefact) -> Figure:
     bounds, runs = [], []
     for colour, variant in enumerate(run_times.VARIANTS):
         spots = [theoretical(variant, k) for k in ks]
-        line = Series(names[variant], [at for _, at in spots], [left for left, _ in spots], colour=colour)
+        line = Series(names[variant], [left.seconds for left in spots], [left.error for left in spots], colour=colour)
         bounds += [line, Series("", line.x, line.y, "points", colour)]
         own = [found[variant, k] for k in ks if (variant, k) in found]
         if own:
-            dots = points(names[variant], dict(enumerate(left for left, _ in own)), colour)
-            runs.append(replace(dots, x=[reached.mean for _, reached in own]))
+            dots = points(names[variant], dict(enumerate(left.error for left in own)), colour)
+            runs.append(replace(dots, x=[left.seconds.mean for left in own]))
     x_label = "virtual seconds to a quarter above the error left"
     panels = [
         Panel(
@@ -139,34 +149,21 @@ def fig2(artefact: Artefact) -> Figure:
 def fig2_table(artefact: Artefact) -> Table:
     """Every point, and whether the error left falls as 1 / K."""
     names, found = published("adasync")["names"], measured(artefact)
-    body: list[list[Value]] = []
-    for (variant, k), (left, reached) in found.items():
-        bound, seconds = theoretical(variant, k)
-        body.append(
-            [f"{names[variant]}, K = {k}", 1.0 / k, _to_first(found, variant, left), left, bound, reached, seconds]
-        )
-    columns = [
-        Column("variant"),
-        Column("theory: error left / K = 1's", 3),
-        Column("ours: error left / K = 1's", 3),
-        Column("ours: error left, nats", 4),
-        Column("theory, constants ours: error left", 4),
-        Column("ours: s to a quarter above it", 1),
-        Column("theory, constants ours: s to a quarter above it", 1),
+
+    def to_first(key: tuple[str, int]) -> Sample | None:
+        """Over the error that K = 1 leaves; K-batch-async with K = 1 is K-async with K = 1."""
+        variant, _ = key
+        first = found.get((variant, 1)) or found.get((variant.replace("_batch", ""), 1))
+        return None if first is None else found[key].error / first.error
+
+    columns: list[Column[tuple[str, int]]] = [
+        Column("variant", lambda key: f"{names[key[0]]}, K = {key[1]}"),
+        Column("theory: error left / K = 1's", lambda key: 1.0 / key[1], 3),
+        Column("ours: error left / K = 1's", to_first, 3),
+        Column("ours: error left, nats", lambda key: found[key].error, 4),
+        Column("theory, constants ours: error left", lambda key: theoretical(*key).error, 4),
+        Column("ours: s to a quarter above it", lambda key: found[key].seconds),
+        Column("theory, constants ours: s to a quarter above it", lambda key: theoretical(*key).seconds),
     ]
     notes = [*published("adasync")["notes"]["fig2"], *artefact.closing_notes]
-    return Table(f"AdaSync, Figure 2, at scale {artefact.scale}", columns, body, notes)
-
-
-def _to_first(found: Mapping[tuple[str, int], tuple[Sample, Sample]], variant: str, left: Sample) -> Sample | None:
-    """Over the error that K = 1 leaves; K-batch-async with K = 1 is K-async with K = 1."""
-    first = found.get((variant, 1)) or found.get((variant.replace("_batch", ""), 1))
-    return None if first is None else paired_ratio(left.values, first[0].values)
-
-
-def show_fig1b(artefact: Artefact) -> Exhibit:
-    return {"": fig1b(artefact)}
-
-
-def show_fig2(artefact: Artefact) -> Exhibit:
-    return {"": fig2(artefact), "table": fig2_table(artefact)}
+    return Table.of(f"AdaSync, Figure 2, at scale {artefact.scale}", found, columns, notes)

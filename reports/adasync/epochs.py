@@ -1,29 +1,26 @@
 """Figure 8: run time of an epoch against K, by both readings of what an epoch is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from reports.adasync.runtimes import seconds_an_update
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, Run, published
-from reports.statistics import Sample, paired
-from reports.tables import Column, Table, Value
+from reports.statistics import Sample
+from reports.tables import Column, Table
 
 Key = tuple[str, str, int]  # delay, variant, K
 
 
 def an_epoch_used(run: Run) -> float:
     """Seconds in which updates use as many images as there are: 50,000 / (32 K) updates."""
-    seconds: float = run.summary["time_s"] / run.summary["epochs"]
-    return seconds
+    return run.time_s / run.number("epochs")
 
 
 def an_epoch_dealt(run: Run) -> float:
     """Seconds of as many updates as it takes P workers to go through all images once: 50,000 / (32 P), whatever K."""
     config = run.config
     images = config["dataset"]["train_size"] or 50_000
-    updates: float = images / (config["batch_size"] * config["cluster"]["workers"])
-    return seconds_an_update(run) * updates
+    updates: float = images / (config["batch_size"] * run.num_workers)
+    return run.seconds_an_update * updates
 
 
 READINGS = {"used": an_epoch_used, "dealt": an_epoch_dealt}
@@ -41,9 +38,7 @@ def times(artefact: Artefact, reading: str) -> dict[Key, Sample]:
 def saving(found: Mapping[Key, Sample], delay: str, variant: str, k: int) -> Sample:
     """How much less time than fully synchronous SGD it takes, of that time; KeyError if one was not run."""
     largest = max(other for _, _, other in found)
-    return paired(
-        lambda own, full: 1.0 - own / full, found[delay, variant, k].values, found[delay, variant, largest].values
-    )
+    return 1.0 - found[delay, variant, k] / found[delay, variant, largest]
 
 
 def fig8(artefact: Artefact) -> Figure:
@@ -68,30 +63,22 @@ def fig8(artefact: Artefact) -> Figure:
 def fig8_table(artefact: Artefact) -> Table:
     paper = published("adasync")
     used, dealt = times(artefact, "used"), times(artefact, "dealt")
-    ks = {k for _, _, k in used}
-    body: list[list[Value]] = []
-    for delay, variant, k in used:
-        where = f"{paper['names'][variant]}, K = {k}, {paper['names'][delay]}"
-        key = (delay, variant, k)
-        row: list[Value] = [where, used[key], dealt[key]]
-        for found in (used, dealt):
-            has_full = (delay, variant, max(ks)) in found
-            row.append(_percent(saving(found, delay, variant, k)) if has_full else None)
-        body.append(row)
-    columns = [
-        Column("setting"),
-        Column("s an epoch of images used", 2),
-        Column("s an epoch of images dealt out", 2),
-        Column("less than K = 8, %, images used", 1),
-        Column("less than K = 8, %, images dealt out", 1),
+    largest = max(k for _, _, k in used)
+
+    def name(key: Key) -> str:
+        delay, variant, k = key
+        return f"{paper['names'][variant]}, K = {k}, {paper['names'][delay]}"
+
+    def saved(found: Mapping[Key, Sample]) -> Callable[[Key], Sample | None]:
+        """Per cent; None where the largest K was not run."""
+        return lambda key: 100.0 * saving(found, *key) if (*key[:2], largest) in found else None
+
+    columns: list[Column[Key]] = [
+        Column("setting", name),
+        Column("s an epoch of images used", used.get, 2),
+        Column("s an epoch of images dealt out", dealt.get, 2),
+        Column("less than K = 8, %, images used", saved(used)),
+        Column("less than K = 8, %, images dealt out", saved(dealt)),
     ]
     notes = [*paper["notes"]["fig8"], *artefact.closing_notes]
-    return Table(f"AdaSync, Figure 8, at scale {artefact.scale}", columns, body, notes)
-
-
-def _percent(shares: Sample) -> Sample:
-    return Sample(tuple(None if value is None else 100.0 * value for value in shares.values))
-
-
-def show_fig8(artefact: Artefact) -> Exhibit:
-    return {"": fig8(artefact), "table": fig8_table(artefact)}
+    return Table.of(f"AdaSync, Figure 8, at scale {artefact.scale}", used, columns, notes)

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Points, Series, curve
-from reports.records import Artefact, Run, published
+from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
-from reports.tables import Column, Table, Value
+from reports.tables import Column, Table
 
 SETTLED = 0.25  # of a run's time, its end: what it ends at is the mean over it
 ADASYNC = "adasync"
@@ -98,7 +97,7 @@ def chosen(artefact: Artefact) -> list[Panel]:
     for (_, variant, which), runs in places(artefact).items():
         if which == ADASYNC:
             series = [Series(f"seed {run.seed}", *_steps(run), colour=colour) for colour, run in enumerate(runs)]
-            room = 0.0, 1.05 * runs[0].config["cluster"]["workers"]
+            room = 0.0, 1.05 * runs[0].num_workers
             made.append(Panel("virtual time, s", "K", series, f"AdaSync on {names[variant]}: K", y_range=room))
     return made
 
@@ -111,40 +110,49 @@ def _steps(run: Run) -> tuple[list[float], list[float]]:
     return [at for at, _ in corners], [float(count) for _, count in corners]
 
 
+def fig9_to_11(artefact: Artefact, number: str, has_k: bool = False) -> Figure:
+    """The test error, a panel a variant and delay; with `has_k` also AdaSync's K over time."""
+    title = f"AdaSync, {number}: mean of {len(artefact.seeds)} seeds, from the lowest to the highest"
+    drawn = [*panels(artefact, error_curve, "test error", log_y=False), *(chosen(artefact) if has_k else ())]
+    return Figure(title, drawn, columns=2 if has_k else 3)
+
+
+def appendix_e(artefact: Artefact) -> Figure:
+    title = f"AdaSync, Appendix E: training loss, {len(artefact.seeds)} seeds, from the lowest to the highest"
+    return Figure(title, panels(artefact, loss_curve, "training loss, nats", log_y=True), columns=2)
+
+
 def error_table(artefact: Artefact, number: str) -> Table:
-    """What each curve comes to."""
+    """The numbers of each curve."""
     paper, found = published("adasync"), places(artefact)
-    body: list[list[Value]] = []
-    for (delay, variant, which), runs in found.items():
+
+    def name(place: Place) -> str:
+        delay, variant, which = place
+        return f"{paper['names'][variant]}, {paper['names'][which]}, {paper['names'][delay]}"
+
+    def ours(value: Callable[[Run], float | None]) -> Callable[[Place], Sample]:
+        return lambda place: artefact.sample(found[place], value)
+
+    def seconds_to_goal(place: Place) -> Sample:
+        delay, variant, _ = place
         try:
             goal = goals(found, delay, variant)
         except ValueError:
             goal = {}
-        reached = artefact.sample(runs, _time_if_reached(goal))
-        body.append(
-            [
-                f"{paper['names'][variant]}, {paper['names'][which]}, {paper['names'][delay]}",
-                artefact.sample(runs, lambda run: 100.0 * mean_error(run)),
-                artefact.sample(runs, lambda run: 100.0 * final_error(run)),
-                artefact.sample(runs, final_loss),
-                reached,
-                artefact.sample(runs, lambda run: run.summary["updates"]),
-                artefact.sample(runs, lambda run: run.summary["epochs"]),
-                artefact.sample(runs, lambda run: run.summary["mean_staleness"]),
-            ]
-        )
-    columns = [
-        Column("setting"),
-        Column("test error, mean over the run, %", 1),
-        Column("test error at the end, %", 2),
-        Column("training loss at the end", 4),
-        Column("s to the training loss that K = 8 ends at", 1, show_n=True),
-        Column("updates", 0),
-        Column("epochs", 1),
-        Column("mean staleness", 2),
+        return artefact.sample(found[place], _time_if_reached(goal))
+
+    columns: list[Column[Place]] = [
+        Column("setting", name),
+        Column("test error, mean over the run, %", ours(lambda run: 100.0 * mean_error(run))),
+        Column("test error at the end, %", ours(lambda run: 100.0 * final_error(run)), 2),
+        Column("training loss at the end", ours(final_loss), 4),
+        Column("s to the training loss that K = 8 ends at", seconds_to_goal, show_n=True),
+        Column("updates", ours(in_summary("updates")), 0),
+        Column("epochs", ours(in_summary("epochs"))),
+        Column("mean staleness", ours(in_summary("mean_staleness")), 2),
     ]
     notes = [*paper["notes"]["learning"], *artefact.closing_notes]
-    return Table(f"AdaSync, {number}, at scale {artefact.scale}", columns, body, notes, 4)
+    return Table.of(f"AdaSync, {number}, at scale {artefact.scale}", found, columns, notes, 4)
 
 
 def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]:
@@ -155,30 +163,6 @@ def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]
         return time_to_loss(run, mine) if mine is not None and reaches(run, mine) else None
 
     return read
-
-
-def _shown(artefact: Artefact, number: str, more: Sequence[Panel] = ()) -> Exhibit:
-    title = f"AdaSync, {number}: mean of {len(artefact.seeds)} seeds, from the lowest to the highest"
-    drawn = [*panels(artefact, error_curve, "test error", log_y=False), *more]
-    figure = Figure(title, drawn, columns=2 if more else 3)
-    return {"": figure, "table": error_table(artefact, number)}
-
-
-def show_fig9(artefact: Artefact) -> Exhibit:
-    return _shown(artefact, "Figure 9")
-
-
-def show_fig10(artefact: Artefact) -> Exhibit:
-    return _shown(artefact, "Figure 10")
-
-
-def show_fig11(artefact: Artefact) -> Exhibit:
-    return _shown(artefact, "Figure 11", chosen(artefact))
-
-
-def show_appendix_e(artefact: Artefact) -> Exhibit:
-    title = f"AdaSync, Appendix E: training loss, {len(artefact.seeds)} seeds, from the lowest to the highest"
-    return {"": Figure(title, panels(artefact, loss_curve, "training loss, nats", log_y=True), columns=2)}
 
 
 def samples(artefact: Artefact, value: Callable[[Run], float | None]) -> dict[Place, Sample]:

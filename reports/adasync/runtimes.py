@@ -1,23 +1,15 @@
 """Simulated seconds of an update, and the formulas that they are set against."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
-from reports.tables import Value
 from syncline.timing import run_times
 from syncline.timing.distributions import Distribution, ShiftedExponential, distribution
 
 VARIANTS = ("k_sync", "k_async", "k_batch_async", "k_batch_sync")
 Times = dict[tuple[str, int], dict[str, Sample]]  # (distribution, workers or K) -> strategy -> seconds an update
-
-
-def seconds_an_update(run: Run) -> float:
-    """E[T] of the run: virtual seconds of an update."""
-    seconds: float = run.summary["time_s"]
-    updates: int = run.summary["updates"]
-    return seconds / updates
 
 
 def run_time_of(config: Mapping[str, Any]) -> Distribution:
@@ -34,21 +26,13 @@ def bound(variant: str, of: Distribution, k: int, num_workers: int) -> run_times
     return formula
 
 
-def against(times: Sample, formula: float) -> Sample:
-    """Each seed's time over the formula's."""
-    return Sample(tuple(None if value is None else value / formula for value in times.values))
-
-
-def times_by(artefact: Artefact, key: Sequence[str]) -> Times:
-    """Seconds an update by distribution and what the config has at `key`."""
+def times_by(artefact: Artefact, place: Callable[[Run], int]) -> Times:
+    """E[T], seconds an update, by distribution and place."""
     times: Times = {}
     for runs in artefact.rows().values():
         config = runs[0].config
-        place: Any = config
-        for name in key:
-            place = place[name]
-        by_strategy = times.setdefault((config["cluster"]["jitter"]["name"], place), {})
-        by_strategy[config["strategy"]["name"]] = artefact.sample(runs, seconds_an_update)
+        by_strategy = times.setdefault((config["cluster"]["jitter"]["name"], place(runs[0])), {})
+        by_strategy[config["strategy"]["name"]] = artefact.sample(runs, lambda run: run.seconds_an_update)
     return times
 
 
@@ -73,10 +57,9 @@ def shapes(artefact: Artefact) -> str:
     )
 
 
-def largest(deviations: list[tuple[str, Value]], what: str = "The simulated mean") -> str:
-    """Where the mean lies furthest from the formula."""
-    known = [(where, value) for where, value in deviations if isinstance(value, float)]
-    if not known:
+def largest(deviations: Mapping[str, float], what: str = "The simulated mean") -> str:
+    """A note: where the mean lies furthest from the formula, of deviations in per cent."""
+    if not deviations:
         return f"{what} is compared with nothing: no runs."
-    where, value = max(known, key=lambda pair: abs(pair[1]))
+    where, value = max(deviations.items(), key=lambda pair: abs(pair[1]))
     return f"{what} is at most {abs(value):.2f} % from the formula ({where})."

@@ -9,8 +9,7 @@ def show_fig4_5(artefact: Artefact) -> Exhibit:
     paper = published("adasync")
     pictures: dict[str, Picture] = {}
     for label, (run, *_) in artefact.rows().items():
-        config = run.config
-        about = f"{config['cluster']['workers']} workers, K = {config['strategy']['k']}"
+        about = f"{run.num_workers} workers, K = {run.config['strategy']['k']}"
         title = f"{paper['names'][label]}: {about}"
         pictures[label if pictures else ""] = Picture(title, run, notes=[paper["pictures"][label]])
     return pictures

@@ -1,23 +1,21 @@
 """The artefacts and claims of "Revisiting Distributed Synchronous SGD" (Chen et al. 2016; backup workers)."""
 
 from reports.backup.claims import CLAIMS
-from reports.backup.curves import show_fig3
-from reports.backup.learning import show_fig1, show_table1
-from reports.backup.rates import show_charlm, show_draw
-from reports.backup.times import show_fig2
-from reports.exhibits import Paper
-
-__all__ = ["PAPER"]
+from reports.backup.curves import fig3, fig3_table
+from reports.backup.learning import fig1, fig1_table, table1
+from reports.backup.rates import charlm, charlm_table, draw, draw_table
+from reports.backup.times import fig2, fig2_table
+from reports.exhibits import Paper, shows
 
 PAPER = Paper(
     "backup",
     {
-        "table1": show_table1,
-        "fig1": show_fig1,
-        "fig2": show_fig2,
-        "fig3": show_fig3,
-        "charlm": show_charlm,
-        "draw": show_draw,
+        "table1": shows(table1),
+        "fig1": shows(fig1, table=fig1_table),
+        "fig2": shows(fig2, table=fig2_table),
+        "fig3": shows(fig3, table=fig3_table),
+        "charlm": shows(charlm, table=charlm_table),
+        "draw": shows(draw, table=draw_table),
     },
     CLAIMS,
 )

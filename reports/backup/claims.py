@@ -1,15 +1,15 @@
 """The paper's claims as regions. Each tolerance comes from the claim's own words and was chosen before any result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from reports.backup import rates, runs
 from reports.backup.curves import more_than_async
 from reports.backup.runs import ASYNC, BACKUP, SYNC, accuracy, cells
 from reports.backup.times import over_async
-from reports.claims import Claim, Effect
-from reports.records import Artefact, published
-from reports.statistics import Sample, paired_difference, paired_ratio
+from reports.claims import Effect, claim
+from reports.records import Artefact, in_summary, published
+from reports.statistics import Sample
 
 ON_AVERAGE = 0.05  # "N-1 steps old on average": within 5 %
 ALMOST_HALVED = (1.7, 2.3)  # a doubling divides the time by about 2: within 15 %
@@ -28,10 +28,9 @@ TIMES = "The cluster's noise is assumed."
 def async_staleness(table1: Artefact) -> Sequence[Effect]:
     found = []
     for workers in runs.sizes(cells(table1), ASYNC):
-        alone = table1.sample(table1.rows()[f"async{workers}/timing"], runs.staleness)
-        ratio = Sample(tuple(None if value is None else value / (workers - 1) for value in alone.values))
+        alone = table1.sample(table1.rows()[f"async{workers}/timing"], in_summary("mean_staleness"))
         what = f"mean staleness / (N - 1), N = {workers}"
-        found.append(Effect(what, ratio, 1.0 - ON_AVERAGE, 1.0 + ON_AVERAGE, published=1.0, digits=3))
+        found.append(Effect(what, alone / (workers - 1), 1.0 - ON_AVERAGE, 1.0 + ON_AVERAGE, published=1.0, digits=3))
     return found
 
 
@@ -41,9 +40,9 @@ def async_accuracy_falls(table1: Artefact) -> Sequence[Effect]:
     return [
         Effect(
             f"accuracy of async, {few} workers less {many}, points",
-            paired_difference(ends[few].values, ends[many].values),
+            ends[few] - ends[many],
             at_least=0.0,
-            published=known[few][0] - known[many][0],
+            published=known[few]["accuracy"] - known[many]["accuracy"],
         )
         for few, many in (*pairwise(known), (25, 200))
     ]
@@ -56,7 +55,7 @@ def async_scales(table1: Artefact) -> Sequence[Effect]:
             f"time to converge of async, {few} workers / {many}",
             runs.level_ratio(table1, of[ASYNC, few], of[ASYNC, many], "time_s"),
             *ALMOST_HALVED,
-            published=known[few][1] / known[many][1],
+            published=known[few]["hours"] / known[many]["hours"],
         )
         for few, many in pairwise(known)
     ]
@@ -88,9 +87,8 @@ def sync_fewer_epochs(fig1: Artefact) -> Sequence[Effect]:
 
 def sync_scales(fig1: Artefact) -> Sequence[Effect]:
     few, many = (fig1.sample(cells(fig1)[SYNC, workers], accuracy) for workers in NAMED)
-    lost = paired_difference(few.values, many.values)
     theirs = published("backup")["sync_loses"]
-    return [Effect("accuracy of sync, 50 workers less 100, points", lost, at_most=ONLY, published=theirs)]
+    return [Effect("accuracy of sync, 50 workers less 100, points", few - many, at_most=ONLY, published=theirs)]
 
 
 def sync_step_time(fig2: Artefact) -> Sequence[Effect]:
@@ -160,56 +158,46 @@ def draw_speed(draw: Artefact) -> Sequence[Effect]:
     work = {kind: rates.to_draw_level(draw, own, "epoch") for kind, own in best.items()}
     faster = [
         Effect(
-            f"time to the level, {kind} / one worker",
-            paired_ratio(times[kind].values, times[rates.SINGLE].values),
-            at_most=SIGNIFICANTLY_FASTER,
+            f"time to the level, {kind} / one worker", times[kind] / times[rates.SINGLE], at_most=SIGNIFICANTLY_FASTER
         )
         for kind in (ASYNC, SYNC)
     ]
-    larger = (rates.best_rates(draw, kind).values for kind in (SYNC, ASYNC))
+    larger = rates.best_rates(draw, SYNC) / rates.best_rates(draw, ASYNC)
     # 40 to 50 % faster: 1 / 1.4 of the work or less
     least = 1.0 / (1.0 + published("backup")["draw_faster"][0])
     return [
         *faster,
-        Effect("best rate, sync / async", paired_ratio(*larger), at_least=LARGER),
-        Effect(
-            "work to the level, sync / async",
-            paired_ratio(work[SYNC].values, work[ASYNC].values),
-            at_most=least + AROUND,
-        ),
+        Effect("best rate, sync / async", larger, at_least=LARGER),
+        Effect("work to the level, sync / async", work[SYNC] / work[ASYNC], at_most=least + AROUND),
     ]
 
 
-def _claim(effects: Callable[..., Sequence[Effect]], artefact: str, may_differ: str) -> Claim:
-    return Claim(effects.__name__, (f"backup/{artefact}",), effects, may_differ)
-
-
 CLAIMS = (
-    _claim(async_staleness, "table1", "Nothing: this follows from workers of equal speed that never wait."),
-    _claim(async_accuracy_falls, "table1", f"{SCALE} Tenths of a point are one image in a thousand."),
-    _claim(
+    claim(async_staleness, "Nothing: this follows from workers of equal speed that never wait.", "backup/table1"),
+    claim(async_accuracy_falls, f"{SCALE} Tenths of a point are one image in a thousand.", "backup/table1"),
+    claim(
         async_scales,
-        "table1",
         f"{SCALE} Gradients take as long with many workers as with few: the cluster was derived so from this table.",
+        "backup/table1",
     ),
-    _claim(sync_accuracy, "fig1", SCALE),
-    _claim(sync_fewer_epochs, "fig1", SCALE),
-    _claim(sync_scales, "fig1", SCALE),
-    _claim(
+    claim(sync_accuracy, SCALE, "backup/fig1"),
+    claim(sync_fewer_epochs, SCALE, "backup/fig1"),
+    claim(sync_scales, SCALE, "backup/fig1"),
+    claim(
         sync_step_time,
-        "fig2",
         f"{TIMES} Its tail was chosen to meet this claim, so that it is no finding but a check of the simulator.",
+        "backup/fig2",
     ),
-    _claim(
+    claim(
         backup_step_time,
-        "fig2",
         f"{TIMES} Of a tail that all gradients have 2 of 52 workers take away only the end, of rare delays all.",
+        "backup/fig2",
     ),
-    _claim(backup_time, "fig3", f"{SCALE} {TIMES}"),
-    _claim(
+    claim(backup_time, f"{SCALE} {TIMES}", "backup/fig3"),
+    claim(
         lm_lr,
-        "charlm",
         "A small model, plain SGD, no clipping, few updates; the text gives no optimizer, and sync averages here.",
+        "backup/charlm",
     ),
-    _claim(draw_speed, "draw", "A tenth of the glimpses and a few hundred gradients; three rates are tried."),
+    claim(draw_speed, "A tenth of the glimpses and a few hundred gradients; three rates are tried.", "backup/draw"),
 )

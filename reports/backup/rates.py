@@ -3,12 +3,11 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from reports.backup.runs import ASYNC, SYNC, crossing, is_diverged, name_of
-from reports.exhibits import Exhibit
+from reports.backup.runs import ASYNC, SYNC, crossing, name_of
 from reports.figures import Figure, Panel, Series, curve, points
-from reports.records import Artefact, Run, published
+from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
-from reports.tables import Column, Table, Value
+from reports.tables import Column, Table
 
 SINGLE = "single"
 Rates = Mapping[str, Mapping[float, list[Run]]]  # strategy -> learning rate, ascending -> its runs, one a seed
@@ -28,7 +27,7 @@ def worst_loss(run: Run) -> float:
     """The highest loss after the start over the loss at the start, of test set or mini-batches; inf if it diverged."""
     start, *later = run.metrics
     seen = [row[key] for row in later for key in ("loss", "train_loss") if row[key] is not None]
-    is_lost = is_diverged(run) or not all(map(math.isfinite, seen))
+    is_lost = run.is_diverged or not all(map(math.isfinite, seen))
     worst: float = math.inf if is_lost else max(seen) / start["loss"]
     return worst
 
@@ -39,7 +38,7 @@ def explodes(run: Run) -> bool:
 
 
 def _bits(run: Run) -> float | None:
-    if is_diverged(run):
+    if run.is_diverged:
         return None
     bits: float = run.summary["final"]["bits_per_character"]
     return bits if math.isfinite(bits) else None
@@ -47,23 +46,16 @@ def _bits(run: Run) -> float | None:
 
 def charlm_table(artefact: Artefact) -> Table:
     """A row a rate: async, sync, and sync if gradients were summed."""
-    of = by_rate(artefact)
-    workers: int = artefact.runs[0].config["cluster"]["workers"]
-    body: list[list[Value]] = []
-    for rate in of[ASYNC]:
-        summed = next((runs for other, runs in of[SYNC].items() if math.isclose(other, workers * rate)), None)
-        row: list[Value] = [f"{rate:g}"]
-        for runs in (of[ASYNC][rate], of[SYNC].get(rate), summed):
-            row += [None, None] if runs is None else [_exploded(runs), artefact.sample(runs, _bits)]
-        body.append(row)
-    columns = [
-        Column("rate"),
-        Column("async: exploded"),
-        Column("async: bits a character", 2, show_n=True),
-        Column("sync: exploded"),
-        Column("sync: bits a character", 2, show_n=True),
-        Column("sync, summed: exploded"),
-        Column("sync, summed: bits a character", 2, show_n=True),
+    of, workers = by_rate(artefact), artefact.runs[0].num_workers
+
+    summed = {
+        rate: runs for rate in of[ASYNC] for other, runs in of[SYNC].items() if math.isclose(other, workers * rate)
+    }
+    columns: list[Column[float]] = [
+        Column("rate", lambda rate: f"{rate:g}"),
+        *_sides(artefact, "async", of[ASYNC]),
+        *_sides(artefact, "sync", of[SYNC]),
+        *_sides(artefact, "sync, summed", summed),
     ]
     best = best_rate(of[SYNC], artefact, _bits)
     stable = [rate for rate, runs in of[SYNC].items() if not any(map(explodes, runs))]
@@ -77,7 +69,17 @@ def charlm_table(artefact: Artefact) -> Table:
         "The paper's perplexity below 49 a word is of a large pre-trained model: nothing here compares with it.",
         *artefact.closing_notes,
     ]
-    return Table(f"Backup workers, character model, at scale {artefact.scale}", columns, body, notes, 5)
+    return Table.of(f"Backup workers, character model, at scale {artefact.scale}", of[ASYNC], columns, notes, 5)
+
+
+def _sides(artefact: Artefact, name: str, runs_at: Mapping[float, list[Run]]) -> list[Column[float]]:
+    def exploded(rate: float) -> str | None:
+        return _exploded(runs_at[rate]) if rate in runs_at else None
+
+    def bits(rate: float) -> Sample | None:
+        return artefact.sample(runs_at[rate], _bits) if rate in runs_at else None
+
+    return [Column(f"{name}: exploded", exploded), Column(f"{name}: bits a character", bits, 2, show_n=True)]
 
 
 def _exploded(runs: Sequence[Run]) -> str:
@@ -122,7 +124,7 @@ def _finite(value: float) -> float | None:
 
 def lowest(run: Run) -> float | None:
     """The lowest bound of its evaluations, nats; None of a run that diverged."""
-    if is_diverged(run):
+    if run.is_diverged:
         return None
     return _finite(min(row["bound"] for row in run.metrics))
 
@@ -185,26 +187,18 @@ def best_rates(artefact: Artefact, kind: str) -> Sample:
 
 def draw_table(artefact: Artefact) -> Table:
     """A row a strategy and rate."""
-    best = best_runs(artefact)
-    body: list[list[Value]] = []
-    for kind, rates in by_rate(artefact).items():
-        for rate, runs in rates.items():
-            is_best = runs[0].folder == best[kind][0].folder
-            body.append(
-                [
-                    f"{name_of(kind)}, rate {rate:g}{', its best' if is_best else ''}",
-                    artefact.sample(runs, lowest),
-                    to_draw_level(artefact, runs, "epoch"),
-                    to_draw_level(artefact, runs, "time_s"),
-                    artefact.sample(runs, lambda run: float(run.summary["updates"])),
-                ]
-            )
-    columns = [
-        Column("strategy, rate"),
-        Column("lowest bound, nats an image", 1, show_n=True),
-        Column("epochs to the level", 2, show_n=True),
-        Column("virtual s to the level", 0, show_n=True),
-        Column("updates", 0),
+    best = {runs[0].label for runs in best_runs(artefact).values()}
+    rows = {
+        f"{name_of(kind)}, rate {rate:g}{', its best' if runs[0].label in best else ''}": runs
+        for kind, rates in by_rate(artefact).items()
+        for rate, runs in rates.items()
+    }
+    columns: list[Column[str]] = [
+        Column("strategy, rate", str),
+        Column("lowest bound, nats an image", lambda row: artefact.sample(rows[row], lowest), show_n=True),
+        Column("epochs to the level", lambda row: to_draw_level(artefact, rows[row], "epoch"), 2, show_n=True),
+        Column("virtual s to the level", lambda row: to_draw_level(artefact, rows[row], "time_s"), 0, show_n=True),
+        Column("updates", lambda row: artefact.sample(rows[row], in_summary("updates")), 0),
     ]
     shown = ", ".join(f"{level:.1f} (seed {seed})" for seed, level in sorted(draw_levels(artefact).items()))
     notes = [
@@ -215,7 +209,7 @@ def draw_table(artefact: Artefact) -> Table:
         "same amount of work.",
         *artefact.closing_notes,
     ]
-    return Table(f"Backup workers, DRAW, at scale {artefact.scale}", columns, body, notes)
+    return Table.of(f"Backup workers, DRAW, at scale {artefact.scale}", rows, columns, notes)
 
 
 def draw(artefact: Artefact) -> Figure:
@@ -238,11 +232,3 @@ def draw(artefact: Artefact) -> Figure:
         Panel("epochs", label, drawn("epoch"), title="against work", log_y=True),
     ]
     return Figure(f"Backup workers, DRAW, at scale {artefact.scale}, {len(artefact.seeds)} seeds", panels)
-
-
-def show_charlm(artefact: Artefact) -> Exhibit:
-    return {"": charlm(artefact), "table": charlm_table(artefact)}
-
-
-def show_draw(artefact: Artefact) -> Exhibit:
-    return {"": draw(artefact), "table": draw_table(artefact)}

@@ -1,14 +1,15 @@
-"""What is read off a run, the same for every strategy, and when it counts as converged."""
+"""The numbers that are taken from a run, the same for every strategy, and when a run counts as converged."""
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 from reports.records import Artefact, Run, published
-from reports.statistics import Sample, paired_ratio
+from reports.statistics import Sample
 
 ASYNC, SYNC, BACKUP, BACKUP5, RESTART = "async", "sync", "backup", "backup5", "restart"
-Cells = Mapping[tuple[str, int], list[Run]]  # (strategy, workers that an update is made of) -> its runs, one a seed
+Cell = tuple[str, int]  # strategy, workers whose gradients an update takes
+Cells = Mapping[Cell, list[Run]]  # -> its runs, one a seed
 
 
 def cells(artefact: Artefact, prefix: str = "") -> Cells:
@@ -30,10 +31,6 @@ def name_of(kind: str) -> str:
     return name
 
 
-def is_diverged(run: Run) -> bool:
-    return bool(run.summary["status"] == "diverged")
-
-
 def accuracy(run: Run) -> float:
     """Per cent of the test set at the run's last evaluation, of one that diverged, too."""
     share: float = run.summary["final"]["accuracy"]
@@ -42,18 +39,8 @@ def accuracy(run: Run) -> float:
 
 def about_diverged(artefact: Artefact) -> str:
     """A note on the runs that diverged."""
-    lost = [f"{run.label} seed {run.seed}" for run in artefact.runs if is_diverged(run)]
+    lost = [f"{run.label} seed {run.seed}" for run in artefact.runs if run.is_diverged]
     return f"Diverged, and counted with their last evaluation: {', '.join(lost)}." if lost else "No run diverged."
-
-
-def gradients_made(run: Run) -> int:
-    made: int = run.summary["gradients_used"]
-    return made
-
-
-def staleness(run: Run) -> float:
-    mean: float = run.summary["mean_staleness"]
-    return mean
 
 
 # Convergence. The paper gives no criterion, and its Table 1 sets times beside accuracies that differ. The level: 97.5 %
@@ -63,7 +50,7 @@ def staleness(run: Run) -> float:
 
 def level_share() -> float:
     known = published("backup")
-    share: float = known["figure3_begins"] / known["table1"][25][0]
+    share: float = known["figure3_begins"] / known["table1"][25]["accuracy"]
     return share
 
 
@@ -104,19 +91,13 @@ def to_level(at: Mapping[int, float], over: str) -> Callable[[Run], float | None
 
 def to_own_level(over: str) -> Callable[[Run], float | None]:
     """A run -> where it reaches the same share of the accuracy that it ends at itself."""
-
-    def read(run: Run) -> float | None:
-        return to_level({run.seed: level_share() * accuracy(run)}, over)(run)
-
-    return read
+    return lambda run: to_level({run.seed: level_share() * accuracy(run)}, over)(run)
 
 
 def step_s(run: Run) -> float:
     """Virtual seconds that a worker's step takes on average: of a synchronous one, from update to update."""
-    seconds: float = run.summary["time_s"]
-    updates: int = run.summary["updates"]
-    own = run.config["cluster"]["workers"] if run.config["strategy"]["name"] == "asp" else 1
-    return seconds * own / updates
+    own = run.num_workers if run.config["strategy"]["name"] == "asp" else 1
+    return run.time_s * own / run.number("updates")
 
 
 def level_ratio(artefact: Artefact, runs: Sequence[Run], others: Sequence[Run], over: str) -> Sample:
@@ -127,9 +108,9 @@ def level_ratio(artefact: Artefact, runs: Sequence[Run], others: Sequence[Run], 
     read = to_level(levels(cells(artefact)), over)
     sides = [artefact.sample(side, read).values for side in (runs, others)]
     ends = [artefact.sample(side, lambda run: run.curve("accuracy", over)[0][-1]).values for side in (runs, others)]
-    both = [a is None and b is None for a, b in zip(*sides, strict=True)]
-    filled = (
-        [None if none else at or end for none, at, end in zip(both, side, own, strict=True)]
+    is_open = [a is None and b is None for a, b in zip(*sides, strict=True)]
+    first, second = (
+        Sample(tuple(None if open_ else at or end for open_, at, end in zip(is_open, side, own, strict=True)))
         for side, own in zip(sides, ends, strict=True)
     )
-    return paired_ratio(*filled)
+    return first / second

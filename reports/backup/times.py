@@ -1,11 +1,10 @@
 """Figure 2: how long a step takes, under two forms of the long tail."""
 
 from reports.backup.runs import ASYNC, BACKUP, BACKUP5, RESTART, SYNC, cells, name_of, sizes, step_s
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, points
 from reports.records import Artefact, published
-from reports.statistics import Sample, paired_ratio
-from reports.tables import Column, Table, Value
+from reports.statistics import Sample
+from reports.tables import Column, Table
 
 TAILS = {"pareto": "every gradient has a Pareto tail", "rare": "one gradient in a hundred is late"}
 KINDS = (ASYNC, SYNC, BACKUP, BACKUP5, RESTART)
@@ -19,7 +18,7 @@ def steps(artefact: Artefact, tail: str) -> dict[tuple[str, int], Sample]:
 def over_async(artefact: Artefact, tail: str, kind: str, workers: int) -> Sample:
     """Its step time over async's; LookupError where there are no such runs."""
     taken = steps(artefact, tail)
-    return paired_ratio(taken[kind, workers].values, taken[ASYNC, workers].values)
+    return taken[kind, workers] / taken[ASYNC, workers]
 
 
 def fig2(artefact: Artefact) -> Figure:
@@ -49,18 +48,14 @@ def fig2_table(artefact: Artefact) -> Table:
     """A row a tail, strategy and number of workers."""
     low, high = published("backup")["step_over_async"]
     theirs = {SYNC: f"{low} to {high}", BACKUP: "almost 1 up to 100 workers", ASYNC: "1"}
-    body: list[list[Value]] = []
-    for tail in TAILS:
-        taken = steps(artefact, tail)
-        for kind, workers in taken:
-            ratio = over_async(artefact, tail, kind, workers)
-            body.append([f"{tail}, {name_of(kind)} {workers}", taken[kind, workers], theirs.get(kind), ratio])
-    columns = [
-        Column("tail, strategy, workers"),
-        Column("virtual s a step", 2),
-        Column("paper: step / async's"),
-        Column("ours: step / async's", 3),
+    taken = {tail: steps(artefact, tail) for tail in TAILS}
+    columns: list[Column[tuple[str, str, int]]] = [
+        Column("tail, strategy, workers", lambda row: f"{row[0]}, {name_of(row[1])} {row[2]}"),
+        Column("virtual s a step", lambda row: taken[row[0]][row[1:]], 2),
+        Column("paper: step / async's", lambda row: theirs.get(row[1])),
+        Column("ours: step / async's", lambda row: over_async(artefact, *row), 3),
     ]
+    rows = [(tail, *key) for tail, own in taken.items() for key in own]
     notes = [
         "Times alone, at the paper's size. A step of async goes from a worker's push to its next, of the others from "
         "update to update. Workers are those whose gradients an update takes; backups come on top: 2 for each 50, or "
@@ -74,8 +69,4 @@ def fig2_table(artefact: Artefact) -> Table:
         "workers break off and begin anew (restart; AdaSync's K-sync) nearly nothing is left.",
         *artefact.closing_notes,
     ]
-    return Table(f"Backup workers, Figure 2, at scale {artefact.scale}: values", columns, body, notes)
-
-
-def show_fig2(artefact: Artefact) -> Exhibit:
-    return {"": fig2(artefact), "table": fig2_table(artefact)}
+    return Table.of(f"Backup workers, Figure 2, at scale {artefact.scale}: values", rows, columns, notes)

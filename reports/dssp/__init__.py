@@ -1,8 +1,17 @@
-"""The DSSP paper (Zhao et al. 2019): Figures 3 and 4, Table I, and what its text claims."""
+"""The DSSP paper (Zhao et al. 2019): Figures 3 and 4, Table I, and the claims of its text."""
 
 from reports.dssp.claims import CLAIMS
-from reports.dssp.learning import show_fig3
-from reports.dssp.mixed import show_fig4, show_table1
-from reports.exhibits import Paper
+from reports.dssp.learning import fig3, fig3_table
+from reports.dssp.mixed import fig4, table1
+from reports.dssp.times import readings_table, times_table
+from reports.exhibits import Paper, shows
 
-PAPER = Paper("dssp", {"fig3": show_fig3, "fig4": show_fig4, "table1": show_table1}, CLAIMS)
+PAPER = Paper(
+    "dssp",
+    {
+        "fig3": shows(fig3, table=fig3_table, times=times_table, readings=readings_table),
+        "fig4": shows(fig4),
+        "table1": shows(table1),
+    },
+    CLAIMS,
+)

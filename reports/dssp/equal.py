@@ -11,7 +11,7 @@ import numpy as np
 
 from reports.dssp.goals import TIMING, cut, reached
 from reports.figures import Points
-from reports.records import Artefact, Run
+from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 
 NETWORKS = ("alexnet", "resnet50", "resnet110")
@@ -41,7 +41,7 @@ class Network:
         if paradigm == AVERAGE:
             return _mean([self.epoch_s(name, seed) for name in self.thresholds])
         run = self.alone.get(paradigm, {}).get(seed)
-        return None if run is None else run.summary["time_s"] / run.config["epochs"]
+        return None if run is None else run.time_s / run.config["epochs"]
 
     def learning(self, paradigm: str, seed: int) -> Points | None:
         """(epochs, accuracies); None where a run is missing."""
@@ -88,10 +88,10 @@ class Network:
         runs = self.alone.get(paradigm, {})
         return self.sample(lambda seed: runs[seed].summary["max_lead"] if seed in runs else None)
 
-    def in_summary(self, paradigm: str, key: str) -> Sample:
-        """Of the learning runs."""
+    def learning_runs(self, paradigm: str, value: Callable[[Run], float | None]) -> Sample:
+        """A number of each of its runs with gradients."""
         runs = self.learned.get(paradigm, {})
-        return self.sample(lambda seed: runs[seed].summary[key] if seed in runs else None)
+        return self.sample(lambda seed: value(runs[seed]) if seed in runs else None)
 
 
 def networks(artefact: Artefact) -> dict[str, Network]:
@@ -104,6 +104,20 @@ def networks(artefact: Artefact) -> dict[str, Network]:
         place = alone if is_alone else learned
         place.setdefault(paradigm.removesuffix(f"/{TIMING}"), {})[run.seed] = run
     return {key: Network(key, artefact.seeds, *split[key]) for key in NETWORKS if key in split}
+
+
+@dataclass(frozen=True, slots=True)
+class Paradigm:
+    """One paradigm on one network: a row of the tables."""
+
+    of: Network
+    name: str
+
+
+def network_name(of: Network) -> str:
+    """As the paper calls it."""
+    name: str = published("dssp")["networks"][of.key]
+    return name
 
 
 def threshold(paradigm: str) -> int:

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reports.dssp.equal import AVERAGE, Network, networks, threshold
+from reports.dssp.equal import AVERAGE, Network, Paradigm, network_name, networks, threshold
 from reports.dssp.goals import network
-from reports.dssp.times import readings_table, times_table
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve
-from reports.records import Artefact, published
-from reports.statistics import paired_ratio
-from reports.tables import Column, Table, Value
+from reports.records import Artefact, in_summary, published
+from reports.statistics import Sample
+from reports.tables import Column, Table
 
 ALL = ("bsp", "asp", AVERAGE, "dssp", "dssp_hard")  # of panels a, c, e
 LETTERS = (("a", "b"), ("c", "d"), ("e", "f"))
@@ -19,8 +17,8 @@ LETTERS = (("a", "b"), ("c", "d"), ("e", "f"))
 def fig3(artefact: Artefact) -> Figure:
     """Two panels a network: all paradigms with the average of the SSPs, and DSSP with each SSP."""
     panels = []
-    for (left, right), (key, of) in zip(LETTERS, networks(artefact).items(), strict=False):
-        about = f"{published('dssp')['networks'][key]} (here {_learned_with(of)})"
+    for (left, right), of in zip(LETTERS, networks(artefact).values(), strict=False):
+        about = f"{network_name(of)} (here {_learned_with(of)})"
         shown = [name for name in ALL if name in of.learned or (name == AVERAGE and of.thresholds)]
         panels.append(_panel(f"({left}) {about}: all", [_series(of, name, ALL.index(name)) for name in shown]))
         thresholds = [_series(of, name, 1 + position, False) for position, name in enumerate(of.thresholds)]
@@ -29,36 +27,30 @@ def fig3(artefact: Artefact) -> Figure:
     return Figure(title, panels, columns=2)
 
 
+TABLE: Sequence[Column[Paradigm]] = (
+    Column("network, paradigm", lambda row: f"{network_name(row.of)}: {title_of(row.name, row.of)}"),
+    Column("accuracy at the end, %", lambda row: row.of.final(row.name)),
+    Column("s to BSP's best", lambda row: row.of.seconds_to_goal(row.name), show_n=True),
+    Column(
+        "time / BSP's", lambda row: row.of.seconds_to_goal(row.name) / row.of.seconds_to_goal("bsp"), 2, show_n=True
+    ),
+    Column("largest lead", lambda row: _of_one_run(row, "max_lead"), 0),
+    Column("mean staleness", lambda row: _of_one_run(row, "mean_staleness"), 2),
+)
+
+
 def fig3_table(artefact: Artefact) -> Table:
     """What Figure 3 shows, in numbers. The text gives none for it."""
-    body: list[list[Value]] = []
-    for key, of in networks(artefact).items():
-        by_bsp = of.seconds_to_goal("bsp")
-        for name in [
-            *(name for name in ALL if name in of.learned),
-            *([AVERAGE] if of.thresholds else []),
-            *of.thresholds,
-        ]:
-            reached = of.seconds_to_goal(name)
-            body.append(
-                [
-                    f"{published('dssp')['networks'][key]}: {title_of(name, of)}",
-                    of.final(name),
-                    reached,
-                    paired_ratio(reached.values, by_bsp.values),
-                    None if name == AVERAGE else of.in_summary(name, "max_lead"),
-                    None if name == AVERAGE else of.in_summary(name, "mean_staleness"),
-                ]
-            )
-    columns = [
-        Column("network, paradigm"),
-        Column("accuracy at the end, %", 1),
-        Column("s to BSP's best", 1, show_n=True),
-        Column("time / BSP's", 2, show_n=True),
-        Column("largest lead", 0),
-        Column("mean staleness", 2),
-    ]
-    return Table(f"DSSP, Figure 3 in numbers, at scale {artefact.scale}", columns, body, _notes(artefact))
+    rows = []
+    for of in networks(artefact).values():
+        names = [*(name for name in ALL if name in of.learned), *([AVERAGE] if of.thresholds else []), *of.thresholds]
+        rows += [Paradigm(of, name) for name in names]
+    return Table.of(f"DSSP, Figure 3 in numbers, at scale {artefact.scale}", rows, TABLE, _notes(artefact))
+
+
+def _of_one_run(row: Paradigm, key: str) -> Sample | None:
+    """A number of the summaries; None of the average of several runs."""
+    return None if row.name == AVERAGE else row.of.learning_runs(row.name, in_summary(key))
 
 
 def title_of(paradigm: str, of: Network) -> str:
@@ -72,11 +64,6 @@ def title_of(paradigm: str, of: Network) -> str:
     else:
         title = names[name]
     return f"{title}, {reading}" if reading else title
-
-
-def show_fig3(artefact: Artefact) -> Exhibit:
-    exhibit: dict[str, Figure | Table] = {"": fig3(artefact), "table": fig3_table(artefact)}
-    return exhibit | {"times": times_table(artefact), "readings": readings_table(artefact)}
 
 
 def _learned_with(of: Network) -> str:
@@ -104,18 +91,15 @@ def _notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     first = next(run for run in artefact.runs if run.config["gradients"])
     goals = [
-        f"{published('dssp')['networks'][key]} {', '.join('—' if goal is None else f'{goal:.2f}' for goal in values)}"
-        for key, of in networks(artefact).items()
+        f"{network_name(of)} {', '.join('—' if goal is None else f'{goal:.2f}' for goal in values)}"
+        for of in networks(artefact).values()
         if (values := [of.goal(seed) for seed in of.seeds])
     ]
     return [
         "The paper prints no number of Figure 3. Seconds are virtual: the epochs until an evaluation times the seconds "
         "an epoch takes with the paper's network, 50,000 images and batches of 128 (times alone).",
         "Learned with: "
-        + "; ".join(
-            f"{_learned_with(of)} in place of {published('dssp')['networks'][key]}"
-            for key, of in networks(artefact).items()
-        )
+        + "; ".join(f"{_learned_with(of)} in place of {network_name(of)}" for of in networks(artefact).values())
         + f". Gradients' times vary by {100 * first.config['cluster']['jitter']['std']:g} % here: with the 3 % of the "
         "paper's cluster no lead would pass s = 3 in so few gradients, and all asynchronous paradigms would be one.",
         "The target is the best accuracy that BSP reaches under the same seed, cut to whole per cent: "

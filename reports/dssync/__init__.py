@@ -1,25 +1,29 @@
 """The artefacts and claims of "Divide-and-Shuffle Synchronization for Distributed Machine Learning" (DS-Sync)."""
 
-from reports.dssync.accuracy import show_table2, show_table3, show_table5
+from functools import partial
+
+from reports.dssync import curves, iterations
+from reports.dssync.accuracy import averaging, show_scores
 from reports.dssync.claims import CLAIMS
-from reports.dssync.cost import show_table1
-from reports.dssync.curves import show_fig2, show_fig5
-from reports.dssync.iterations import show_fig3, show_fig4
-from reports.dssync.wall import show_table4
-from reports.exhibits import Paper
+from reports.dssync.cost import gains, table1
+from reports.dssync.iterations import seconds, speedups
+from reports.dssync.wall import crossings, table4
+from reports.exhibits import Paper, shows
+
+_ITERATIONS = {"speedups": speedups, "seconds": seconds}
 
 PAPER = Paper(
     "dssync",
     {
-        "table1": show_table1,
-        "table2": show_table2,
-        "table3": show_table3,
-        "table4": show_table4,
-        "table5": show_table5,
-        "fig2": show_fig2,
-        "fig3": show_fig3,
-        "fig4": show_fig4,
-        "fig5": show_fig5,
+        "table1": shows(table1, gains=gains),
+        "table2": show_scores("bsp", "asp", "ds_sync"),
+        "table3": show_scores("bsp", "ds_sync", average=averaging),
+        "table4": shows(table4, crossing=crossings),
+        "table5": show_scores("bsp", "asp", "ssp", "ds_sync"),
+        "fig2": shows(partial(curves.figure, table="table2", title="DS-Sync, Figure 2: 4 nodes")),
+        "fig3": shows(partial(iterations.figure, title="DS-Sync, Figure 3: 4 nodes"), **_ITERATIONS),
+        "fig4": shows(partial(iterations.figure, title="DS-Sync, Figure 4: 16 nodes"), **_ITERATIONS),
+        "fig5": shows(partial(curves.figure, table="table5", title="DS-Sync, Figure 5: with SSP, 4 nodes")),
     },
     CLAIMS,
 )

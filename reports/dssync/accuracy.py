@@ -1,12 +1,14 @@
 """Tables 2, 3 and 5: the best that each strategy reaches, how far that is from BSP's, and DS-Sync's two readings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from reports.dssync.text import SCORES, published_gap, published_score, strategy_name, task_name, text
-from reports.exhibits import Exhibit
+from reports.exhibits import Exhibit, shows
 from reports.records import Artefact, Run
-from reports.statistics import Sample, paired_difference
-from reports.tables import Column, Table, Value
+from reports.statistics import Sample, difference
+from reports.tables import Column, Table
 
 BSP = "bsp"
 LOSS = "loss"
@@ -34,87 +36,99 @@ def samples(artefact: Artefact, task: str, score: str) -> dict[str, Sample]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A row of a table of scores: one score of one task, in the paper and of each strategy here."""
+
+    table: str
+    task: str
+    score: str
+    ours: Mapping[str, Sample]  # strategy -> its best, a value a seed
+
+    @property
+    def name(self) -> str:
+        return f"{task_name(self.task)}: {SCORES[self.score]}"
+
+
 def score_table(artefact: Artefact, strategies: Sequence[str], of_losses: bool) -> Table:
     """A row a task and score, the strategies side by side; of the log losses, or of all other scores."""
-    name = artefact.name.partition("/")[2]
-    columns = [Column("task and score")]
-    digits = 4 if of_losses else 2
+    table, digits = artefact.name.partition("/")[2], 4 if of_losses else 2
+    rows = [
+        Score(table, task, score, samples(artefact, task, score))
+        for task in text()["tasks"]
+        if task in text()[table]
+        for score in text()["tasks"][task]["scores"]
+        if (score == LOSS) == of_losses
+    ]
+    columns: list[Column[Score]] = [Column("task and score", lambda row: row.name)]
     for strategy in strategies:
-        columns += [Column(f"{side}: {strategy_name(strategy)}", digits) for side in ("paper", "ours")]
+        columns += _best_columns(strategy, digits)
     for strategy in strategies[1:]:
-        gap = f"{strategy_name(strategy)} less {strategy_name(BSP)}"
-        columns += [Column(f"{side}: {gap}", digits) for side in ("paper", "ours")]
-    rows: list[list[Value]] = []
-    for task in (task for task in text()["tasks"] if task in text()[name]):
-        for score in (score for score in text()["tasks"][task]["scores"] if (score == LOSS) == of_losses):
-            ours = samples(artefact, task, score)
-            row: list[Value] = [f"{task_name(task)}: {SCORES[score]}"]
-            for strategy in strategies:
-                row += [_printed(published_score(name, task, strategy, score), digits), ours.get(strategy)]
-            for strategy in strategies[1:]:
-                row += [published_gap(name, task, strategy, BSP, score), gap_to(ours, strategy, BSP)]
-            rows.append(row)
+        columns += _gap_columns(strategy, digits)
     kind = "log loss" if of_losses else "scores"
-    title = f"DS-Sync, {name.capitalize().replace('le', 'le ')}: best {kind}, at scale {artefact.scale}"
-    return Table(title, columns, rows, notes(artefact), 1 + 2 * len(strategies))
+    title = f"DS-Sync, {table.capitalize().replace('le', 'le ')}: best {kind}, at scale {artefact.scale}"
+    return Table.of(title, rows, columns, notes(artefact), 1 + 2 * len(strategies))
 
 
-def gap_to(ours: dict[str, Sample], strategy: str, other: str) -> Sample | None:
-    """A strategy's score less another's, seed by seed; None where one was not run."""
-    if strategy not in ours or other not in ours:
-        return None
-    return paired_difference(ours[strategy].values, ours[other].values)
+def _best_columns(strategy: str, digits: int) -> list[Column[Score]]:
+    def theirs(row: Score) -> str | None:
+        """Mean and deviation as printed."""
+        printed = published_score(row.table, row.task, strategy, row.score)
+        return None if printed is None else " ± ".join(f"{value:.{digits}f}" for value in printed)
+
+    return [
+        Column(f"paper: {strategy_name(strategy)}", theirs, digits),
+        Column(f"ours: {strategy_name(strategy)}", lambda row: row.ours.get(strategy), digits),
+    ]
+
+
+def _gap_columns(strategy: str, digits: int) -> list[Column[Score]]:
+    name = f"{strategy_name(strategy)} less {strategy_name(BSP)}"
+    return [
+        Column(f"paper: {name}", lambda row: published_gap(row.table, row.task, strategy, BSP, row.score), digits),
+        Column(f"ours: {name}", lambda row: difference(row.ours.get(strategy), row.ours.get(BSP)), digits),
+    ]
+
+
+AVERAGINGS = {"ds_sync": "after_step (Algorithm 1)", "ds_sync_before": "before_forward (the authors' CIFAR code)"}
 
 
 def averaging(artefact: Artefact) -> Table:
     """DS-Sync averaged after a step, and before the next: what is evaluated differs, and by how much."""
-    rows: list[list[Value]] = []
-    names = {"ds_sync": "after_step (Algorithm 1)", "ds_sync_before": "before_forward (the authors' CIFAR code)"}
-    of_task = {
-        label.rpartition("/")[2]: runs for label, runs in artefact.rows().items() if label.startswith("cifar10/")
-    }
-    for label, name in names.items():
-        runs = of_task.get(label, [])
 
-        def final(score: str, scale: float, runs: Sequence[Run] = runs) -> Sample:
-            def read(run: Run) -> float | None:
-                found = run.summary["final"]
-                return None if found is None else scale * float(found[score])
+    def ours(value: Callable[[Run], float | None]) -> Callable[[str], Sample]:
+        return lambda label: artefact.sample(artefact.rows().get(f"cifar10/{label}", []), value)
 
-            return artefact.sample(runs, read)
+    def final(score: str, scale: float) -> Callable[[Run], float | None]:
+        return lambda run: None if run.summary["final"] is None else scale * float(run.summary["final"][score])
 
-        divergence = artefact.sample(runs, lambda run: run.summary.get("divergence"))
-        rows.append(
-            [name, artefact.sample(runs, best("accuracy")), final("accuracy", 100.0), final(LOSS, 1.0), divergence]
-        )
-    columns = [
-        Column("strategy.average"),
-        Column("best accuracy, %", 2),
-        Column("accuracy at the end, %", 2),
-        Column("log loss at the end", 4),
-        Column("largest distance of a replica from the mean", 4),
+    columns: list[Column[str]] = [
+        Column("strategy.average", lambda label: AVERAGINGS[label]),
+        Column("best accuracy, %", ours(best("accuracy")), 2),
+        Column("accuracy at the end, %", ours(final("accuracy", 100.0)), 2),
+        Column("log loss at the end", ours(final(LOSS, 1.0)), 4),
+        Column("largest distance of a replica from the mean", ours(lambda run: run.summary.get("divergence")), 4),
     ]
     lines = [
         "CIFAR-10's task. What is evaluated is the mean of all replicas: with before_forward, of replicas that have "
-        "each "
-        "made a step of their own since they were averaged.",
+        "each made a step of their own since they were averaged.",
         *artefact.closing_notes,
     ]
-    return Table(f"DS-Sync, where the averaging belongs, at scale {artefact.scale}", columns, rows, lines)
+    title = f"DS-Sync, where the averaging belongs, at scale {artefact.scale}"
+    return Table.of(title, AVERAGINGS, columns, lines)
 
 
 def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     lines = [
         "Best over a run's evaluations, of the test set. Paper: mean ± deviation over five runs with 4 nodes, three "
-        "with 16, "
-        "one of ImageNet. Ours: mean ± sample standard deviation; differences seed by seed."
+        "with 16, one of ImageNet. Ours: mean ± sample standard deviation; differences seed by seed."
     ]
     if artefact.scale in ("smoke", "laptop"):
         lines.append(
-            "Ours are small tasks in place of the paper's: digits (CIFAR-10), drawn letters (CIFAR-100), questions "
-            "on generated "
-            "lives (SQuAD), clicks of a known machine (Criteo). Only differences between strategies can be compared."
+            "Ours are small tasks in place of the paper's: digits (CIFAR-10), drawn letters (CIFAR-100), questions on "
+            "generated lives (SQuAD), clicks of a known machine (Criteo). Only differences between strategies can be "
+            "compared."
         )
     alone = sorted({label.partition("/")[0] for label, runs in artefact.rows().items() if not runs[0].summary["best"]})
     if alone:
@@ -122,21 +136,7 @@ def notes(artefact: Artefact) -> list[str]:
     return [*lines, *artefact.closing_notes]
 
 
-def show_table2(artefact: Artefact) -> Exhibit:
-    return _show(artefact, ("bsp", "asp", "ds_sync"))
-
-
-def show_table3(artefact: Artefact) -> Exhibit:
-    return {**_show(artefact, ("bsp", "ds_sync")), "average": averaging(artefact)}
-
-
-def show_table5(artefact: Artefact) -> Exhibit:
-    return _show(artefact, ("bsp", "asp", "ssp", "ds_sync"))
-
-
-def _show(artefact: Artefact, strategies: Sequence[str]) -> Exhibit:
-    return {"": score_table(artefact, strategies, False), "loss": score_table(artefact, strategies, True)}
-
-
-def _printed(pair: list[float] | None, digits: int) -> str | None:
-    return None if pair is None else " ± ".join(f"{value:.{digits}f}" for value in pair)
+def show_scores(*strategies: str, **others: Callable[[Artefact], Table]) -> Callable[[Artefact], Exhibit]:
+    """The scores of these strategies, their log losses, and other tables."""
+    scores, losses = (partial(score_table, strategies=strategies, of_losses=of_losses) for of_losses in (False, True))
+    return shows(scores, loss=losses, **others)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from reports.dssync.text import SCORES, published_score, strategy_name, task_name, text
-from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Points, Series, curve
 from reports.records import Artefact, Run
 
@@ -13,7 +12,7 @@ STYLES = {"ssp": "--"}  # it may lie upon ASP's
 
 def by_iteration(run: Run, score: str) -> Points:
     """A score in per cent against iterations of everybody: a gradient of each worker."""
-    a_step = run.config["batch_size"] * run.config["cluster"]["workers"]
+    a_step = run.config["batch_size"] * run.num_workers
     return [row["samples"] / a_step for row in run.metrics], [100.0 * row[score] for row in run.metrics]
 
 
@@ -31,9 +30,8 @@ def figure(artefact: Artefact, table: str, title: str) -> Figure:
             left_out.append(task_name(task))
     notes = [
         "Mean over seeds, the band from the lowest to the highest. An iteration is one gradient of every worker; ASP "
-        "and "
-        "SSP make as many updates of it as there are workers. Stars, where the data are the paper's: the best of its "
-        "table.",
+        "and SSP make as many updates of it as there are workers. Stars, where the data are the paper's: the best of "
+        "its table."
     ]
     if left_out:
         notes.append(f"Not learned at this scale: {', '.join(left_out)}.")
@@ -55,11 +53,3 @@ def _panel(task: str, table: str, rows: dict[str, Sequence[Run]] | dict[str, lis
     stars = [found[0] for strategy in rows if (found := published_score(table, task, strategy, score))]
     series.append(Series("paper: best of each", [last] * len(stars), stars, "points", published=True))
     return Panel("iteration", f"test {SCORES[score]}", series, task_name(task))
-
-
-def show_fig2(artefact: Artefact) -> Exhibit:
-    return {"": figure(artefact, "table2", "DS-Sync, Figure 2: 4 nodes")}
-
-
-def show_fig5(artefact: Artefact) -> Exhibit:
-    return {"": figure(artefact, "table5", "DS-Sync, Figure 5: with SSP, 4 nodes")}

@@ -1,14 +1,14 @@
 """Figures 3 and 4: how long an iteration takes, and how many times as fast as BSP's it is."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from reports.dssync.cost import Wire
-from reports.dssync.text import published_speedup, published_step_s, task_name, text
-from reports.exhibits import Exhibit
+from reports.dssync.text import published_speedup, published_step_s, strategy_name, task_name, text
 from reports.figures import Figure, Panel, Series, points
 from reports.records import Artefact, Run
-from reports.statistics import Sample, paired_ratio
-from reports.tables import Column, Table, Value
+from reports.statistics import Sample, ratio
+from reports.tables import Column, Table
 from syncline.timing import collectives
 
 NO_SERVER = ("bsp", "ds_sync")  # strategies here whose update is a step of everybody
@@ -24,8 +24,8 @@ LEGEND = ("DS-Sync", "DS-Sync, one message", "DS-Sync / BSP in one", "DS-Sync, u
 
 def seconds_an_iteration(run: Run) -> float:
     """Virtual seconds in which every worker makes one gradient, on average."""
-    seconds, updates = float(run.summary["time_s"]), float(run.summary["updates"])
-    return seconds / updates if run.config["strategy"]["name"] in NO_SERVER else seconds * _workers(run) / updates
+    gradients_an_update = run.num_workers if run.config["strategy"]["name"] not in NO_SERVER else 1
+    return run.time_s * gradients_an_update / run.number("updates")
 
 
 def seconds_by_task(artefact: Artefact) -> dict[str, dict[str, Sample]]:
@@ -40,73 +40,78 @@ def seconds_by_task(artefact: Artefact) -> dict[str, dict[str, Sample]]:
 def speedup(times: Mapping[str, Sample], kind: str) -> Sample | None:
     """One of SPEEDUPS, seed by seed; None where one of the two was not run."""
     slower, faster = (times.get(name) for name in SPEEDUPS[kind])
-    return None if slower is None or faster is None else paired_ratio(slower.values, faster.values)
+    return ratio(slower, faster)
 
 
-def wires(artefact: Artefact) -> dict[str, tuple[Wire, int]]:
-    """Task -> what the formulas need of its cluster, and the number of workers."""
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the formulas need of a task."""
+
+    wire: Wire
+    num_workers: int
+
+
+def wires(artefact: Artefact) -> dict[str, Setting]:
+    """By task."""
     return {
-        label.rpartition("/")[0]: (Wire.of(runs[0].config), _workers(runs[0]))
+        label.rpartition("/")[0]: Setting(Wire.of(runs[0].config), runs[0].num_workers)
         for label, runs in artefact.rows().items()
     }
 
 
 def speedups(artefact: Artefact) -> Table:
     """How many times as fast an iteration is: by the paper's times and cost model, the alpha-beta model, simulated."""
-    times = seconds_by_task(artefact)
-    rows: list[list[Value]] = []
-    for task, (wire, num_workers) in wires(artefact).items():
-        ours = [speedup(times[task], kind) for kind in SPEEDUPS]
-        rows.append(
-            [
-                f"{task_name(task)}, {text()['tasks'][task]['network']}",
-                wire.size_bytes / 4e6,
-                published_speedup(task, num_workers),
-                _by_the_papers_model(wire, num_workers),
-                _by_alpha_beta(wire, num_workers, wire.tensors),
-                ours[0],
-                _by_alpha_beta(wire, num_workers, 1),
-                *ours[1:],
-            ]
-        )
-    columns = [
-        Column("BSP's seconds / DS-Sync's"),
-        Column("million parameters", 1),
-        Column("paper: Table 4", 2),
-        Column("paper's cost model", 2),
-        Column("alpha-beta: a message a tensor", 2),
-        Column("ours: a message a tensor", 2),
-        Column("alpha-beta: one message", 2),
-        *[Column(f"ours: {kind}", 2) for kind in list(SPEEDUPS)[1:]],
+    times, of = seconds_by_task(artefact), wires(artefact)
+    first, *others = SPEEDUPS
+
+    def ours(kind: str) -> Column[str]:
+        return Column(f"ours: {kind}", lambda task: speedup(times[task], kind), 2)
+
+    columns: list[Column[str]] = [
+        Column("BSP's seconds / DS-Sync's", lambda task: f"{task_name(task)}, {text()['tasks'][task]['network']}"),
+        Column("million parameters", lambda task: of[task].wire.size_bytes / 4e6),
+        Column("paper: Table 4", lambda task: published_speedup(task, of[task].num_workers), 2),
+        Column("paper's cost model", lambda task: _by_the_papers_model(of[task]), 2),
+        Column("alpha-beta: a message a tensor", lambda task: _by_alpha_beta(of[task], of[task].wire.tensors), 2),
+        ours(first),
+        Column("alpha-beta: one message", lambda task: _by_alpha_beta(of[task], 1), 2),
+        *map(ours, others),
     ]
-    return Table(f"DS-Sync, speed of an iteration, at scale {artefact.scale}", columns, rows, notes(artefact), 6)
+    title = f"DS-Sync, speed of an iteration, at scale {artefact.scale}"
+    return Table.of(title, of, columns, notes(artefact), 6)
+
+
+NAMES = {
+    "bsp_naive": "BSP, a message a tensor",
+    "ds_sync_naive": "DS-Sync, a message a tensor",
+    "bsp": "BSP, one message",
+    "ds_sync": "DS-Sync, one message",
+    "bsp_naive_uneven": "BSP, uneven",
+    "ds_sync_naive_uneven": "DS-Sync, uneven",
+    "asp_uneven": "ASP, uneven",
+}
 
 
 def seconds(artefact: Artefact) -> Table:
     """Seconds an iteration, Table 4's beside ours."""
-    names = {
-        "bsp_naive": "BSP, a message a tensor",
-        "ds_sync_naive": "DS-Sync, a message a tensor",
-        "bsp": "BSP, one message",
-        "ds_sync": "DS-Sync, one message",
-        "bsp_naive_uneven": "BSP, uneven",
-        "ds_sync_naive_uneven": "DS-Sync, uneven",
-        "asp_uneven": "ASP, uneven",
-    }
-    there = {label.rpartition("/")[2] for label in artefact.rows()}
-    shown = {label: name for label, name in names.items() if label in there}
-    times, rows = seconds_by_task(artefact), list[list[Value]]()
-    for task, (wire, num_workers) in wires(artefact).items():
-        theirs = [published_step_s(task, num_workers, strategy) for strategy in NO_SERVER]
-        rows.append([task_name(task), wire.gradient_s, *theirs, *[times[task].get(label) for label in shown]])
-    columns = [
-        Column("seconds an iteration"),
-        Column("a gradient (fitted)", 3),
-        Column("paper: BSP", 3),
-        Column("paper: DS-Sync", 3),
-        *[Column(f"ours: {name}", 3) for name in shown.values()],
+    times, of = seconds_by_task(artefact), wires(artefact)
+    there = {label for own in times.values() for label in own}
+
+    def theirs(strategy: str) -> Column[str]:
+        name = f"paper: {strategy_name(strategy)}"
+        return Column(name, lambda task: published_step_s(task, of[task].num_workers, strategy), 3)
+
+    def ours(label: str) -> Column[str]:
+        return Column(f"ours: {NAMES[label]}", lambda task: times[task].get(label), 3)
+
+    columns: list[Column[str]] = [
+        Column("seconds an iteration", task_name),
+        Column("a gradient (fitted)", lambda task: of[task].wire.gradient_s, 3),
+        *map(theirs, NO_SERVER),
+        *(ours(label) for label in NAMES if label in there),
     ]
-    return Table(f"DS-Sync, seconds an iteration, at scale {artefact.scale}", columns, rows, notes(artefact), 6)
+    title = f"DS-Sync, seconds an iteration, at scale {artefact.scale}"
+    return Table.of(title, of, columns, notes(artefact), 6)
 
 
 def figure(artefact: Artefact, title: str) -> Figure:
@@ -119,7 +124,9 @@ def figure(artefact: Artefact, title: str) -> Figure:
         if bars:
             series.append(points(LEGEND[colour], bars, colour, "bars"))
     of = wires(artefact)
-    theirs = {places[task]: gain for task in times if (gain := published_speedup(task, of[task][1])) is not None}
+    theirs = {
+        places[task]: gain for task in times if (gain := published_speedup(task, of[task].num_workers)) is not None
+    }
     series.append(Series("paper: Table 4", list(theirs), list(theirs.values()), "bars", published=True))
     highest = max(height for bars in series for height in bars.y)
     panel = Panel(
@@ -135,51 +142,29 @@ def figure(artefact: Artefact, title: str) -> Figure:
 def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     return [
-        "Virtual seconds on profiles of the paper's cluster, times alone. Sizes are the networks' own, the network "
-        "is fitted to "
-        "CIFAR-10's times, the seconds of a gradient to each task's (conf/cluster/v100*.yaml): ratios between tasks "
-        "are foreseen.",
+        "Virtual seconds on profiles of the paper's cluster, times alone. Sizes are the networks' own, the network is "
+        "fitted to CIFAR-10's times, the seconds of a gradient to each task's (conf/cluster/v100*.yaml): ratios "
+        "between tasks are foreseen.",
         "The paper's cost model: a gradient, and S D / B with S = 2 W - 1 or 2 sqrt W - 1. Alpha-beta: 2 (W - 1) "
-        "messages of a "
-        "W-th of the data, W of a group for DS-Sync. One message: all tensors together, as DDP nearly sends them, "
-        "without its "
-        "overlap with the gradient. Uneven: a gradient's time varies by 10 % (assumed).",
-        "The figure's own values are not in the text; Table 4 gives seconds an iteration. The paper's ASP is on "
-        "Gloo, against BSP on "
-        "Gloo; here everything has one network.",
-        "In the figure: DS-Sync, a message a tensor, against BSP, a message a tensor; both with one message; "
-        "DS-Sync, a message a "
-        "tensor, against BSP with one; the first with uneven workers; ASP with uneven workers, a server and one "
-        "message.",
+        "messages of a W-th of the data, W of a group for DS-Sync. One message: all tensors together, as DDP nearly "
+        "sends them, without its overlap with the gradient. Uneven: a gradient's time varies by 10 % (assumed).",
+        "The figure's own values are not in the text; Table 4 gives seconds an iteration. The paper's ASP is on Gloo, "
+        "against BSP on Gloo; here everything has one network.",
+        "In the figure: DS-Sync, a message a tensor, against BSP, a message a tensor; both with one message; DS-Sync, "
+        "a message a tensor, against BSP with one; the first with uneven workers; ASP with uneven workers, a server "
+        "and one message.",
         *artefact.closing_notes,
     ]
 
 
-def show_fig3(artefact: Artefact) -> Exhibit:
-    return _show(artefact, "DS-Sync, Figure 3: 4 nodes")
-
-
-def show_fig4(artefact: Artefact) -> Exhibit:
-    return _show(artefact, "DS-Sync, Figure 4: 16 nodes")
-
-
-def _show(artefact: Artefact, title: str) -> Exhibit:
-    return {"": figure(artefact, title), "speedups": speedups(artefact), "seconds": seconds(artefact)}
-
-
-def _workers(run: Run) -> int:
-    number: int = run.config["cluster"]["workers"]
-    return number
-
-
-def _by_the_papers_model(wire: Wire, num_workers: int) -> float:
+def _by_the_papers_model(of: Setting) -> float:
     whole, grouped = (
-        collectives.overall_cost_s(kind, num_workers, wire.size_bytes, wire.seconds_a_byte)
+        collectives.overall_cost_s(kind, of.num_workers, of.wire.size_bytes, of.wire.seconds_a_byte)
         for kind in ("ring", "ds_sync_ring")
     )
-    return (wire.gradient_s + whole) / (wire.gradient_s + grouped)
+    return (of.wire.gradient_s + whole) / (of.wire.gradient_s + grouped)
 
 
-def _by_alpha_beta(wire: Wire, num_workers: int, messages: int) -> float:
-    whole, grouped = (wire.cost_s(kind, num_workers, messages) for kind in ("ring", "ds_sync"))
-    return (wire.gradient_s + whole) / (wire.gradient_s + grouped)
+def _by_alpha_beta(of: Setting, messages: int) -> float:
+    whole, grouped = (of.wire.cost_s(kind, of.num_workers, messages) for kind in ("ring", "ds_sync"))
+    return (of.wire.gradient_s + whole) / (of.wire.gradient_s + grouped)

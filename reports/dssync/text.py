@@ -1,5 +1,6 @@
 """What the text of DS-Sync gives of a task, a strategy and a number of workers."""
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -39,31 +40,39 @@ def published_score(table: str, task: str, strategy: str, score: str) -> list[fl
 
 def published_gap(table: str, task: str, strategy: str, other: str, score: str) -> float | None:
     """A strategy's mean score less another's; None where the table has not both."""
-    pair = [published_score(table, task, name, score) for name in (strategy, other)]
-    return None if pair[0] is None or pair[1] is None else pair[0][0] - pair[1][0]
+    own, others = (published_score(table, task, name, score) for name in (strategy, other))
+    return None if own is None or others is None else own[0] - others[0]
 
 
-def published_target(task: str, num_workers: int, strategy: str) -> tuple[float, float] | None:
-    """(iterations, seconds) to the target by Table 4; None where it has none."""
+@dataclass(frozen=True, slots=True)
+class PublishedTarget:
+    """What Table 4 gives until the target accuracy is reached."""
+
+    iterations: float
+    seconds: float
+
+
+def published_target(task: str, num_workers: int, strategy: str) -> PublishedTarget | None:
+    """None where Table 4 has none."""
     row = text()["table4"].get(num_workers, {}).get(task, {}).get(strategy)
-    return None if row is None else (float(row[0]), float(row[1]))
+    return None if row is None else PublishedTarget(float(row["iterations"]), float(row["seconds"]))
 
 
 def published_step_s(task: str, num_workers: int, strategy: str) -> float | None:
     """Seconds of an iteration by Table 4; None where it has none."""
     found = published_target(task, num_workers, strategy)
-    return None if found is None else found[1] / found[0]
+    return None if found is None else found.seconds / found.iterations
 
 
 def published_speedup(task: str, num_workers: int) -> float | None:
     """How many times as fast an iteration of DS-Sync is as BSP's by Table 4; None where it has none."""
-    times = [published_step_s(task, num_workers, strategy) for strategy in ("bsp", "ds_sync")]
-    return None if times[0] is None or times[1] is None else times[0] / times[1]
+    whole, grouped = (published_step_s(task, num_workers, strategy) for strategy in ("bsp", "ds_sync"))
+    return None if whole is None or grouped is None else whole / grouped
 
 
 def published_epoch(task: str, num_workers: int, strategy: str) -> float | None:
-    """The epoch in which Table 4's iterations end; None where the text does not tell."""
+    """The epoch in which Table 4's iterations end; None where the text does not say."""
     found, about = published_target(task, num_workers, strategy), text()["tasks"][task]
     if found is None or about["samples"] is None:
         return None
-    return found[0] * num_workers * float(about["batch"]) / float(about["samples"])
+    return found.iterations * num_workers * float(about["batch"]) / float(about["samples"])

@@ -1,22 +1,13 @@
 """Table 4: iterations and seconds to the accuracy that BSP reaches on average, less one deviation."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from reports.dssync.accuracy import BSP
-from reports.dssync.text import (
-    SCORES,
-    published_epoch,
-    published_target,
-    strategy_name,
-    task_name,
-    text,
-)
-from reports.exhibits import Exhibit
+from reports.dssync.text import SCORES, published_epoch, published_target, strategy_name, task_name, text
 from reports.records import Artefact, Run
-from reports.statistics import Sample, paired_ratio
+from reports.statistics import Sample
 from reports.tables import Column, Table, Value
 
 DS_SYNC = "ds_sync"
@@ -33,13 +24,27 @@ class Race:
     target: float  # mean over seeds of BSP's best, less one sample deviation
     rows: dict[str, list[Run]]
 
+    @property
+    def target_text(self) -> str:
+        return f"{SCORES[self.metric].removesuffix(', %')} {100.0 * self.target:.2f} %"
+
     def reached(self, strategy: str, over: str) -> Sample:
         """Where a run is when an evaluation first reaches the target: time_s, updates, epoch or learning_rate."""
         return self.artefact.sample(self.rows[strategy], lambda run: run.time_to(self.metric, self.target, over))
 
     def gain(self, over: str) -> Sample:
         """BSP's over DS-Sync's, of the seeds of which both reach the target."""
-        return paired_ratio(self.reached(BSP, over).values, self.reached(DS_SYNC, over).values)
+        return self.reached(BSP, over) / self.reached(DS_SYNC, over)
+
+    def published(self, strategy: str, key: str) -> float | None:
+        """Table 4: `iterations` or `seconds`; None where it has none."""
+        found = published_target(self.task, self.num_workers, strategy)
+        return None if found is None else float(getattr(found, key))
+
+    def published_gain(self, key: str) -> float | None:
+        """Table 4: BSP's `iterations` or `seconds` over DS-Sync's."""
+        whole, grouped = (self.published(strategy, key) for strategy in (BSP, DS_SYNC))
+        return None if whole is None or grouped is None else whole / grouped
 
 
 def races(artefact: Artefact) -> list[Race]:
@@ -56,88 +61,75 @@ def races(artefact: Artefact) -> list[Race]:
         metric: str = first.summary["metric"]
         best = artefact.sample(rows[BSP], lambda run, metric=metric: run.summary["best"][metric]["value"])  # type: ignore[misc]
         target = best.mean - (0.0 if math.isnan(best.std) else best.std)
-        workers: int = first.config["cluster"]["workers"]
-        found.append(Race(artefact, workers, where.rpartition("/")[2], metric, target, rows))
+        found.append(Race(artefact, first.num_workers, where.rpartition("/")[2], metric, target, rows))
     return found
 
 
-def published_gain(task: str, num_workers: int, over: str) -> float | None:
-    """Table 4: BSP's iterations or seconds over DS-Sync's."""
-    ends = [published_target(task, num_workers, strategy) for strategy in (BSP, DS_SYNC)]
-    if ends[0] is None or ends[1] is None:
-        return None
-    part = 0 if over == "updates" else 1
-    return ends[0][part] / ends[1][part]
+@dataclass(frozen=True, slots=True)
+class Row:
+    race: Race
+    strategy: str
+
+    @property
+    def name(self) -> str:
+        return f"W = {self.race.num_workers}, {task_name(self.race.task)}, {strategy_name(self.strategy)}"
+
+    def gain(self, value: Callable[[Race], Value]) -> Value:
+        """A ratio of the two strategies: it stands in DS-Sync's row."""
+        return value(self.race) if self.strategy == DS_SYNC else None
+
+    def reached(self, over: str) -> Sample:
+        return self.race.reached(self.strategy, over)
+
+
+def rows_of(artefact: Artefact) -> list[Row]:
+    """Two a race."""
+    return [Row(race, strategy) for race in races(artefact) for strategy in (BSP, DS_SYNC)]
+
+
+TABLE4: Sequence[Column[Row]] = (
+    Column("to the target", lambda row: row.name),
+    Column("paper: iterations", lambda row: row.race.published(row.strategy, "iterations"), 0),
+    Column("ours: iterations", lambda row: row.reached("updates"), 0, show_n=True),
+    Column("paper: s", lambda row: row.race.published(row.strategy, "seconds"), 0),
+    Column("ours: virtual s", lambda row: row.reached("time_s"), show_n=True),
+    Column("paper: fewer iterations", lambda row: row.gain(lambda race: race.published_gain("iterations")), 2),
+    Column("ours: fewer iterations", lambda row: row.gain(lambda race: race.gain("updates")), 2, show_n=True),
+    Column("paper: speed-up", lambda row: row.gain(lambda race: race.published_gain("seconds")), 2),
+    Column("ours: speed-up", lambda row: row.gain(lambda race: race.gain("time_s")), 2, show_n=True),
+)
 
 
 def table4(artefact: Artefact) -> Table:
     """Two rows a task and number of workers."""
-    rows: list[list[Value]] = []
-    for race in races(artefact):
-        for strategy in (BSP, DS_SYNC):
-            theirs = published_target(race.task, race.num_workers, strategy) or (None, None)
-            is_gain = strategy == DS_SYNC
-            rows.append(
-                [
-                    f"W = {race.num_workers}, {task_name(race.task)}, {strategy_name(strategy)}",
-                    theirs[0],
-                    race.reached(strategy, "updates"),
-                    theirs[1],
-                    race.reached(strategy, "time_s"),
-                    published_gain(race.task, race.num_workers, "updates") if is_gain else None,
-                    race.gain("updates") if is_gain else None,
-                    published_gain(race.task, race.num_workers, "time_s") if is_gain else None,
-                    race.gain("time_s") if is_gain else None,
-                ]
-            )
-    columns = [
-        Column("to the target"),
-        Column("paper: iterations", 0),
-        Column("ours: iterations", 0, show_n=True),
-        Column("paper: s", 0),
-        Column("ours: virtual s", 1, show_n=True),
-        Column("paper: fewer iterations", 2),
-        Column("ours: fewer iterations", 2, show_n=True),
-        Column("paper: speed-up", 2),
-        Column("ours: speed-up", 2, show_n=True),
-    ]
-    return Table(f"DS-Sync, Table 4, at scale {artefact.scale}", columns, rows, notes(artefact), 5)
+    return Table.of(f"DS-Sync, Table 4, at scale {artefact.scale}", rows_of(artefact), TABLE4, notes(artefact), 5)
+
+
+CROSSINGS: Sequence[Column[Row]] = (
+    Column("the crossing", lambda row: row.name),
+    Column("our target", lambda row: row.race.target_text),
+    Column("paper: epoch", lambda row: published_epoch(row.race.task, row.race.num_workers, row.strategy)),
+    Column("ours: epoch", lambda row: row.reached("epoch"), 2, show_n=True),
+    Column("our rate drops at epochs", lambda row: _drops(row.race.rows[row.strategy][0])),
+    Column("rate of the next update", lambda row: row.reached("learning_rate"), 4),
+)
 
 
 def crossings(artefact: Artefact) -> Table:
     """Where the target is crossed: the epoch, the rate there, and the epochs at which the rate drops."""
-    rows: list[list[Value]] = []
-    for race in races(artefact):
-        digits = f"{100.0 * race.target:.2f}"
-        for strategy in (BSP, DS_SYNC):
-            runs: Sequence[Run] = race.rows[strategy]
-            drops: Any = runs[0].config["optimizer"]["schedule"]["at_epochs"]
-            rows.append(
-                [
-                    f"W = {race.num_workers}, {task_name(race.task)}, {strategy_name(strategy)}",
-                    f"{SCORES[race.metric].removesuffix(', %')} {digits} %",
-                    published_epoch(race.task, race.num_workers, strategy),
-                    race.reached(strategy, "epoch"),
-                    ", ".join(f"{epoch:g}" for epoch in drops) or "none",
-                    race.reached(strategy, "learning_rate"),
-                ]
-            )
-    columns = [
-        Column("the crossing"),
-        Column("our target"),
-        Column("paper: epoch", 1),
-        Column("ours: epoch", 2, show_n=True),
-        Column("our rate drops at epochs"),
-        Column("rate of the next update", 4),
-    ]
     lines = [
-        "Paper's epochs: Table 4's iterations x batch x workers / training samples. Its images' rates drop at 60, "
-        "120 and 160, "
-        "ImageNet's at 30 and 60: on CIFAR-10 DS-Sync crosses right after the first drop (60.2 and 63.9), BSP after "
-        "the second.",
+        "Paper's epochs: Table 4's iterations x batch x workers / training samples. Its images' rates drop at 60, 120 "
+        "and 160, ImageNet's at 30 and 60: on CIFAR-10 DS-Sync crosses right after the first drop (60.2 and 63.9), BSP "
+        "after the second.",
         *artefact.closing_notes,
     ]
-    return Table(f"DS-Sync, Table 4: where the target is crossed, at scale {artefact.scale}", columns, rows, lines)
+    title = f"DS-Sync, Table 4: where the target is crossed, at scale {artefact.scale}"
+    return Table.of(title, rows_of(artefact), CROSSINGS, lines)
+
+
+def _drops(run: Run) -> str:
+    drops = run.config["optimizer"]["schedule"]["at_epochs"]
+    return ", ".join(f"{epoch:g}" for epoch in drops) or "none"
 
 
 def notes(artefact: Artefact) -> list[str]:
@@ -146,19 +138,13 @@ def notes(artefact: Artefact) -> list[str]:
     left_out = [task_name(task) for task in text()["tasks"] if task not in there]
     lines = [
         "Target: the mean over seeds of BSP's best, less one sample deviation, as in the paper; of each task and "
-        "number of "
-        "workers its own. A run is as far as its first evaluation that reaches it; (k/n): only k of n seeds do, and "
-        "ratios are of "
-        "those of which both strategies do. By its making BSP itself misses the target with some seeds.",
-        "Seconds are virtual, of the paper's cluster and networks, a message a tensor (conf/cluster/v100*.yaml), "
-        "while what is "
-        "learned is smaller: a ratio of seconds is that of our iterations times that of the profile's seconds an "
-        "iteration.",
+        "number of workers its own. A run is as far as its first evaluation that reaches it; (k/n): only k of n seeds "
+        "do, and ratios are of those of which both strategies do. By its making BSP itself misses the target with some "
+        "seeds.",
+        "Seconds are virtual, of the paper's cluster and networks, a message a tensor (conf/cluster/v100*.yaml), while "
+        "what is learned is smaller: a ratio of seconds is that of our iterations times that of the profile's seconds "
+        "an iteration.",
     ]
     if left_out:
         lines.append(f"Not learned at this scale: {', '.join(left_out)}.")
     return [*lines, *artefact.closing_notes]
-
-
-def show_table4(artefact: Artefact) -> Exhibit:
-    return {"": table4(artefact), "crossing": crossings(artefact)}

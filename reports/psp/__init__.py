@@ -1,10 +1,18 @@
 """The artefacts and claims of PSP, "Faster Distributed Synchronous SGD with Weak Synchronization" (ICLR 2018)."""
 
-from reports.exhibits import Paper
+from reports.exhibits import Paper, shows
 from reports.psp.claims import CLAIMS
 from reports.psp.delays import show_fig2
-from reports.psp.learning import show_fig3, show_fig4
-from reports.psp.table import show_table1
+from reports.psp.learning import fig3, fig4, fig4_readings
+from reports.psp.table import gradients, table1
 
-SHOWS = {"table1": show_table1, "fig2": show_fig2, "fig3": show_fig3, "fig4": show_fig4}
-PAPER = Paper("psp", SHOWS, CLAIMS)
+PAPER = Paper(
+    "psp",
+    {
+        "table1": shows(table1, gradients=gradients),
+        "fig2": show_fig2,
+        "fig3": shows(fig3),
+        "fig4": shows(fig4, readings=fig4_readings),
+    },
+    CLAIMS,
+)

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from reports.claims import Claim, Effect
+from reports.claims import Effect, claim
 from reports.psp.runs import DELAYED, IN_TIME, SETTINGS, errors_of, minutes_of, name_of
 from reports.records import Artefact, published
-from reports.statistics import Sample, paired_difference, paired_ratio
+from reports.statistics import Sample
 
 ABOUT = 0.05  # "about 17 %", "about 30 %", "nearly 30 %": within five points
 SAME_TIME = 0.05  # "the same time": within 5 %
 SAME_ERROR = 1.5  # points: what push28_pull90_error calls kept
 TWICE = (1.5, 2.5)  # "about twice"
 
-TABLE = ("psp/table1",)
+TABLE = "psp/table1"
 CLUSTER = "The paper gives no time of a step, so the cluster's seconds a gradient, noise and messages are assumed."
 SCALE = (
     "A smaller network learns from fewer images in fewer updates, so gradients are noisier and errors lower or higher."
@@ -42,9 +42,8 @@ def push28_pull90_error(artefact: Artefact) -> Sequence[Effect]:
 
 def too_small(artefact: Artefact) -> Sequence[Effect]:
     small, sync = (errors_of(artefact, f"{DELAYED}/{setting}") for setting in ("push20_pull75", "sync"))
-    theirs = _printed("push20_pull75", 3) / _printed("sync", 3)
-    ratio = paired_ratio(small.values, sync.values)
-    return [Effect("error of c=20 b=75 % / Sync's, with delays", ratio, *TWICE, published=theirs)]
+    theirs = _printed("push20_pull75", "error") / _printed("sync", "error")
+    return [Effect("error of c=20 b=75 % / Sync's, with delays", small / sync, *TWICE, published=theirs)]
 
 
 def normal_scenario(artefact: Artefact) -> Sequence[Effect]:
@@ -62,8 +61,8 @@ def normal_scenario(artefact: Artefact) -> Sequence[Effect]:
 def sync_prolonged(artefact: Artefact) -> Sequence[Effect]:
     late, in_time = (minutes_of(artefact, f"{scenario}/sync") for scenario in (DELAYED, IN_TIME))
     theirs = 1.0 + published("psp")["prolonged_by"]
-    ratio = paired_ratio(late.values, in_time.values)
-    return [Effect("Sync's time with delays / without", ratio, theirs - ABOUT, theirs + ABOUT, theirs, digits=3)]
+    longer = late / in_time
+    return [Effect("Sync's time with delays / without", longer, theirs - ABOUT, theirs + ABOUT, theirs, digits=3)]
 
 
 def _saved(artefact: Artefact, setting: str) -> Effect:
@@ -72,36 +71,36 @@ def _saved(artefact: Artefact, setting: str) -> Effect:
     claimed = {"push28": 0.83, "push28_pull90": 0.70}[setting]  # "about 17 %", "about 30 %" less
     return Effect(
         f"time of {name_of(setting)} / Sync's, with delays",
-        paired_ratio(times.values, sync.values),
+        times / sync,
         claimed - ABOUT,
         claimed + ABOUT,
-        _printed(setting, 2) / _printed("sync", 2),
+        _printed(setting, "minutes") / _printed("sync", "minutes"),
         digits=3,
     )
 
 
 def _same_time(what: str, times: Sample, others: Sample) -> Effect:
-    return Effect(what, paired_ratio(times.values, others.values), 1 - SAME_TIME, 1 + SAME_TIME, digits=3)
+    return Effect(what, times / others, 1 - SAME_TIME, 1 + SAME_TIME, digits=3)
 
 
 def _more_error(artefact: Artefact, scenario: str) -> tuple[Sample, float]:
     """Points that c=28 b=90 % ends above Sync, seed by seed; and the paper's, which are those with delays."""
     partial, sync = (errors_of(artefact, f"{scenario}/{setting}") for setting in ("push28_pull90", "sync"))
-    theirs = 100.0 * (_printed("push28_pull90", 3) - _printed("sync", 3))
-    return paired_difference(partial.values, sync.values), theirs
+    theirs = 100.0 * (_printed("push28_pull90", "error") - _printed("sync", "error"))
+    return partial - sync, theirs
 
 
-def _printed(setting: str, which: int) -> float:
-    """Table 1: 2 minutes, 3 top-1 error."""
-    number: float = published("psp")["table1"]["rows"][setting][which]
+def _printed(setting: str, key: str) -> float:
+    """Table 1: `minutes`, or `error` (top-1)."""
+    number: float = published("psp")["table1"]["rows"][setting][key]
     return number
 
 
 CLAIMS = (
-    Claim("push28_time", TABLE, push28_time, CLUSTER),
-    Claim("push28_pull90_time", TABLE, push28_pull90_time, CLUSTER),
-    Claim("push28_pull90_error", TABLE, push28_pull90_error, SCALE),
-    Claim("too_small", TABLE, too_small, SCALE),
-    Claim("normal_scenario", TABLE, normal_scenario, f"{CLUSTER} {SCALE}"),
-    Claim("sync_prolonged", TABLE, sync_prolonged, CLUSTER),
+    claim(push28_time, CLUSTER, TABLE),
+    claim(push28_pull90_time, CLUSTER, TABLE),
+    claim(push28_pull90_error, SCALE, TABLE),
+    claim(too_small, SCALE, TABLE),
+    claim(normal_scenario, f"{CLUSTER} {SCALE}", TABLE),
+    claim(sync_prolonged, CLUSTER, TABLE),
 )

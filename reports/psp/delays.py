@@ -1,6 +1,8 @@
 """Figure 2: the density of a pull's delay, from the event logs of runs of times alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +10,7 @@ from reports.exhibits import Exhibit
 from reports.figures import STYLES, Figure, Panel, Series
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
-from reports.tables import Column, Table, Value
+from reports.tables import Column, Table
 from syncline.records.events import read_events
 
 SCENARIOS = {"delayed": "0.16 % of the responses 4 s late", "normal": "no delays injected"}
@@ -20,11 +22,11 @@ BIN_S = 0.05  # seconds; as wide as the network's own delays are
 
 
 def show_fig2(artefact: Artefact) -> Exhibit:
-    delays = {label: [_delays(run) for run in runs] for label, runs in artefact.rows().items()}
+    delays = {label: {run.seed: _delays(run) for run in runs} for label, runs in artefact.rows().items()}
     return {"": fig2(artefact, delays), "table": table(artefact, delays)}
 
 
-Delays = dict[str, list[list[float]]]  # label -> of each seed -> seconds of each pull
+Delays = dict[str, dict[int, list[float]]]  # label -> seed -> seconds of each pull
 
 
 def fig2(artefact: Artefact, delays: Delays) -> Figure:
@@ -32,7 +34,7 @@ def fig2(artefact: Artefact, delays: Delays) -> Figure:
     panels = []
     for kind, title in KINDS.items():
         series = [
-            density(name, [delay for seed in delays[f"{scenario}/{kind}"] for delay in seed], colour)
+            density(name, list(chain(*delays[f"{scenario}/{kind}"].values())), colour)
             for colour, (scenario, name) in enumerate(SCENARIOS.items())
             if f"{scenario}/{kind}" in delays
         ]
@@ -64,39 +66,35 @@ def density(label: str, delays: Sequence[float], colour: int) -> Series:
 
 def table(artefact: Artefact, delays: Delays) -> Table:
     """The same in numbers."""
-    paper = published("psp")
-    late_s, share = paper["late_s"], 100 * paper["late_share"]
-    body: list[list[Value]] = []
-    for kind, title in KINDS.items():
-        for scenario, name in SCENARIOS.items():
-            label = f"{scenario}/{kind}"
-            if label not in delays:
-                continue
-            by_seed = dict(zip([run.seed for run in artefact.rows()[label]], delays[label], strict=True))
-            own = [by_seed.get(seed) for seed in artefact.seeds]
-            body.append(
-                [
-                    f"{title.partition(':')[0]}, {name}",
-                    sum(len(of) for of in delays[label]),
-                    _sample([None if of is None else float(np.mean(of)) for of in own]),
-                    _sample([None if of is None else float(np.median(of)) for of in own]),
-                    _sample([None if of is None else 100.0 * float(np.mean(np.asarray(of) >= late_s)) for of in own]),
-                    share if label == "delayed/response" else None,
-                ]
-            )
+    late_s, share = published("psp")["late_s"], 100 * published("psp")["late_share"]
+    names = {
+        f"{scenario}/{kind}": f"{title.partition(':')[0]}, {name}"
+        for kind, title in KINDS.items()
+        for scenario, name in SCENARIOS.items()
+    }
+
+    def sample(label: str, value: Callable[[list[float]], Any]) -> Sample:
+        by_seed = delays[label]
+        return Sample(tuple(float(value(by_seed[seed])) if seed in by_seed else None for seed in artefact.seeds))
+
     columns = [
-        Column("pull"),
-        Column("how many", 0),
-        Column("mean, s", 3),
-        Column("median, s", 3),
-        Column(f"ours: {late_s:g} s or longer, %", 3),
-        Column("paper: late, %", 2),
+        Column("pull", names.__getitem__),
+        Column("how many", lambda label: sum(map(len, delays[label].values())), 0),
+        Column("mean, s", lambda label: sample(label, np.mean), 3),
+        Column("median, s", lambda label: sample(label, np.median), 3),
+        Column(
+            f"ours: {late_s:g} s or longer, %",
+            lambda label: sample(label, lambda own: 100.0 * float(np.mean(np.asarray(own) >= late_s))),
+            3,
+        ),
+        Column("paper: late, %", lambda label: share if label == "delayed/response" else None, 2),
     ]
-    return Table(f"PSP, Figure 2 in numbers, at scale {artefact.scale}", columns, body, notes(artefact))
+    labels = [label for label in names if label in delays]
+    return Table.of(f"PSP, Figure 2 in numbers, at scale {artefact.scale}", labels, columns, notes(artefact))
 
 
 def notes(artefact: Artefact) -> list[str]:
-    """What the figure's two readings teach."""
+    """What a reader must know of the two readings."""
     return [
         "The paper's delay runs from a pull's request to its response, which has two readings. Of the responses alone "
         "0.16 % are late. A pull of 32 blocks by a worker that has just pushed also waits for the slowest worker, and "
@@ -127,7 +125,3 @@ def _delays(run: Run) -> list[float]:
     assert not both["at_begun"].isna().any(), "a pull that was never begun"
     delays: list[float] = (both["at"] - both["at_begun"]).tolist()
     return delays
-
-
-def _sample(values: Sequence[float | None]) -> Sample:
-    return Sample(tuple(values))

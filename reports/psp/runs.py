@@ -21,21 +21,18 @@ def name_of(setting: str) -> str:
 
 def minutes(run: Run) -> float:
     """Virtual minutes of the whole run."""
-    seconds: float = run.summary["time_s"]
-    return seconds / 60.0
+    return run.time_s / 60.0
 
 
 def final_error(run: Run) -> float | None:
     """Top-1 error at the end, in per cent; None if the run diverged."""
-    if run.summary["status"] == "diverged":
-        return None
-    return 100.0 * (1.0 - float(run.summary["final"]["accuracy"]))
+    return None if run.is_diverged else 100.0 * (1.0 - float(run.summary["final"]["accuracy"]))
 
 
-def thrown_away(run: Run) -> float:
+def discarded(run: Run) -> float:
     """Per cent of the gradients that reached the first server and came too late for it."""
-    used, late = run.summary["gradients_used"], run.summary["gradients_discarded"]
-    return 100.0 * float(late) / float(used + late)
+    used, late = run.number("gradients_used"), run.number("gradients_discarded")
+    return 100.0 * late / (used + late)
 
 
 def minutes_of(artefact: Artefact, label: str) -> Sample:
@@ -52,7 +49,7 @@ def by_epoch(run: Run) -> Points:
     """Top-1 error, per cent, against epochs of a worker's own data: with c < P fewer samples are used than computed."""
     updates, accuracies = run.curve("accuracy", over="updates")
     sizes = [row["samples"] / row["epoch"] for row in run.metrics if row["epoch"] > 0]
-    an_update = run.config["cluster"]["workers"] * run.config["batch_size"] / sizes[0] if sizes else 0.0
+    an_update = run.num_workers * run.config["batch_size"] / sizes[0] if sizes else 0.0
     return [an_update * count for count in updates], _errors(accuracies)
 
 

@@ -1,87 +1,55 @@
 """Table 1: running time and error, the published beside ours."""
 
-from reports.exhibits import Exhibit
-from reports.psp.runs import (
-    DELAYED,
-    IN_TIME,
-    NEWEST,
-    TIMING,
-    errors_of,
-    final_error,
-    minutes,
-    minutes_of,
-    name_of,
-    thrown_away,
-)
+from collections.abc import Callable, Mapping
+
+from reports.psp.runs import DELAYED, IN_TIME, NEWEST, TIMING, discarded, errors_of, minutes, minutes_of, name_of
 from reports.records import Artefact, Run, in_summary, published
-from reports.statistics import paired_ratio
-from reports.tables import Column, Table, Value
+from reports.statistics import ratio
+from reports.tables import Column, Table
 
-
-def show_table1(artefact: Artefact) -> Exhibit:
-    return {"": table1(artefact), "gradients": gradients(artefact)}
+SYNC = f"{DELAYED}/sync"  # what all times are compared with
 
 
 def table1(artefact: Artefact) -> Table:
     """A row a setting: the paper's, the other reading's, those without delays; ratios are to Sync under delays."""
-    printed, rows = published("psp")["table1"]["rows"], artefact.rows()
-    base = f"{DELAYED}/sync"
-    times = {label: artefact.sample(runs, minutes) for label, runs in rows.items() if label.endswith(TIMING)}
-    sync, theirs_sync = times.get(base + TIMING), printed["sync"][2]
-    body: list[list[Value]] = []
-    for label, runs in rows.items():
-        if label.endswith(TIMING):
-            continue
+    times, printed = artefact.samples(minutes), published("psp")["table1"]["rows"]
+
+    def theirs(label: str, value: Callable[[Mapping[str, float]], float]) -> float | None:
         scenario, setting = label.split("/")
-        theirs = printed.get(setting) if scenario == DELAYED else None
-        time = times.get(label + TIMING)
-        body.append(
-            [
-                row_name(label),
-                None if theirs is None else theirs[2],
-                time,
-                None if theirs is None else theirs[2] / theirs_sync,
-                None if time is None or sync is None else paired_ratio(time.values, sync.values),
-                None if theirs is None else 100.0 * theirs[3],
-                artefact.sample(runs, final_error),
-            ]
-        )
+        return value(printed[setting]) if scenario == DELAYED and setting in printed else None
+
     columns = [
-        Column("setting"),
-        Column("paper: minutes", 2),
-        Column("ours: minutes, times alone", 2),
-        Column("paper: time / Sync's", 2),
-        Column("ours: time / Sync's", 3),
-        Column("paper: top-1 error, %", 2),
-        Column("ours: top-1 error, %", 2, show_n=True),
+        Column("setting", row_name),
+        Column("paper: minutes", lambda label: theirs(label, lambda row: row["minutes"]), 2),
+        Column("ours: minutes, times alone", lambda label: times.get(label + TIMING), 2),
+        Column(
+            "paper: time / Sync's",
+            lambda label: theirs(label, lambda row: row["minutes"] / printed["sync"]["minutes"]),
+            2,
+        ),
+        Column("ours: time / Sync's", lambda label: ratio(times.get(label + TIMING), times.get(SYNC + TIMING)), 3),
+        Column("paper: top-1 error, %", lambda label: theirs(label, lambda row: 100.0 * row["error"]), 2),
+        Column("ours: top-1 error, %", lambda label: errors_of(artefact, label), 2, show_n=True),
     ]
-    return Table(f"PSP, Table 1, at scale {artefact.scale}", columns, body, notes(artefact), 5)
+    labels = [label for label in artefact.rows() if not label.endswith(TIMING)]
+    return Table.of(f"PSP, Table 1, at scale {artefact.scale}", labels, columns, notes(artefact), 5)
 
 
 def gradients(artefact: Artefact) -> Table:
-    """What became of the gradients, from the runs of times alone."""
-    body: list[list[Value]] = [
-        [
-            row_name(label),
-            artefact.sample(runs, thrown_away),
-            artefact.sample(runs, in_summary("mean_staleness")),
-            artefact.sample(runs, largest_staleness),
-        ]
-        for label, runs in artefact.rows().items()
-        if label.endswith(TIMING)
-    ]
+    """How many gradients were discarded, and how stale the others were; from the runs of times alone."""
+    rows = {label: runs for label, runs in artefact.rows().items() if label.endswith(TIMING)}
     columns = [
-        Column("setting"),
-        Column("gradients thrown away, %", 2),
-        Column("mean staleness", 3),
-        Column("largest staleness", 1),
+        Column("setting", row_name),
+        Column("gradients thrown away, %", lambda label: artefact.sample(rows[label], discarded), 2),
+        Column("mean staleness", lambda label: artefact.sample(rows[label], in_summary("mean_staleness")), 3),
+        Column("largest staleness", lambda label: artefact.sample(rows[label], largest_staleness), 1),
     ]
     lines = [
         "At the first of the servers. A worker's counter that goes up by one (tag=step) leaves a late worker late: "
         "its gradients are thrown away until it waits for somebody. Where it jumps (tag=newest) the next one counts.",
         *artefact.closing_notes,
     ]
-    return Table(f"PSP, Table 1: what became of the gradients, at scale {artefact.scale}", columns, body, lines)
+    return Table.of(f"PSP, Table 1: what became of the gradients, at scale {artefact.scale}", rows, columns, lines)
 
 
 def row_name(label: str) -> str:
@@ -98,7 +66,7 @@ def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     paper = published("psp")["table1"]
     lines = [*_sizes(artefact), *_prolonged(artefact), *_readings(artefact)]
-    if any(run.summary["status"] == "diverged" for run in artefact.runs):
+    if any(run.is_diverged for run in artefact.runs):
         lines.append("(k/n): only k of n seeds have an error; the others diverged.")
     lines.append(
         f"The published errors are those of ResNet-50 on CIFAR-10 after {paper['epochs']} epochs, the average of three "
@@ -124,9 +92,7 @@ def _sizes(artefact: Artefact) -> list[str]:
 
 def _prolonged(artefact: Artefact) -> list[str]:
     try:
-        longer = paired_ratio(
-            minutes_of(artefact, f"{DELAYED}/sync").values, minutes_of(artefact, f"{IN_TIME}/sync").values
-        )
+        longer = minutes_of(artefact, SYNC) / minutes_of(artefact, f"{IN_TIME}/sync")
     except KeyError:
         return []
     said = 100 * published("psp")["prolonged_by"]
@@ -142,11 +108,11 @@ def _readings(artefact: Artefact) -> list[str]:
         wrong = [errors_of(artefact, f"{DELAYED}/push20_pull75{suffix}").mean for suffix in ("", NEWEST)]
     except KeyError:
         return []
-    saved = [100 * (1 - paired_ratio(times.values, sync.values).mean) for times in (step, newest)]
+    saved = [100 * (1 - (times / sync).mean) for times in (step, newest)]
     rows = published("psp")["table1"]["rows"]
+    theirs = 100 * (1 - rows["push28"]["minutes"] / rows["sync"]["minutes"])
     return [
         "Readings of a worker's counter (Algorithm 1, line 18): it goes up by one (tag=step), or jumps to the newest "
         f"block (tag=newest). With c = 28 the first saves {saved[0]:.1f} % of Sync's time, the second {saved[1]:.1f} "
-        f"%; the paper {100 * (1 - rows['push28'][2] / rows['sync'][2]):.1f} %. With c = 20, b = 75 % they end at "
-        f"errors of {wrong[0]:.2f} and {wrong[1]:.2f} %."
+        f"%; the paper {theirs:.1f} %. With c = 20, b = 75 % they end at errors of {wrong[0]:.2f} and {wrong[1]:.2f} %."
     ]

@@ -21,7 +21,7 @@ from reports.__main__ import main
 from reports.adasync import PAPER
 from reports.adasync.convex import PROBLEM, fig1b, fig2, fig2_table, theoretical
 from reports.adasync.epochs import fig8, fig8_table
-from reports.adasync.learning import chosen, error_table, show_appendix_e, show_fig9, show_fig11
+from reports.adasync.learning import appendix_e, chosen, error_table
 from reports.adasync.runtimes import bound
 from reports.adasync.speedups import fig6, fig6_table
 from reports.adasync.variants import fig7, fig7_table, runtime_table, theorem2_table
@@ -353,7 +353,7 @@ def test_a_training_loss_that_is_not_reached_has_no_time(tmp_path: Path) -> None
 def test_figures_9_to_11_and_appendix_e_have_a_panel_a_variant_and_delay(tmp_path: Path) -> None:
     write_all(tmp_path)
     write_learning(tmp_path, "appendix_e", fixed("k_sync") + with_adasync()[5:], falls, falls)
-    nine = show_fig9(load(tmp_path, "fig9"))[""]
+    nine = PAPER.shows["fig9"](load(tmp_path, "fig9"))[""]
     assert isinstance(nine, Figure)
     assert [panel.title for panel in nine.panels] == [
         "K-sync, no delay",
@@ -362,11 +362,10 @@ def test_figures_9_to_11_and_appendix_e_have_a_panel_a_variant_and_delay(tmp_pat
     ]
     assert [series.label for series in nine.panels[0].series] == ["K = 1", "K = 2", "K = 4", "K = 8"]
     assert nine.panels[0].series[0].y[-1] == pytest.approx(noise(1) * falls("", "", "K1", 10.0))
-    eleven = show_fig11(load(tmp_path, "fig11"))[""]
+    eleven = PAPER.shows["fig11"](load(tmp_path, "fig11"))[""]
     assert isinstance(eleven, Figure)
     assert [len(panel.series) for panel in eleven.panels] == [5, 5, 3, 3]
-    appendix = show_appendix_e(load(tmp_path, "appendix_e"))[""]
-    assert isinstance(appendix, Figure)
+    appendix = appendix_e(load(tmp_path, "appendix_e"))
     assert [len(panel.series) for panel in appendix.panels] == [4, 4, 4, 5]
     assert appendix.panels[0].series[0].x[0] == 1.0, "no loss is known before the first gradient"
 
@@ -384,7 +383,7 @@ def test_a_k_has_the_same_colour_in_all_panels_also_where_runs_are_missing(tmp_p
     write_all(tmp_path)
     for path in tmp_path.glob("delay_20ms-k_async-K1-*/summary.json"):
         path.unlink()
-    figure = show_fig11(load(tmp_path, "fig11"))[""]
+    figure = PAPER.shows["fig11"](load(tmp_path, "fig11"))[""]
     assert isinstance(figure, Figure)
     sync, async_ = ({series.label: series.colour for series in panel.series} for panel in figure.panels[:2])
     assert set(sync) - set(async_) == {"K = 1"}

@@ -1,4 +1,4 @@
-"""A drawing is made again when it would come out otherwise, and only then."""
+"""A figure is drawn again when its drawing would differ, and only then."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,25 +48,27 @@ def test_what_is_not_all_there_is_drawn(tmp_path: Path, lost: str) -> None:
     assert first.read_text() != "old"
 
 
-def test_a_drawing_that_is_broken_off_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_drawing_is_not_taken_for_a_finished_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(FIGURE, tmp_path, "one")
     other = replace(FIGURE, title="Another line")
 
-    def broken_off(self: Figure, folder: Path, stem: str) -> list[Path]:
+    def interrupted(self: Figure, folder: Path, stem: str) -> list[Path]:
         (folder / f"{stem}.svg").write_text("half")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Figure, "write", broken_off)
+        patch.setattr(Figure, "write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             written(other, tmp_path, "one")
     first, *_ = written(FIGURE, tmp_path, "one")
     assert first.read_text() != "half"
 
 
-def test_with_other_code_all_is_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_other_code_all_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, *_ = written(FIGURE, tmp_path, "one")
     first.write_text("old")
-    monkeypatch.setattr(reports.exhibits, "_pen", lambda: "another")
+    monkeypatch.setattr(reports.exhibits, "_drawing_code", lambda: "another")
     written(FIGURE, tmp_path, "one")
     assert first.read_text() != "old"

@@ -54,12 +54,12 @@ def test_a_record_of_another_format_is_refused(tmp_path: Path):
         load_artefact("dssp/fig3", "smoke", tmp_path)
 
 
-def test_a_shelf_loads_an_artefact_once(tmp_path: Path):
+def test_a_store_loads_an_artefact_once(tmp_path: Path):
     write_records(tmp_path, "dssp/fig3", "smoke", [written("a", 0)], {})
-    shelf = ArtefactStore(tmp_path, "smoke")
-    assert shelf.artefact("dssp/fig3") is shelf.artefact("dssp/fig3")
+    store = ArtefactStore(tmp_path, "smoke")
+    assert store.artefact("dssp/fig3") is store.artefact("dssp/fig3")
     with pytest.raises(RecordError, match="make dssp-table1 SCALE=smoke"):
-        shelf.artefact("dssp/table1")
+        store.artefact("dssp/table1")
 
 
 def test_a_thousand_runs_with_configs_and_curves_load_in_seconds(tmp_path: Path):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.statistics import Sample, paired_ratio
+from reports.statistics import Sample, difference, ratio
 
 
 def test_mean_and_deviation_of_a_known_sample():
@@ -20,11 +20,34 @@ def test_too_few_values_have_no_spread():
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=8), st.floats(0.1, 10))
 def test_a_common_factor_of_all_seeds_has_no_spread_in_the_paired_ratio(values, factor):
-    ratio = paired_ratio([value * factor for value in values], values)
-    assert ratio.mean == pytest.approx(factor)
-    assert all(value == pytest.approx(factor) for value in ratio.values)
+    sample = Sample(tuple(values))
+    paired = factor * sample / sample
+    assert paired.mean == pytest.approx(factor)
+    assert all(value == pytest.approx(factor) for value in paired.values)
 
 
 def test_a_seed_without_a_partner_or_with_nothing_to_compare_to_has_no_ratio():
-    assert paired_ratio([1.0, None, 3.0, 3.0], [2.0, 2.0, None, 0.0]).values == (0.5, None, None, None)
-    assert paired_ratio([0.0], [2.0]).values == (0.0,)
+    paired = Sample((1.0, None, 3.0, 3.0)) / Sample((2.0, 2.0, None, 0.0))
+    assert paired.values == (0.5, None, None, None)
+    assert (Sample((0.0,)) / Sample((2.0,))).values == (0.0,)
+
+
+def test_arithmetic_is_seed_by_seed_and_keeps_what_is_missing():
+    sample = Sample((4.0, None, 1.0))
+    assert (100.0 * sample).values == (400.0, None, 100.0)
+    assert (sample / 4).values == (1.0, None, 0.25)
+    assert (sample - 1.0).values == (3.0, None, 0.0)
+    assert (1.0 - sample).values == (-3.0, None, 0.0)
+    assert (sample - Sample((1.0, 1.0, None))).values == (3.0, None, None)
+
+
+def test_samples_of_other_seeds_cannot_be_paired():
+    with pytest.raises(ValueError, match="shorter"):
+        Sample((1.0, 2.0)) - Sample((1.0,))
+
+
+def test_what_was_not_run_has_no_ratio_and_no_difference():
+    sample = Sample((4.0,))
+    assert ratio(sample, None) is ratio(None, sample) is difference(None, 1.0) is difference(sample, None) is None
+    assert ratio(sample, Sample((2.0,))) == Sample((2.0,))
+    assert difference(sample, 1.0) == Sample((3.0,))

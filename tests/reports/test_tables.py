@@ -2,6 +2,7 @@
 
 import csv
 import io
+import pickle
 
 import pytest
 from rich.console import Console
@@ -9,13 +10,19 @@ from rich.console import Console
 from reports.statistics import Sample
 from reports.tables import Column, Table
 
-TABLE = Table(
+ROWS = {
+    "BSP": (6159.2, Sample((10.0, 12.0)), 1),
+    "ASP": (None, Sample((None, 5.25)), 40_000),
+    "SSP": (float("nan"), Sample((None, None)), None),
+}
+TABLE = Table.of(
     "A & B, 100 %",
-    [Column("name"), Column("paper"), Column("s to x_1", 1, show_n=True), Column("lead", 0)],
+    ROWS,
     [
-        ["BSP", 6159.2, Sample((10.0, 12.0)), 1],
-        ["ASP", None, Sample((None, 5.25)), 40_000],
-        ["SSP", float("nan"), Sample((None, None)), None],
+        Column("name", str),
+        Column("paper", lambda name: ROWS[name][0]),
+        Column("s to x_1", lambda name: ROWS[name][1], show_n=True),
+        Column("lead", lambda name: ROWS[name][2], 0),
     ],
     ["50 % faster"],
 )
@@ -66,6 +73,10 @@ def test_a_split_keeps_the_names_and_loses_no_column():
     assert [column.title for column in right.columns] == ["name", "s to x_1", "lead"]
     assert right.texts()[1] == ["ASP", "5.2 (1/2)", "40,000"]
     assert right.rich().row_count == 3
+
+
+def test_a_table_travels_to_another_process():
+    assert pickle.loads(pickle.dumps(TABLE)).csv() == TABLE.csv()
 
 
 def test_files_are_written(tmp_path):
