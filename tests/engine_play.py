@@ -131,17 +131,17 @@ class Play:
             options.pull_rule(1) is not None,
             self,
             self.rows,  # type: ignore[arg-type]
+            options.first_count,
         )
         if resume is not None:
             self.engine.load(*resume, self.new_gradient)
         else:
-            self.engine.totals.begin(options.first_count)
             self.engine.begin(0.0, resumed=False)
 
     # What the engine asks for.
 
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
-        assert worker in self.engine.here
+        assert worker in self.engine.active
         assert self.engine.ended_by is None, "granted after the end"
         assert version == self.engine.totals.updates
         assert iteration == self.engine.iteration(worker)
@@ -280,13 +280,13 @@ class Play:
 
     @property
     def absent(self) -> list[int]:
-        return sorted(set(range(self.num_workers)) - self.engine.here)
+        return sorted(set(range(self.num_workers)) - self.engine.active)
 
     def step(self, kind: str, pick: int, ms: int) -> None:
         """One random step; nothing where it is impossible."""
         if self.engine.ended_by is not None:
             return
-        running, here, coming = sorted(self.given), sorted(self.engine.here), sorted(self.coming)
+        running, here, coming = sorted(self.given), sorted(self.engine.active), sorted(self.coming)
         if kind == "push" and running:
             worker = running[pick % len(running)]
             self.push(worker, ms / 1000) if self.engine.wakes_at > self.now + ms / 1000 else self.go_on(ms / 1000)
@@ -316,14 +316,14 @@ class Play:
     def check_everybody_is_accounted_for(self) -> None:
         engine = self.engine
         if engine.ended_by is None:
-            if self.rules or not engine.here:
+            if self.rules or not engine.active:
                 assert engine.waiting == set()
             else:
-                assert engine.waiting == engine.here - set(self.given), "who is here computes or waits"
+                assert engine.waiting == engine.active - set(self.given), "who is here computes or waits"
             can_go_on = self.given or self.coming or engine.wakes_at < math.inf
-            assert can_go_on or not engine.here, "nobody can go on"
+            assert can_go_on or not engine.active, "nobody can go on"
         for worker in range(self.num_workers):
-            assert engine.expects(worker) == (worker in engine.here and worker not in engine.waiting)
+            assert engine.expects(worker) == (worker in engine.active and worker not in engine.waiting)
 
     def check_gradients(self) -> None:
         """Each is applied, discarded or void, and released exactly once, or still pending."""

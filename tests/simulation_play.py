@@ -39,7 +39,7 @@ def simulation_of(
     **limits: float,
 ) -> Simulation:
     options.check_cluster(cluster.workers, cluster.shards)
-    simulation = Simulation(
+    return Simulation(
         strategies=[options.start(cluster.workers) for _ in range(cluster.shards)],
         cluster=Cluster(cluster, scenario or ScenarioConfig(), seed),
         block_bytes=[size] * cluster.shards,
@@ -49,9 +49,8 @@ def simulation_of(
         rules=[rule for _ in range(cluster.workers) if (rule := options.pull_rule(cluster.shards)) is not None],
         learning=None if learning is None else (learning.shards, learning.learners),
         log=None if log is None else log.append,
+        first_count=options.first_count,
     )
-    simulation.totals.begin(options.first_count)
-    return simulation
 
 
 def run(options: StrategyOptions, cluster: ClusterConfig, scenario=None, **about) -> Totals:

@@ -107,8 +107,8 @@ def test_a_state_holds_the_momentum_the_held_workers_and_the_pending_pushes():
         play.push(worker)
     tensors, plain = play.engine.state()
     assert set(tensors) == {"weights", "buffers", "optimizer.momentum", "pending.3.gradient", "pending.3.buffers"}
-    assert plain["pending"] == [[3, 1, 1]]
-    assert (plain["waiting"], plain["counts"]) == ([1], [1, 2, 1])
+    assert plain["interpreter"]["pending"] == [(3, 1, 1)]
+    assert (plain["waiting"], plain["iterations"]) == ([1], [1, 2, 1])
 
 
 @every_case
@@ -123,14 +123,14 @@ def test_a_resumed_run_grants_all_but_the_held_at_the_current_version_and_says_s
     again.now = play.now
     again.engine.begin(again.now, resumed=True)
     updates = play.engine.totals.updates
-    running = sorted(play.engine.here - play.engine.waiting)
+    running = sorted(play.engine.active - play.engine.waiting)
     assert again.rows == [Row(again.now, "granted", worker, 0, -1, updates, 0.0, "resumed") for worker in running]
     assert sorted(again.given) == running
     for worker in again.absent:
         again.join(worker)
     for step in history:
         again.step(*step)
-    assert again.given or again.engine.wakes_at < math.inf or not again.engine.here
+    assert again.given or again.engine.wakes_at < math.inf or not again.engine.active
 
 
 def test_the_rate_of_an_update_is_that_of_the_samples_and_updates_before_it():
@@ -202,7 +202,7 @@ def test_what_the_worker_did_is_told_by_the_first_shard_alone():
 
 def test_without_a_log_the_run_is_the_same():
     logged, silent = Play(SspOptions(staleness=1)), Play(SspOptions(staleness=1))
-    silent.engine._log = None
+    silent.engine._log = silent.engine._interpreter._log = None
     for play in (logged, silent):
         for worker in (0, 0, 1, 2, 0, 2):
             play.push(worker)
@@ -217,7 +217,7 @@ def test_a_push_that_meets_an_interrupt_on_its_way_is_void():
     """The strategy never hears of it; the time that it took, and that it was in vain, are counted."""
     play = Play(KSyncOptions(k=1), num_workers=2, prompt=False)
     play.push(0, after=2.0, loss=0.5)
-    before = copied(play.engine.state())[1]["strategy"]
+    before = copied(play.engine.state())[1]["interpreter"]["strategy"]
     num_rows = len(play.rows)
     play.push(1, after=1.0, loss=math.nan)
     assert play.rows[num_rows:] == [
@@ -229,7 +229,7 @@ def test_a_push_that_meets_an_interrupt_on_its_way_is_void():
     assert (totals.interrupted_by_worker, totals.wasted_by_worker) == ([0, 1], [0, 1])
     assert (totals.busy_s_by_worker, totals.loss_count, totals.updates) == ([2.0, 3.0], 1, 1)
     assert play.engine.ended_by is None, "its loss is not looked at either"
-    assert copied(play.engine.state())[1]["strategy"] == before
+    assert copied(play.engine.state())[1]["interpreter"]["strategy"] == before
     given = play.given[1]
     assert (given.version, given.iteration) == (1, 1), "its mini-batch was used up"
     play.push(1)
@@ -415,7 +415,7 @@ def test_the_others_go_on_when_a_worker_leaves(options):
         play.push(min(play.given, key=lambda worker: play.engine.iteration(worker)))
     made = play.engine.totals.updates - before
     assert made == 20 if options.name in ONE_BY_ONE else made >= 20 // 3
-    assert play.engine.here == {0, 1}
+    assert play.engine.active == {0, 1}
     assert not play.engine.expects(2)
     play.check_gradients()
 

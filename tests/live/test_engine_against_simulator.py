@@ -58,11 +58,11 @@ class Replay:
                 self.rules,
                 _Post(self, number),
                 self.rows,  # type: ignore[arg-type]
+                config.strategy.first_count,
             )
             for number, shard in enumerate(self.learning.shards)
         ]
         for engine in self.engines:
-            engine.totals.begin(config.strategy.first_count)
             engine.begin(0.0, resumed=False)
 
     def feed(self, row: Row) -> None:
@@ -203,8 +203,8 @@ def test_fed_with_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_
         rules=[rule for _ in range(3) if (rule := options.pull_rule(num_shards)) is not None],
         learning=(learning.shards, learning.learners),
         log=rows.append,
+        first_count=options.first_count,
     )
-    simulation.totals.begin(options.first_count)
     assert simulation.run() == "max_updates"
     if options.interrupts and not sends_at_once:
         assert any(row.because == ON_ITS_WAY for row in rows), "or the case shows little"

@@ -91,7 +91,7 @@ def test_who_waits_for_a_hung_worker_is_not_taken_for_one_and_not_dropped_with_i
         watched.ages(worker, LEAVE_S + 1)
     said = watched.watch()
     assert said[0].startswith("worker 1 left: silent for 21.0 s")
-    assert watched.engine.here == {0, 2}
+    assert watched.engine.active == {0, 2}
     assert not [words for words in said if "worker 0" in words or "worker 2" in words]
     if options != PspOptions(c=2, tau1=9.0):
         assert watched.engine.owes(0), "it has been let go on"
@@ -125,7 +125,7 @@ def test_a_worker_that_is_interrupted_begins_anew_and_is_not_silent(options):
         watched.ages(worker, LEAVE_S + 1)
     watched.push(0)
     assert watched.watch() == []
-    assert watched.engine.here == {0, 1, 2}
+    assert watched.engine.active == {0, 1, 2}
 
 
 def test_a_run_that_goes_on_from_a_checkpoint_may_drop_one_worker_and_free_another():

@@ -1,12 +1,11 @@
-"""One shard of a real run: drives its strategy with what arrives, and keeps its block, its log and its totals.
+"""One shard of a real run: the interpreter of its strategy, and what real workers add to it.
 
-No sockets and no clock here: `server.py` calls with the time, and carries out what `ReplySink` asks for. Everything
-happens on the one thread that owns the shard.
+Real workers join and leave, may be computing when they are granted, and report with each push what they did before it.
+No sockets and no clock here: shard.py calls with the time, and connections.py sends what `ReplySink` is given. It all
+happens on the thread that owns the shard.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -14,34 +13,23 @@ from torch import Tensor
 from syncline.learning.server import Gradient, Shard
 from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog
+from syncline.server.interpreter import RESUMED, ShardInterpreter
 from syncline.server.report import PushReport
-from syncline.strategies.protocol import (
-    Apply,
-    Command,
-    Discard,
-    Grant,
-    Hold,
-    Interrupt,
-    PushArrived,
-    Repeat,
-    Strategy,
-    TimerFired,
-    WaitFor,
-    WakeAt,
-)
-from syncline.strategies.protocol import WorkerJoined as Joined
-from syncline.strategies.protocol import WorkerLeft as Left
+from syncline.strategies.protocol import Strategy, WaitFor
+
+CANCELLED = "its delay was broken off"  # why a gradient was dropped whose injected delay an interrupt cut short
+WASTED = "computed to the end"  # why one was dropped that an interrupt made stale before it was pushed
 
 
 class ReplySink(Protocol):
-    """Where the engine's answers go."""
+    """Where the answers to workers go."""
 
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
-        """Send the worker the shard's current version; it goes on with this iteration. Busy: it is computing now."""
+        """Send the worker the current version; it continues with this iteration. Busy: it is computing now."""
         ...
 
     def repeat(self, worker: int, version: int, iteration: int) -> None:
-        """Tell the worker to go on with this iteration at the version it has."""
+        """Tell the worker to continue with this iteration at the version it has."""
         ...
 
     def warn(self, words: str) -> None:
@@ -49,23 +37,16 @@ class ReplySink(Protocol):
         ...
 
     def release(self, gradient: Gradient) -> None:
-        """The engine is done with this gradient."""
+        """The shard has no more use for this gradient."""
         ...
 
 
 class NotElastic(RuntimeError):
-    """A worker of a strategy that cannot go on without it is gone: the run begins again from its checkpoint."""
-
-
-@dataclass(slots=True)
-class _Pending:
-    worker: int
-    version: int
-    gradient: Gradient
+    """A worker has left that the strategy cannot do without: the run restarts from its checkpoint."""
 
 
 class Engine:
-    """The state machine around a strategy.
+    """One shard; it is the `syncline.server.interpreter.Driver` of its interpreter.
 
     Args:
         number: of the shard.
@@ -73,10 +54,11 @@ class Engine:
         shard: its block.
         batch_size: samples in one gradient.
         limits: when the run ends.
-        elastic: the strategy goes on without a worker that is gone.
+        elastic: the strategy continues without a worker that has left.
         pulls: workers have a pull rule, and push when it lets them, whatever this shard has answered.
-        post: takes the answers.
-        log: takes the events; None for none.
+        sink: receives the answers.
+        log: receives the events; None for none.
+        first_count: gradients that the first update waits for, where the strategy changes that number.
     """
 
     def __init__(
@@ -88,250 +70,194 @@ class Engine:
         limits: Limits,
         elastic: bool,
         pulls: bool,
-        post: ReplySink,
+        sink: ReplySink,
         log: EventLog | None,
+        first_count: int | None = None,
     ) -> None:
         self.number = number
         self.shard = shard
-        self.totals = Totals(shard.num_workers)
-        self.ended_by: str | None = None
-        self.here = set(range(shard.num_workers))  # workers that the strategy counts on
-        self.waiting: set[int] = set()  # of these, who has pushed and is not granted yet
-        self._strategy = strategy
-        self._batch_size = batch_size
-        self._limits = limits
-        self._elastic = elastic
-        self._pulls = pulls
-        self._post = post
-        self._log = log
-        self._pushes = 0
-        self._counts = [0] * shard.num_workers  # the iteration that each worker is to make next
-        self._levels = [
-            0
-        ] * shard.num_workers  # pushes that have come from each, but who joins begins level with the slowest
-        self._pending: dict[int, _Pending] = {}
+        self.waiting: set[int] = set()  # active workers that have pushed and are not granted yet
+        self._elastic, self._pulls, self._sink = elastic, pulls, sink
+        self._log = None if log is None else log.append
+        self._num_pushes = 0
+        self._iterations = [0] * shard.num_workers  # that each worker computes next
         self._tags = [-1] * shard.num_workers  # of each worker's last push; below 0 if it has made none
-        self._min_valid_version: dict[int, int] = {}  # worker -> pushes computed at an older version are void
-        self.wakes_at = math.inf  # when the strategy wants to hear of the time
+        self._interpreter = ShardInterpreter(
+            number,
+            strategy,
+            num_workers=shard.num_workers,
+            batch_size=batch_size,
+            limits=limits,
+            driver=self,
+            parameters=shard,
+            log=self._log,
+            first_count=first_count,
+        )
+
+    @property
+    def totals(self) -> Totals:
+        return self._interpreter.totals
+
+    @property
+    def active(self) -> set[int]:
+        """The workers that the strategy counts on."""
+        return set(self._interpreter.active)
+
+    @property
+    def ended_by(self) -> str | None:
+        """Why the run has ended at this shard: a limit, "diverged", or what `end` was given."""
+        return self._interpreter.ended_by
+
+    @property
+    def wakes_at(self) -> float:
+        """When `timer` is to be called (seconds of the run, infinite: never)."""
+        return self._interpreter.wakes_at
+
+    def end(self, reason: str) -> None:
+        """The run has ended, whatever this shard's limits."""
+        self._interpreter.ended_by = reason
 
     def begin(self, at: float, resumed: bool) -> None:
-        """Every worker is connected: send it the block, unless it was held when the checkpoint was made."""
-        for worker in sorted(self.here - self.waiting):
-            if resumed:
-                self._note(at, "granted", worker, self.totals.updates, because="resumed")
-            self._post.grant(worker, self.totals.updates, self._counts[worker], is_busy=False)
+        """Every worker is connected: send it the block, unless it was held when the checkpoint was written."""
+        version = self.totals.updates
+        for worker in sorted(self.active - self.waiting):
+            if resumed and self._log is not None:
+                self._log(at, "granted", worker, self.number, -1, version, 0.0, RESUMED)
+            self._sink.grant(worker, version, self._iterations[worker], is_busy=False)
 
     def iteration(self, worker: int) -> int:
-        """The one that the worker is to make next."""
-        return self._counts[worker]
+        """The one that the worker computes next."""
+        return self._iterations[worker]
 
     def expects(self, worker: int) -> bool:
-        """A push of this worker may come."""
-        return worker in self.here and worker not in self.waiting
+        """A push of this worker may arrive."""
+        return self._interpreter.is_active(worker) and worker not in self.waiting
 
     def owes(self, worker: int) -> bool:
-        """A push of this worker is due: it was sent what it goes on with."""
+        """A push of this worker is due: it was sent what it needs."""
         return self.expects(worker) and not (self._pulls and self._tags[worker] >= self.totals.updates)
 
-    def begins_anew(self, worker: int) -> bool:
-        """This worker, which is granted while it is busy, owes a push only from now on.
-
-        It was interrupted, or its pull rule could not let it go on without this version.
-        """
-        return not self._pulls or self._tags[worker] == self.totals.updates - 1
-
-    def pushed(self, at: float, frame: PushReport, gradient: Gradient) -> None:
-        """A gradient is here; the strategy answers."""
-        worker, totals = frame.worker, self.totals
+    def pushed(self, at: float, report: PushReport, gradient: Gradient) -> None:
+        """A gradient has arrived; the strategy answers."""
+        worker, totals = report.worker, self.totals
         assert self.expects(worker)
-        self._counts[worker] = frame.iteration + 1  # a push that another shard missed is missed here, too
-        totals.interrupted_by_worker[worker] += frame.cancelled + frame.wasted
-        totals.wasted_by_worker[worker] += frame.wasted
-        for because in ["its delay was broken off"] * frame.cancelled + ["computed to the end"] * frame.wasted:
-            self._note(frame.started_at, "dropped", worker, -1, because=because, shard=-1)
-        totals.busy_s_by_worker[worker] += frame.computed_at - frame.started_at
-        if frame.version < self._min_valid_version.get(worker, 0):
-            totals.interrupted_by_worker[worker] += 1
-            totals.wasted_by_worker[worker] += 1
-            self._note_worker(frame)
-            self._note(at, "dropped", worker, frame.version, because="on its way", shard=-1)
-            self._post.release(gradient)
+        self._iterations[worker] = report.iteration + 1  # a push that another shard missed is missed here, too
+        totals.interrupted_by_worker[worker] += report.cancelled + report.wasted
+        totals.wasted_by_worker[worker] += report.wasted
+        totals.busy_s_by_worker[worker] += report.computed_at - report.started_at
+        is_stale = self._interpreter.is_stale(worker, report.version)
+        if self._log is not None:
+            self._note_report(report, gradient, is_stale)
+        if is_stale:
+            self._interpreter.reject(at, worker, report.version, gradient)
             return
         if not self._pulls:
             self.waiting.add(worker)
-        self._tags[worker] = frame.tag
-        self._levels[worker] += 1
-        lead = self._levels[worker] - min(self._levels[other] for other in self.here)
-        totals.max_lead = max(totals.max_lead, lead)
-        totals.loss_sum += frame.loss
+        self._tags[worker] = report.tag
+        totals.loss_sum += report.loss
         totals.loss_count += 1
-        push = self._pushes
-        self._pushes += 1
-        self._pending[push] = _Pending(worker, frame.version, gradient)
-        if frame.pull_delay_s:
-            self._note(frame.pulled_at, "delayed", worker, -1, value=frame.pull_delay_s, because="pull")
-        self._note_worker(frame)
-        if frame.push_delay_s:
-            self._note(frame.computed_at, "delayed", worker, -1, value=frame.push_delay_s, because="push")
-        if gradient.versions is not None:
-            versions = gradient.versions.tolist()
-            words = " ".join(map(str, versions))
-            self._note(frame.started_at, "pulled", worker, min(versions), value=frame.iteration, because=words)
-        self._note(at, "pushed", worker, frame.tag, push=push, value=frame.iteration)
-        if frame.loss - frame.loss != 0:  # infinite or not a number
-            self.ended_by = "diverged"
-            totals.time_s = at
-            return
-        self._obey(at, self._strategy.handle(PushArrived(at, push, worker, frame.tag, frame.loss)))
+        push = self._num_pushes
+        self._num_pushes += 1
+        version, tag, iteration = report.version, report.tag, report.iteration
+        self._interpreter.push(at, push, worker, version, tag, iteration, report.loss, gradient)
 
     def timer(self, at: float) -> None:
-        """The moment has come that the strategy asked for."""
-        self.wakes_at = math.inf
-        self._note(at, "timer", -1, self.totals.updates)
-        self._obey(at, self._strategy.handle(TimerFired(at)))
+        """The time has come that the strategy asked for."""
+        self._interpreter.fire_timer(at)
 
     def joined(self, at: float, worker: int) -> None:
-        """A worker that was not here is connected and holds no weights."""
-        assert worker not in self.here
-        self._levels[worker] = min((self._levels[other] for other in self.here), default=max(self._levels))
+        """A worker that was not active has connected; it holds no weights."""
         self._tags[worker] = -1
-        self.here.add(worker)
         self.waiting.add(worker)
-        self._note(at, "joined", worker, -1)
-        self._obey(at, self._strategy.handle(Joined(at, worker)))
+        self._interpreter.join(at, worker)
 
     def left(self, at: float, worker: int, why: str) -> None:
         """A worker is gone; its pushes that have arrived stay.
 
         Raises:
-            NotElastic: the strategy cannot go on without it.
+            NotElastic: the strategy cannot do without it.
         """
         if not self._elastic:
             raise NotElastic(f"worker {worker} is gone ({why})")
-        self.here.discard(worker)
         self.waiting.discard(worker)
-        self._min_valid_version.pop(worker, None)
-        self._note(at, "left", worker, -1, because=why)
-        commands = self._strategy.handle(Left(at, worker))
-        for command in commands:
+        for command in self._interpreter.leave(at, worker, why):
             if isinstance(command, WaitFor):
-                self._post.warn(f"an update waits for {command.count} gradients from now on: {command.because}")
-        self._obey(at, commands)
+                self._sink.warn(f"an update waits for {command.count} gradients from now on: {command.because}")
 
-    def _obey(self, at: float, commands: list[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Apply):
-                self._apply(at, command)
-                if self.ended_by is not None:
-                    return
-            elif isinstance(command, Grant):
-                worker = command.worker
-                is_busy = worker not in self.waiting
-                self.waiting.discard(worker)
-                self._note(at, "granted", worker, self.totals.updates, because=command.because)
-                self._post.grant(worker, self.totals.updates, self._counts[worker], is_busy)
-            elif isinstance(command, Hold):
-                self._note(at, "held", command.worker, self.totals.updates, because=command.because)
-            elif isinstance(command, Discard):
-                pending = self._pending.pop(command.push)
-                self.totals.discarded_by_worker[pending.worker] += 1
-                self._note(at, "discarded", pending.worker, pending.version, push=command.push, because=command.because)
-                self._post.release(pending.gradient)
-            elif isinstance(command, Repeat):
-                self.waiting.discard(command.worker)
-                self._note(at, "repeated", command.worker, self.totals.updates, because=command.because)
-                self._post.repeat(command.worker, self.totals.updates, self._counts[command.worker])
-            elif isinstance(command, Interrupt):  # the worker hears of it by the block that follows
-                self._min_valid_version[command.worker] = self.totals.updates
-                self._note(at, "interrupted", command.worker, self.totals.updates, because=command.because)
-            elif isinstance(command, WakeAt):
-                self.wakes_at = command.at
-            elif isinstance(command, WaitFor):
-                self.totals.waits_for.append((at, self.totals.updates, command.count))
-                self._note(at, "waits_for", -1, self.totals.updates, value=command.count, because=command.because)
+    # The driver of the interpreter.
 
-    def _apply(self, at: float, command: Apply) -> None:
-        totals = self.totals
-        applied = [self._pending.pop(push) for push in command.pushes]
-        gradients = [pending.gradient for pending in applied]
-        self.shard.apply(gradients, command.scale, totals.samples, totals.updates, is_sum=command.is_sum)
-        for push, pending in zip(command.pushes, applied, strict=True):
-            stale = totals.updates - pending.version
-            totals.staleness[stale] = totals.staleness.get(stale, 0) + 1
-            totals.used_by_worker[pending.worker] += 1
-            self._note(
-                at, "applied", pending.worker, totals.updates + 1, push=push, value=stale, because=command.because
-            )
-            self._post.release(pending.gradient)
-        totals.updates += 1
-        totals.samples += len(applied) * self._batch_size
-        totals.time_s = at
-        self.ended_by = self._limits.reached(totals.samples, totals.updates)
+    def grant(self, shard: int, worker: int) -> None:
+        is_busy = worker not in self.waiting
+        self.waiting.discard(worker)
+        self._sink.grant(worker, self.totals.updates, self._iterations[worker], is_busy)
 
-    def _note_worker(self, frame: PushReport) -> None:
-        """What the worker did since its last push, as it told with this one; the first shard writes it down."""
-        if self.number != 0:
+    def repeat(self, shard: int, worker: int) -> None:
+        self.waiting.discard(worker)
+        self._sink.repeat(worker, self.totals.updates, self._iterations[worker])
+
+    def interrupt(self, shard: int, worker: int) -> None:
+        """The worker learns of it by the block that follows."""
+
+    def wake_at(self, shard: int, at: float) -> None:
+        """The shard's loop reads `wakes_at`."""
+
+    def release(self, gradient: Gradient) -> None:
+        self._sink.release(gradient)
+
+    def _note_report(self, report: PushReport, gradient: Gradient, is_stale: bool) -> None:
+        """Rows of what the worker did since its last push."""
+        assert self._log is not None
+        log, worker, number = self._log, report.worker, self.number
+        for because in [CANCELLED] * report.cancelled + [WASTED] * report.wasted:
+            log(report.started_at, "dropped", worker, -1, -1, -1, 0.0, because)
+        if report.pull_delay_s and not is_stale:
+            log(report.pulled_at, "delayed", worker, number, -1, -1, report.pull_delay_s, "pull")
+        if number == 0:  # one shard writes down what concerns all
+            self._note_computation(report)
+        if is_stale:
             return
-        worker, begun, done = frame.worker, frame.started_at, frame.computed_at
-        self._note(begun, "started", worker, frame.version, value=done - begun, shard=-1)
-        # The stretch of a slow worker follows its own work, the injected delay follows the stretch.
-        if frame.slowdown_s:
-            at = done - frame.compute_delay_s - frame.slowdown_s
-            self._note(at, "delayed", worker, -1, value=frame.slowdown_s, because="slow", shard=-1)
-        if frame.compute_delay_s:
-            self._note(
-                done - frame.compute_delay_s,
-                "delayed",
-                worker,
-                -1,
-                value=frame.compute_delay_s,
-                because="compute",
-                shard=-1,
-            )
-        self._note(done, "computed", worker, frame.version, value=frame.loss, shard=-1)
+        if report.push_delay_s:
+            log(report.computed_at, "delayed", worker, number, -1, -1, report.push_delay_s, "push")
+        if gradient.versions is not None:
+            versions = gradient.versions.tolist()
+            words = " ".join(map(str, versions))
+            log(report.started_at, "pulled", worker, number, -1, min(versions), report.iteration, words)
 
-    def _note(
-        self,
-        at: float,
-        kind: str,
-        worker: int,
-        version: int,
-        *,
-        push: int = -1,
-        value: float = 0.0,
-        because: str = "",
-        shard: int | None = None,
-    ) -> None:
-        if self._log is not None:
-            self._log.append(at, kind, worker, self.number if shard is None else shard, push, version, value, because)
+    def _note_computation(self, report: PushReport) -> None:
+        assert self._log is not None
+        log, worker, begun, done = self._log, report.worker, report.started_at, report.computed_at
+        log(begun, "started", worker, -1, -1, report.version, done - begun, "")
+        # The slowdown follows the worker's own computation, the injected delay follows the slowdown.
+        if report.slowdown_s:
+            at = done - report.compute_delay_s - report.slowdown_s
+            log(at, "delayed", worker, -1, -1, -1, report.slowdown_s, "slow")
+        if report.compute_delay_s:
+            log(done - report.compute_delay_s, "delayed", worker, -1, -1, -1, report.compute_delay_s, "compute")
+        log(done, "computed", worker, -1, -1, report.version, report.loss, "")
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that is needed to go on, as tensors (copies where they will change) and plain types."""
+        """All that is needed to resume, as tensors (copies where they will change) and plain types."""
         shard = self.shard
         tensors = {"weights": shard.current.weights, "buffers": shard.current.buffers}
         for name, tensor in shard.optimizer.state_dict().items():
             tensors[f"optimizer.{name}"] = tensor.clone()
-        for push, pending in self._pending.items():
-            tensors[f"pending.{push}.gradient"] = pending.gradient.flat.clone()
-            tensors[f"pending.{push}.buffers"] = pending.gradient.buffers.clone()
-        state = {
-            "strategy": self._strategy.state_dict(),
-            "totals": self.totals.state_dict(),
-            "here": sorted(self.here),
+        for push, gradient in self._interpreter.pending_gradients().items():
+            assert gradient is not None
+            tensors[f"pending.{push}.gradient"] = gradient.flat.clone()
+            tensors[f"pending.{push}.buffers"] = gradient.buffers.clone()
+        interpreter = self._interpreter.state_dict()
+        return tensors, {
+            "totals": interpreter.pop("totals"),
+            "interpreter": interpreter,
             "waiting": sorted(self.waiting),
-            "pushes": self._pushes,
-            "counts": list(self._counts),
-            "levels": list(self._levels),
-            "min_valid_version": list(self._min_valid_version.items()),
-            "wakes_at": self.wakes_at,
-            "pending": [[push, pending.worker, pending.version] for push, pending in self._pending.items()],
+            "num_pushes": self._num_pushes,
+            "iterations": list(self._iterations),
         }
-        return tensors, state
 
     def load(
         self, tensors: Mapping[str, Tensor], state: Mapping[str, Any], make_gradient: Callable[[], Gradient]
     ) -> None:
-        """Go on from what `state` gave."""
+        """Resume from what `state` gave."""
         shard = self.shard
         shard.current.weights.copy_(tensors["weights"])
         shard.current.buffers.copy_(tensors["buffers"])
@@ -339,14 +265,11 @@ class Engine:
         shard.optimizer.load_state_dict(
             {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
         )
-        self._strategy.load_state_dict(state["strategy"])
-        self.totals = Totals.from_state(state["totals"])
-        self.here, self.waiting = set(state["here"]), set(state["waiting"])
-        self._pushes, self._counts, self._levels = state["pushes"], list(state["counts"]), list(state["levels"])
-        self._min_valid_version = dict(state["min_valid_version"])
-        self.wakes_at = state["wakes_at"]
-        for push, worker, version in state["pending"]:
-            gradient = make_gradient()
+        self.waiting = set(state["waiting"])
+        self._num_pushes, self._iterations = state["num_pushes"], list(state["iterations"])
+        gradients = {}
+        for push, _, _ in state["interpreter"]["pending"]:
+            gradients[push] = gradient = make_gradient()
             gradient.flat.copy_(tensors[f"pending.{push}.gradient"])
             gradient.buffers.copy_(tensors[f"pending.{push}.buffers"])
-            self._pending[push] = _Pending(worker, version, gradient)
+        self._interpreter.load_state_dict(state["interpreter"] | {"totals": state["totals"]}, gradients)

@@ -220,11 +220,10 @@ class ShardServer:
             pulls,
             self._sender,
             self._log,
+            config.strategy.first_count,
         )
         if resumed:
             self._engine.load(*resumed, self._pool.take)
-        else:
-            self._engine.totals.begin(config.strategy.first_count)
         samples = self._engine.totals.samples if resumed else None
         self._checkpointer = Checkpointer(
             config,
@@ -245,7 +244,7 @@ class ShardServer:
         """
         engine = self._engine
         self._clock.zero_s = begin_s - engine.totals.time_s
-        absent = set(range(self._config.cluster.workers)) - engine.here
+        absent = set(range(self._config.cluster.workers)) - engine.active
         engine.begin(self._clock.now(), self._is_resumed)
         for worker in sorted(absent):
             engine.joined(self._clock.now(), worker)
@@ -264,7 +263,7 @@ class ShardServer:
         while engine.ended_by is None and not self._is_stopped:
             now = time.monotonic()
             if now - zero_s >= time_limit:
-                engine.ended_by = "max_time_s"
+                engine.end("max_time_s")
                 engine.totals.time_s = time_limit
                 break
             if now >= next_report:
@@ -300,7 +299,7 @@ class ShardServer:
             case Stop():
                 self._is_stopped = True
             case End(why):
-                self._engine.ended_by = why
+                self._engine.end(why)
 
     def _pushed(self, message: Pushed) -> None:
         engine, report = self._engine, message.report

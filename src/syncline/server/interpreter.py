@@ -42,6 +42,7 @@ from syncline.strategies.protocol import (
 Log = Callable[[float, str, int, int, int, int, float, str], None]
 """(at, kind, worker, shard, push, version, value, because); the columns of records/events.py."""
 
+RESUMED = "resumed"  # why a worker is granted when a run goes on from a checkpoint
 STALE = "on its way"  # why a push is dropped that was under way when its worker was interrupted
 
 
@@ -123,7 +124,11 @@ class ShardInterpreter:
     @property
     def active(self) -> list[int]:
         """The workers that the strategy counts on."""
-        return [worker for worker, level in enumerate(self._levels) if level < math.inf]
+        return [worker for worker in range(len(self._levels)) if self.is_active(worker)]
+
+    def is_active(self, worker: int) -> bool:
+        """The strategy counts on this worker."""
+        return self._levels[worker] < math.inf
 
     def is_stale(self, worker: int, version: int) -> bool:
         """A push computed at this version is rejected: the worker has been interrupted since."""
@@ -183,7 +188,7 @@ class ShardInterpreter:
 
     def join(self, at: float, worker: int) -> None:
         """A worker that was not active has connected; it holds no weights."""
-        assert self._levels[worker] == math.inf
+        assert not self.is_active(worker)
         lowest = min(self._levels)
         self._levels[worker] = lowest if lowest < math.inf else self._highest_level
         if self._log is not None:

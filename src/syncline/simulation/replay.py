@@ -17,26 +17,12 @@ import torch
 from syncline.config import RunConfig
 from syncline.learning.server import Gradient, Version
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
-from syncline.progress import Totals
+from syncline.progress import Limits, Totals
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary
+from syncline.server.interpreter import RESUMED, ShardInterpreter, of_all_shards
 from syncline.simulation.run import Learning, build_learning
-from syncline.strategies.protocol import (
-    Apply,
-    Command,
-    Discard,
-    Event,
-    Grant,
-    Hold,
-    Interrupt,
-    PushArrived,
-    Repeat,
-    TimerFired,
-    WaitFor,
-)
-from syncline.strategies.protocol import WorkerJoined as Joined
-from syncline.strategies.protocol import WorkerLeft as Left
 
 COMPUTED = ("started", "computed", "delayed", "dropped")  # what workers did: follows from the rest
 ANSWERS = ("applied", "discarded", "held", "granted", "repeated", "interrupted", "waits_for")
@@ -109,152 +95,154 @@ def replay(
 
 
 class _Replay:
+    """The shards of the run, fed with the events of its log; it is the driver of their interpreters."""
+
     def __init__(self, config: RunConfig, learning: Learning, log: pa.Table) -> None:
-        self.totals = Totals(config.cluster.workers)
-        self.totals.begin(config.strategy.first_count)
         self.num_gradients = 0
-        self._config, self._shards, self._workers = config, learning.shards, learning.learners
-        self._strategies = [config.strategy.start(config.cluster.workers) for _ in learning.shards]
-        self._rows = list[Row]()
+        self.time_s = 0.0  # of the last event
+        self._config, self._learners = config, learning.learners
+        self._events = list[Row]()  # what happened at the shards
         # (worker, iteration) -> the version of each block that its gradient was computed at, where a rule chose them
         self._pulled: dict[tuple[int, int], list[int]] = {}
-        # (worker, shard) -> the blocks it was sent since the one in use
+        # (worker, shard) -> the blocks it was sent since the one in use, by version
         self._sent: defaultdict[tuple[int, int], dict[int, Version]] = defaultdict(dict)
+        answers: list[deque[Row]] = [deque() for _ in learning.shards]
         for row in _rows(log):
             if row.kind == "pulled":
                 self._pulled[row.worker, int(row.value)] = row.block_versions
+            elif row.kind in ANSWERS and row.because != RESUMED:
+                answers[row.shard].append(row)
             elif row.kind not in COMPUTED:
-                self._rows.append(row)
-        for part in self._shards:
+                self._events.append(row)
+        for part in learning.shards:
             part.extra_versions = math.inf if self._pulled else 0  # blocks that were sent hold versions, too
-        # What each shard's log says next, for what its strategy commands to be compared with.
-        self._answers: list[deque[Row]] = [deque() for _ in learning.shards]
-        for row in self._rows:
-            if _is_answer(row):
-                self._answers[row.shard].append(row)
-        self._updates = [0] * len(self._shards)
-        self._samples = [0] * len(self._shards)
-        self._pending: list[dict[int, tuple[int, int, Gradient]]] = [{} for _ in learning.shards]
-        self._gradients: dict[tuple[int, int], Gradient] = {}  # (worker, iteration) -> not yet come to every shard
-        self._losses: dict[tuple[int, int], float] = {}
-        self._come: defaultdict[tuple[int, int], int] = defaultdict(int)  # shards that it has come to
+        self._answers = answers
+        self._shards = [
+            ShardInterpreter(
+                number,
+                config.strategy.start(config.cluster.workers),
+                num_workers=config.cluster.workers,
+                batch_size=config.batch_size,
+                limits=Limits.of(config, learning.num_train),
+                driver=self,
+                parameters=part,
+                log=self._compare,
+                first_count=config.strategy.first_count,
+            )
+            for number, part in enumerate(learning.shards)
+        ]
+        # (worker, iteration) -> loss, gradient, and at how many shards it has not arrived yet
+        self._gradients: dict[tuple[int, int], tuple[float, Gradient, int]] = {}
+        self._loss_sum, self._loss_count = 0.0, 0
+
+    @property
+    def totals(self) -> Totals:
+        """Of the run so far."""
+        totals = of_all_shards([shard.totals for shard in self._shards])
+        totals.time_s, totals.loss_sum, totals.loss_count = self.time_s, self._loss_sum, self._loss_count
+        return totals
 
     def steps(self) -> Iterator[float]:
-        """One event after the other; yields the fraction that is done."""
+        """Feed one event after another; yields the fraction that is done.
+
+        Raises:
+            ReplayError: a strategy answers otherwise than the log says.
+        """
         for worker in range(self._config.cluster.workers):
             for shard in range(len(self._shards)):
-                self._send(worker, shard)
-        for number, row in enumerate(self._rows):
-            event: Event
-            if row.kind == "pushed":
-                event = self._pushed(row)
-            elif row.kind == "joined":
-                event = Joined(row.at, row.worker)
-            elif row.kind == "left":
-                event = Left(row.at, row.worker)
-            elif row.kind == "timer":
-                event = TimerFired(row.at)
-            elif row.kind == "granted" and row.because == "resumed":
-                self._send(row.worker, row.shard)
-                continue
-            else:
-                continue  # an answer, compared when it is given
-            self._obey(row, self._strategies[row.shard].handle(event))
-            self.totals.time_s = row.at
-            self.totals.updates, self.totals.samples = min(self._updates), min(self._samples)
-            yield (number + 1) / len(self._rows)
+                self.grant(shard, worker)
+        for number, row in enumerate(self._events):
+            self._feed(row)
+            if row.kind != "granted":
+                self.time_s = row.at
+                yield (number + 1) / len(self._events)
         for answers in self._answers:
             if answers:
                 raise ReplayError(f"at {answers[0].at:.6f} s the log says {answers[0].kind}, which no strategy said")
 
-    def _pushed(self, row: Row) -> PushArrived:
-        key = row.worker, int(row.value)
-        if key not in self._gradients:
-            for shard, version in enumerate(self._pulled.get(key, ())):
-                self._take(row.worker, shard, version)
-            self._workers.seek(*key)
-            self._losses[key], self._gradients[key] = self._workers.compute(row.worker)
-            self.num_gradients += 1
-            self.totals.loss_sum += self._losses[key]
-            self.totals.loss_count += 1
-        versions = self._pulled.get(key)
-        computed_at = row.version if versions is None else versions[row.shard]
-        self._pending[row.shard][row.push] = row.worker, computed_at, self._gradients[key]
-        event = PushArrived(row.at, row.push, row.worker, row.version, self._losses[key])
-        self._come[key] += 1
-        if self._come[key] == len(self._shards):
-            del self._gradients[key], self._losses[key], self._come[key]
-        return event
-
-    def _send(self, worker: int, shard: int) -> None:
-        """The shard's current version leaves for the worker."""
-        if self._pulled:
-            sent = self._sent[worker, shard]
-            version = self._updates[shard]
-            if version not in sent:
-                sent[version] = self._workers.pin(shard)
+    def _feed(self, row: Row) -> None:
+        shard = self._shards[row.shard]
+        if row.kind == "pushed":
+            self._push(shard, row)
+        elif row.kind == "joined":
+            shard.join(row.at, row.worker)
+        elif row.kind == "left":
+            shard.leave(row.at, row.worker, row.because)
+        elif row.kind == "timer":
+            shard.fire_timer(row.at)
         else:
-            self._workers.receive(worker, shard)
+            assert row.because == RESUMED
+            self.grant(row.shard, row.worker)
+
+    def _push(self, shard: ShardInterpreter, row: Row) -> None:
+        key = worker, iteration = row.worker, int(row.value)
+        versions = self._pulled.get(key)
+        loss, gradient, missing = self._gradients.get(key) or self._compute(worker, iteration, versions)
+        if missing == 1:
+            self._gradients.pop(key, None)
+        else:
+            self._gradients[key] = loss, gradient, missing - 1
+        version = row.version if versions is None else versions[row.shard]
+        shard.push(row.at, row.push, worker, version, row.version, iteration, loss, gradient)
+
+    def _compute(self, worker: int, iteration: int, versions: list[int] | None) -> tuple[float, Gradient, int]:
+        """As the values of `_gradients`."""
+        for shard, version in enumerate(versions or ()):
+            self._take(worker, shard, version)
+        self._learners.seek(worker, iteration)
+        loss, gradient = self._learners.compute(worker)
+        self.num_gradients += 1
+        self._loss_sum += loss
+        self._loss_count += 1
+        return loss, gradient, len(self._shards)
 
     def _take(self, worker: int, shard: int, version: int) -> None:
         """The worker uses this version of the block; older ones will not be used any more."""
         sent = self._sent[worker, shard]
         if version in sent:
-            self._workers.take(worker, shard, sent.pop(version))
+            self._learners.take(worker, shard, sent.pop(version))
         for older in [number for number in sent if number < version]:
-            self._workers.unpin(shard, sent.pop(older))
+            self._learners.unpin(shard, sent.pop(older))
 
-    def _obey(self, cause: Row, commands: list[Command]) -> None:
-        shard = cause.shard
-        for command in commands:
-            if not self._answers[shard]:
-                return  # the run ended in the middle of this answer
-            if isinstance(command, Apply):
-                for push in command.pushes:
-                    self._compare(shard, "applied", self._pending[shard][push][0], push, command.because)
-                self._apply(shard, command)
-            elif isinstance(command, Grant):
-                self._compare(shard, "granted", command.worker, -1, command.because)
-                self._send(command.worker, shard)
-            elif isinstance(command, Hold):
-                self._compare(shard, "held", command.worker, -1, command.because)
-            elif isinstance(command, Repeat):
-                self._compare(shard, "repeated", command.worker, -1, command.because)
-            elif isinstance(command, Interrupt):
-                self._compare(shard, "interrupted", command.worker, -1, command.because)
-            elif isinstance(command, WaitFor):
-                self._compare(shard, "waits_for", -1, -1, command.because)
-                self.totals.waits_for.append((cause.at, self._updates[shard], command.count))
-            elif isinstance(command, Discard):
-                worker, _, gradient = self._pending[shard].pop(command.push)
-                self._compare(shard, "discarded", worker, command.push, command.because)
-                self._workers.release(gradient)
-                self.totals.discarded_by_worker[worker] += shard == 0
-
-    def _compare(self, shard: int, kind: str, worker: int, push: int, because: str) -> None:
-        row = self._answers[shard].popleft()
-        if (row.kind, row.worker, row.push, row.because) != (kind, worker, push, because):
+    def _compare(self, *row: Any) -> None:
+        """The log of the interpreters: what they write is in the log of the run, too."""
+        ours = Row(*row)
+        if ours.kind not in ANSWERS:
+            return
+        answers = self._answers[ours.shard]
+        theirs = answers.popleft() if answers else None
+        if theirs is None or theirs._replace(at=ours.at) != ours:
+            told = "nothing more" if theirs is None else f"{theirs.kind} {_words(theirs)}"
             raise ReplayError(
-                f"at {row.at:.6f} s shard {shard} of the log says {row.kind} worker {row.worker} push {row.push} "
-                f"({row.because}); the strategy says {kind} worker {worker} push {push} ({because})"
+                f"at {ours.at:.6f} s shard {ours.shard} of the log says {told}; "
+                f"the strategy says {ours.kind} {_words(ours)}"
             )
 
-    def _apply(self, shard: int, command: Apply) -> None:
-        used = [self._pending[shard].pop(push) for push in command.pushes]
-        gradients = [gradient for _, _, gradient in used]
-        samples, updates = self._samples[shard], self._updates[shard]
-        self._shards[shard].apply(gradients, command.scale, samples, updates, is_sum=command.is_sum)
-        for worker, version, gradient in used:
-            stale = self._updates[shard] - version
-            self.totals.staleness[stale] = self.totals.staleness.get(stale, 0) + 1
-            self.totals.used_by_worker[worker] += shard == 0
-            self._workers.release(gradient)
-        self._updates[shard] += 1
-        self._samples[shard] += len(used) * self._config.batch_size
+    # The driver of the interpreters.
+
+    def grant(self, shard: int, worker: int) -> None:
+        if not self._pulled:
+            self._learners.receive(worker, shard)
+            return
+        sent, version = self._sent[worker, shard], self._shards[shard].version
+        if version not in sent:
+            sent[version] = self._learners.pin(shard)
+
+    def repeat(self, shard: int, worker: int) -> None:
+        """The worker has its version."""
+
+    def interrupt(self, shard: int, worker: int) -> None:
+        """The log says which gradients arrived."""
+
+    def wake_at(self, shard: int, at: float) -> None:
+        """The log says when timers fired."""
+
+    def release(self, gradient: Gradient) -> None:
+        self._learners.release(gradient)
 
 
-def _is_answer(row: Row) -> bool:
-    return row.kind in ANSWERS and row.because != "resumed"
+def _words(row: Row) -> str:
+    return f"worker {row.worker} push {row.push} version {row.version} ({row.because})"
 
 
 def _rows(log: pa.Table) -> Iterator[Row]:
