@@ -1,6 +1,8 @@
 """Simulations of any strategy, as tests ask for them."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from engine_play import Rows, computed_versions
@@ -16,6 +18,15 @@ from syncline.timing.network import NetworkConfig
 NOISE = Exponential(1.0)
 DELAYS = ScenarioConfig(push_delay=Exponential(0.4), pull_delay=Exponential(0.4))
 LATENCY = NetworkConfig(latency_s=0.5)
+
+
+@contextmanager
+def over_a_network(is_wanted: bool) -> Iterator[None]:
+    """Simulations that are built here schedule their messages, even if those take no time."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_wanted:
+            patch.setattr(Cluster, "sends_instantly", False)
+        yield
 
 
 class NullObserver:

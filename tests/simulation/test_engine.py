@@ -3,9 +3,11 @@
 from collections import Counter
 
 import pytest
+from simulation_play import over_a_network
 
 from syncline.progress import Limits
 from syncline.simulation.engine import Deadlock, Simulation
+from syncline.simulation.transport import InstantTransport, NetworkTransport
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import DsspOptions
@@ -202,11 +204,11 @@ def test_the_observer_is_called_when_it_asked_to_be():
 def test_messages_that_take_no_time_give_the_same_run_with_and_without_a_place_in_the_queue(strategy):
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.6, 2.9], jitter=NOISE)
     logs = []
-    for is_direct in (True, False):
+    for is_instant in (True, False):
         logs.append(Rows())
-        simulation = simulation_of(strategy, cluster, log=logs[-1], updates=300)
-        assert simulation._is_direct
-        simulation._is_direct = is_direct
+        with over_a_network(not is_instant):
+            simulation = simulation_of(strategy, cluster, log=logs[-1], updates=300)
+        assert isinstance(simulation._transport, InstantTransport if is_instant else NetworkTransport)
         simulation.run()
     assert [sorted(rows.of(kind)) for rows in logs[:1] for kind in ("pushed", "applied", "held")] == [
         sorted(rows.of(kind)) for rows in logs[1:] for kind in ("pushed", "applied", "held")

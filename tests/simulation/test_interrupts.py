@@ -9,11 +9,13 @@ from simulation_play import (
     LATENCY,
     NOISE,
     check_counts,
+    over_a_network,
     run,
     simulation_of,
 )
 
 from syncline.simulation.engine import Simulation
+from syncline.simulation.transport import InstantTransport, NetworkTransport
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -169,11 +171,11 @@ def test_every_gradient_that_was_begun_is_accounted_for_and_busy_is_what_was_com
 def test_messages_that_take_no_time_give_the_same_run_with_and_without_a_place_in_the_queue(options):
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.6, 2.9], jitter=NOISE)
     logs = []
-    for is_direct in (True, False):
+    for is_instant in (True, False):
         logs.append(Rows())
-        simulation = simulation_of(options, cluster, log=logs[-1], updates=200)
-        assert simulation._is_direct
-        simulation._is_direct = is_direct
+        with over_a_network(not is_instant):
+            simulation = simulation_of(options, cluster, log=logs[-1], updates=200)
+        assert isinstance(simulation._transport, InstantTransport if is_instant else NetworkTransport)
         simulation.run()
     ours, theirs = ([row for row in rows if row.at < rows[-1].at] for rows in logs)  # what follows the end may differ
     assert sorted(ours) == sorted(theirs)
@@ -201,8 +203,9 @@ def test_the_heap_stays_small_when_nearly_all_work_is_broken_off():
         most = 0
 
         def updated(self, simulation: Simulation) -> int:
-            self.most = max(self.most, len(simulation._times))
-            assert len(simulation._times) >= len(simulation._due), "nothing that is due is forgotten"
+            queue = simulation._queue
+            self.most = max(self.most, len(queue))
+            assert len(queue) >= len({at for at, _ in queue.scheduled()} - {queue.now}), "no event is forgotten"
             return simulation.totals.updates + 1
 
     looks = Looks()

@@ -132,17 +132,14 @@ def test_adasync_tells_the_k_it_has_chosen(variant):
     simulation = simulation_of(options, FOUR, log=rows, updates=120)
 
     def losses(worker: int) -> tuple[float, None]:
-        return 4.0 * 0.5 ** int(simulation._now // 10), None
+        return 4.0 * 0.5 ** int(simulation._queue.now // 10), None
 
     class Falls:
         compute = staticmethod(losses)
 
-        def pin(self, shard: int) -> None: ...
-
         def receive(self, worker: int, shard: int) -> None: ...
 
-    simulation._workers = Falls()  # type: ignore[assignment]
-    simulation._learn = lambda shard, command: None  # type: ignore[method-assign]
+    simulation._workers.learners = Falls()  # type: ignore[assignment]
     simulation.run()
     told = simulation.totals.waits_for
     assert told[0] == (0.0, 0, 2)

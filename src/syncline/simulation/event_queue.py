@@ -66,7 +66,7 @@ class EventQueue(Generic[_E]):
     def cancel(self, at: float, event: _E) -> None:
         """Remove an event that was scheduled at this time and has not come."""
         due = self._due.get(at)
-        if due is event:
+        if due is event or due == [event]:
             del self._due[at]
         elif type(due) is list and event in due:
             due.remove(event)
@@ -81,6 +81,10 @@ class EventQueue(Generic[_E]):
         """All events that are to come, with their times; those at one time in order."""
         first = [(self.now, event) for event in self._current]
         return first + [(at, event) for at, due in self._due.items() for event in _listed(due)]
+
+    def __len__(self) -> int:
+        """Times in the heap."""
+        return len(self._times)
 
     def state_dict(self, plain: Callable[[_E], Any]) -> dict[str, Any]:
         """Plain types, where `plain` gives such for an event."""
