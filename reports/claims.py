@@ -166,7 +166,7 @@ _SCOREBOARD: Sequence[Column[_Line]] = (
 
 
 def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
-    """A row an effect: what was claimed, what came out, and the verdict."""
+    """A row an effect: the claim, our number, and the verdict."""
     lines = [
         _Line(verdict, effect, is_first=position == 0)
         for verdict in verdicts

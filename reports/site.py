@@ -30,7 +30,7 @@ from syncline.records.store import RecordError
 TEMPLATES = Path(__file__).parent / "templates"
 FINDINGS = Path(__file__).parents[1] / "docs" / "findings"  # README.md and a page a paper: scale laptop in words
 STATIC = ("style.css", "page.js")
-FILES = "files"  # beside the pages: pictures, scripts, what can be downloaded
+FILES = "files"  # beside the pages: pictures, scripts, downloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Section:
     source: str
     shown: Sequence[Shown]
     settings: Table | None
-    missing: str  # why there is nothing, or not all
+    missing: str  # why it is empty or incomplete; empty if it is complete
 
     def files(self) -> list[Path]:
         """Of all items; waits until they are written."""

@@ -86,7 +86,7 @@ def kbatchasync_formula(table: Artefact, fig7: Artefact) -> list[Effect]:
 
 
 def kasync_le_ksync(table: Artefact) -> list[Effect]:
-    """Never slower, but for 1 %, where the two are equal in law: the exponential, and K = P."""
+    """Never slower, except for 1 % where the two are equal in law: the exponential, and K = P."""
     effects = []
     for (name, k), by_variant in times_of(table).items():
         ratio = by_variant["k_async"] / by_variant["k_sync"]
@@ -189,9 +189,10 @@ def _lowest(of: Sequence[Sample]) -> Sample:
     return Sample(tuple(None if None in row else min(value for value in row if value is not None) for row in rows))
 
 
-SAME = "The formulas are about the simulator's own model, so that nothing but chance and the length of runs can differ."
+SAME = "The formulas are about the simulator's own model, so that only chance and the length of runs can differ."
 CLUSTER = (
-    "The paper's cluster is known but for its seconds a gradient, which are derived, and its noise, which is assumed."
+    "The paper's cluster is known except for its seconds a gradient, which are derived, and its noise, which is "
+    "assumed."
 )
 SMALLER = (
     "Below scale paper the data, the network or the length are smaller: with few updates the largest K may not have "

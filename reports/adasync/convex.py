@@ -1,4 +1,4 @@
-"""Figures 1(b) and 2: error against time where theory says what it is, and a strongly convex problem beside it."""
+"""Figures 1(b) and 2: error against time, by the theory's bounds and measured on a strongly convex problem."""
 
 import math
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Left(NamedTuple, Generic[Number]):
 
 
 def minimum(artefact: Artefact) -> dict[int, float]:
-    """Seed -> the test loss that nothing linear falls below.
+    """Seed -> the lowest test loss of a linear model.
 
     Raises:
         RecordError: it is not known for a seed.

@@ -64,9 +64,10 @@ def charlm_table(artefact: Artefact) -> Table:
         f"Sync's best rate is {best:g}; no seed explodes at {', '.join(f'{rate:g}' for rate in stable) or 'any rate'}. "
         f"The paper: no explosion at {published('backup')['larger_rate']} times the rate of the best configuration.",
         f"Sync averages {workers} gradients. Summed: plain SGD's step on a sum is its step on the mean at {workers} "
-        "times the rate, so that those columns are sync's own runs further down. What the sum does at async's rate "
-        "tells whether synchronisation or only the smaller step keeps sync stable.",
-        "The paper's perplexity below 49 a word is of a large pre-trained model: nothing here compares with it.",
+        "times the rate, so that those columns are sync's own runs further down. The sum at async's rate shows whether "
+        "synchronisation or only the smaller step keeps sync stable.",
+        "The paper's perplexity below 49 a word is of a large pre-trained model and cannot be compared with these "
+        "numbers.",
         *artefact.closing_notes,
     ]
     return Table.of(f"Backup workers, character model, at scale {artefact.scale}", of[ASYNC], columns, notes, 5)

@@ -13,7 +13,7 @@ Cells = Mapping[Cell, list[Run]]  # -> its runs, one a seed
 
 
 def cells(artefact: Artefact, prefix: str = "") -> Cells:
-    """The runs labelled `<prefix><strategy><workers>`, but for `backup5_<workers>`; no readings, no times alone."""
+    """The runs labelled `<prefix><strategy><workers>` (`backup5_<workers>`); no readings, no times alone."""
     found = {}
     for label, runs in artefact.rows().items():
         parts = re.fullmatch(re.escape(prefix) + r"(async|sync|restart|backup|backup5(?=_))_?(\d+)", label)
@@ -43,7 +43,7 @@ def about_diverged(artefact: Artefact) -> str:
     return f"Diverged, and counted with their last evaluation: {', '.join(lost)}." if lost else "No run diverged."
 
 
-# Convergence. The paper gives no criterion, and its Table 1 sets times beside accuracies that differ. The level: 97.5 %
+# Convergence. The paper gives no criterion, and its Table 1 compares times at accuracies that differ. The level: 97.5 %
 # of what 25 asynchronous workers end at under the same seed, whatever the strategy. That is where Figure 3 begins (77.0
 # of 78.94), and below all that Table 1 has. The own level: 97.5 % of what a run ends at itself.
 
@@ -58,7 +58,7 @@ def levels(of: Cells) -> dict[int, float]:
     """Seed -> the level in per cent.
 
     Raises:
-        LookupError: nothing was run with 25 asynchronous workers.
+        LookupError: there is no run with 25 asynchronous workers.
     """
     return {run.seed: level_share() * accuracy(run) for run in of[ASYNC, 25]}
 

@@ -1,4 +1,4 @@
-"""The paper's claims as regions. Each tolerance is taken from the claim's own words, not from what came out."""
+"""The paper's claims as regions. Each tolerance is taken from the claim's own words, not from the results."""
 
 from collections.abc import Sequence
 
