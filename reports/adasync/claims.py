@@ -39,7 +39,7 @@ def _exact(what: str, ratio: Sample) -> Effect:
 
 
 def theorem1(fig6: Artefact) -> list[Effect]:
-    """Every size of the exponential; of the others 10 workers, where chance leaves less than the tolerance."""
+    """All sizes with exponential times; otherwise 10 workers, where the noise is below the tolerance."""
     found, known = speedups(fig6), distributions(fig6)
     chosen = [place for place in found if place[0] == "exponential" or place[1] == 10]
     if not chosen:
@@ -97,7 +97,7 @@ def kasync_le_ksync(table: Artefact) -> list[Effect]:
 
 
 def delay_variability(fig8: Artefact) -> list[Effect]:
-    """By the reading in which an epoch is as many updates whatever K; by the other the signs are the same."""
+    """In the reading in which an epoch is as many updates whatever K is; in the other the signs are the same."""
     found = times(fig8, "dealt")
     effects = []
     for variant in VARIANTS:

@@ -62,7 +62,7 @@ def cases(artefact: Artefact) -> list[dict[str, Case]]:
 
 
 def proved_equal(of: Sequence[Case]) -> list[tuple[Case, float]]:
-    """Those of which an equality is proved, with the per cent by which the simulated mean is above it."""
+    """The cases with a proved equality, with the deviation of the simulated mean from it in per cent."""
     return [
         (case, 100.0 * (case.ratio.mean - 1.0))
         for case in of

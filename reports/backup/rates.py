@@ -131,7 +131,7 @@ def lowest(run: Run) -> float | None:
 
 
 def best_rate(rates: Mapping[float, list[Run]], artefact: Artefact, value: Callable[[Run], float | None]) -> float:
-    """Where the mean over all seeds is lowest; a rate at which a seed has no value is none.
+    """The rate with the lowest mean over all seeds, of the rates at which every seed has a value.
 
     Raises:
         LookupError: no rate is left.
@@ -174,7 +174,7 @@ def to_draw_level(artefact: Artefact, runs: Sequence[Run], over: str) -> Sample:
 
 
 def best_rates(artefact: Artefact, kind: str) -> Sample:
-    """Each seed's own best rate; None where it diverged at every one."""
+    """Each seed's own best rate; None where it diverged at every rate."""
     found: dict[int, dict[float, float]] = {}
     for rate, runs in by_rate(artefact)[kind].items():
         for run in runs:

@@ -32,7 +32,7 @@ def name_of(kind: str) -> str:
 
 
 def accuracy(run: Run) -> float:
-    """Per cent of the test set at the run's last evaluation, of one that diverged, too."""
+    """Per cent of the test set at the run's last evaluation, also if it diverged."""
     share: float = run.summary["final"]["accuracy"]
     return 100.0 * share
 
@@ -64,7 +64,7 @@ def levels(of: Cells) -> dict[int, float]:
 
 
 def crossing(places: Sequence[float], heights: Sequence[float], level: float, falling: bool = False) -> float | None:
-    """Where a curve first gets to the level, straight between evaluations; None if never, or from its begin."""
+    """Where a curve first reaches the level, linear between evaluations; None if never, or if it begins there."""
     sign = -1.0 if falling else 1.0
     before: tuple[float, float] | None = None
     for place, height in zip(places, heights, strict=True):

@@ -11,7 +11,7 @@ KINDS = (ASYNC, SYNC, BACKUP, BACKUP5, RESTART)
 
 
 def steps(artefact: Artefact, tail: str) -> dict[tuple[str, int], Sample]:
-    """(strategy, workers that an update is made of) -> virtual seconds a step."""
+    """(strategy, workers whose gradients an update takes) -> virtual seconds a step."""
     return {key: artefact.sample(runs, step_s) for key, runs in cells(artefact, f"{tail}/").items()}
 
 

@@ -77,7 +77,7 @@ def notes(artefact: Artefact) -> list[str]:
 
 
 def _sizes(artefact: Artefact) -> list[str]:
-    """How large the runs are that minutes, and errors, are taken from."""
+    """The sizes of the runs behind the minutes and the errors."""
     timed = next((run for run in artefact.runs if run.label.endswith(TIMING)), None)
     learned = next((run for run in artefact.runs if not run.label.endswith(TIMING)), None)
     lines = []
@@ -100,7 +100,7 @@ def _prolonged(artefact: Artefact) -> list[str]:
 
 
 def _readings(artefact: Artefact) -> list[str]:
-    """What partial pushing saves by each reading of Algorithm 1, line 18."""
+    """The time that partial pushing saves in each reading of Algorithm 1, line 18."""
     try:
         sync, step, newest = (
             minutes_of(artefact, f"{DELAYED}/{setting}") for setting in ("sync", "push28", f"push28{NEWEST}")
