@@ -68,12 +68,10 @@ class Paper:
 
     @property
     def title(self) -> str:
-        title: str = published(self.key)["title"]
-        return title
+        return str(published(self.key)["title"])
 
     def claim_text(self, key: str) -> str:
-        text: str = published(self.key)["claims"][key]
-        return text
+        return str(published(self.key)["claims"][key])
 
 
 class ArtefactStore:

@@ -28,8 +28,7 @@ def worst_loss(run: Run) -> float:
     start, *later = run.metrics
     seen = [row[key] for row in later for key in ("loss", "train_loss") if row[key] is not None]
     is_lost = run.is_diverged or not all(map(math.isfinite, seen))
-    worst: float = math.inf if is_lost else max(seen) / start["loss"]
-    return worst
+    return float(math.inf if is_lost else max(seen) / start["loss"])
 
 
 def explodes(run: Run) -> bool:

@@ -27,8 +27,7 @@ def sizes(of: Cells, kind: str) -> list[int]:
 
 
 def name_of(kind: str) -> str:
-    name: str = published("backup")["names"][kind]
-    return name
+    return str(published("backup")["names"][kind])
 
 
 def accuracy(run: Run) -> float:
@@ -50,8 +49,7 @@ def about_diverged(artefact: Artefact) -> str:
 
 def level_share() -> float:
     known = published("backup")
-    share: float = known["figure3_begins"] / known["table1"][25]["accuracy"]
-    return share
+    return float(known["figure3_begins"] / known["table1"][25]["accuracy"])
 
 
 def levels(of: Cells) -> dict[int, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.dssp.equal import AVERAGE, READINGS, Network, Paradigm, network_name, networks
+from reports.dssp.equal import AVERAGE, READINGS, Network, Paradigm, networks
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
@@ -42,7 +42,7 @@ def times_table(artefact: Artefact) -> Table:
         return MICROSECONDS / tensors * turning_point(of)
 
     columns = [
-        Column("network", network_name),
+        Column("network", lambda of: of.name),
         Column("BSP: s an epoch", lambda of: of.seconds_an_epoch("bsp"), 2),
         Column("SSPs' average / BSP's", lambda of: to_bsp(of, AVERAGE), 4),
         Column("DSSP's / BSP's", lambda of: to_bsp(of, "dssp"), 4),
@@ -67,7 +67,7 @@ def turning_point(of: Network) -> Sample:
 
 
 READINGS_TABLE: Sequence[Column[Paradigm]] = (
-    Column("network, paradigm", lambda row: f"{network_name(row.of)}: {published('dssp')['names'][paradigm(row)]}"),
+    Column("network, paradigm", lambda row: f"{row.of.name}: {published('dssp')['names'][paradigm(row)]}"),
     Column("rate", lambda row: config_of(row)["optimizer"]["lr"], 4),
     Column("lr_clock", lambda row: config_of(row)["lr_clock"]),
     Column("async_gradient", lambda row: config_of(row)["async_gradient"]),

@@ -22,13 +22,11 @@ def text() -> Any:
 
 
 def task_name(task: str) -> str:
-    name: str = text()["tasks"][task]["name"]
-    return name
+    return str(text()["tasks"][task]["name"])
 
 
 def strategy_name(strategy: str) -> str:
-    name: str = text()["strategies"][strategy]
-    return name
+    return str(text()["strategies"][strategy])
 
 
 def published_score(table: str, task: str, strategy: str, score: str) -> list[float] | None:

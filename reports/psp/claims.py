@@ -92,8 +92,7 @@ def _more_error(artefact: Artefact, scenario: str) -> tuple[Sample, float]:
 
 def _printed(setting: str, key: str) -> float:
     """Table 1: `minutes`, or `error` (top-1)."""
-    number: float = published("psp")["table1"]["rows"][setting][key]
-    return number
+    return float(published("psp")["table1"]["rows"][setting][key])
 
 
 CLAIMS = (
