@@ -217,7 +217,7 @@ def test_the_two_readings_of_the_averaging(tmp_path: Path) -> None:
     ]
 
 
-def test_a_curve_a_strategy_over_iterations_of_everybody(tmp_path: Path) -> None:
+def test_a_curve_a_strategy_over_iterations_of_all_workers(tmp_path: Path) -> None:
     write_scores(tmp_path, "table5")
     made = curves(load_artefact("dssync/table5", "laptop", tmp_path), "table5", "Figure 5")
     assert [panel.title for panel in made.panels] == [
