@@ -28,7 +28,7 @@ def verdicts_at(scale: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One number a seed, and where the claim says that it lies."""
+    """One number a seed, and the region that the claim gives for it."""
 
     what: str  # with its unit: "time of c = 28 / time of sync"
     sample: Sample
@@ -49,7 +49,7 @@ class Effect:
 
     @property
     def region(self) -> str:
-        """In words and numbers, as the claim has it."""
+        """As text: "≤ 1.00", "0.95 to 1.05"."""
         low, high = (f"{bound:,.{self.digits}f}" for bound in (self.at_least, self.at_most))
         if math.isinf(self.at_least):
             return f"≤ {high}"
@@ -90,7 +90,7 @@ class Verdict:
     text: str  # the claim, in the paper's sense
     verdict: str  # one of verdicts_at(scale)
     effects: Sequence[Effect]
-    because: str  # one line: what decided, or what is missing
+    because: str  # one line: the deciding effect, or what is missing
     scale: str
 
 
@@ -166,7 +166,7 @@ _SCOREBOARD: Sequence[Column[_Line]] = (
 
 
 def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
-    """A row an effect: what was claimed, what came out, and the verdict."""
+    """A row an effect: the claim, our number, and the verdict."""
     lines = [
         _Line(verdict, effect, is_first=position == 0)
         for verdict in verdicts

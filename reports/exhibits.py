@@ -27,7 +27,7 @@ SCALES = ("smoke", "laptop", "gpu", "paper")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The timeline of one run: who computed, sent and waited, and when."""
+    """The timeline of one run: when each worker computed, sent and waited."""
 
     title: str
     run: Run
@@ -49,7 +49,7 @@ class Picture:
 
 
 Item = Table | Figure | Picture
-Exhibit = Mapping[str, Item]  # suffix -> item; "" for the main one, whose files are called as the artefact
+Exhibit = Mapping[str, Item]  # suffix -> item; "" for the main one, whose files have the artefact's name
 
 
 def shows(main: Callable[[Artefact], Item], **others: Callable[[Artefact], Item]) -> Callable[[Artefact], Exhibit]:
@@ -68,12 +68,10 @@ class Paper:
 
     @property
     def title(self) -> str:
-        title: str = published(self.key)["title"]
-        return title
+        return str(published(self.key)["title"])
 
     def claim_text(self, key: str) -> str:
-        text: str = published(self.key)["claims"][key]
-        return text
+        return str(published(self.key)["claims"][key])
 
 
 class ArtefactStore:

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -139,15 +139,7 @@ def curve(label: str, runs: Sequence[Points], colour: int = 0, style: str | None
     series = Series(label, grid.tolist(), values.mean(axis=0).tolist(), colour=colour, style=style)
     if len(runs) == 1:
         return series
-    return Series(
-        label,
-        series.x,
-        series.y,
-        colour=colour,
-        style=style,
-        low=values.min(axis=0).tolist(),
-        high=values.max(axis=0).tolist(),
-    )
+    return replace(series, low=values.min(axis=0).tolist(), high=values.max(axis=0).tolist())
 
 
 def points(

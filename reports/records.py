@@ -31,7 +31,7 @@ class Run:
 
     @property
     def time_s(self) -> float:
-        """Seconds of the whole run, of the kind of time that it was run in."""
+        """Seconds of the whole run, in its kind of time (virtual or wall)."""
         return self.number("time_s")
 
     @property
@@ -60,7 +60,7 @@ class Run:
         return [row[over] for row in self.metrics], [row[metric] for row in self.metrics]
 
     def time_to(self, metric: str, target: float, over: str = "time_s") -> float | None:
-        """Where the first evaluation that reaches the target lies; None if none does."""
+        """The place of the first evaluation that reaches the target; None if none does."""
         lower = metric in LOWER_IS_BETTER
         reached = (row for row in self.metrics if (row[metric] <= target if lower else row[metric] >= target))
         return next((row[over] for row in reached), None)
@@ -138,7 +138,7 @@ def load_artefact(name: str, scale: str, results: Path) -> Artefact:
 
 
 def in_summary(key: str) -> Callable[[Run], float | None]:
-    """A run -> this number of its summary."""
+    """A function: run -> this number of its summary, which may be None."""
 
     def read(run: Run) -> float | None:
         value: float | None = run.summary[key]

@@ -1,4 +1,4 @@
-"""How an artefact's runs were made, from their own configs: what they share, what differs, which readings were used."""
+"""The settings of an artefact's runs, from their configs: shared values, differing values, readings of the text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter

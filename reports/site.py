@@ -30,7 +30,7 @@ from syncline.records.store import RecordError
 TEMPLATES = Path(__file__).parent / "templates"
 FINDINGS = Path(__file__).parents[1] / "docs" / "findings"  # README.md and a page a paper: scale laptop in words
 STATIC = ("style.css", "page.js")
-FILES = "files"  # beside the pages: pictures, scripts, what can be downloaded
+FILES = "files"  # beside the pages: pictures, scripts, downloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class Section:
     name: str
     caption: str
     command: str
-    source: str
-    shown: Sequence[Shown]
-    settings: Table | None
-    missing: str  # why there is nothing, or not all
+    shown: Sequence[Shown] = ()
+    settings: Table | None = None
+    source: str = ""
+    missing: str = ""  # why it is empty or incomplete
 
     def files(self) -> list[Path]:
         """Of all items; waits until they are written."""
@@ -176,18 +176,12 @@ def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter
         artefact = store.artefact(full)
         exhibit = paper.shows[name](artefact)
     except RecordError as error:
-        return Section(full, caption, command, "", (), None, str(error))
+        return Section(full, caption, command, missing=str(error))
     except LookupError as error:
-        return Section(full, caption, command, "", (), None, f"not complete, or not part of this scale: {error}")
-    return Section(
-        full,
-        caption,
-        command,
-        artefact.report.get("source", ""),
-        [Shown(*one) for one in writer.submit(exhibit, stem_of(full, store.scale))],
-        settings(artefact),
-        artefact.incomplete,
-    )
+        return Section(full, caption, command, missing=f"not complete, or not part of this scale: {error}")
+    shown = [Shown(*one) for one in writer.submit(exhibit, stem_of(full, store.scale))]
+    source: str = artefact.report.get("source", "")
+    return Section(full, caption, command, shown, settings(artefact), source, artefact.incomplete)
 
 
 def live_section(results: Path, writer: ExhibitWriter) -> Section:
@@ -195,9 +189,9 @@ def live_section(results: Path, writer: ExhibitWriter) -> Section:
     caption, command = "Live runs, and what the simulator foresaw of them", "make fidelity"
     try:
         shown = [Shown(*one) for one in writer.submit(fidelity(results), "fidelity")]
-        return Section("fidelity", caption, command, "", shown, None, "")
+        return Section("fidelity", caption, command, shown)
     except RecordError as error:
-        return Section("fidelity", caption, command, "", (), None, str(error))
+        return Section("fidelity", caption, command, missing=str(error))
 
 
 def static(folder: Path) -> None:

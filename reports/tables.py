@@ -36,7 +36,7 @@ def cell_text(value: Value, digits: int = 1, show_n: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Of a column, and how its values are printed (`cell_text`)."""
+    """A column's title, and how its values are printed (`cell_text`)."""
 
     title: str
     digits: int = 1

@@ -39,7 +39,7 @@ def _exact(what: str, ratio: Sample) -> Effect:
 
 
 def theorem1(fig6: Artefact) -> list[Effect]:
-    """Every size of the exponential; of the others 10 workers, where chance leaves less than the tolerance."""
+    """All sizes with exponential times; otherwise 10 workers, where the noise is below the tolerance."""
     found, known = speedups(fig6), distributions(fig6)
     chosen = [place for place in found if place[0] == "exponential" or place[1] == 10]
     if not chosen:
@@ -86,7 +86,7 @@ def kbatchasync_formula(table: Artefact, fig7: Artefact) -> list[Effect]:
 
 
 def kasync_le_ksync(table: Artefact) -> list[Effect]:
-    """Never slower, but for 1 %, where the two are equal in law: the exponential, and K = P."""
+    """Never slower, except for 1 % where the two are equal in law: the exponential, and K = P."""
     effects = []
     for (name, k), by_variant in times_of(table).items():
         ratio = by_variant["k_async"] / by_variant["k_sync"]
@@ -97,7 +97,7 @@ def kasync_le_ksync(table: Artefact) -> list[Effect]:
 
 
 def delay_variability(fig8: Artefact) -> list[Effect]:
-    """By the reading in which an epoch is as many updates whatever K; by the other the signs are the same."""
+    """In the reading in which an epoch is as many updates whatever K is; in the other the signs are the same."""
     found = times(fig8, "dealt")
     effects = []
     for variant in VARIANTS:
@@ -189,9 +189,10 @@ def _lowest(of: Sequence[Sample]) -> Sample:
     return Sample(tuple(None if None in row else min(value for value in row if value is not None) for row in rows))
 
 
-SAME = "The formulas are about the simulator's own model, so that nothing but chance and the length of runs can differ."
+SAME = "The formulas are about the simulator's own model, so that only chance and the length of runs can differ."
 CLUSTER = (
-    "The paper's cluster is known but for its seconds a gradient, which are derived, and its noise, which is assumed."
+    "The paper's cluster is known except for its seconds a gradient, which are derived, and its noise, which is "
+    "assumed."
 )
 SMALLER = (
     "Below scale paper the data, the network or the length are smaller: with few updates the largest K may not have "

@@ -1,4 +1,4 @@
-"""Figures 1(b) and 2: error against time where theory says what it is, and a strongly convex problem beside it."""
+"""Figures 1(b) and 2: error against time, by the theory's bounds and measured on a strongly convex problem."""
 
 import math
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ from syncline.timing.distributions import Exponential
 Number = TypeVar("Number", float, Sample)
 
 NUM_WORKERS = 8
-SETTLED = 0.25  # of a run, its end: the error left is the mean over it
-MULTIPLE = 1.25  # of the error that is left: when it is reached; K = 1 begins at less than twice of it
+SETTLED = 0.25  # the last part of a run: the remaining error is the mean over it
+MULTIPLE = 1.25  # of the remaining error: where it counts as reached; K = 1 begins at less than twice of it
 # None of the constants is in the text. The bound falls by 1 % an update; at K = 1 a quarter of the first error is left.
 PROBLEM = StronglyConvex(first_error=1.0, rate=0.05, smoothness=2.0, convexity=0.2, variance=1.0)
 PROGRESS = {"k_sync": 1.0, "k_batch_sync": 1.0}  # of fresh gradients; stale ones:
 STALE = stale_progress(gamma=0.1, fresh=1.0 / NUM_WORKERS)  # p_0 = 1 / P for exponential times (Lemma 6)
 
 
-class Left(NamedTuple, Generic[Number]):
-    """What is left of the error."""
+class Remaining(NamedTuple, Generic[Number]):
+    """The remaining error."""
 
     error: Number
-    seconds: Number  # until the error first is at most a quarter above that
+    seconds: Number  # until the error is first at most a quarter above it
 
 
 def minimum(artefact: Artefact) -> dict[int, float]:
-    """Seed -> the test loss that nothing linear falls below.
+    """Seed -> the lowest test loss of a linear model.
 
     Raises:
         RecordError: it is not known for a seed.
@@ -54,39 +54,39 @@ def error_curve(run: Run, lowest: float) -> tuple[list[float], list[float]]:
 
 
 def floor_of(run: Run, lowest: float) -> float:
-    """What is left of the error: its mean over the run's last quarter."""
+    """The remaining error: its mean over the run's last quarter."""
     times, errors = error_curve(run, lowest)
     settled = [error for at, error in zip(times, errors, strict=True) if at >= (1.0 - SETTLED) * times[-1]]
     return math.fsum(settled) / len(settled)
 
 
 def time_to_floor(run: Run, lowest: float) -> float | None:
-    """When the error first is at most a quarter above what is left of it at the end."""
+    """When the error is first at most a quarter above the remaining error."""
     goal = MULTIPLE * floor_of(run, lowest)
     times, errors = error_curve(run, lowest)
     return next((at for at, error in zip(times, errors, strict=True) if error <= goal), None)
 
 
-def measured(artefact: Artefact) -> dict[tuple[str, int], Left[Sample]]:
-    """(variant, K) -> what is left of the error, one a seed."""
+def measured(artefact: Artefact) -> dict[tuple[str, int], Remaining[Sample]]:
+    """(variant, K) -> the remaining error, one a seed."""
     lowest = minimum(artefact)
     found = {}
     for label, runs in artefact.rows().items():
         if label == "minimum":
             continue
         strategy = runs[0].config["strategy"]
-        found[strategy["name"], strategy["k"]] = Left(
+        found[strategy["name"], strategy["k"]] = Remaining(
             artefact.sample(runs, lambda run: floor_of(run, lowest[run.seed])),
             artefact.sample(runs, lambda run: time_to_floor(run, lowest[run.seed])),
         )
     return found
 
 
-def theoretical(variant: str, k: int) -> Left[float]:
+def theoretical(variant: str, k: int) -> Remaining[float]:
     """The floor of the bound, for exponential times of mean 1 s."""
     progress = PROGRESS.get(variant, STALE)
     an_update_s = run_times.run_time(variant, Exponential(1.0), k, NUM_WORKERS).seconds
-    return Left(PROBLEM.floor(k, progress), an_update_s * PROBLEM.updates_to(MULTIPLE, k, progress))
+    return Remaining(PROBLEM.floor(k, progress), an_update_s * PROBLEM.updates_to(MULTIPLE, k, progress))
 
 
 # Figure 1(b).
@@ -116,7 +116,7 @@ def fig1b(artefact: Artefact) -> Figure:
 
 
 def _on_log_times(times: Sequence[float], errors: Sequence[float]) -> tuple[list[float], list[float]]:
-    """With the start at 1 s or, where it is evaluated sooner, half way there: no logarithm shows 0."""
+    """The start moves to 1 s or, if the first evaluation is sooner, half way there: a logarithmic axis has no 0."""
     return [min(1.0, times[1] / 2), *times[1:]], list(errors)
 
 
@@ -151,7 +151,7 @@ def fig2_table(artefact: Artefact) -> Table:
     names, found = published("adasync")["names"], measured(artefact)
 
     def to_first(key: tuple[str, int]) -> Sample | None:
-        """Over the error that K = 1 leaves; K-batch-async with K = 1 is K-async with K = 1."""
+        """Over the remaining error at K = 1; K-batch-async with K = 1 is K-async with K = 1."""
         variant, _ = key
         first = found.get((variant, 1)) or found.get((variant.replace("_batch", ""), 1))
         return None if first is None else found[key].error / first.error

@@ -36,7 +36,7 @@ def times(artefact: Artefact, reading: str) -> dict[Key, Sample]:
 
 
 def saving(found: Mapping[Key, Sample], delay: str, variant: str, k: int) -> Sample:
-    """How much less time than fully synchronous SGD it takes, of that time; KeyError if one was not run."""
+    """The share of fully synchronous SGD's time that it saves; KeyError if one of the two was not run."""
     largest = max(other for _, _, other in found)
     return 1.0 - found[delay, variant, k] / found[delay, variant, largest]
 

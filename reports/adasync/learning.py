@@ -10,7 +10,7 @@ from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
 
-SETTLED = 0.25  # of a run's time, its end: what it ends at is the mean over it
+SETTLED = 0.25  # the last part of a run's time: its final value is the mean over it
 ADASYNC = "adasync"
 Place = tuple[str, str, str]  # delay, variant, K1 .. K8 or adasync: the parts of a label
 
@@ -52,13 +52,13 @@ def final_loss(run: Run) -> float:
 
 
 def mean_error(run: Run) -> float:
-    """The test error's mean over the run's time: small for who is soon and stays low."""
+    """The test error's mean over the run's time: small if the error falls early and stays low."""
     times, errors = error_curve(run)
     return float(np.trapezoid(errors, times)) / (times[-1] - times[0])
 
 
 def time_to_loss(run: Run, goal: float) -> float:
-    """When the training loss first is at most the goal; the whole time of a run that never is."""
+    """When the training loss is first at most the goal; the whole time of a run in which it never is."""
     times, losses = loss_curve(run)
     return next((at for at, loss in zip(times, losses, strict=True) if loss <= goal), times[-1])
 
@@ -92,7 +92,7 @@ def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y:
 
 
 def chosen(artefact: Artefact) -> list[Panel]:
-    """What AdaSync waited for, of all workers, a panel a variant: a step a change, a curve a seed."""
+    """AdaSync's K over time, a panel a variant, a curve a seed."""
     names, made = published("adasync")["names"], []
     for (_, variant, which), runs in places(artefact).items():
         if which == ADASYNC:
@@ -156,7 +156,7 @@ def error_table(artefact: Artefact, number: str) -> Table:
 
 
 def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]:
-    """A run -> when its training loss is its seed's goal; None if it never is, or there is no goal."""
+    """A run -> when its training loss reaches its seed's goal; None if it never does, or there is no goal."""
 
     def read(run: Run) -> float | None:
         mine = goal.get(run.seed)

@@ -1,4 +1,4 @@
-"""Simulated seconds of an update, and the formulas that they are set against."""
+"""Simulated seconds of an update, and the formulas that they are compared with."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -58,8 +58,12 @@ def shapes(artefact: Artefact) -> str:
 
 
 def largest(deviations: Mapping[str, float], what: str = "The simulated mean") -> str:
-    """A note: where the mean lies furthest from the formula, of deviations in per cent."""
+    """A note: where the mean lies furthest from the formula.
+
+    Args:
+        deviations: place -> per cent.
+    """
     if not deviations:
-        return f"{what} is compared with nothing: no runs."
+        return f"{what} cannot be compared: no runs."
     where, value = max(deviations.items(), key=lambda pair: abs(pair[1]))
     return f"{what} is at most {abs(value):.2f} % from the formula ({where})."

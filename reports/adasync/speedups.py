@@ -1,4 +1,4 @@
-"""Figure 6: how many more updates asynchronous SGD makes, against Theorem 1."""
+"""Figure 6: how many more updates asynchronous SGD applies, against Theorem 1."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Figures 4 and 5: who computes what when in the four variants."""
+"""Figures 4 and 5: timelines of the four variants."""
 
 from reports.exhibits import Exhibit, Picture
 from reports.records import Artefact, published

@@ -32,8 +32,12 @@ class Case:
         return f"{published('adasync')['names'][self.distribution]}, K = {self.k}"
 
     @property
+    def name(self) -> str:
+        return f"{self.variant_name}, K = {self.k}, {published('adasync')['names'][self.distribution]}"
+
+    @property
     def ratio(self) -> Sample | None:
-        """Of the simulated time to the formula's."""
+        """Simulated time / the formula's."""
         return None if self.ours is None else self.ours / self.formula.seconds
 
     def printed(self, digits: int) -> str:
@@ -46,7 +50,7 @@ def times_of(artefact: Artefact) -> Times:
 
 
 def cases(artefact: Artefact) -> list[dict[str, Case]]:
-    """A distribution and K -> of each variant."""
+    """Of each distribution and K: variant -> case."""
     known, num_workers = distributions(artefact), artefact.runs[0].num_workers
     return [
         {
@@ -58,11 +62,11 @@ def cases(artefact: Artefact) -> list[dict[str, Case]]:
 
 
 def proved_equal(of: Sequence[Case]) -> list[tuple[Case, float]]:
-    """Those of which an equality is proved, with the per cent by which the simulated mean is above it."""
+    """The cases with a proved equality, with the deviation of the simulated mean from it in per cent."""
     return [
-        (case, 100.0 * (ratio.mean - 1.0))
+        (case, 100.0 * (case.ratio.mean - 1.0))
         for case in of
-        if (ratio := case.ratio) is not None and case.formula.claim == "equality"
+        if case.ratio is not None and case.formula.claim == "equality"
     ]
 
 
@@ -100,7 +104,7 @@ def _columns(variant: str) -> list[Column[dict[str, Case]]]:
 
 
 def _is_over(case: Case) -> bool:
-    return case.ours is not None and case.ours.mean > case.formula.seconds * (1.0 + 1e-9)  # but for rounding
+    return case.ours is not None and case.ours.mean > case.formula.seconds * (1.0 + 1e-9)  # beyond rounding
 
 
 def fig7(artefact: Artefact) -> Figure:
@@ -127,12 +131,8 @@ def fig7(artefact: Artefact) -> Figure:
     return Figure(title, panels)
 
 
-def _named(case: Case) -> str:
-    return f"{case.variant_name}, K = {case.k}, {published('adasync')['names'][case.distribution]}"
-
-
 RUNTIMES: Sequence[Column[Case]] = (
-    Column("variant", _named),
+    Column("variant", lambda case: case.name),
     Column("paper: formula", lambda case: str(published("adasync")["formulas"][case.variant])),
     Column("paper: s an update", lambda case: case.printed(4), 4),
     Column("ours: s an update", lambda case: case.ours, 4),
@@ -149,7 +149,7 @@ def runtime_table(artefact: Artefact) -> Table:
         "the exponential, which has no memory, all four are equalities.",
         shapes(artefact),
         largest(
-            {_named(case): percent for case, percent in proved_equal(rows)},
+            {case.name: percent for case, percent in proved_equal(rows)},
             "Where an equality is proved, the simulated mean",
         ),
         *artefact.closing_notes,

@@ -32,7 +32,7 @@ ABOUT_READINGS = (
 
 
 def hours(run: Run) -> float:
-    """Of a training as long as conf/cluster/k40.yaml assumes the paper's was, at this run's seconds a gradient."""
+    """Hours of a training as long as conf/cluster/k40.yaml assumes for the paper, at this run's seconds a gradient."""
     assumed = published("backup")["assumed"]
     gradients: float = assumed["epochs"] * assumed["images"] / assumed["batch"]
     return run.time_s / run.number("gradients_used") * gradients / 3600.0
@@ -75,13 +75,13 @@ def table1(artefact: Artefact) -> Table:
 
 
 def fig1_table(artefact: Artefact) -> Table:
-    """A row a run: also the readings of how gradients are joined."""
+    """A row a run, also of the readings of how gradients are aggregated."""
     of = cells(artefact)
     at = of_runs.levels(of)
     rows = {label: runs for label, runs in artefact.rows().items() if not label.endswith("/timing")}
 
     def less_async(label: str) -> Sample | None:
-        """None of async itself, and where there are no as many asynchronous workers."""
+        """None for async itself, and where async was not run with as many workers."""
         partner = of.get((ASYNC, rows[label][0].num_workers))
         if not label.startswith(SYNC) or not partner:
             return None

@@ -28,8 +28,7 @@ def worst_loss(run: Run) -> float:
     start, *later = run.metrics
     seen = [row[key] for row in later for key in ("loss", "train_loss") if row[key] is not None]
     is_lost = run.is_diverged or not all(map(math.isfinite, seen))
-    worst: float = math.inf if is_lost else max(seen) / start["loss"]
-    return worst
+    return float(math.inf if is_lost else max(seen) / start["loss"])
 
 
 def explodes(run: Run) -> bool:
@@ -64,9 +63,10 @@ def charlm_table(artefact: Artefact) -> Table:
         f"Sync's best rate is {best:g}; no seed explodes at {', '.join(f'{rate:g}' for rate in stable) or 'any rate'}. "
         f"The paper: no explosion at {published('backup')['larger_rate']} times the rate of the best configuration.",
         f"Sync averages {workers} gradients. Summed: plain SGD's step on a sum is its step on the mean at {workers} "
-        "times the rate, so that those columns are sync's own runs further down. What the sum does at async's rate "
-        "tells whether synchronisation or only the smaller step keeps sync stable.",
-        "The paper's perplexity below 49 a word is of a large pre-trained model: nothing here compares with it.",
+        "times the rate, so that those columns are sync's own runs further down. The sum at async's rate shows whether "
+        "synchronisation or only the smaller step keeps sync stable.",
+        "The paper's perplexity below 49 a word is of a large pre-trained model and cannot be compared with these "
+        "numbers.",
         *artefact.closing_notes,
     ]
     return Table.of(f"Backup workers, character model, at scale {artefact.scale}", of[ASYNC], columns, notes, 5)
@@ -130,7 +130,7 @@ def lowest(run: Run) -> float | None:
 
 
 def best_rate(rates: Mapping[float, list[Run]], artefact: Artefact, value: Callable[[Run], float | None]) -> float:
-    """Where the mean over all seeds is lowest; a rate at which a seed has no value is none.
+    """The rate with the lowest mean over all seeds, of the rates at which every seed has a value.
 
     Raises:
         LookupError: no rate is left.
@@ -173,7 +173,7 @@ def to_draw_level(artefact: Artefact, runs: Sequence[Run], over: str) -> Sample:
 
 
 def best_rates(artefact: Artefact, kind: str) -> Sample:
-    """Each seed's own best rate; None where it diverged at every one."""
+    """Each seed's own best rate; None where it diverged at every rate."""
     found: dict[int, dict[float, float]] = {}
     for rate, runs in by_rate(artefact)[kind].items():
         for run in runs:

@@ -13,7 +13,7 @@ Cells = Mapping[Cell, list[Run]]  # -> its runs, one a seed
 
 
 def cells(artefact: Artefact, prefix: str = "") -> Cells:
-    """The runs labelled `<prefix><strategy><workers>`, but for `backup5_<workers>`; no readings, no times alone."""
+    """The runs labelled `<prefix><strategy><workers>` (`backup5_<workers>`); no readings, no times alone."""
     found = {}
     for label, runs in artefact.rows().items():
         parts = re.fullmatch(re.escape(prefix) + r"(async|sync|restart|backup|backup5(?=_))_?(\d+)", label)
@@ -27,12 +27,11 @@ def sizes(of: Cells, kind: str) -> list[int]:
 
 
 def name_of(kind: str) -> str:
-    name: str = published("backup")["names"][kind]
-    return name
+    return str(published("backup")["names"][kind])
 
 
 def accuracy(run: Run) -> float:
-    """Per cent of the test set at the run's last evaluation, of one that diverged, too."""
+    """Per cent of the test set at the run's last evaluation, also if it diverged."""
     share: float = run.summary["final"]["accuracy"]
     return 100.0 * share
 
@@ -43,28 +42,27 @@ def about_diverged(artefact: Artefact) -> str:
     return f"Diverged, and counted with their last evaluation: {', '.join(lost)}." if lost else "No run diverged."
 
 
-# Convergence. The paper gives no criterion, and its Table 1 sets times beside accuracies that differ. The level: 97.5 %
+# Convergence. The paper gives no criterion, and its Table 1 compares times at accuracies that differ. The level: 97.5 %
 # of what 25 asynchronous workers end at under the same seed, whatever the strategy. That is where Figure 3 begins (77.0
 # of 78.94), and below all that Table 1 has. The own level: 97.5 % of what a run ends at itself.
 
 
 def level_share() -> float:
     known = published("backup")
-    share: float = known["figure3_begins"] / known["table1"][25]["accuracy"]
-    return share
+    return float(known["figure3_begins"] / known["table1"][25]["accuracy"])
 
 
 def levels(of: Cells) -> dict[int, float]:
     """Seed -> the level in per cent.
 
     Raises:
-        LookupError: nothing was run with 25 asynchronous workers.
+        LookupError: there is no run with 25 asynchronous workers.
     """
     return {run.seed: level_share() * accuracy(run) for run in of[ASYNC, 25]}
 
 
 def crossing(places: Sequence[float], heights: Sequence[float], level: float, falling: bool = False) -> float | None:
-    """Where a curve first gets to the level, straight between evaluations; None if never, or from its begin."""
+    """Where a curve first reaches the level, linear between evaluations; None if never, or if it begins there."""
     sign = -1.0 if falling else 1.0
     before: tuple[float, float] | None = None
     for place, height in zip(places, heights, strict=True):

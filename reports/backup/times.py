@@ -11,7 +11,7 @@ KINDS = (ASYNC, SYNC, BACKUP, BACKUP5, RESTART)
 
 
 def steps(artefact: Artefact, tail: str) -> dict[tuple[str, int], Sample]:
-    """(strategy, workers that an update is made of) -> virtual seconds a step."""
+    """(strategy, workers whose gradients an update takes) -> virtual seconds a step."""
     return {key: artefact.sample(runs, step_s) for key, runs in cells(artefact, f"{tail}/").items()}
 
 
@@ -64,9 +64,9 @@ def fig2_table(artefact: Artefact) -> Table:
         "finding. rare: no noise, but one gradient in a hundred a second and more late (Pareto, shape 2.5). Both give "
         "sync about the published overhead. Backups take away rare delays, but of a tail that every gradient has only "
         "its end: which of the two the paper's cluster had decides whether backups make sync almost as fast as async.",
-        "What is left under rare delays is of the algorithm: a late worker's gradient is dropped, and it begins the "
+        "The rest under rare delays comes from the algorithm: a late worker's gradient is dropped, and it begins the "
         "next one late, so that where all are equally fast it is late again, until a step waits for it. Where late "
-        "workers break off and begin anew (restart; AdaSync's K-sync) nearly nothing is left.",
+        "gradients are cancelled and workers restart (restart; AdaSync's K-sync) hardly any is left.",
         *artefact.closing_notes,
     ]
     return Table.of(f"Backup workers, Figure 2, at scale {artefact.scale}: values", rows, columns, notes)

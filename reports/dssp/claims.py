@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from reports.claims import Effect, claim
 from reports.dssp import mixed
-from reports.dssp.equal import AVERAGE, Network, network_name, networks
+from reports.dssp.equal import AVERAGE, Network, networks
 from reports.dssp.mixed import best_accuracy
 from reports.records import Artefact, published
 from reports.statistics import Sample
@@ -12,9 +12,8 @@ from reports.statistics import Sample
 HALF = (0.4, 0.6)  # "about half"
 WITHIN_1_PERCENT = (0.99, 1.01)
 MUCH_FASTER = 2 / 3  # of BSP's time at most: the text gives no number
-SAME_ACCURACY = (
-    2.0  # points either way that make "no significant difference": the noise of a run here, and of the paper's
-)
+# Points either way that make "no significant difference": the noise of a run here, and of the paper's.
+SAME_ACCURACY = 2.0
 SAME_SPEED = (0.9, 1.1)  # of the time to a target
 SAME_TIME = (0.95, 1.05)  # of an epoch
 RESNETS = ("resnet50", "resnet110")
@@ -27,9 +26,9 @@ NAMES = {"bsp": "BSP", "asp": "ASP", "dssp": "DSSP", AVERAGE: "average SSP"}
 
 
 def hetero_time(artefact: Artefact) -> list[Effect]:
-    """Half of the others' times, to the target and of 200 epochs alone, after which the paper's targets are reached.
+    """Half of the others' times: to the target, and of 200 epochs alone, after which the paper's targets are reached.
 
-    Of ASP's time 1 % more or less: finer than our evaluations are, so of times alone.
+    ASP's time within 1 % is finer than the spacing of our evaluations, so it is judged by times alone.
     """
     names, printed = published("dssp")["names"], published("dssp")["table1"]["rows"]
     goals, dssp = mixed.targets(artefact), "dssp_s3_r12"
@@ -54,7 +53,7 @@ def hetero_time(artefact: Artefact) -> list[Effect]:
 
 
 def hetero_accuracy(artefact: Artefact) -> list[Effect]:
-    """Who surpasses BSP's best by the paper's point."""
+    """The strategies that surpass BSP's best by the paper's point."""
     names, rows, goals = published("dssp")["names"], artefact.rows(), mixed.targets(artefact)
 
     def above(label: str) -> Sample:
@@ -71,35 +70,38 @@ def hetero_accuracy(artefact: Artefact) -> list[Effect]:
 
 def fc_fast(artefact: Artefact) -> list[Effect]:
     of = networks(artefact)["alexnet"]
-    return [*(_reaches(of, name) for name in OTHERS), *(_time(of, name, "bsp", at_most=MUCH_FASTER) for name in OTHERS)]
+    reach = [_reaches(of, name) for name in OTHERS]
+    return reach + [Effect(*_time(of, name, "bsp"), at_most=MUCH_FASTER) for name in OTHERS]
 
 
 def fc_asp_floor(artefact: Artefact) -> list[Effect]:
     of = networks(artefact)["alexnet"]
-    return [_accuracy(of, "asp", other, at_most=0.0) for other in ("bsp", AVERAGE, "dssp")]
+    return [Effect(*_accuracy(of, "asp", other), at_most=0.0) for other in ("bsp", AVERAGE, "dssp")]
 
 
 def fc_dssp_ge_ssp(artefact: Artefact) -> list[Effect]:
     of = networks(artefact)["alexnet"]
-    return [_time(of, "dssp", AVERAGE, at_most=1.0), _accuracy(of, "dssp", AVERAGE, at_least=0.0)]
+    return [
+        Effect(*_time(of, "dssp", AVERAGE), at_most=1.0),
+        Effect(*_accuracy(of, "dssp", AVERAGE), at_least=0.0),
+    ]
 
 
 def conv_bsp_throughput(artefact: Artefact) -> list[Effect]:
     order = (("bsp", AVERAGE), (AVERAGE, "dssp"), ("dssp", "asp"))
     return [
-        _epoch(of, slower, faster, at_least=1.0)
+        Effect(*_epoch(of, slower, faster), at_least=1.0, digits=4)
         for of in map(networks(artefact).__getitem__, RESNETS)
         for faster, slower in order
     ]
 
 
 def conv_bsp_floor(artefact: Artefact) -> list[Effect]:
-    found = networks(artefact)
     effects = []
-    for of in map(found.__getitem__, RESNETS):
+    for of in map(networks(artefact).__getitem__, RESNETS):
         effects += [_reaches(of, name) for name in OTHERS]
-        effects += [_time(of, name, "bsp", at_most=1.0) for name in OTHERS]
-        effects += [_accuracy(of, name, "bsp", at_least=0.0) for name in OTHERS]
+        effects += [Effect(*_time(of, name, "bsp"), at_most=1.0) for name in OTHERS]
+        effects += [Effect(*_accuracy(of, name, "bsp"), at_least=0.0) for name in OTHERS]
     return effects
 
 
@@ -107,44 +109,38 @@ def homogeneous_small(artefact: Artefact) -> list[Effect]:
     """An equivalence: a wide interval decides nothing. The text says it of ResNet-110."""
     of = networks(artefact)["resnet110"]
     return [
-        _accuracy(of, "dssp", AVERAGE, at_least=-SAME_ACCURACY, at_most=SAME_ACCURACY),
-        _time(of, "dssp", AVERAGE, *SAME_SPEED),
-        _epoch(of, "dssp", AVERAGE, *SAME_TIME),
+        Effect(*_accuracy(of, "dssp", AVERAGE), -SAME_ACCURACY, SAME_ACCURACY),
+        Effect(*_time(of, "dssp", AVERAGE), *SAME_SPEED),
+        Effect(*_epoch(of, "dssp", AVERAGE), *SAME_TIME, digits=4),
     ]
 
 
-def _time(of: Network, name: str, other: str, at_least: float = float("-inf"), at_most: float = float("inf")) -> Effect:
-    """Time to BSP's best accuracy; a seed in which one of the two never reaches it has no value."""
-    ratio = of.seconds_to_goal(name) / of.seconds_to_goal(other)
-    return Effect(_said(of, "time to BSP's best, {} / {}", name, other), ratio, at_least, at_most)
-
-
 def _reaches(of: Network, name: str) -> Effect:
-    what = f"{network_name(of)}: {NAMES[name]} reaches BSP's best (1: yes)"
-    return _reached(what, of.seconds_to_goal(name))
+    return _reached(f"{of.name}: {NAMES[name]} reaches BSP's best (1: yes)", of.seconds_to_goal(name))
 
 
 def _reached(what: str, seconds: Sample) -> Effect:
-    """Who never gets to BSP's best does not get there sooner: without this, such seeds would only be left out."""
+    """A strategy that never reaches BSP's best is not faster: without this, such seeds would only be left out."""
     return Effect(what, Sample(tuple(float(value is not None) for value in seconds.values)), at_least=1.0)
 
 
-def _epoch(
-    of: Network, name: str, other: str, at_least: float = float("-inf"), at_most: float = float("inf")
-) -> Effect:
-    ratio = of.seconds_an_epoch(name) / of.seconds_an_epoch(other)
-    return Effect(_said(of, "time of an epoch alone, {} / {}", name, other), ratio, at_least, at_most, digits=4)
+# Each an effect's text and numbers.
 
 
-def _accuracy(
-    of: Network, name: str, other: str, at_least: float = float("-inf"), at_most: float = float("inf")
-) -> Effect:
-    difference = of.final(name) - of.final(other)
-    return Effect(_said(of, "accuracy at the end, {} - {}, points", name, other), difference, at_least, at_most)
+def _time(of: Network, name: str, other: str) -> tuple[str, Sample]:
+    """Time to BSP's best accuracy; a seed in which one of the two never reaches it has no value."""
+    what = f"{of.name}: time to BSP's best, {NAMES[name]} / {NAMES[other]}"
+    return what, of.seconds_to_goal(name) / of.seconds_to_goal(other)
 
 
-def _said(of: Network, what: str, name: str, other: str) -> str:
-    return f"{network_name(of)}: {what.format(NAMES[name], NAMES[other])}"
+def _epoch(of: Network, name: str, other: str) -> tuple[str, Sample]:
+    what = f"{of.name}: time of an epoch alone, {NAMES[name]} / {NAMES[other]}"
+    return what, of.seconds_an_epoch(name) / of.seconds_an_epoch(other)
+
+
+def _accuracy(of: Network, name: str, other: str) -> tuple[str, Sample]:
+    what = f"{of.name}: accuracy at the end, {NAMES[name]} - {NAMES[other]}, points"
+    return what, of.final(name) - of.final(other)
 
 
 MIXED = (

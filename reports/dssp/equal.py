@@ -1,7 +1,7 @@
 """Figure 3's runs: three networks on four equal servers, as curves over virtual time.
 
-A run learns at its scale. The time of an evaluation is the epochs until then times the seconds that an epoch takes its
-paradigm with the paper's network, data and batch, which a run of times alone tells.
+A run learns at its scale. The time of an evaluation is the epochs until then times the seconds of an epoch of its
+paradigm with the paper's network, data and batch, which a run of times alone measures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +27,11 @@ class Network:
     seeds: Sequence[int]
     learned: Mapping[str, Mapping[int, Run]]  # paradigm -> seed -> run
     alone: Mapping[str, Mapping[int, Run]]  # the same of times alone
+
+    @property
+    def name(self) -> str:
+        """As the paper calls it."""
+        return str(published("dssp")["networks"][self.key])
 
     @property
     def thresholds(self) -> list[str]:
@@ -60,7 +65,7 @@ class Network:
         drawn = self.learning("bsp", seed)
         return None if drawn is None else cut(max(drawn[1]))
 
-    # Each a value a seed.
+    # Samples: one value a seed.
 
     def seconds_an_epoch(self, paradigm: str) -> Sample:
         return self.sample(lambda seed: self.epoch_s(paradigm, seed))
@@ -112,12 +117,6 @@ class Paradigm:
 
     of: Network
     name: str
-
-
-def network_name(of: Network) -> str:
-    """As the paper calls it."""
-    name: str = published("dssp")["networks"][of.key]
-    return name
 
 
 def threshold(paradigm: str) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reports.dssp.equal import AVERAGE, Network, Paradigm, network_name, networks, threshold
+from reports.dssp.equal import AVERAGE, Network, Paradigm, networks, threshold
 from reports.dssp.goals import network
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, in_summary, published
@@ -18,7 +18,7 @@ def fig3(artefact: Artefact) -> Figure:
     """Two panels a network: all paradigms with the average of the SSPs, and DSSP with each SSP."""
     panels = []
     for (left, right), of in zip(LETTERS, networks(artefact).values(), strict=False):
-        about = f"{network_name(of)} (here {_learned_with(of)})"
+        about = f"{of.name} (here {_learned_with(of)})"
         shown = [name for name in ALL if name in of.learned or (name == AVERAGE and of.thresholds)]
         panels.append(_panel(f"({left}) {about}: all", [_series(of, name, ALL.index(name)) for name in shown]))
         thresholds = [_series(of, name, 1 + position, False) for position, name in enumerate(of.thresholds)]
@@ -28,7 +28,7 @@ def fig3(artefact: Artefact) -> Figure:
 
 
 TABLE: Sequence[Column[Paradigm]] = (
-    Column("network, paradigm", lambda row: f"{network_name(row.of)}: {title_of(row.name, row.of)}"),
+    Column("network, paradigm", lambda row: f"{row.of.name}: {title_of(row.name, row.of)}"),
     Column("accuracy at the end, %", lambda row: row.of.final(row.name)),
     Column("s to BSP's best", lambda row: row.of.seconds_to_goal(row.name), show_n=True),
     Column(
@@ -91,7 +91,7 @@ def _notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     first = next(run for run in artefact.runs if run.config["gradients"])
     goals = [
-        f"{network_name(of)} {', '.join('—' if goal is None else f'{goal:.2f}' for goal in values)}"
+        f"{of.name} {', '.join('—' if goal is None else f'{goal:.2f}' for goal in values)}"
         for of in networks(artefact).values()
         if (values := [of.goal(seed) for seed in of.seeds])
     ]
@@ -99,7 +99,7 @@ def _notes(artefact: Artefact) -> list[str]:
         "The paper prints no number of Figure 3. Seconds are virtual: the epochs until an evaluation times the seconds "
         "an epoch takes with the paper's network, 50,000 images and batches of 128 (times alone).",
         "Learned with: "
-        + "; ".join(f"{_learned_with(of)} in place of {network_name(of)}" for of in networks(artefact).values())
+        + "; ".join(f"{_learned_with(of)} in place of {of.name}" for of in networks(artefact).values())
         + f". Gradients' times vary by {100 * first.config['cluster']['jitter']['std']:g} % here: with the 3 % of the "
         "paper's cluster no lead would pass s = 3 in so few gradients, and all asynchronous paradigms would be one.",
         "The target is the best accuracy that BSP reaches under the same seed, cut to whole per cent: "

@@ -36,8 +36,7 @@ def has_papers_targets(artefact: Artefact) -> bool:
 
 
 def best_accuracy(run: Run) -> float:
-    value: float = run.summary["best"]["accuracy"]["value"]
-    return value
+    return float(run.summary["best"]["accuracy"]["value"])
 
 
 def times(artefact: Artefact, label: str, goals: Mapping[int, float]) -> Sample:

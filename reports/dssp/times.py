@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.dssp.equal import AVERAGE, READINGS, Network, Paradigm, network_name, networks
+from reports.dssp.equal import AVERAGE, READINGS, Network, Paradigm, networks
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
@@ -13,12 +13,12 @@ ABOUT_TIMES = (
     "Times alone, at the paper's size: its networks, 50,000 images, batches of 128, four P100 servers behind one "
     "parameter server at 100 Gbit/s, 3 % noise. The paper says that AlexNet's 300 epochs take BSP longest, and those "
     "of the ResNets ASP longest (BSP < SSP < DSSP < ASP).",
-    "The simulated server makes an update in no time, so that BSP only waits and cannot be the fastest. A server that "
-    "works u seconds on an update, one after the other, works P u for P gradients of ASP and u for BSP, which adds "
-    "them up first. ASP becomes the slower one at u = (seconds of a BSP step) / (P - 1), which the last columns show, "
-    "also for each of the network's tensors (keys of the server).",
+    "The simulated server applies an update in no time, so that BSP only waits and cannot be the fastest. A server "
+    "that works u seconds on an update, one after the other, works P u for P gradients of ASP and u for BSP, which "
+    "adds them up first. ASP becomes the slower one at u = (seconds of a BSP step) / (P - 1), which the last columns "
+    "show, also for each of the network's tensors (keys of the server).",
     "Where a message holds the server's link longer than the noise of a gradient (AlexNet: 1.5 ms against 0.3 ms) the "
-    "workers keep their turns, nobody gets ahead, and ASP, SSP and DSSP make the same run.",
+    "workers keep their turns, none gets ahead, and ASP, SSP and DSSP are the same run.",
 )
 ABOUT_READINGS = (
     "The paper's hyper-parameters are the defaults of MXNet's training script of that time. It divides synchronous "
@@ -42,14 +42,14 @@ def times_table(artefact: Artefact) -> Table:
         return MICROSECONDS / tensors * turning_point(of)
 
     columns = [
-        Column("network", network_name),
+        Column("network", lambda of: of.name),
         Column("BSP: s an epoch", lambda of: of.seconds_an_epoch("bsp"), 2),
         Column("SSPs' average / BSP's", lambda of: to_bsp(of, AVERAGE), 4),
         Column("DSSP's / BSP's", lambda of: to_bsp(of, "dssp"), 4),
         Column("DSSP's, bound=hard / BSP's", lambda of: to_bsp(of, "dssp_hard"), 4),
         Column("ASP's / BSP's", lambda of: to_bsp(of, "asp"), 4),
         Column("ASP: largest lead", lambda of: of.lead_alone("asp")),
-        Column("turns round at, ms an update", lambda of: 1e3 * turning_point(of), 2),
+        Column("reversed at, ms an update", lambda of: 1e3 * turning_point(of), 2),
         Column("the same, µs a tensor", a_tensor, 0),
     ]
     title = f"DSSP, Figure 3: times on equal servers, at scale {artefact.scale}"
@@ -67,7 +67,7 @@ def turning_point(of: Network) -> Sample:
 
 
 READINGS_TABLE: Sequence[Column[Paradigm]] = (
-    Column("network, paradigm", lambda row: f"{network_name(row.of)}: {published('dssp')['names'][paradigm(row)]}"),
+    Column("network, paradigm", lambda row: f"{row.of.name}: {published('dssp')['names'][paradigm(row)]}"),
     Column("rate", lambda row: config_of(row)["optimizer"]["lr"], 4),
     Column("lr_clock", lambda row: config_of(row)["lr_clock"]),
     Column("async_gradient", lambda row: config_of(row)["async_gradient"]),

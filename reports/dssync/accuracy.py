@@ -15,7 +15,7 @@ LOSS = "loss"
 
 
 def best(score: str) -> Callable[[Run], float | None]:
-    """A run -> its best on the test set, in per cent but for the log loss; None where nothing was learned."""
+    """A run -> its best on the test set, in per cent except for the log loss; None for a run of times alone."""
 
     def read(run: Run) -> float | None:
         found = run.summary["best"]
@@ -110,8 +110,8 @@ def averaging(artefact: Artefact) -> Table:
         Column("largest distance of a replica from the mean", ours(lambda run: run.summary.get("divergence")), 4),
     ]
     lines = [
-        "CIFAR-10's task. What is evaluated is the mean of all replicas: with before_forward, of replicas that have "
-        "each made a step of their own since they were averaged.",
+        "CIFAR-10's task. The mean of all replicas is evaluated: with before_forward, of replicas that have each "
+        "taken a step of their own since they were averaged.",
         *artefact.closing_notes,
     ]
     title = f"DS-Sync, where the averaging belongs, at scale {artefact.scale}"

@@ -228,14 +228,14 @@ CLAIMS = (
     ),
     claim(
         ssp_between,
-        "SSP's staleness is not in the text; on the profiles the server's card has workers take turns, so the bound "
+        "SSP's staleness is not in the text; on the profiles the server's NIC makes workers take turns, so the bound "
         "may never act.",
         "dssync/table5",
     ),
     claim(
         consistency,
-        "Arithmetic on the text's numbers cannot differ; our clock cannot make a group's exchange longer than "
-        "everybody's.",
+        "Arithmetic on the text's numbers cannot differ; our clock cannot make a group's exchange longer than one of "
+        "all workers.",
         "dssync/fig4",
     ),
 )

@@ -152,8 +152,8 @@ def notes(artefact: Artefact, wire: Wire) -> list[str]:
         "rings cut the data into pieces, binomial trees pass it whole; trees are not simulated. The simulated server "
         "takes (W + 1) D / B: its pulls put the workers one transfer apart, and their pushes hide behind that; the "
         "model's push and pull, 2 W D / B, do not overlap.",
-        f"Seeds {', '.join(map(str, artefact.seeds))}: mean ± sample standard deviation. The profile draws nothing, so "
-        "that seeds differ only in the uneven columns"
+        f"Seeds {', '.join(map(str, artefact.seeds))}: mean ± sample standard deviation. The profile has no random "
+        "times, so that seeds differ only in the uneven columns"
         + (f" (a gradient's time varies by {100 * uneven[0]['std']:g} %, assumed)." if uneven else "."),
         *artefact.closing_notes,
     ]

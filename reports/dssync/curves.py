@@ -11,7 +11,7 @@ STYLES = {"ssp": "--"}  # it may lie upon ASP's
 
 
 def by_iteration(run: Run, score: str) -> Points:
-    """A score in per cent against iterations of everybody: a gradient of each worker."""
+    """A score in per cent against iterations: a gradient of each worker."""
     a_step = run.config["batch_size"] * run.num_workers
     return [row["samples"] / a_step for row in run.metrics], [100.0 * row[score] for row in run.metrics]
 
@@ -30,7 +30,7 @@ def figure(artefact: Artefact, table: str, title: str) -> Figure:
             left_out.append(task_name(task))
     notes = [
         "Mean over seeds, the band from the lowest to the highest. An iteration is one gradient of every worker; ASP "
-        "and SSP make as many updates of it as there are workers. Stars, where the data are the paper's: the best of "
+        "and SSP apply as many updates in it as there are workers. Stars, where the data are the paper's: the best of "
         "its table."
     ]
     if left_out:

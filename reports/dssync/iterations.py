@@ -11,7 +11,7 @@ from reports.statistics import Sample, ratio
 from reports.tables import Column, Table
 from syncline.timing import collectives
 
-NO_SERVER = ("bsp", "ds_sync")  # strategies here whose update is a step of everybody
+NO_SERVER = ("bsp", "ds_sync")  # strategies here whose update is a step of all workers
 SPEEDUPS = {  # name -> (slower, faster), as the runs are labelled
     "a message a tensor": ("bsp_naive", "ds_sync_naive"),
     "one message": ("bsp", "ds_sync"),
@@ -144,7 +144,7 @@ def notes(artefact: Artefact) -> list[str]:
     return [
         "Virtual seconds on profiles of the paper's cluster, times alone. Sizes are the networks' own, the network is "
         "fitted to CIFAR-10's times, the seconds of a gradient to each task's (conf/cluster/v100*.yaml): ratios "
-        "between tasks are foreseen.",
+        "between tasks are predictions.",
         "The paper's cost model: a gradient, and S D / B with S = 2 W - 1 or 2 sqrt W - 1. Alpha-beta: 2 (W - 1) "
         "messages of a W-th of the data, W of a group for DS-Sync. One message: all tensors together, as DDP nearly "
         "sends them, without its overlap with the gradient. Uneven: a gradient's time varies by 10 % (assumed).",

@@ -1,6 +1,5 @@
 """What the text of DS-Sync gives of a task, a strategy and a number of workers."""
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,13 +22,11 @@ def text() -> Any:
 
 
 def task_name(task: str) -> str:
-    name: str = text()["tasks"][task]["name"]
-    return name
+    return str(text()["tasks"][task]["name"])
 
 
 def strategy_name(strategy: str) -> str:
-    name: str = text()["strategies"][strategy]
-    return name
+    return str(text()["strategies"][strategy])
 
 
 def published_score(table: str, task: str, strategy: str, score: str) -> list[float] | None:
@@ -44,24 +41,16 @@ def published_gap(table: str, task: str, strategy: str, other: str, score: str) 
     return None if own is None or others is None else own[0] - others[0]
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedTarget:
-    """What Table 4 gives until the target accuracy is reached."""
-
-    iterations: float
-    seconds: float
-
-
-def published_target(task: str, num_workers: int, strategy: str) -> PublishedTarget | None:
-    """None where Table 4 has none."""
+def published_target(task: str, num_workers: int, strategy: str, key: str) -> float | None:
+    """`iterations` or `seconds` to the target by Table 4; None where it has none."""
     row = text()["table4"].get(num_workers, {}).get(task, {}).get(strategy)
-    return None if row is None else PublishedTarget(float(row["iterations"]), float(row["seconds"]))
+    return None if row is None else float(row[key])
 
 
 def published_step_s(task: str, num_workers: int, strategy: str) -> float | None:
     """Seconds of an iteration by Table 4; None where it has none."""
-    found = published_target(task, num_workers, strategy)
-    return None if found is None else found.seconds / found.iterations
+    iterations, seconds = (published_target(task, num_workers, strategy, key) for key in ("iterations", "seconds"))
+    return None if iterations is None or seconds is None else seconds / iterations
 
 
 def published_speedup(task: str, num_workers: int) -> float | None:
@@ -72,7 +61,7 @@ def published_speedup(task: str, num_workers: int) -> float | None:
 
 def published_epoch(task: str, num_workers: int, strategy: str) -> float | None:
     """The epoch in which Table 4's iterations end; None where the text does not say."""
-    found, about = published_target(task, num_workers, strategy), text()["tasks"][task]
-    if found is None or about["samples"] is None:
+    iterations, about = published_target(task, num_workers, strategy, "iterations"), text()["tasks"][task]
+    if iterations is None or about["samples"] is None:
         return None
-    return found.iterations * num_workers * float(about["batch"]) / float(about["samples"])
+    return iterations * num_workers * float(about["batch"]) / float(about["samples"])

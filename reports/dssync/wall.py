@@ -15,7 +15,7 @@ DS_SYNC = "ds_sync"
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """BSP and DS-Sync on one task with so many workers, to the target that BSP's runs set."""
+    """BSP and DS-Sync on one task with one number of workers, to the target that BSP's runs set."""
 
     artefact: Artefact
     num_workers: int
@@ -29,17 +29,16 @@ class Race:
         return f"{SCORES[self.metric].removesuffix(', %')} {100.0 * self.target:.2f} %"
 
     def reached(self, strategy: str, over: str) -> Sample:
-        """Where a run is when an evaluation first reaches the target: time_s, updates, epoch or learning_rate."""
+        """`time_s`, `updates`, `epoch` or `learning_rate` at the first evaluation that reaches the target."""
         return self.artefact.sample(self.rows[strategy], lambda run: run.time_to(self.metric, self.target, over))
 
     def gain(self, over: str) -> Sample:
-        """BSP's over DS-Sync's, of the seeds of which both reach the target."""
+        """BSP's over DS-Sync's, in the seeds in which both reach the target."""
         return self.reached(BSP, over) / self.reached(DS_SYNC, over)
 
     def published(self, strategy: str, key: str) -> float | None:
         """Table 4: `iterations` or `seconds`; None where it has none."""
-        found = published_target(self.task, self.num_workers, strategy)
-        return None if found is None else float(getattr(found, key))
+        return published_target(self.task, self.num_workers, strategy, key)
 
     def published_gain(self, key: str) -> float | None:
         """Table 4: BSP's `iterations` or `seconds` over DS-Sync's."""
@@ -57,11 +56,10 @@ def races(artefact: Artefact) -> list[Race]:
     for where, rows in by_task.items():
         if not {BSP, DS_SYNC} <= set(rows) or not all(run.summary["best"] for runs in rows.values() for run in runs):
             continue
-        first = rows[BSP][0]
-        metric: str = first.summary["metric"]
-        best = artefact.sample(rows[BSP], lambda run, metric=metric: run.summary["best"][metric]["value"])  # type: ignore[misc]
+        best = artefact.sample(rows[BSP], lambda run: run.summary["best"][run.summary["metric"]]["value"])
         target = best.mean - (0.0 if math.isnan(best.std) else best.std)
-        found.append(Race(artefact, first.num_workers, where.rpartition("/")[2], metric, target, rows))
+        first = rows[BSP][0]
+        found.append(Race(artefact, first.num_workers, where.rpartition("/")[2], first.summary["metric"], target, rows))
     return found
 
 

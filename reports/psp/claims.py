@@ -1,4 +1,4 @@
-"""The paper's claims as regions. Each tolerance is taken from the claim's own words, not from what came out."""
+"""The paper's claims as regions. Each tolerance is taken from the claim's own words, not from the results."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from reports.statistics import Sample
 
 ABOUT = 0.05  # "about 17 %", "about 30 %", "nearly 30 %": within five points
 SAME_TIME = 0.05  # "the same time": within 5 %
-SAME_ERROR = 1.5  # points: what push28_pull90_error calls kept
+SAME_ERROR = 1.5  # points: the tolerance in push28_pull90_error
 TWICE = (1.5, 2.5)  # "about twice"
 
 TABLE = "psp/table1"
@@ -84,7 +84,7 @@ def _same_time(what: str, times: Sample, others: Sample) -> Effect:
 
 
 def _more_error(artefact: Artefact, scenario: str) -> tuple[Sample, float]:
-    """Points that c=28 b=90 % ends above Sync, seed by seed; and the paper's, which are those with delays."""
+    """Error of c=28 b=90 % less Sync's, points, seed by seed; and the paper's, which is with delays."""
     partial, sync = (errors_of(artefact, f"{scenario}/{setting}") for setting in ("push28_pull90", "sync"))
     theirs = 100.0 * (_printed("push28_pull90", "error") - _printed("sync", "error"))
     return partial - sync, theirs
@@ -92,8 +92,7 @@ def _more_error(artefact: Artefact, scenario: str) -> tuple[Sample, float]:
 
 def _printed(setting: str, key: str) -> float:
     """Table 1: `minutes`, or `error` (top-1)."""
-    number: float = published("psp")["table1"]["rows"][setting][key]
-    return number
+    return float(published("psp")["table1"]["rows"][setting][key])
 
 
 CLAIMS = (

@@ -99,7 +99,7 @@ def notes(artefact: Artefact) -> list[str]:
         "The paper's delay runs from a pull's request to its response, which has two readings. Of the responses alone "
         "0.16 % are late. A pull of 32 blocks by a worker that has just pushed also waits for the slowest worker, and "
         "under Sync in most updates some worker is late.",
-        "The first pull of each worker, which nobody asked for, is left out. The network's own delays (0 to 0.05 s a "
+        "The first pull of each worker, which was not requested, is left out. The network's own delays (0 to 0.05 s a "
         "message) are assumed: the paper's are only in its plot.",
         *artefact.closing_notes,
     ]

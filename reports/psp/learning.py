@@ -1,6 +1,6 @@
 """Figures 3 and 4: top-1 error against epoch and against time, without and with injected delays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from reports.figures import Figure, Panel, Points, Series, curve
 from reports.psp.runs import DELAYED, IN_TIME, NEWEST, SETTINGS, by_epoch, by_minutes, name_of
@@ -25,14 +25,18 @@ def fig4_readings(artefact: Artefact) -> Figure:
 
 def errors(artefact: Artefact, scenario: str, settings: Sequence[str], title: str) -> Figure:
     """Two panels: against epoch and against time; a curve a setting, the other reading of the counter dashed."""
-    places: tuple[tuple[str, Callable[[Run], Points]], ...] = (("epoch", by_epoch), ("virtual time, min", by_minutes))
+    table = published("psp")["table1"]
+    printed = [row for setting, row in table["rows"].items() if setting in settings and scenario == DELAYED]
     panels = [
         Panel(
             name,
             "top-1 error, %",
-            _curves(artefact, scenario, settings, points) + _published(artefact, scenario, settings, axis),
+            _curves(artefact, scenario, settings, points) + _published(artefact, printed, places),
         )
-        for axis, (name, points) in enumerate(places)
+        for name, points, places in (
+            ("epoch", by_epoch, [float(table["epochs"])] * len(printed)),
+            ("virtual time, min", by_minutes, [row["minutes"] for row in printed]),
+        )
     ]
     return Figure(f"{title} (scale {artefact.scale}, {len(artefact.seeds)} seeds)", panels, notes(artefact))
 
@@ -68,13 +72,10 @@ def _curves(
     ]
 
 
-def _published(artefact: Artefact, scenario: str, settings: Sequence[str], axis: int) -> list[Series]:
-    """Table 1's final errors, where the runs are of the paper's size; axis 0: epochs, 1: minutes."""
-    if scenario != DELAYED or not _is_papers_size(artefact):
+def _published(artefact: Artefact, rows: Sequence[Mapping[str, float]], places: Sequence[float]) -> list[Series]:
+    """Table 1's final errors, where the runs are of the paper's size."""
+    if not rows or not _is_papers_size(artefact):
         return []
-    table = published("psp")["table1"]
-    rows = [row for setting, row in table["rows"].items() if setting in settings]
-    places = [[float(table["epochs"])] * len(rows), [row["minutes"] for row in rows]][axis]
     return [Series("published, Table 1", places, [100.0 * row["error"] for row in rows], "points", published=True)]
 
 

@@ -1,4 +1,4 @@
-"""Which runs the paper's artefacts share, and the numbers that are taken from one of them.
+"""The runs that the paper's artefacts share, and the numbers that are taken from one of them.
 
 A label is `<scenario>/<setting>`: `delayed` or `in_time`; c and b, and `_newest` where a worker's counter jumps. With
 `/timing` it is the same at the paper's own size, its time alone.

@@ -1,4 +1,4 @@
-"""Table 1: running time and error, the published beside ours."""
+"""Table 1: running time and error, published and ours."""
 
 from collections.abc import Callable, Mapping
 
@@ -40,16 +40,16 @@ def gradients(artefact: Artefact) -> Table:
     rows = {label: runs for label, runs in artefact.rows().items() if label.endswith(TIMING)}
     columns = [
         Column("setting", row_name),
-        Column("gradients thrown away, %", lambda label: artefact.sample(rows[label], discarded), 2),
+        Column("gradients discarded, %", lambda label: artefact.sample(rows[label], discarded), 2),
         Column("mean staleness", lambda label: artefact.sample(rows[label], in_summary("mean_staleness")), 3),
         Column("largest staleness", lambda label: artefact.sample(rows[label], largest_staleness), 1),
     ]
     lines = [
-        "At the first of the servers. A worker's counter that goes up by one (tag=step) leaves a late worker late: "
-        "its gradients are thrown away until it waits for somebody. Where it jumps (tag=newest) the next one counts.",
+        "At the first of the servers. A worker's counter that goes up by one (tag=step) leaves a late worker late: its "
+        "gradients are discarded until it waits for another worker. Where it jumps (tag=newest) the next one counts.",
         *artefact.closing_notes,
     ]
-    return Table.of(f"PSP, Table 1: what became of the gradients, at scale {artefact.scale}", rows, columns, lines)
+    return Table.of(f"PSP, Table 1: used and discarded gradients, at scale {artefact.scale}", rows, columns, lines)
 
 
 def row_name(label: str) -> str:
@@ -77,7 +77,7 @@ def notes(artefact: Artefact) -> list[str]:
 
 
 def _sizes(artefact: Artefact) -> list[str]:
-    """How large the runs are that minutes, and errors, are taken from."""
+    """The sizes of the runs behind the minutes and the errors."""
     timed = next((run for run in artefact.runs if run.label.endswith(TIMING)), None)
     learned = next((run for run in artefact.runs if not run.label.endswith(TIMING)), None)
     lines = []
@@ -100,7 +100,7 @@ def _prolonged(artefact: Artefact) -> list[str]:
 
 
 def _readings(artefact: Artefact) -> list[str]:
-    """What partial pushing saves by each reading of Algorithm 1, line 18."""
+    """The time that partial pushing saves in each reading of Algorithm 1, line 18."""
     try:
         sync, step, newest = (
             minutes_of(artefact, f"{DELAYED}/{setting}") for setting in ("sync", "push28", f"push28{NEWEST}")

@@ -193,7 +193,7 @@ def test_a_formula_holds_for_every_distribution_or_not(tmp_path: Path, key: str,
     assert moved.verdict == FAILS
     assert all("Pareto" in what for what in failing(moved))
     write_both(tmp_path, "k_async", 1.5)
-    assert verdict(tmp_path, key).verdict == HOLDS, "another variant is none of its business"
+    assert verdict(tmp_path, key).verdict == HOLDS, "other variants are ignored"
 
 
 def test_k_async_must_be_strictly_faster_where_times_have_a_large_shift(tmp_path: Path) -> None:

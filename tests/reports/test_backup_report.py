@@ -340,7 +340,7 @@ def test_draws_figure_shows_each_at_its_best_rate_against_time_and_work(tmp_path
     assert (time.x_label, work.x_label) == ("virtual time, s", "epochs")
 
 
-def test_a_rate_at_which_a_seed_diverged_is_nobodys_best(tmp_path: Path) -> None:
+def test_a_rate_at_which_a_seed_diverged_is_never_the_best(tmp_path: Path) -> None:
     write(tmp_path, "draw", drawn(BOUNDS, [("async", 0.003)]))
     rows = [row[0] for row in draw_table(loaded(tmp_path, "draw")).texts()]
     assert "async, rate 0.01, its best" in rows

@@ -1,4 +1,4 @@
-"""Verdicts: a region, an interval over seeds, and what is said where there is nothing to judge by."""
+"""Verdicts: a region, an interval over seeds, and the message where there is nothing to judge by."""
 
 import math
 import re

@@ -217,7 +217,7 @@ def test_the_two_readings_of_the_averaging(tmp_path: Path) -> None:
     ]
 
 
-def test_a_curve_a_strategy_over_iterations_of_everybody(tmp_path: Path) -> None:
+def test_a_curve_a_strategy_over_iterations_of_all_workers(tmp_path: Path) -> None:
     write_scores(tmp_path, "table5")
     made = curves(load_artefact("dssync/table5", "laptop", tmp_path), "table5", "Figure 5")
     assert [panel.title for panel in made.panels] == [
@@ -247,7 +247,7 @@ def test_a_claim_on_accuracy_holds_and_fails(
 ) -> None:
     even = {
         each: {kind: (values[0], values[0] + 0.02) for kind, values in rows.items()} for each, rows in SCORES.items()
-    }  # the same luck for all, so that differences are sure
+    }  # the same draws for all, so that differences are certain
     write_scores(tmp_path / "a", name, even)
     judged = verdict(tmp_path / "a", key)
     assert judged.verdict == HOLDS, judged.because

@@ -55,7 +55,7 @@ def page_of(folder: Path, figures: Sequence[Figure]) -> Path:
     (folder / FILES / "still.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="960" height="400"/>')
     files = Future[list[Path]]()
     files.set_result([Path("still.svg")])
-    section = Section("a/b", "Figures", "make a-b", "", [Shown(figure, files) for figure in figures], None, "")
+    section = Section("a/b", "Figures", "make a-b", [Shown(figure, files) for figure in figures])
     (folder / "page.html").write_text(rendered("strategies.html", "laptop", {"sections": [section]}))
     return folder / "page.html"
 

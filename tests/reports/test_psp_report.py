@@ -114,7 +114,7 @@ def test_the_notes_say_how_large_the_runs_are_and_what_the_readings_teach(tmp_pa
     assert "diverged" not in notes
 
 
-def test_what_became_of_the_gradients_is_told_apart(tmp_path: Path) -> None:
+def test_used_and_discarded_gradients_are_counted(tmp_path: Path) -> None:
     table = gradients(written(tmp_path, runs_of(ROWS)))
     assert row(table, "Sync")[1:] == ["0.00 ± 0.00", "0.250 ± 0.000", "2.0 ± 0.0"]
     assert row(table, "Sync+push:28")[1] == "12.50 ± 0.00"
@@ -214,7 +214,7 @@ def with_events(folder: Path, label: str, delays: list[float]) -> None:
     """The log of one worker, each of whose pulls after the first takes so long."""
     log, now = EventLog(folder / f"{label.replace('/', '-')}-0" / "events.arrow"), 1.0
     is_response = label.endswith("response")
-    log.append(0.5, "pulled", 7, -1, -1, 0, 0, "0")  # nobody asked for it
+    log.append(0.5, "pulled", 7, -1, -1, 0, 0, "0")  # no worker requested it
     for number, delay in enumerate(delays, 1):
         log.append(now, "computed", 7, -1, -1, number - 1, 0.1, "")
         log.append(now + 0.25, "granted", 7, 0, -1, number, 0, "broadcast")

@@ -80,7 +80,7 @@ def test_settings_tell_what_is_shared_and_what_differs_and_the_readings(tmp_path
     rows = dict(settings(load_artefact("dssp/fig3", "smoke", tmp_path)).texts())
     assert rows["runs"] == "3 with gradients, 1 of times alone"
     assert rows["network"] == "lenet"
-    assert rows["data"] == "glyphs10 (train_size 6000)", "where data lie is nobody's business"
+    assert rows["data"] == "glyphs10 (train_size 6000)", "where data lie says nothing of the run"
     assert rows["epochs"] == "2"
     assert rows["seeds"] == "0, 1"
     assert rows["reading: strategy.bound"].startswith("paper; hard (")
