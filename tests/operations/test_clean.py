@@ -110,7 +110,7 @@ def test_a_removal_that_is_broken_off_leaves_nothing_that_looks_finished(
 
     monkeypatch.setattr("shutil.rmtree", killed)
     with pytest.raises(KeyboardInterrupt):
-        clean._remove(clean.Thing(results / identity_of(9), "finished, of no plan", 0, results / identity_of(9)))
+        clean._remove(clean.Leftover(results / identity_of(9), "finished, of no plan", 0, results / identity_of(9)))
     assert not (results / identity_of(9) / "summary.json").exists()
 
 
@@ -118,8 +118,8 @@ def test_nobody_can_begin_a_run_while_its_record_is_removed(results: Path, monke
     fail(results, 30)
     seen = []
     monkeypatch.setattr("shutil.rmtree", lambda path: seen.append((results / f"{identity_of(30)}.lock").exists()))
-    thing = clean.Thing(results / identity_of(30), "failed", 0, results / identity_of(30))
-    assert clean._remove(thing)
+    leftover = clean.Leftover(results / identity_of(30), "failed", 0, results / identity_of(30))
+    assert clean._remove(leftover)
     with held(results / identity_of(30)):
-        assert not clean._remove(thing)
+        assert not clean._remove(leftover)
     assert seen == [True]

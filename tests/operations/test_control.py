@@ -16,7 +16,7 @@ from operations.planned import write_plan
 
 from syncline.__main__ import main
 from syncline.operations import control, jobs
-from syncline.operations.states import look
+from syncline.operations.states import run_states
 from syncline.records.lock import at_work_on
 from syncline.records.plans import read_plan
 
@@ -32,7 +32,7 @@ def syncline(*words: str) -> Said:
 
 def states_of(results: Path) -> list[str]:
     (path,) = (results / "plans").glob("*.json")
-    return [state.state for state in look(results, read_plan(path).once(), {}).values()]
+    return [state.state for state in run_states(results, read_plan(path).once(), {}).values()]
 
 
 @pytest.mark.processes
@@ -82,7 +82,7 @@ def test_cancel_stops_the_process_of_this_host_that_goes_through_the_plan(
         process.communicate()
     assert states_of(results) == ["unfinished", "left"]
     assert main(["cancel", "sweep", "--results", str(results)]) == 0
-    assert capsys.readouterr().out.startswith("nothing of sweep-")
+    assert capsys.readouterr().out.startswith("no run of sweep-")
 
 
 def test_cancel_tells_what_it_cannot_stop_and_the_jobs_it_cancelled(
@@ -117,4 +117,4 @@ def test_retry_starts_run_py_with_the_plans_words_in_its_place(results: Path, mo
 
 def test_a_plan_of_an_older_version_cannot_be_started_again(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["retry", "paper/table", "--results", str(results)]) == 1
-    assert "does not say how it was made (by an older version); start run.py by hand" in capsys.readouterr().err
+    assert "does not hold its command (written by an older version); start run.py by hand" in capsys.readouterr().err

@@ -17,7 +17,7 @@ Said, AsJson = Callable[..., str], Callable[..., Any]
 def test_a_finished_run_is_shown_with_its_plan_words_summary_and_last_evaluations(said: Said) -> None:
     text = said("show", identity_of(0))
     assert text.splitlines()[:2] == [f"{identity_of(0)}: finished", "plan paper-table-smoke, row even"]
-    assert "asked for\n   seed=0" in text
+    assert "overrides\n   seed=0" in text
     assert re.search("^  wall_s +10$", text, re.MULTILINE)
     assert re.search("^  final.accuracy +0.5$", text, re.MULTILINE)
     assert text.endswith("last evaluations\ntime_s  accuracy\n   0.5      0.25\n     1       0.5\n")

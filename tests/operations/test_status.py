@@ -16,7 +16,7 @@ from operations.planned import TRACE, age, fail, finish, identity_of, lock, writ
 
 from syncline.__main__ import main
 from syncline.operations import jobs, states
-from syncline.operations.states import FAILED, FINISHED, LEFT, QUEUED, RUNNING, UNFINISHED, first_cause, look
+from syncline.operations.states import FAILED, FINISHED, LEFT, QUEUED, RUNNING, UNFINISHED, first_cause, run_states
 from syncline.records.lock import STALE_S, held
 from syncline.records.store import RecordError
 
@@ -25,7 +25,7 @@ Said, AsJson = Callable[..., str], Callable[..., Any]
 
 def test_each_run_is_in_the_state_that_it_is_in(results: Path) -> None:
     """Seed 4's owner was killed with -9: its lock is there, and it is not running."""
-    found = look(results, [identity_of(seed) for seed in range(6)], {})
+    found = run_states(results, [identity_of(seed) for seed in range(6)], {})
     wanted = [FINISHED, FINISHED, RUNNING, FAILED, UNFINISHED, LEFT]
     assert [found[identity_of(seed)].state for seed in range(6)] == wanted
 
@@ -38,12 +38,12 @@ def test_a_look_changes_nothing(results: Path) -> None:
 
 def test_who_is_silent_elsewhere_for_long_is_not_running(results: Path) -> None:
     age(lock(results, 2), STALE_S + 1)
-    assert look(results, [identity_of(2)], {})[identity_of(2)].state == UNFINISHED
+    assert run_states(results, [identity_of(2)], {})[identity_of(2)].state == UNFINISHED
 
 
 def test_a_run_that_this_process_makes_is_running_even_if_it_was_finished_before(results: Path) -> None:
     with held(results / identity_of(0)):
-        state = look(results, [identity_of(0)], {})[identity_of(0)]
+        state = run_states(results, [identity_of(0)], {})[identity_of(0)]
     assert state.state == RUNNING
     assert state.owner is not None
     assert (state.owner.host, state.owner.pid) == (socket.gethostname(), os.getpid())
@@ -60,7 +60,7 @@ def test_what_slurm_will_make_is_queued_and_what_failed_in_a_task_that_goes_on_i
     results: Path, waiting: str, states_then: list[str]
 ) -> None:
     identities = [identity_of(seed) for seed in range(6)]
-    found = look(results, identities, dict.fromkeys(identities, waiting))
+    found = run_states(results, identities, dict.fromkeys(identities, waiting))
     assert [found[identity].state for identity in identities] == states_then
 
 
@@ -241,7 +241,7 @@ def test_a_broken_plan_or_lock_is_one_line_and_a_broken_summary_is_told(results:
     assert "broken record (JSONDecodeError)" in said("status", "paper/table")
     (results / f"{identity_of(2)}.lock").write_text("{")
     with pytest.raises(RecordError, match="broken lock"):
-        look(results, [identity_of(2)], {})
+        run_states(results, [identity_of(2)], {})
     (results / "plans" / "paper-table-smoke.json").write_text("{}")
     assert main(["status", "--results", str(results)]) == 1
 

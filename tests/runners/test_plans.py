@@ -11,7 +11,7 @@ import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
 from runners import pool
-from syncline.operations.states import LEFT, look
+from syncline.operations.states import LEFT, run_states
 from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
 
@@ -133,7 +133,7 @@ def test_a_run_whose_process_is_killed_shows_as_failed_with_the_cause(tmp_path: 
     assert process.returncode == 1
     cause = "its process ended with exit code -9 (killed, or out of memory?)"
     assert cause in err
-    state = look(tmp_path, [lock.stem], {})[lock.stem]
+    state = run_states(tmp_path, [lock.stem], {})[lock.stem]
     assert (state.state, state.cause) == (FAILED, cause)
     assert not list(tmp_path.glob("*.lock"))
 
