@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from engine_play import Rows, computed_versions
 
+from benchmarks.simulator import NullObserver
 from syncline.progress import Limits, Totals
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import Learning
@@ -16,13 +17,6 @@ from syncline.timing.network import NetworkConfig
 NOISE = Exponential(1.0)
 DELAYS = ScenarioConfig(push_delay=Exponential(0.4), pull_delay=Exponential(0.4))
 LATENCY = NetworkConfig(latency_s=0.5)
-
-
-class NullObserver:
-    """Asks for no evaluation."""
-
-    def updated(self, simulation: Simulation) -> int:
-        return 1 << 62
 
 
 def simulation_of(

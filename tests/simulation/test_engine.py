@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.simulator import NullObserver
 from syncline.progress import Limits
 from syncline.simulation.engine import Deadlock, Simulation
 from syncline.strategies.asp import AspOptions
@@ -37,7 +38,7 @@ def simulation_of(strategy, cluster, scenario=None, *, size=0, log=None, observe
         block_bytes=[size] * cluster.shards,
         batch_size=1,
         limits=Limits(**limits),
-        observer=observer or Looks(10**9),
+        observer=observer or NullObserver(),
         log=log,
     )
 
