@@ -70,7 +70,7 @@ def test_what_nobody_foresaw_is_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp
 
     assert judged(("seed=-1",), tmp_path).kind == REFUSED
     monkeypatch.setattr(fuzz_configs, "compose", broken)
-    monkeypatch.setattr(fuzz_configs, "is_said", lambda error: isinstance(error, ConfigError))
+    monkeypatch.setattr(fuzz_configs, "is_own_error", lambda error: isinstance(error, ConfigError))
     assert judged(("seed=1",), tmp_path).kind == TRACEBACK
 
 
