@@ -21,7 +21,7 @@ from syncline.metrics import LOWER_IS_BETTER, METRICS, RANGES
 
 @pytest.mark.parametrize("group", TABLES)
 def test_a_part_cannot_bear_the_name_of_another(group: str) -> None:
-    """A record tells by the name what ran: it holds whoever made the config."""
+    """A record names its parts: the rule holds for every source of a config."""
     config, _ = composed()
     part = getattr(config, group)
     others = [name for name, kind in TABLES[group].items() if kind is not type(part)]

@@ -1,4 +1,4 @@
-"""retry and cancel, with real processes: what was killed or failed is mended, what runs is stopped."""
+"""retry and cancel, with real processes: killed and failed runs are made again, running ones are stopped."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def states_of(results: Path) -> list[str]:
 
 
 @pytest.mark.processes
-def test_a_plan_whose_process_was_killed_is_mended_by_retry_which_says_what_it_starts(tmp_path: Path) -> None:
+def test_retry_completes_a_plan_whose_process_was_killed_and_prints_the_command(tmp_path: Path) -> None:
     """The first run never ends: it is killed, and the others are made; then it may end."""
     results = tmp_path / "results"
     words = ["-m", "seed=0,1", "gradients=false", "runner.events=false", "epochs=1e7", "jobs=1", f"results={results}"]
@@ -47,7 +47,7 @@ def test_a_plan_whose_process_was_killed_is_mended_by_retry_which_says_what_it_s
     assert [owner.pid for owner in at_work_on(path)] == [process.pid]
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    until = time.monotonic() + 30  # its processes have a group of their own, and see that it is gone
+    until = time.monotonic() + 30  # its processes have their own group, and notice its end
     while states_of(results)[0] == "running" and time.monotonic() < until:
         time.sleep(0.05)
     assert states_of(results) == ["unfinished", "left"]
@@ -85,7 +85,7 @@ def test_cancel_stops_the_process_of_this_host_that_goes_through_the_plan(
     assert capsys.readouterr().out.startswith("no run of sweep-")
 
 
-def test_cancel_tells_what_it_cannot_stop_and_the_jobs_it_cancelled(
+def test_cancel_names_what_it_cannot_stop_and_the_jobs_it_cancelled(
     results: Path, as_json: AsJson, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = {"host": "far-away", "pid": 7, "born": 1, "since": time.time()}

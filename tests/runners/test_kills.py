@@ -1,4 +1,4 @@
-"""run.py, killed with -9 at any moment of a plan and started again: nothing is lost, made twice, or half there."""
+"""run.py, killed with -9 at any moment of a plan and started again: no run is lost, made twice, or incomplete."""
 
 import os
 import random
