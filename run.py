@@ -37,7 +37,7 @@ from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, SlurmCon
 from syncline.config.words import meant, nearest
 from syncline.live.supervisor import Supervisor
 from syncline.operations.ranking import ranking
-from syncline.operations.states import look, waiting_in
+from syncline.operations.states import run_states, slurm_states
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Plan, merged
 from syncline.records.lock import announced
@@ -178,7 +178,7 @@ def show_ranking(paths: Sequence[Path]) -> None:
         print("python -m syncline status <plan> ranks the settings of each")
         return
     plan = read_plan(paths[0])
-    if table := ranking(plan.runs, look(plan.results, plan.once(), {}), terminal_width(), RANKED):
+    if table := ranking(plan.runs, run_states(plan.results, plan.once(), {}), terminal_width(), RANKED):
         print(f"\n{table}")
 
 
@@ -203,7 +203,7 @@ def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:
     """One line a run: its state, label and identity; python -m syncline status shows more."""
     results, plan = Path(invocation.results), merged(plans)
     entries = {entry.config.identity: entry for entry in plan.unique()}
-    states = look(results, entries, waiting_in(results, [each.stem for each in plans]))
+    states = run_states(results, entries, slurm_states(results, [each.stem for each in plans]))
     for identity, entry in entries.items():
         first = f"{states[identity].state:10}  "
         print("\n".join(wrapped(f"{entry.name}  {identity}", terminal_width(), "  ", first)))

@@ -1,4 +1,4 @@
-"""make bench: prints each measurement beside its goal; `python -m benchmarks simulator` makes one part of them.
+"""make bench: prints each measurement beside its goal; `python -m benchmarks simulator` makes one part.
 
 Parts: simulator, transport, allreduce, start, input, criteo, orchestration.
 `make fidelity` and `make kills` stand alone.

@@ -1,9 +1,9 @@
 """Live BSP by all-reduce beside torch's DistributedDataParallel: steps a second in one process group, in alternation.
 
 python -m benchmarks.allreduce starts 2, then 4 processes by torchrun; each times both on the same model and data.
-With 2 processes the parameters stay equal in every bit. With 4 the two sum in another order; LeNet stays within 1e-7,
-while in ResNet-20 a rounding error grows ten thousandfold within 20 steps (as it does in one process, in a plain loop):
-there float64 shows that the two compute the same.
+With 2 processes the parameters stay equal in every bit. With 4 the two add in different orders: LeNet stays within
+1e-7, while in ResNet-20 a rounding error grows by a factor of ten thousand within 20 steps (as in a plain loop in one
+process); with float64 the two agree.
 """
 
 import json
@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.spread import Spread
-from syncline.assembly import build_learner, build_optimizer, pick_device
+from syncline.assembly import Learner, build_learner, build_optimizer, pick_device
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import MiniBatch
 from syncline.live.process_group import Group, start_group
@@ -32,8 +32,6 @@ from syncline.timing.cluster import ClusterConfig
 
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 1e-4
 COMPARED_STEPS = 20
-
-
 MODELS = {"lenet": ModelConfig(), "resnet20": ResnetConfig(depth=20)}
 
 
@@ -49,22 +47,46 @@ def config_of(model: str, num_members: int, device: str, image_size: int) -> Run
     )
 
 
+class Ours:
+    """A member of our all-reduce group."""
+
+    def __init__(self, learner: Learner, config: RunConfig, num_members: int) -> None:
+        self._replica = Replica(learner.gradient, build_optimizer(config))
+        self._group = Group(num_members, None)
+
+    def step(self, batch: MiniBatch) -> None:
+        loss = self._replica.compute(batch)
+        self._replica.average(self._group, [loss, *[0.0] * (NUM_EXTRA - 1)])
+        self._replica.step(RATE)
+
+
+class Theirs:
+    """A process of torch's DistributedDataParallel, on a copy of the module: its tensors are no views."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.module = deepcopy(learner.flat.module)
+        self._ddp = DistributedDataParallel(self.module, device_ids=None)
+        self._sgd = torch.optim.SGD(self._ddp.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+
+    def step(self, batch: MiniBatch) -> None:
+        inputs, labels = batch.samples
+        self._sgd.zero_grad()
+        loss = nn.functional.cross_entropy(self._ddp(inputs), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        loss.item()
+        self._sgd.step()
+
+
 def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> None:
-    """What each process does; the first one prints a line of JSON."""
+    """One process of the group; the first one prints a line of JSON."""
     torch.set_default_dtype(getattr(torch, dtype))
     torch.set_num_threads(1)
-    num_members = int(os.environ["WORLD_SIZE"])
-    rank = int(os.environ["RANK"])
+    num_members, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     config = config_of(model, num_members, "auto", image_size)
     device = pick_device(config, rank)
     start_group(device, rank, num_members, num_members)
     learner = build_learner(config, device, NUM_EXTRA)
-    flat = learner.flat
-    module = deepcopy(flat.module)  # an ordinary one: its tensors are no views
-    replica = Replica(learner.gradient, build_optimizer(config))
-    everybody, nothing = Group(num_members, None), [0.0] * (NUM_EXTRA - 1)
-    ddp = DistributedDataParallel(module, device_ids=None)
-    sgd = torch.optim.SGD(ddp.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    ours, theirs = Ours(learner, config, num_members), Theirs(learner)
     batches = learner.batches(config, rank)
 
     def batch(iteration: int) -> MiniBatch:
@@ -72,39 +94,26 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
         inputs, labels = made.samples
         return replace(made, samples=(inputs.to(torch.get_default_dtype()), labels))
 
-    def ours(iteration: int) -> None:
-        loss = replica.compute(batch(iteration))
-        replica.average(everybody, [loss, *nothing])
-        replica.step(RATE)
-
-    def theirs(iteration: int) -> None:
-        inputs, labels = batch(iteration).samples
-        sgd.zero_grad()
-        loss = nn.functional.cross_entropy(ddp(inputs), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        loss.item()
-        sgd.step()
-
     for iteration in range(COMPARED_STEPS):
-        ours(iteration)
-        theirs(iteration)
-    reference = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
-    difference = float((flat.weights - reference).abs().max())
+        ours.step(batch(iteration))
+        theirs.step(batch(iteration))
+    reference = torch.cat([parameter.detach().reshape(-1) for parameter in theirs.module.parameters()])
+    difference = float((learner.flat.weights - reference).abs().max())
 
-    def timed(step: Any) -> float:
+    def timed(stepper: Ours | Theirs) -> float:
         dist.barrier()
         begun = time.perf_counter()
         for iteration in range(steps):
-            step(iteration)
+            stepper.step(batch(iteration))
         dist.barrier()
         return time.perf_counter() - begun
 
-    timed(ours), timed(theirs)
+    timed(ours), timed(theirs)  # warm-up
     ratios, rates = [], []
     for pair in range(pairs):
-        both = {step: timed(step) for step in ((ours, theirs) if pair % 2 else (theirs, ours))}
-        ratios.append(both[theirs] / both[ours])
-        rates.append(steps / both[ours])
+        times = {stepper: timed(stepper) for stepper in ((ours, theirs) if pair % 2 else (theirs, ours))}
+        ratios.append(times[theirs] / times[ours])
+        rates.append(steps / times[ours])
     if rank == 0:
         print("RESULT", json.dumps({"difference": difference, "ratios": ratios, "rates": rates}), flush=True)
     dist.destroy_process_group()
@@ -121,7 +130,7 @@ def against_ddp(
     """Steps/s of ours / DDP's (`ratios`), ours (`rates`), and the largest difference of a parameter after 20 steps."""
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_members}"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "-m", "benchmarks.allreduce", "member"]
-    said = subprocess.run(
+    output = subprocess.run(
         [*command, model, dtype, str(image_size), str(steps), str(pairs)],
         cwd=Path(__file__).parents[1],
         capture_output=True,
@@ -129,7 +138,7 @@ def against_ddp(
         check=True,
     ).stdout
     result: dict[str, Any] = json.loads(
-        next(line for line in said.splitlines() if "RESULT" in line).split("RESULT ")[1]
+        next(line for line in output.splitlines() if "RESULT" in line).split("RESULT ")[1]
     )
     return result
 

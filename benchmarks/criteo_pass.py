@@ -24,7 +24,7 @@ from syncline.datasets.clicks import NUM_CATEGORIES, NUM_COUNTS
 from syncline.datasets.criteo import criteo
 from syncline.datasets.sharding import WorkerShare
 
-SIZES = (1_000_000, 5_000_000)  # rows: what grows with them is seen between the two
+SIZES = (1_000_000, 5_000_000)  # rows: the difference shows what grows with them
 CHUNK = 100_000  # rows generated at once
 BATCH = 4096
 MISSING = 0.2
@@ -33,7 +33,7 @@ VALUES = np.geomspace(4, 10_000_000, NUM_CATEGORIES)  # of each categorical fiel
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Of one process that parsed so many rows and then took one epoch of them."""
+    """One process that parsed so many rows and then read one epoch of them."""
 
     num_rows: int
     text_bytes: int
@@ -45,7 +45,7 @@ class Pass:
 
 
 def generate(path: Path, num_rows: int, seed: int = 0) -> None:
-    """Text in Criteo's form."""
+    """Text in Criteo's format."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -74,7 +74,7 @@ def generate(path: Path, num_rows: int, seed: int = 0) -> None:
 
 
 def measure(num_rows: int, vocabulary: str) -> Pass:
-    """Generate, and measure in a process of its own; nothing is left behind."""
+    """Generate, and measure in a separate process; the files are removed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "train.txt")
         generate(path, num_rows)
@@ -102,7 +102,7 @@ def report() -> None:
 
 
 def member(folder: str, vocabulary: str) -> None:
-    """What the measured process does; it prints a line of JSON."""
+    """The measured process; it prints a line of JSON."""
     torch.set_num_threads(1)
     import pyarrow.csv  # noqa: F401  at rest it is loaded
 
@@ -128,14 +128,14 @@ def member(folder: str, vocabulary: str) -> None:
 
 
 def anonymous_mb() -> float:
-    """Memory of this process that no file stands behind."""
+    """Anonymous memory of this process."""
     status = Path("/proc/self/status").read_text()
     return float(status.split("RssAnon:")[1].split()[0]) / 1024
 
 
 @contextmanager
 def peak() -> Iterator[list[float]]:
-    """The most anonymous memory meanwhile, looked at every few milliseconds; in the list's only place afterwards."""
+    """Yields a list that holds the peak of the anonymous memory afterwards, sampled every few milliseconds."""
     highest, done = [anonymous_mb()], threading.Event()
 
     def look() -> None:

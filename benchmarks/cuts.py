@@ -1,7 +1,7 @@
-"""make cuts: a host is cut off in the middle of a run, as root; the others must go on, and take it back.
+"""make cuts: a host is disconnected in the middle of a run, as root; the others must continue, and let it rejoin.
 
 Three emulated hosts (benchmarks/emulated.py), a worker on each, the shards on the first ones; a gradient takes 50 ms.
-The cable of the third is cut. `LEAVE_S` after the last word of its worker that is given up; then the cable is mended.
+The cable of the third is cut. `LEAVE_S` after its last message its worker is treated as lost; then the cable is healed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from syncline.records.events import read_events
 RATE = "1gbit"
 LEAVE_S = 3.0
 LOST = 2  # the worker, and the host
-AFTER_S = 3.0  # for it to push to every shard again, on a loaded machine; the first shard says that it joined
+AFTER_S = 3.0  # for it to push to every shard again, on a loaded machine; the first shard reports that it joined
 STRATEGIES: dict[str, tuple[str, ...]] = {
     "asp": ("strategy=asp",),
     "ssp": ("strategy=ssp", "strategy.staleness=3"),
@@ -36,9 +36,9 @@ class Cut:
 
     away_s: float  # from the last push of the lost worker to its return
     pushes_without: int  # of the others, meanwhile
-    pushes_since_left: int  # of these, those after the lost worker was given up
+    pushes_since_left: int  # of these, those after the worker was treated as lost
     longest_pause_s: float  # between two of these
-    pushes_after: int  # of the lost worker, when it was back
+    pushes_after: int  # of the lost worker, after it rejoined
 
     @property
     def is_survived(self) -> bool:
@@ -46,10 +46,10 @@ class Cut:
 
 
 def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str) -> list[Cut]:
-    """One run, which is ended when its lost worker is back. Returns what each shard saw.
+    """One run, which is ended once its lost worker has rejoined. Returns what each shard saw.
 
     Raises:
-        AssertionError: it did not go on, or did not end as it should.
+        AssertionError: it did not continue, or did not end correctly.
     """
     words = STRATEGIES[strategy]
     name = hosts.names[LOST]
@@ -65,11 +65,11 @@ def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str
     try:
         run.wait_for_snapshot(2)
         hosts.cut(name)
-        run.wait_until_said(f"host {name} was lost, and with it worker {LOST}")
-        run.wait_until_said(f"worker {LOST} left")
+        run.wait_for_output(f"host {name} was lost, and with it worker {LOST}")
+        run.wait_for_output(f"worker {LOST} left")
         hosts.heal(name)
-        run.wait_until_said(f"host {name} is connected again")
-        run.wait_until_said(f"worker {LOST} joined")
+        run.wait_for_output(f"host {name} is connected again")
+        run.wait_for_output(f"worker {LOST} joined")
         time.sleep(AFTER_S)
         run.process.send_signal(signal.SIGINT)
         run.wait(expected=130)
@@ -81,7 +81,7 @@ def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str
 
 
 def seen(path: Path) -> Cut:
-    """What the shard says that wrote these events."""
+    """What the shard saw that wrote these events."""
     log = read_events(path).to_pandas()
     left, joined = (log[(log.kind == kind) & (log.worker == LOST)]["at"].max() for kind in ("left", "joined"))
     pushed = log[log.kind == "pushed"]

@@ -7,15 +7,15 @@ from pathlib import Path
 from types import TracebackType
 
 NETWORK = "10.77"  # 10.77.X.Y, X by the process that makes them
-BRIDGE = "02:00:00:00:00:fe"  # what the hosts know the launcher's network card by
+BRIDGE = "02:00:00:00:00:fe"  # MAC address of the launcher's NIC
 
 
 class CannotEmulate(RuntimeError):
-    """This machine does not let us; the message tells why."""
+    """This machine does not allow it; the message says why."""
 
 
 class EmulatedHosts:
-    """Hosts `names`, and the switch, on which a launcher may run and knows them by name.
+    """Hosts `names`, and the switch, on which a launcher may run and resolves their names.
 
     Args:
         count: of hosts.
@@ -41,18 +41,18 @@ class EmulatedHosts:
             raise
 
     def on(self, name: str) -> list[str]:
-        """What stands before a command that is to run there."""
+        """The words before a command that is to run there."""
         return ["ip", "netns", "exec", name]
 
     def cut(self, name: str) -> None:
-        """Unplug its cable from the switch: what is sent is lost, and nobody is told."""
+        """Unplug its cable from the switch: packets are lost without any notification."""
         _ip("-n", self.switch, "link", "set", self._port(name), "nomaster")
 
     def heal(self, name: str) -> None:
         _ip("-n", self.switch, "link", "set", self._port(name), "master", "br0")
 
     def block(self, name: str, ports: str) -> None:
-        """A firewall that drops what comes in for these ports (LOW-HIGH)."""
+        """A firewall that drops packets to these ports (LOW-HIGH)."""
         rule = ("rule", "add", "pref", "10", "iif", "eth0", "ipproto", "tcp", "dport", ports, "blackhole")
         _ip("-n", name, "rule", "add", "pref", "100", "lookup", "local")
         _ip("-n", name, "rule", "del", "pref", "0")
@@ -64,7 +64,7 @@ class EmulatedHosts:
             _ip("-n", name, "rule", "del", "pref", pref)
 
     def close(self) -> None:
-        """Gone, with whoever is still there cut off."""
+        """Remove the hosts; processes on them lose their network."""
         for name in [*self.names, self.switch]:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         shutil.rmtree(self._etc, ignore_errors=True)

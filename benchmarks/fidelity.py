@@ -1,8 +1,8 @@
-"""make fidelity: does the simulator foresee what real processes do?
+"""make fidelity: does the simulator predict what real processes do?
 
-Each strategy runs live under each scenario. The times of its gradients and messages are measured and handed to the
-simulator as distributions, worker by worker; what it then foresees for the same number of updates is held against what
-was measured: seconds an update, and the largest lead. `python -m reports fidelity` shows what is stored.
+Each strategy runs live under each scenario. The times of its gradients and messages are measured and given to the
+simulator as distributions, for each worker; its predictions for the same number of updates are compared with the
+measurements: seconds an update, and the largest lead. `python -m reports fidelity` shows the stored results.
 """
 
 import argparse
@@ -49,12 +49,12 @@ class Cell:
 
     @property
     def error(self) -> float:
-        """Of the seconds an update, signed, as a fraction."""
+        """Relative error of the seconds an update, signed."""
         return self.foreseen_s / self.measured_s - 1
 
 
 def measure(strategy: str, scenario: str, results: Path, seed: int) -> Cell:
-    """One live run, and what the simulator makes of its times."""
+    """One live run, and the prediction from its times."""
     run = LiveRun(
         results,
         f"strategy={strategy}",
@@ -85,9 +85,9 @@ def measure(strategy: str, scenario: str, results: Path, seed: int) -> Cell:
 def measured_config(config: RunConfig, log: pd.DataFrame) -> RunConfig:
     """The same run in virtual time, with the times of this log.
 
-    A worker's gradients become their own mean times one pooled distribution of what they vary by; injected delays are
-    taken off and drawn again, from the same streams; half of the seconds between a gradient and the start of the next
-    that are neither waiting nor injected is the latency of a message.
+    The time of a worker's gradient is its mean times one pooled distribution of the ratios. Injected delays are
+    subtracted, and drawn again from the same streams. The latency of a message is the mean of the seconds from a
+    gradient to its push, and from a grant to the start of the next gradient.
     """
     computed = log[log.kind == "computed"]
     started = log[log.kind == "started"]
@@ -101,9 +101,9 @@ def measured_config(config: RunConfig, log: pd.DataFrame) -> RunConfig:
         own = spent - injected if len(injected) else spent
         means.append(float(own.mean()))
         ratios += (own / own.mean()).tolist()
-        mine = log[log.worker == worker]
-        pushed = mine[mine.kind == "pushed"]["at"].to_numpy()
-        granted = mine[mine.kind == "granted"]["at"].to_numpy()
+        own_log = log[log.worker == worker]
+        pushed = own_log[own_log.kind == "pushed"]["at"].to_numpy()
+        granted = own_log[own_log.kind == "granted"]["at"].to_numpy()
         messages += (pushed - ends).tolist()
         count = min(len(granted), len(begins) - 1)
         messages += (begins[1 : count + 1] - granted[:count]).tolist()

@@ -1,11 +1,11 @@
-"""python -m benchmarks.fuzz_configs --configs 10000 --seed 0: command lines that nobody should write.
+"""python -m benchmarks.fuzz_configs --configs 10000 --seed 0: malformed and extreme command lines.
 
     systematic   every key of every group with every edge value, one at a time
     random       some choices of groups and some keys with edge values, misspelt, broken, deleted, swept, interpolated
 
-Each must be refused in one line that names a key, what was given and what is allowed; or it is accepted, and then its
-run comes to its end (a few updates in virtual time, times alone where the network is large) within a bound of CPU
-seconds and memory, and leaves a record that is true. Exit code 1 if anything else happens.
+Each must be refused in one line that names a key, the value given and what is allowed, or be accepted: then its run
+must end (a few updates in virtual time, times alone if the network is large) within bounds of CPU seconds and memory,
+and leave a true record. The exit code is 1 if anything else happens.
 """
 
 import argparse
@@ -90,11 +90,11 @@ class Verdict:
     detail: str = ""
 
 
-# What is drawn.
+# Generation of command lines.
 
 
 def all_keys() -> list[tuple[Words, str]]:
-    """(the choices that it needs, key) of every key there is."""
+    """(the choices that it needs, key) of every key."""
     found = dict[str, Words]()
     for kind in (RunConfig, Invocation):
         for field in fields(kind):
@@ -125,7 +125,7 @@ def _leaves(kind: Any, key: str) -> Iterator[str]:
         yield from _leaves(hints[field.name], f"{key}.{field.name}")
 
 
-# What a model or a data set needs beside it, by the task of its class.
+# The choices that a model or a data set needs, by the task of its class.
 BESIDE = {
     "ctr": ("model=deepfm", "dataset=ctr_synthetic"),
     "generation": ("model=draw_small", "dataset=digits"),
@@ -135,7 +135,7 @@ BESIDE = {
 
 
 def beside(words: Words) -> Words:
-    """What else is to be chosen so that these choices go together."""
+    """Further choices that make these compatible."""
     for word in words:
         group, _, choice = word.partition("=")
         if group in ("model", "dataset"):
@@ -193,7 +193,7 @@ def misspelt(luck: random.Random, key: str) -> str:
 
 
 def drawn(num: int, seed: int) -> list[Words]:
-    """So many command lines, at most half of them of the systematic part.
+    """This number of command lines, at most half of them systematic.
 
     Those of the same choices follow each other: composing them takes a tenth of a second, once in a process.
     """
@@ -204,11 +204,11 @@ def drawn(num: int, seed: int) -> list[Words]:
     return sorted(made, key=lambda words: sorted(word for word in words if word.partition("=")[0] in GROUPS))
 
 
-# What happens.
+# Execution and judgement.
 
 
 def judged(words: Words, results: Path) -> Verdict:
-    """Compose it, and run what is accepted."""
+    """Compose it, and run it if it is accepted."""
     asked = [word.removeprefix("-m ") for word in words]
     try:
         if any(word.startswith("-m ") for word in words):
@@ -223,7 +223,9 @@ def judged(words: Words, results: Path) -> Verdict:
             nonsense = untrue(short, summary, results / short.identity)
     except (ValueError, OSError) as error:
         return (
-            refusal(words, asked, str(error)) if is_said(error) else Verdict(words, TRACEBACK, traceback.format_exc())
+            refusal(words, asked, str(error))
+            if is_own_error(error)
+            else Verdict(words, TRACEBACK, traceback.format_exc())
         )
     except MemoryError:
         return Verdict(words, NO_MEMORY, traceback.format_exc())
@@ -232,8 +234,8 @@ def judged(words: Words, results: Path) -> Verdict:
     return Verdict(words, NONSENSE, nonsense) if nonsense else Verdict(words, ENDED)
 
 
-def is_said(error: Exception) -> bool:
-    """Whether our own code said it to the user; what a library says of its arguments means nothing to him."""
+def is_own_error(error: Exception) -> bool:
+    """Our own code raised it; a library's message about its arguments means nothing to the user."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return isinstance(error, OSError) or frame.f_globals.get("__name__", "").startswith(
         ("syncline.", "runners.", "run")
@@ -252,7 +254,7 @@ def refusal(words: Words, asked: Sequence[str], line: str) -> Verdict:
 
 
 def shortened(config: RunConfig) -> RunConfig:
-    """The same in virtual time, to its end in a moment: nothing is fetched or mirrored, no large network learns."""
+    """The same in virtual time, and short: nothing is downloaded or tracked, no large network learns."""
     parts: dict[str, Any] = {"runner": SimulateConfig(), "tracker": NoTrackerConfig()}
     for group in ("model", "dataset"):
         part = getattr(config, group)
@@ -266,7 +268,7 @@ def shortened(config: RunConfig) -> RunConfig:
 
 
 def unnoticed(asked: Sequence[str], config: RunConfig) -> str:
-    """What of an accepted config nobody would notice to be wrong; empty: nothing."""
+    """What is silently wrong in an accepted config; empty: nothing."""
     for word in asked:
         group, _, choice = word.lstrip("+").partition("=")
         if (
@@ -292,7 +294,7 @@ def unnoticed(asked: Sequence[str], config: RunConfig) -> str:
 
 
 def untrue(config: RunConfig, summary: dict[str, Any], folder: Path) -> str:
-    """What of a finished record is not true; empty: nothing."""
+    """What is false in a finished record; empty: nothing."""
     kept = read_config(folder)
     for group, table in TABLES.items():
         if table[kept[group]["name"]] is not type(getattr(config, group)):
@@ -318,7 +320,7 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 def work(cases: Sequence[Words], pipe: Connection, memory: int) -> None:
-    """Judge one after another, each within its bounds: who is over them is killed, and the parent sees it."""
+    """Judge one after another, each within its bounds: the process is killed beyond them, which the parent sees."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
@@ -340,7 +342,7 @@ class _Worker:
 
 
 def fuzz(cases: Sequence[Words], processes: int, memory: int = MEMORY) -> list[Verdict]:
-    """The verdict on each, in no order."""
+    """The verdict on each, in any order."""
     context = multiprocessing.get_context("fork")
     waiting = [list(cases[begin : begin + CHUNK]) for begin in range(0, len(cases), CHUNK)]
     running, verdicts = list[_Worker](), list[Verdict]()

@@ -1,12 +1,12 @@
-"""python -m benchmarks.fuzz_wire --seconds 60 --seed 0: hostile bytes against the door of a shard.
+"""python -m benchmarks.fuzz_wire --seconds 60 --seed 0: hostile bytes against the acceptor of a shard.
 
     strangers   do not know the secret: random bytes, or a recorded session of a worker, whole or with bytes changed
-    insiders    know it: a session in which bytes were changed, put in, left out or cut off, in the proof or behind it
+    insiders    know it: a session with bytes changed, inserted, deleted or truncated, in the proof or after it
 
-They come over unix sockets, TCP and TLS (where there is an `openssl` to make a certificate), quick or a few bytes at a
-time; some read what they are sent, some do not, and some of these stay to the end. None may be heard without a proof,
-crash a thread, or leave a thread, a socket or a version behind; a proper worker is served all the while. Exit code 1 if
-anything of this is wrong.
+They connect over unix sockets, TCP and TLS (if `openssl` is there to make a certificate), and send at once or a few
+bytes at a time. Some read the answers, some do not, and some of these stay connected to the end. No frame may be
+processed without a proof, no thread may crash, and no thread, socket or version may be left; a correct worker is served
+throughout. The exit code is 1 if any of this is violated.
 """
 
 import argparse
@@ -52,27 +52,27 @@ SECRET = b"of this fuzz"
 SIZE = 16  # elements of a gradient, and of a tiny block
 LARGE = 1 << 20  # elements of a block that no socket holds whole
 PUSH_BYTES = REPORT.size + 4 * SIZE
-PATIENCE_S = 2.0  # for the handshake of a fuzzed connection
-PROVED = PREAMBLE.size + PROOF_BYTES  # bytes of a session before which nothing may be heard
-# Who a session says it is of; no few changed bytes make one of another.
+TIMEOUT_S = 2.0  # of the handshake of a fuzzed connection
+PROVED = PREAMBLE.size + PROOF_BYTES  # bytes of a session before which no frame may be processed
+# Worker ids of sessions, so different that a few changed bytes do not turn one into another.
 PROPER = 111_111_111
 INSIDER = 222_222_222
 RECORDED = 333_333_333
 UNPROVED = 444_444_444
-THREADS = 3  # that fuzz at once
-MOST_HELD = 20  # connections a thread that read nothing and stay
+THREADS = 3  # that fuzz concurrently
+MOST_HELD = 20  # open connections a thread that read nothing
 
 
 class Target:
-    """A door, and an owner that answers every push with a block, now a tiny and now a large one."""
+    """An acceptor, and an owner that answers every push with a block, tiny or large."""
 
     def __init__(self, address: str, tls: Tls | None) -> None:
         self.tls = tls
         self._listener = listen(address)
         self.address = address_of(self._listener)
         self._inbox: Inbox = queue.SimpleQueue()
-        self.door = Acceptor(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
-        self.heard = Counter[str]()
+        self.acceptor = Acceptor(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
+        self.received = Counter[str]()
         self.pinned = 0  # large blocks posted and not freed yet
         self._connections = set[Connection]()
         self._is_open = True
@@ -80,7 +80,7 @@ class Target:
         self._owner.start()
 
     def give_up(self) -> None:
-        """The owner ends every connection, also to those that read nothing: no large block may be stuck in one."""
+        """Let the owner close every connection, including unread ones: no large block may be stuck in one."""
         self._inbox.put(Call(self._end_all))
         wait_until(lambda: self.pinned == 0)
 
@@ -104,13 +104,13 @@ class Target:
         while self._is_open:
             message = self._inbox.get()
             if isinstance(message, Connected):
-                self.heard["hello"] += 1
-                self.heard[f"hello of {message.connection.worker}"] += 1
+                self.received["hello"] += 1
+                self.received[f"hello of {message.connection.worker}"] += 1
                 self._connections.add(message.connection)
             elif isinstance(message, Pushed):
-                self.heard["push"] += 1
+                self.received["push"] += 1
                 if message.connection in self._connections:
-                    version = large if self.heard["push"] % 3 == 0 else tiny
+                    version = large if self.received["push"] % 3 == 0 else tiny
                     self.pinned += not message.connection.post(
                         Header(Kind.BLOCK, iteration=message.connection.worker), version
                     )
@@ -118,14 +118,14 @@ class Target:
                 self.pinned -= 1
                 message.connection.sending -= 1
             elif isinstance(message, Disconnected):
-                self.heard["lost"] += 1
+                self.received["lost"] += 1
                 self._connections.discard(message.connection)
                 message.connection.close()
             elif isinstance(message, Call):
                 message.action()
 
     def serve_one(self) -> bool:
-        """A proper worker pushes three times, and gets a block each time."""
+        """A correct worker pushes three times, and receives a block each time."""
         with contextlib.closing(connect(self.address, SECRET, self.tls)) as sock:
             sock.settimeout(30)
             send_json(sock, {"worker": PROPER})
@@ -148,30 +148,30 @@ def push_payload(worker: int, iteration: int = 0) -> bytes:
 
 
 def session(worker: int) -> bytes:
-    """All that a worker says after its proof."""
+    """All that a worker sends after its proof."""
     hello = b'{"worker": %d}' % worker
-    said = Header(Kind.JSON, size=len(hello)).pack() + hello
-    said += (Header(Kind.JSON, size=2).pack() + b"{}") * CLOCK_REQUESTS
+    data = Header(Kind.JSON, size=len(hello)).pack() + hello
+    data += (Header(Kind.JSON, size=2).pack() + b"{}") * CLOCK_REQUESTS
     for iteration in range(4):
-        said += Header(Kind.PUSH, size=PUSH_BYTES).pack() + push_payload(worker, iteration)
-    return said
+        data += Header(Kind.PUSH, size=PUSH_BYTES).pack() + push_payload(worker, iteration)
+    return data
 
 
 def record(target: Target) -> bytes:
-    """What a worker really said to this door, from its first byte on."""
+    """What a worker sent to this acceptor, from the first byte."""
     with contextlib.closing(_raw(target)) as sock:
-        said = _proof(sock) + session(RECORDED)
-        sock.sendall(said)
-        sock.settimeout(PATIENCE_S)
+        data = _proof(sock) + session(RECORDED)
+        sock.sendall(data)
+        sock.settimeout(TIMEOUT_S)
         with contextlib.suppress(TimeoutError):
             while sock.recv(1 << 16):
-                if target.heard[f"hello of {RECORDED}"]:
+                if target.received[f"hello of {RECORDED}"]:
                     break
-    return said
+    return data
 
 
 def _raw(target: Target) -> Socket:
-    """A connection that has proved nothing, behind TLS if there is any."""
+    """A connection without a proof, over TLS if the target has it."""
     sock = dial(target.address)
     try:
         return sock if target.tls is None else target.tls.connect(sock)
@@ -188,9 +188,9 @@ def _proof(sock: Socket) -> bytes:
     return PREAMBLE.pack(handshake.MAGIC, frames.VERSION, mine) + handshake._proof(SECRET, b"client", nonce, mine)
 
 
-def mutate(said: bytes, luck: random.Random) -> bytes:
-    """Some bytes flipped, put in, left out, said twice or cut off."""
-    changed = bytearray(said)
+def mutate(data: bytes, luck: random.Random) -> bytes:
+    """Some bytes flipped, inserted, deleted, repeated or truncated."""
+    changed = bytearray(data)
     for _ in range(luck.choice((1, 1, 2, 5))):
         place = luck.randrange(len(changed) + 1)
         length = luck.choice((1, 1, 4, 8, 60))
@@ -208,16 +208,16 @@ def mutate(said: bytes, luck: random.Random) -> bytes:
     return bytes(changed)
 
 
-def say(sock: Socket, said: bytes, luck: random.Random) -> None:
-    """At once or in pieces; then read what comes, or do not; then go, or hang up one way."""
+def transmit(sock: Socket, data: bytes, luck: random.Random) -> None:
+    """Send at once or in pieces; perhaps shut down one direction, perhaps read some of the answers."""
     if luck.random() < 0.1:
-        while said:
+        while data:
             length = luck.randrange(1, 60)
-            sock.sendall(said[:length])
-            said = said[length:]
+            sock.sendall(data[:length])
+            data = data[length:]
             time.sleep(luck.random() * 0.005)
     else:
-        sock.sendall(said)
+        sock.sendall(data)
     if luck.random() < 0.3:
         sock.shutdown(socket.SHUT_WR)
     if luck.random() < 0.8:
@@ -231,40 +231,40 @@ def stranger(target: Target, recorded: bytes, luck: random.Random) -> None:
     with contextlib.closing(dial(target.address) if luck.random() < 0.5 else _raw(target)) as sock:
         kind = luck.randrange(4)
         if kind == 0:
-            said = luck.randbytes(luck.randrange(400))
+            data = luck.randbytes(luck.randrange(400))
         elif kind == 1:
-            said = recorded
+            data = recorded
         elif kind == 2:
-            said = mutate(recorded, luck)
+            data = mutate(recorded, luck)
         else:
-            said = (
+            data = (
                 PREAMBLE.pack(handshake.MAGIC, frames.VERSION, bytes(handshake.NONCE_BYTES))
                 + luck.randbytes(PROOF_BYTES)
                 + session(UNPROVED)
             )
-        say(sock, said, luck)
+        transmit(sock, data, luck)
 
 
 def insider(target: Target, luck: random.Random, held: list[Socket]) -> bool:
-    """Returns whether the proof was left as it must be."""
+    """Returns whether the proof was intact."""
     with contextlib.ExitStack() as stack:
         sock = stack.enter_context(contextlib.closing(_raw(target)))
         answer = _proof(sock)
         changed = mutate(answer, luck) if luck.random() < 0.2 else answer
         is_proved = changed[:PROVED] == answer
-        said = changed + (mutate(session(INSIDER), luck) if is_proved else session(UNPROVED))
+        data = changed + (mutate(session(INSIDER), luck) if is_proved else session(UNPROVED))
         with contextlib.suppress(OSError):
             if is_proved and len(held) < MOST_HELD and luck.random() < 0.05:
                 stack.pop_all()
                 held.append(sock)
-                sock.sendall(said)
+                sock.sendall(data)
             else:
-                say(sock, said, luck)
+                transmit(sock, data, luck)
         return is_proved
 
 
 class Fuzz:
-    """A few threads that are hostile to one target after the other."""
+    """A few threads that attack random targets."""
 
     def __init__(self, targets: list[Target], seed: int, seconds: float) -> None:
         self._targets = targets
@@ -272,7 +272,7 @@ class Fuzz:
         self._recorded = [record(target) for target in targets]
         self._lucks = [random.Random(f"{seed}, {number}") for number in range(THREADS)]
         self.made = [Counter[str]() for _ in self._lucks]
-        self.held = list[list[Socket]]()  # a list a thread
+        self.held = list[list[Socket]]()  # for each thread
 
     def run(self) -> None:
         threads = [
@@ -303,8 +303,8 @@ class Fuzz:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Or until a while has passed."""
-    ends = time.monotonic() + 5 * PATIENCE_S
+    """Wait for it, up to a limit."""
+    ends = time.monotonic() + 5 * TIMEOUT_S
     while not condition() and time.monotonic() < ends:
         time.sleep(0.02)
 
@@ -312,7 +312,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def open_sockets() -> int:
     count = 0
     for path in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # it was closed
             count += os.readlink(path).startswith("socket:")
     return count
 
@@ -335,7 +335,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     for module in (transport, handshake):
-        vars(module)["HANDSHAKE_S"] = PATIENCE_S
+        vars(module)["HANDSHAKE_S"] = TIMEOUT_S
     crashes = list[str]()
     threading.excepthook = lambda args: crashes.append(f"{args.thread}: {args.exc_type.__name__}: {args.exc_value}")
     threads, sockets = threading.active_count(), open_sockets()
@@ -355,19 +355,21 @@ def main() -> int:
             target.close()
     wait_until(lambda: threading.active_count() <= threads and open_sockets() <= sockets)
     made = sum(fuzz.made, Counter[str]())
-    heard = sum((target.heard for target in targets), Counter[str]())
-    unproved = heard[f"hello of {UNPROVED}"] + heard[f"hello of {RECORDED}"] - len(targets)  # recorded once at each
-    refused = sum(target.door.refused for target in targets)  # also who hung up between its proof and ours
+    received = sum((target.received for target in targets), Counter[str]())
+    unproved = (
+        received[f"hello of {UNPROVED}"] + received[f"hello of {RECORDED}"] - len(targets)
+    )  # recorded once at each
+    refused = sum(target.acceptor.refused for target in targets)  # those that hung up during the handshake included
     let_in = max(made["strangers"] + made["insiders"] - made["proofs"] - refused, 0)
     unserved += made["not served"]
-    endless = heard["hello"] - heard["lost"]
+    endless = received["hello"] - received["lost"]
     left = threading.active_count() - threads, open_sockets() - sockets
     stay = sum(map(len, fuzz.held))
-    print(f"seed {options.seed}, {options.seconds:g} s, {len(targets)} doors ({'with' if tls else 'without'} TLS)")
+    print(f"seed {options.seed}, {options.seconds:g} s, {len(targets)} acceptors ({'with' if tls else 'without'} TLS)")
     print(f"made: {made['strangers']:,} strangers, {made['insiders']:,} insiders ({stay} stay, unread)")
-    print(f"{refused:,} refused; {made['proofs']:,} insiders' proofs whole; {made['served']:,} proper workers served")
-    print(f"heard: {heard['hello']:,} hellos, {heard['push']:,} pushes, {heard['lost']:,} ends")
-    print(f"wrong (each must be 0): {unproved} heard and {let_in} let in without a proof, {len(crashes)} crashes,")
+    print(f"{refused:,} refused; {made['proofs']:,} insiders' proofs intact; {made['served']:,} correct workers served")
+    print(f"received: {received['hello']:,} hellos, {received['push']:,} pushes, {received['lost']:,} ends")
+    print(f"wrong (each must be 0): {unproved} received and {let_in} let in without a proof, {len(crashes)} crashes,")
     print(
         f"  {unserved} not served, {left[0]} threads left, {left[1]} sockets, {pinned} versions, {endless} connections"
     )

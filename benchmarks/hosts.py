@@ -1,9 +1,9 @@
-"""make hosts: does the simulator foresee runs over several hosts, whose time is what they send?
+"""make hosts: does the simulator predict runs over several hosts, whose time is mostly communication?
 
 The hosts are network namespaces with cables of 1 Gbit/s. A network of 4.9 million weights (20 MB a message) learns; a
-gradient takes a set time, longer than its computing, give or take 10 % by chance (without, workers that share a card
-move in step for ever in virtual time, which no real ones do). The same config in virtual time, with
-cluster.network.bandwidth_gbps=1, says what an update should take, for cards that messages share as TCP does.
+gradient takes a set time, longer than its computation, with 10 % of noise (without, workers that share a NIC stay in
+step for ever in virtual time, which real ones do not). The same config in virtual time, with
+cluster.network.bandwidth_gbps=1, predicts the time of an update, for NICs that messages share as TCP does.
 """
 
 import argparse
@@ -35,7 +35,7 @@ COMMON = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One strategy on its hosts: every shard and every worker has one of its own."""
+    """One strategy on its hosts: every shard and every worker has its own."""
 
     name: str
     hosts: int
@@ -54,7 +54,7 @@ CASES: tuple[Case, ...] = (
 
 
 def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
-    """Seconds an update: of real processes, and foreseen."""
+    """Seconds an update: measured with real processes, and predicted."""
     words = (*COMMON, *case.words, f"seed={seed}", f"max_updates={case.updates}")
     with EmulatedHosts(case.hosts, RATE) as hosts:
         run = LiveRun(
@@ -67,35 +67,35 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
         run.wait()
     measured = run.summary()
     plain = [word for word in words if not word.startswith("runner.")]
-    foreseen = simulate(
+    predicted = simulate(
         compose([*plain, "gradients=false", "runner.events=false"])[0], lambda row: None, lambda progress: None
     )
-    return measured["time_s"] / measured["updates"], foreseen["time_s"] / foreseen["updates"]
+    return measured["time_s"] / measured["updates"], predicted["time_s"] / predicted["updates"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", default="", help="cases whose name begins so")
+    parser.add_argument("--only", default="", help="cases whose names begin with this")
     parser.add_argument("--output", type=Path, default=Path("results/hosts"))
     options = parser.parse_args()
     made = list[dict[str, Any]]()
     for case in [case for case in CASES if case.name.startswith(options.only)]:
         with tempfile.TemporaryDirectory() as folder:
             pairs = [measure(case, Path(folder), seed) for seed in range(options.repeats)]
-        measured, foreseen = Spread(tuple(one for one, _ in pairs)), Spread(tuple(other for _, other in pairs))
+        measured, predicted = Spread(tuple(one for one, _ in pairs)), Spread(tuple(other for _, other in pairs))
         ratio = Spread(tuple(one / other for one, other in pairs))
         load = os.getloadavg()[0]
         print(
-            f"{case.name:26} measured {measured.median:.3f} s an update, foreseen {foreseen.median:.3f}, "
+            f"{case.name:26} measured {measured.median:.3f} s an update, predicted {predicted.median:.3f}, "
             f"ratio {ratio}, load {load:.1f}",
             flush=True,
         )
-        made.append({"case": case.name, "measured_s": measured.values, "foreseen_s": foreseen.values, "load": load})
+        made.append({"case": case.name, "measured_s": measured.values, "predicted_s": predicted.values, "load": load})
     options.output.mkdir(parents=True, exist_ok=True)
     content = {"rate": RATE, "gradient_s": GRADIENT_S, "cases": made, "commit": environment()["commit"]}
     (options.output / "cases.json").write_text(json.dumps(content, indent=1) + "\n")
-    medians = [Spread(tuple(m / f for m, f in zip(e["measured_s"], e["foreseen_s"], strict=True))) for e in made]
+    medians = [Spread(tuple(m / f for m, f in zip(e["measured_s"], e["predicted_s"], strict=True))) for e in made]
     return 0 if all(abs(ratio.median - 1) <= GOAL for ratio in medians) else 1
 
 

@@ -1,4 +1,4 @@
-"""Does a network ever wait for its data? Seconds of input against seconds of computing, and photographs a second."""
+"""Does a network wait for its data? Seconds of input against seconds of computation, and photographs a second."""
 
 import tempfile
 import time
@@ -31,7 +31,7 @@ MODELS: dict[str, tuple[ModelConfig | ResnetConfig, int]] = {  # and steps that 
 class Share:
     """Of one network on images in the shape of CIFAR."""
 
-    input_rate: Spread  # images a CPU second that `take` gives
+    input_rate: Spread  # images a CPU second from `take`
     compute_rate: Spread  # images a CPU second of forward, backward and step
     ratio: Spread  # seconds of input / seconds of computing
 
@@ -66,8 +66,8 @@ def input_share(model: ModelConfig | ResnetConfig, steps: int, augment: bool, re
 class Decoding:
     """With one number of loaders."""
 
-    rate: Spread  # photographs a wall second that `take` gives; more loaders than free cores cannot help
-    own_ms: Spread  # CPU milliseconds a photograph in the process that computes
+    rate: Spread  # photographs a wall second from `take`; more loaders than free cores cannot help
+    own_ms: Spread  # CPU milliseconds a photograph in the computing process
 
 
 def decoding(loaders: tuple[int, ...], repeats: int) -> list[Decoding]:
@@ -120,7 +120,7 @@ def report() -> None:
     loaders = (0, 1, 2)
     for number, found in zip(loaders, decoding(loaders, repeats=5), strict=True):
         print(f"  {number} loaders  photographs a wall second {found.rate}")
-        print(f"             CPU ms a photograph in the process that computes {found.own_ms}")
+        print(f"             CPU ms a photograph in the computing process {found.own_ms}")
 
 
 def _cpu_s(action: Callable[[], None], times: int) -> float:

@@ -22,21 +22,21 @@ BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one run."""
+    """The result of one run."""
 
     strategy: str
     killed_after_s: float  # from the first sign of life of all workers
     was_alive: bool  # the worker had not ended before it was killed
-    rejoined: int  # workers that came back
+    rejoined: int  # workers that joined again
     restarts: int  # of the whole run
     seconds: float
 
 
 def kill_once(strategy: str, seed: int, results: Path) -> Outcome:
-    """One run and one kill, both decided by the seed.
+    """One run and one kill, both determined by the seed.
 
     Raises:
-        AssertionError: the run did not end as it should.
+        AssertionError: the run did not end correctly.
     """
     luck = random.Random(seed)
     begun = time.monotonic()
@@ -97,8 +97,8 @@ def main() -> int:
             )
     alive = sum(outcome.was_alive for outcome in outcomes)
     rejoined, restarts = sum(outcome.rejoined for outcome in outcomes), sum(outcome.restarts for outcome in outcomes)
-    print(f"{len(outcomes)} of {options.runs} runs ended as they should: {alive} workers were killed alive, ", end="")
-    print(f"{rejoined} came back before the end, {restarts} runs began again from a checkpoint")
+    print(f"{len(outcomes)} of {options.runs} runs ended correctly: {alive} workers were killed alive, ", end="")
+    print(f"{rejoined} rejoined before the end, {restarts} runs restarted from a checkpoint")
     return 1 if failed else 0
 
 

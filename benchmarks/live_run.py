@@ -1,4 +1,4 @@
-"""Real runs as a user starts them: run.py in a process of its own, watched (and killed) from outside."""
+"""Real runs as a user starts them: run.py in its own process, observed (and killed) from outside."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from syncline.config import RunConfig, compose
 from syncline.records.store import read_summary
 
 ROOT = Path(__file__).parents[1]
-PATIENCE_S = 150.0  # on a loaded machine
+TIMEOUT_S = 150.0  # on a loaded machine
 MARK = "LIVE_RUN"  # in the environment of all processes of a run
 
 
@@ -23,7 +23,7 @@ class LiveRun:
 
     Args:
         overrides: another runner may be among them.
-        on: what stands before the command.
+        on: words before the command.
     """
 
     def __init__(self, results: Path, *overrides: str, on: Sequence[str] = (), **environment: str) -> None:
@@ -43,13 +43,13 @@ class LiveRun:
         )
 
     def wait(self, expected: int = 0) -> str:
-        """To its end. Returns what it printed."""
-        code = self.process.wait(PATIENCE_S)
+        """Wait for its end. Returns what it printed."""
+        code = self.process.wait(TIMEOUT_S)
         self._output.seek(0)
-        said = self._output.read()
+        output = self._output.read()
         self._output.close()
-        assert code == expected, said
-        return said
+        assert code == expected, output
+        return output
 
     def kill_launcher(self) -> None:
         self.process.kill()
@@ -57,11 +57,11 @@ class LiveRun:
         self._output.close()
 
     def wait_for_snapshot(self, number: int) -> None:
-        """Until the first shard has written it."""
+        """Wait until the first shard has written it."""
         self.until(lambda: (self.folder / "snapshots" / f"{float(number)}-0.safetensors").exists())
 
     def pid(self, role: str, index: int) -> int:
-        """Of the process that last said to be this one."""
+        """The process that last had this role."""
         lines = (self.folder / "log" / "processes.jsonl").read_text().splitlines()
         entries = [json.loads(line) for line in lines]
         pids = [entry["pid"] for entry in entries if (entry["role"], entry["index"]) == (role, index)]
@@ -71,8 +71,8 @@ class LiveRun:
         return read_summary(self.folder)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for this, while the run goes on."""
-        ends = time.monotonic() + PATIENCE_S
+        """Wait for this while the run is under way."""
+        ends = time.monotonic() + TIMEOUT_S
         while not condition():
             assert self.process.poll() is None, self.wait()
             assert time.monotonic() < ends, "it took too long"
@@ -82,8 +82,8 @@ class LiveRun:
         """What it has printed so far."""
         return Path(self._output.name).read_text()
 
-    def wait_until_said(self, words: str) -> None:
-        """Until it has printed this."""
+    def wait_for_output(self, words: str) -> None:
+        """Wait until it has printed this."""
         self.until(lambda: words in self.output())
 
     def left_over(self) -> list[str]:
@@ -97,11 +97,11 @@ class LiveRun:
                 if is_ours and is_alive(int(path.parent.name)):
                     found.append(b" ".join(words).decode())
             except OSError:
-                continue  # it ended meanwhile, or is not ours
+                continue  # it has ended, or is not ours
         return found
 
     def has_ended_cleanly(self) -> bool:
-        """Nothing is left of it but its record; what was killed a moment ago may take another one to vanish."""
+        """Only its record is left; killed processes get a moment to end."""
         ends = time.monotonic() + 2
         while self.left_over() and time.monotonic() < ends:
             time.sleep(0.02)
@@ -113,7 +113,7 @@ def kill(pid: int) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """It runs, or could; a process that ended and was not yet asked for its exit code does not."""
+    """The process is neither ended nor a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -1,4 +1,4 @@
-"""What a plan costs beside its runs: 200 tiny runs, times alone, in a plan and one after another in one process.
+"""The overhead of a plan: 200 tiny runs, times alone, in a plan and one after another in one process.
 
 Each is a process of its own, timed from its start to the end of all it started, so that both import the engine.
 """
@@ -24,14 +24,14 @@ NUM_RUNS = 200
 
 
 def tiny_plan(num_runs: int) -> Plan:
-    """Of runs of 2 ms or so."""
+    """Runs of about 2 ms."""
     config = RunConfig(dataset=DigitsConfig(), strategy=AspOptions(), gradients=False, epochs=2.0)
     entries = tuple(Entry("tiny", (), replace(config, seed=seed)) for seed in range(num_runs))
     return Plan("tiny", "bench", entries, {})
 
 
 def make(how: str, num_runs: int, results: Path) -> None:
-    """Make the runs, and print the CPU seconds of this process and of all that it started."""
+    """Make the runs, and print the CPU seconds of this process and its children."""
     plan = tiny_plan(num_runs)
     if how == "plan":
         run_plan(plan, results, jobs=1, fail_fast=False, rerun=False)
@@ -44,12 +44,12 @@ def make(how: str, num_runs: int, results: Path) -> None:
 
 
 def seconds(how: str, num_runs: int) -> tuple[float, float]:
-    """(CPU, wall) of a process that makes them."""
+    """(CPU, wall) seconds of a process that makes them."""
     with tempfile.TemporaryDirectory() as results:
         begun = time.perf_counter()
         command = [sys.executable, "-m", "benchmarks.orchestration", how, str(num_runs), results]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        return float(json.loads(said.splitlines()[-1])), time.perf_counter() - begun
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return float(json.loads(output.splitlines()[-1])), time.perf_counter() - begun
 
 
 def overhead_ms(num_runs: int, pairs: int) -> tuple[Spread, Spread]:

@@ -27,8 +27,8 @@ BATCH = 32
 STEPS = 400_000  # gradients used, of a run with times alone
 
 
-class NobodyLooks:
-    """An observer that is never called again."""
+class NullObserver:
+    """Evaluates nothing: the observer of simulations that only run."""
 
     def updated(self, simulation: Simulation) -> int:
         return 1 << 62
@@ -53,7 +53,7 @@ def against_a_plain_loop(model: ModelConfig | ResnetConfig, steps: int, pairs: i
             block_bytes=[0],
             batch_size=BATCH,
             limits=Limits(updates=steps),
-            observer=NobodyLooks(),
+            observer=NullObserver(),
             learning=(learning.shards, learning.learners),
         ).run()
 

@@ -1,7 +1,7 @@
-"""The parameter server's wire: bytes pushed and pulled a second, and the round trip of a tiny push, beside others.
+"""The parameter server's wire: bytes pushed and pulled a second, and the round trip of a tiny push, beside iperf3.
 
 The server is the real one (Acceptor, Connection, readers and writers, an owner thread), but its owner grants at once
-and steps no optimizer: what is measured is the transport.
+and steps no optimizer: only the transport is measured.
 """
 
 import json
@@ -121,9 +121,9 @@ def iperf3(num_streams: int, seconds: float) -> float | None:
     with subprocess.Popen(["iperf3", "-s", "-1", "-p", port], stdout=subprocess.DEVNULL) as server:
         time.sleep(0.3)
         command = ["iperf3", "-c", "127.0.0.1", "-p", port, "-P", str(num_streams), "-t", f"{seconds:.0f}", "-J"]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         server.wait()
-    return float(json.loads(said)["end"]["sum_received"]["bits_per_second"]) / 8e9
+    return float(json.loads(output)["end"]["sum_received"]["bits_per_second"]) / 8e9
 
 
 GLOO = """
@@ -147,15 +147,15 @@ if rank == 0:
 
 
 def gloo(seconds: float) -> float:
-    """GB/s that two gloo processes send to and fro, 7 MB each way."""
+    """GB/s that two gloo processes exchange, 7 MB each way."""
     arguments = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-endpoint=localhost:0"]
     arguments += ["--rdzv-backend=c10d", "--no-python", sys.executable, "-c", GLOO, str(BLOCK_BYTES), str(seconds)]
-    said = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
-    return float(next(line.split()[1] for line in said.splitlines() if line.startswith("GBPS")))
+    output = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    return float(next(line.split()[1] for line in output.splitlines() if line.startswith("GBPS")))
 
 
 def report(repeats: int = 3, seconds: float = 2.0) -> None:
-    """Print all of it, each beside iperf3 of the same minute."""
+    """Print all measurements, each beside iperf3 of the same minute."""
     print("Parameter server's wire, 7 MB pushed and pulled, GB/s: median [min .. max]")
     print("(goal: >= 0.75 of iperf3 over TCP, above it over unix sockets)")
     for num_workers in (1, 2, 4):

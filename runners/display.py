@@ -1,9 +1,9 @@
-"""What a person sees while runs go on: a live line for one, a live table for a plan; plain lines without a terminal."""
+"""What a user sees while runs are under way: a live line for one run, a live table for a plan, or plain lines."""
 
 import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,25 +17,25 @@ from syncline.operations.tables import counted, duration, packed, row_lines
 from syncline.plan import Entry, Plan
 from syncline.progress import Progress
 
-PLAIN_EVERY_S = 10.0  # without a terminal, a line of progress so often
+PLAIN_EVERY_S = 10.0  # between two lines of progress without a terminal
 
 console = Console(stderr=True, highlight=False)
-console.soft_wrap = not console.is_terminal  # a file gets whole lines
+console.soft_wrap = not console.is_terminal  # lines in a file are not wrapped
 
 
 def say(words: str) -> None:
-    """One line, above whatever is live."""
+    """Print one line above the live display."""
     console.print(words, markup=False)
 
 
 class _Display:
-    """Something live while it is entered, where there is a terminal."""
+    """A live display while it is entered, if there is a terminal."""
 
     def __init__(self) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def _show(self, lines: Sequence[str]) -> None:
-        """In place of what is live, where there is a terminal; nothing of the lines is cut off."""
+        """Replace the live display, if there is one; the lines are not truncated."""
         if self._live is not None:
             self._live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
 
@@ -59,7 +59,7 @@ class RunDisplay(_Display):
         self._time_kind = config.runner.time_kind
         self._epochs = config.epochs
         self._next_plain = PLAIN_EVERY_S
-        # (wall seconds, updates, fraction) of the last looks: speed is that of now, not since the beginning
+        # (wall seconds, updates, fraction) of the last reports: for the present speed
         self._recent: deque[tuple[float, int, float]] = deque(maxlen=25)
 
     def progressed(self, progress: Progress) -> None:
@@ -84,23 +84,23 @@ class RunDisplay(_Display):
         if not math.isnan(progress.loss):
             parts.append(f"loss {progress.loss:.3f}")
         if not math.isnan(progress.value):
-            parts.append(judged(progress.metric, progress.value))
+            parts.append(metric_words(progress.metric, progress.value))
         if progress.count is not None:
             parts.append(f"K {progress.count}")
         return [*parts, f"{speed:,.0f} updates/s", f"{duration(left)} left"]
 
 
 class PlanDisplay(_Display):
-    """The live table of a plan: what runs, how far it is, what is left."""
+    """The live table of a plan: the runs under way, their progress, the number left."""
 
     def __init__(self, plan: Plan, done: int) -> None:
         super().__init__()
         self._name = f"{plan.name} at scale {plan.scale}" if plan.scale else plan.name
         self._total = len(plan.unique())
-        self._before = self._done = done  # runs that were finished already, and are finished now
+        self._before = self._done = done  # runs finished at the start, and now
         self._failed = 0
         self._begun = time.monotonic()
-        self._running: dict[str, tuple[str, Progress | None]] = {}  # identity -> the run's name, how far it is
+        self._running: dict[str, tuple[str, Progress | None]] = {}  # identity -> the run's name and progress
 
     def __enter__(self) -> Self:
         console.print(
@@ -117,7 +117,7 @@ class PlanDisplay(_Display):
         console.print(f"{words}, {duration(time.monotonic() - self._begun)}")
 
     def words(self) -> str:
-        """How much of it is done."""
+        """How many runs are finished."""
         return f"{self._done} of {counted(self._total, 'run')} finished"
 
     def started(self, entry: Entry) -> None:
@@ -131,7 +131,7 @@ class PlanDisplay(_Display):
         name, _ = self._running.pop(entry.config.identity)
         self._done += 1
         metric = summary["metric"]
-        final = "" if summary["final"] is None else f", {judged(metric, summary['final'][metric])}"
+        final = "" if summary["final"] is None else f", {metric_words(metric, summary['final'][metric])}"
         ended = summary["ended_by"] if summary["status"] == "finished" else summary["status"].upper()
         target = summary["target"]
         if summary["status"] == "finished" and target["value"] is not None and target["time_s"] is None:
@@ -154,7 +154,7 @@ class PlanDisplay(_Display):
         console.print(f"waiting for {name}: {why}", markup=False)
 
     def tick(self) -> None:
-        """Redraw, where there is a terminal."""
+        """Redraw the live display, if there is one."""
         if self._live is None:
             return
         rows = [(name, *_how_far(progress)) for name, progress in self._running.values()]
@@ -171,80 +171,93 @@ class PlanDisplay(_Display):
 def _how_far(progress: Progress | None) -> tuple[str, str, str, str]:
     if progress is None:
         return "", "starting", "", ""
-    learned = "" if math.isnan(progress.value) else judged(progress.metric, progress.value)
+    learned = "" if math.isnan(progress.value) else metric_words(progress.metric, progress.value)
     return f"{progress.fraction:4.0%}", f"epoch {progress.epoch:.1f}", f"{progress.time_s:,.1f} s", learned
 
 
 def live_width() -> int:
-    """Of a live line: one that fills the terminal would be moved by the ^C that a terminal shows, and stay there."""
+    """The width of a live line: one that fills the terminal would be shifted by the echo of Ctrl-C, and stay there."""
     return console.width - len("^C")
 
 
-def judged(metric: str, value: float) -> str:
-    """The metric that a run is judged by, in a few letters."""
+def metric_words(metric: str, value: float) -> str:
+    """The metric by which a run is judged, in short."""
     return f"{metric.replace('_', ' ')} {value:.3f}"
 
 
 def number(value: float) -> str:
-    """Of a metric: four decimals, unless it is so large that they say nothing."""
+    """A metric in four decimals, or in three digits if it is large."""
     return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """The small table at the end of a run."""
-    kind = summary["time_kind"]
+    """The table at the end of a run."""
     table = Table(title=summary["identity"], title_justify="left", show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column()
-    table.add_row(
-        "ended by", f"{summary['ended_by']} after {summary['epochs']:.2f} epochs, {summary['time_s']:,.2f} s {kind}"
-    )
-    if summary["final"] is not None:
-        for metric, final in summary["final"].items():
-            best = summary["best"][metric]
-            at = f"after {best['time_s']:,.2f} s {kind} (epoch {best['epoch']:.1f})"
-            table.add_row(metric.replace("_", " "), f"{number(final)}   best {number(best['value'])} {at}")
+    for rows in (_result_rows, _gradient_rows, _staleness_rows, _time_rows):
+        for title, text in rows(summary):
+            table.add_row(title, text)
+    return table
+
+
+def _result_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Why the run ended, and what it learned."""
+    kind = summary["time_kind"]
+    end = f"after {summary['epochs']:.2f} epochs, {summary['time_s']:,.2f} s {kind}"
+    yield "ended by", f"{summary['ended_by']} {end}"
+    for metric, final in (summary["final"] or {}).items():
+        best = summary["best"][metric]
+        at = f"after {best['time_s']:,.2f} s {kind} (epoch {best['epoch']:.1f})"
+        yield metric.replace("_", " "), f"{number(final)}   best {number(best['value'])} {at}"
     if possible := summary.get("best_possible"):
-        limits = ", ".join(f"{metric.replace('_', ' ')} {number(value)}" for metric, value in possible.items())
-        table.add_row("best possible", limits)
+        limits = (f"{metric.replace('_', ' ')} {number(value)}" for metric, value in possible.items())
+        yield "best possible", ", ".join(limits)
     if summary["target"]["value"] is not None:
-        table.add_row("target", target_words(summary))
-    each = summary.get("seconds_per_update")
-    table.add_row(
-        "updates", f"{summary['updates']:,}" + (f", {each:.4g} s {kind} each (mean of the whole run)" if each else "")
-    )
-    table.add_row("gradients", f"{summary['gradients_used']:,} used, {summary['gradients_discarded']:,} discarded")
+        yield "target", target_words(summary)
+
+
+def _gradient_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    kind, each = summary["time_kind"], summary.get("seconds_per_update")
+    yield "updates", f"{summary['updates']:,}" + (f", {each:.4g} s {kind} each (mean of the whole run)" if each else "")
+    yield "gradients", f"{summary['gradients_used']:,} used, {summary['gradients_discarded']:,} discarded"
     if interrupted := summary.get("gradients_interrupted", 0):
         wasted = summary["gradients_wasted"]
         finished = f", {wasted:,} of them finished" if wasted else ""
-        table.add_row("interrupted", f"{interrupted:,} gradients{finished}")
+        yield "interrupted", f"{interrupted:,} gradients{finished}"
+
+
+def _staleness_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    kind = summary["time_kind"]
     if changes := summary.get("waits_for", []):
         (_, _, first), (since_s, _, last) = changes[0], changes[-1]
         since = f"since {since_s:,.2f} s {kind}" if since_s else "throughout"
         name = "N" if summary["strategy"] == "backup" else "K"
-        table.add_row(name, f"{first} -> {last} {since}" if len(changes) > 1 else f"{last} {since}")
+        yield name, f"{first} -> {last} {since}" if len(changes) > 1 else f"{last} {since}"
     note = summary.get("lead_note")
-    table.add_row("largest lead", f"{summary['max_lead']}" + (f" ({note})" if note else ""))
-    table.add_row("mean staleness", f"{summary['mean_staleness']:.2f}")
-    if "replay" in summary:
-        again = summary["replay"]
-        verdict = "equal in every bit" if again["equal"] else f"DIFFER by up to {again['largest_difference']:.3g}"
-        table.add_row("replay", f"{again['gradients']:,} gradients computed again; the final parameters {verdict}")
+    yield "largest lead", f"{summary['max_lead']}" + (f" ({note})" if note else "")
+    yield "mean staleness", f"{summary['mean_staleness']:.2f}"
+    if replay := summary.get("replay"):
+        verdict = "equal in every bit" if replay["equal"] else f"DIFFER by up to {replay['largest_difference']:.3g}"
+        yield "replay", f"{replay['gradients']:,} gradients computed again; the final parameters {verdict}"
+
+
+def _time_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "bound_by" in summary:
-        table.add_row("time", share_words(summary["time_shares"]))
+        yield "time", share_words(summary["time_shares"])
         if summary.get("link_busy"):
-            table.add_row("server link", link_words(summary["link_busy"]))
-        table.add_row("bound by", bound_words(summary))
+            yield "server link", link_words(summary["link_busy"])
+        yield "bound by", bound_words(summary)
     if summary.get("restarts"):
-        table.add_row("restarts", f"{summary['restarts']} from a checkpoint")
-    # of real processes it is mostly their start and the evaluation
-    speed = f", {summary['updates'] / summary['wall_s']:,.0f} updates/s" if kind == "virtual" else ""
-    table.add_row("wall time", f"{summary['wall_s']:.1f} s{speed}")
-    return table
+        yield "restarts", f"{summary['restarts']} from a checkpoint"
+    # with real processes it is mostly their start and the evaluation
+    is_virtual = summary["time_kind"] == "virtual"
+    speed = f", {summary['updates'] / summary['wall_s']:,.0f} updates/s" if is_virtual else ""
+    yield "wall time", f"{summary['wall_s']:.1f} s{speed}"
 
 
 def target_words(summary: dict[str, Any]) -> str:
-    """Whether a run reached its target, and when, or how near it came."""
+    """When a run reached its target, or its best value."""
     target, metric = summary["target"], summary["target"]["metric"]
     words = f"{metric.replace('_', ' ')} {target['value']:g}"
     if target["time_s"] is not None:
@@ -253,7 +266,7 @@ def target_words(summary: dict[str, Any]) -> str:
 
 
 def share_words(shares: Mapping[str, float]) -> str:
-    """Where the workers' time went, the largest share first."""
+    """The shares of the workers' time, the largest first."""
     ordered = sorted(shares.items(), key=lambda share: -share[1])
     return ", ".join(f"{name} {percent(share)}" for name, share in ordered if share >= 0.005)
 
@@ -266,7 +279,7 @@ def link_words(links: Sequence[Mapping[str, float]]) -> str:
 
 
 def bound_words(summary: dict[str, Any]) -> str:
-    """What bound the run, with the shares that say so; the rule is that of syncline/records/time_use.py."""
+    """What bound the run, with its shares; the rule is in syncline/records/time_use.py."""
     shares, bound_by, busy = summary["time_shares"], summary["bound_by"], summary["busy_by_worker"]
     link = max((max(link.values()) for link in summary.get("link_busy", ())), default=0.0)
     computed = f"workers computed {percent(shares['computing'])}"

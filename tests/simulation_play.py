@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 from engine_play import Rows, computed_versions
 
+from benchmarks.simulator import NullObserver
 from syncline.progress import Limits, Totals
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import Learning
@@ -27,13 +28,6 @@ def over_a_network(is_wanted: bool) -> Iterator[None]:
         if is_wanted:
             patch.setattr(Cluster, "sends_instantly", False)
         yield
-
-
-class NullObserver:
-    """Asks for no evaluation."""
-
-    def updated(self, simulation: Simulation) -> int:
-        return 1 << 62
 
 
 def simulation_of(

@@ -91,7 +91,7 @@ class Slurm:
             time.sleep(0.1)
 
     def kill_node(self, name: str) -> None:
-        """As if its machine lost power: its daemon and all that it started are gone at once."""
+        """As if its machine lost power: its daemon and all its processes end at once."""
         pids = [int((self.base / f"slurmd.{name}.pid").read_text())]
         # The programs of its jobs say where they run; their supervisors are their ancestors.
         for pid in _processes():

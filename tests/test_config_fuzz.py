@@ -1,4 +1,4 @@
-"""Command lines that nobody should write: a little of `python -m benchmarks.fuzz_configs`, and that it sees faults."""
+"""Malformed and extreme command lines: a little of `python -m benchmarks.fuzz_configs`, and that it sees faults."""
 
 import subprocess
 import sys
@@ -64,13 +64,13 @@ def test_a_refusal_is_one_line_with_a_key_and_what_is_allowed(line: str, kind: s
     assert refusal(("batch_size=0",), ["batch_size=0"], line).kind == kind
 
 
-def test_what_nobody_foresaw_is_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unexpected_error_is_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def broken(*_: Any) -> None:
         int("what a library says of its argument")
 
     assert judged(("seed=-1",), tmp_path).kind == REFUSED
     monkeypatch.setattr(fuzz_configs, "compose", broken)
-    monkeypatch.setattr(fuzz_configs, "is_said", lambda error: isinstance(error, ConfigError))
+    monkeypatch.setattr(fuzz_configs, "is_own_error", lambda error: isinstance(error, ConfigError))
     assert judged(("seed=1",), tmp_path).kind == TRACEBACK
 
 

@@ -21,7 +21,7 @@ from syncline.metrics import LOWER_IS_BETTER, METRICS, RANGES
 
 @pytest.mark.parametrize("group", TABLES)
 def test_a_part_cannot_bear_the_name_of_another(group: str) -> None:
-    """A record tells by the name what ran: it holds whoever made the config."""
+    """A record names its parts: the rule holds for every source of a config."""
     config, _ = composed()
     part = getattr(config, group)
     others = [name for name, kind in TABLES[group].items() if kind is not type(part)]
@@ -35,7 +35,7 @@ def test_a_part_that_is_none_is_refused() -> None:
         RunConfig(model=None, epochs=1.0)
 
 
-# Targets.
+# Targets; who is slow, how fast the workers are, how many samples there are.
 
 
 def test_every_metric_has_a_range() -> None:
@@ -47,6 +47,7 @@ def test_every_metric_has_a_range() -> None:
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
+        # targets that the metric cannot have
         (["target.value=90"], "target.value must be in 0 .. 1 for target.metric=accuracy (0.9 for 90 %), got 90.0"),
         (["target.value=101"], "target.value must be in 0 .. 1 for target.metric=accuracy, got 101.0"),
         (["target.value=-0.1"], "target.value must be in 0 .. 1 for target.metric=accuracy, got -0.1"),
@@ -61,24 +62,7 @@ def test_every_metric_has_a_range() -> None:
             ["model=char_lstm", "dataset=pydoc_text", "target.value=0.5", "target.metric=word_perplexity"],
             "target.value must be >= 1 for target.metric=word_perplexity, got 0.5",
         ),
-    ],
-    ids=" ".join,
-)
-def test_a_target_that_the_metric_cannot_have_is_refused(words: list[str], rule: str) -> None:
-    assert line_of(*words) == rule
-
-
-@pytest.mark.parametrize("words", [["target.value=0"], ["target.value=1"], ["target.value=90", "target.metric=loss"]])
-def test_a_target_within_the_range_of_its_metric_is_accepted(words: list[str]) -> None:
-    assert composed(*words)[0].target.value == float(words[0].partition("=")[2])
-
-
-# Who is slow, how fast everyone is, how many samples there are.
-
-
-@pytest.mark.parametrize(
-    ("words", "rule"),
-    [
+        # values without effect or without data: stragglers, times of gradients, samples
         (["scenario.slow={9: 3}"], "scenario.slow must name workers in 0 .. 3, cluster.workers being 4, got [9]"),
         (
             ["scenario.slow_shards={7: 1}"],
@@ -116,8 +100,13 @@ def test_a_target_within_the_range_of_its_metric_is_accepted(words: list[str]) -
     ],
     ids=" ".join,
 )
-def test_what_would_be_without_effect_or_without_data_is_refused(words: list[str], rule: str) -> None:
+def test_a_value_that_can_mean_nothing_is_refused(words: list[str], rule: str) -> None:
     assert line_of(*words) == rule
+
+
+@pytest.mark.parametrize("words", [["target.value=0"], ["target.value=1"], ["target.value=90", "target.metric=loss"]])
+def test_a_target_within_the_range_of_its_metric_is_accepted(words: list[str]) -> None:
+    assert composed(*words)[0].target.value == float(words[0].partition("=")[2])
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def log_steps(log: EventLog, shard: int = 0) -> None:
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Records: a finished run, one without events, one with an empty log, one of real processes that was broken off."""
+    """Records: a finished run, one without events, one with an empty log, an interrupted one of real processes."""
     results = tmp_path / "results"
     with RecordWriter(results / "good", {"runner": {"name": "simulate"}}, with_events=True) as record:
         assert record.events is not None
@@ -36,9 +36,9 @@ def results(tmp_path: Path) -> Path:
         record.finish({"time_kind": "virtual", "time_s": 5.0})
     with RecordWriter(results / "empty", {"runner": {"name": "simulate"}}, with_events=True):
         pass
-    with RecordWriter(results / "broken-off", {"runner": {"name": "local"}}, with_events=False):
+    with RecordWriter(results / "interrupted", {"runner": {"name": "local"}}, with_events=False):
         for shard in range(2):
-            log = EventLog(results / "broken-off" / f"events-{shard}.arrow")
+            log = EventLog(results / "interrupted" / f"events-{shard}.arrow")
             log_steps(log, shard)
             log.append(6.0, "left", 0, shard, -1, -1, 0.0, "killed")
             log.close()
@@ -69,9 +69,9 @@ def test_a_window_cuts_trace_and_picture(results: Path) -> None:
     assert [event["name"] for event in events if event["ph"] != "M"] == ["computing"]
 
 
-def test_a_run_of_real_processes_that_was_broken_off_has_a_timeline_in_wall_time(results: Path) -> None:
-    assert main(["timeline", "broken-off", "--results", str(results)]) == 0
-    svg = (results / "broken-off" / "timeline.svg").read_text()
+def test_an_interrupted_run_of_real_processes_has_a_timeline_in_wall_time(results: Path) -> None:
+    assert main(["timeline", "interrupted", "--results", str(results)]) == 0
+    svg = (results / "interrupted" / "timeline.svg").read_text()
     for expected in ("wall time (s)", "shard 1", "not recorded"):
         assert f">{expected}</text>" in svg
 

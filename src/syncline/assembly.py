@@ -1,4 +1,4 @@
-"""From a config to the parts that every engine is put together from; the same seed gives the same bits."""
+"""From a config to the parts of every engine; the same seed gives the same bits."""
 
 import math
 import os
@@ -29,7 +29,7 @@ from syncline.timing.distributions import BLOCK
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The network and what it is given, on one device."""
+    """The network and its data, on one device."""
 
     flat: FlatModule
     gradient: GradientFunction
@@ -43,7 +43,7 @@ class Learner:
 
     @property
     def best_possible(self) -> dict[str, float]:
-        """Metrics that nothing can surpass on these data, where they are known."""
+        """Bounds of the metrics on these data, where known."""
         best: dict[str, float] = getattr(self.dataset, "best", {})
         return best
 
@@ -51,7 +51,7 @@ class Learner:
         return Evaluator(self.source, self.gradient.task, self.flat)
 
     def batches(self, config: RunConfig, worker: int) -> WorkerBatches:
-        """Which samples the worker sees, in which order."""
+        """The mini-batches of a worker, in order."""
         share = WorkerShare(self.num_train, config.cluster.workers, worker, config.batch_size, config.seed)
         return WorkerBatches(self.source, share)
 
@@ -59,14 +59,14 @@ class Learner:
 def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -> Learner:
     """The network with its initial weights, and the data.
 
-    Wherever the config alone tells what the network must be built for, it is built first, so that a pair that does not
-    go together is refused before anything is loaded.
+    If the config determines the input shape, the network is built first: a model that does not fit the data is refused
+    before anything is loaded.
 
     Args:
         num_extra: see FlatModule.
 
     Raises:
-        ConfigError: the model does not take such data, or they are too few. DataMissingError: they are not there.
+        ConfigError: the model does not fit the data, or they are too few. DataMissingError: the data are missing.
     """
     shape = config.dataset.shape
     flat = None if shape is None else build_flat(config, shape, device, num_extra)
@@ -75,7 +75,7 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
     if flat is None:
         flat = build_flat(config, dataset.shape, device, num_extra)
     if shape not in (None, dataset.shape):
-        raise ConfigError(f"dataset={config.dataset.name} is a {dataset.shape}, where its config says {shape}")
+        raise ConfigError(f"dataset={config.dataset.name} must be a {shape} by its config, got a {dataset.shape}")
     task = config.model.task
     return Learner(
         flat=flat,
@@ -86,10 +86,10 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
 
 
 def pick_device(config: RunConfig, index: int = 0) -> torch.device:
-    """The device that `config.device` asks for; of several GPUs, process number `index` takes the next in turn.
+    """The device of `config.device`; with several GPUs, process `index` takes number `index` modulo their number.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: there is no such device.
     """
     device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
     if config.device == "cuda" and device.type == "cpu":
@@ -101,14 +101,14 @@ def load_dataset(config: RunConfig) -> Dataset:
     """The data set.
 
     Raises:
-        DataMissingError: it is not there. ConfigError: it is another than that of which the config was made.
+        DataMissingError: it is missing. ConfigError: its content is not that of the config.
     """
     dataset: Any = load(**config.dataset.loader_options())
     expected = config.dataset.content
     if expected is not None and (found := content_here(config.dataset)) != expected:
         raise ConfigError(
-            f"dataset={config.dataset.name}: other data than this run is of: here they have content {found}, it has "
-            f"{expected}; dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where the right ones are"
+            f"dataset={config.dataset.name} must have content {expected}, which this run is of, got {found}; "
+            "dataset.root=FOLDER or SYNCLINE_DATA=FOLDER names the folder of the data"
         )
     augment = getattr(config.dataset, "augment", None)
     loaded: Dataset = dataset if augment is None else replace(dataset, augment=augment)
@@ -116,10 +116,10 @@ def load_dataset(config: RunConfig) -> Dataset:
 
 
 def shape_of(config: RunConfig) -> Shape:
-    """What the network must be built for, from the config alone where that can be.
+    """The input shape and output size of the network, from the config alone if possible.
 
     Raises:
-        DataMissingError: the data alone could tell, and are not there.
+        DataMissingError: they depend on the data, which are missing.
     """
     return config.dataset.shape or load_dataset(config).shape
 
@@ -131,7 +131,7 @@ def build_flat(config: RunConfig, shape: Shape, device: torch.device, num_extra:
         num_extra: see FlatModule.
 
     Raises:
-        ConfigError: the model does not take such data.
+        ConfigError: the model does not fit the data.
     """
     return FlatModule(_build_module(config, shape).to(device), num_extra)
 
@@ -145,7 +145,7 @@ def _build_module(config: RunConfig, shape: Shape) -> nn.Module:
 
 
 def count_parameters(config: RunConfig) -> tuple[int, int]:
-    """Parameters of the model, and the tensors they lie in; no number of them is drawn or read.
+    """The numbers of parameters and of parameter tensors; nothing is initialised or read.
 
     Raises:
         ConfigError, DataMissingError: as `build_flat` and `shape_of`.
@@ -158,7 +158,7 @@ def count_parameters(config: RunConfig) -> tuple[int, int]:
 
 
 class _Undrawn(TorchFunctionMode):
-    """Skips normal draws: for a tensor without numbers torch would import its compiler first, which takes seconds."""
+    """Skips normal draws: on the meta device torch would first import its compiler, which takes seconds."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -171,34 +171,34 @@ class _Undrawn(TorchFunctionMode):
 
 
 def check_memory(config: RunConfig) -> None:
-    """Refuse what cannot fit into the memory of this machine, before anything is built or loaded.
+    """Refuse a run that cannot fit into the memory of this machine, before anything is built or loaded.
 
     Raises:
         ConfigError: it does not fit, or as `least_bytes`.
     """
-    parts, has = least_bytes(config), _memory_bytes()
+    parts, available = least_bytes(config), _memory_bytes()
     needs, most = sum(parts.values()), max(parts, key=lambda key: parts[key])
-    if needs > has:
-        rule = f"the run must fit into {has / 1e9:,.1f} GB of memory"
+    if needs > available:
+        rule = f"the run must fit into {available / 1e9:,.1f} GB of memory"
         raise ConfigError(f"{rule}, got one that needs at least {needs / 1e9:,.1f} GB, most of it for {most}")
 
 
 def _memory_bytes() -> float:
-    """Of this machine, or what this process may have of it; infinite on a system that does not tell."""
+    """Memory of this machine, or the limit of this process; infinite where neither is known."""
     try:
         import resource
     except ImportError:  # Windows
         return math.inf
-    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return has if allowed == resource.RLIM_INFINITY else min(has, allowed)
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return installed if limit == resource.RLIM_INFINITY else min(installed, limit)
 
 
 def least_bytes(config: RunConfig) -> dict[str, int]:
-    """What a run in virtual time holds at least, by the key that decides it; activations come on top.
+    """A lower bound of the memory of a run in virtual time, by the key that determines it; without activations.
 
     Raises:
-        ConfigError: the model does not take such data.
+        ConfigError: the model does not fit the data.
     """
     cluster, scenario, strategy = config.cluster, config.scenario, config.strategy
     of_shards = (scenario.push_delay, scenario.pull_delay, cluster.network.jitter, cluster.network.jitter)
@@ -215,7 +215,7 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
 
 
 def build_optimizer(config: RunConfig) -> Optimizer:
-    """Of one block, or of all weights."""
+    """The optimizer of one block, or of all weights."""
     options = asdict(config.optimizer)
     for key in ("lr", "schedule", "clip_norm"):
         del options[key]
@@ -225,7 +225,7 @@ def build_optimizer(config: RunConfig) -> Optimizer:
 
 
 def build_rate(config: RunConfig, num_train: int) -> Callable[[int, int], float]:
-    """(samples, updates) made so far -> learning rate of the next update."""
+    """(samples, updates) so far -> learning rate of the next update."""
     schedule = build_schedule(config.optimizer.lr, **asdict(config.optimizer.schedule))
     clock = EpochClock(config.lr_clock, num_train, config.cluster.workers, config.batch_size)
     return lambda samples, updates: schedule.rate(clock.epoch(samples, updates))
@@ -235,7 +235,7 @@ def build_shard(config: RunConfig, number: int, flat: FlatModule, num_train: int
     """One shard of the parameter server, at the initial weights.
 
     Args:
-        is_whole: gradients come as the whole flat vector, of which the shard takes its block; else as its block alone.
+        is_whole: gradients are the whole flat vector, of which the shard takes its block; else its block alone.
     """
     block = blocks(flat.weights.numel(), config.cluster.shards)[number]
     return Shard(

@@ -1,6 +1,6 @@
-"""A sweep or an experiment as an explicit list of runs, composed up front: what is finished, what is left.
+"""A sweep or an experiment as an explicit list of runs, composed in advance.
 
-The plan is also written down (records/plans.py), which is how reports find their records.
+The plan is also written to a file (records/plans.py), by which reports find their records.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ class Entry:
     """One run of a plan."""
 
     label: str  # the row or curve it belongs to; runs that differ only in their seed share it
-    overrides: tuple[str, ...]  # that make it from the defaults
+    overrides: tuple[str, ...]  # of the default config
     config: RunConfig
 
     @property
     def name(self) -> str:
-        """The row, and which of its seeds."""
+        """The row and the seed."""
         return f"{self.label} seed {self.config.seed}"
 
 
@@ -35,30 +35,30 @@ class Plan:
     name: str  # of the experiment ("dssp/table1"), or "sweep"
     scale: str
     entries: tuple[Entry, ...]
-    report: dict[str, Any]  # what the experiment's file says to its report
-    command: tuple[str, ...] = ()  # the words of run.py that make exactly this plan
+    report: dict[str, Any]  # keys of the experiment's file for its report
+    command: tuple[str, ...] = ()  # arguments of run.py that make exactly this plan
 
     @property
     def stem(self) -> str:
-        """How its file is called; a sweep is named after its runs, so that one does not take the place of another."""
+        """The stem of its file; a sweep is named after its runs, so that different sweeps have different files."""
         if self.scale:
             return stem_of(self.name, self.scale)
         identities = " ".join(sorted(entry.config.identity for entry in self.unique()))
         return stem_of(self.name, hashlib.sha256(identities.encode()).hexdigest()[:8])
 
     def unique(self) -> list[Entry]:
-        """The entries with each identity once, in order: a run that several rows share is made once."""
+        """The first entry of each identity, in order: a run that several rows share is made once."""
         once: dict[str, Entry] = {}
         for entry in self.entries:
             once.setdefault(entry.config.identity, entry)
         return list(once.values())
 
     def left(self, results: Path, rerun: bool = False) -> list[Entry]:
-        """The runs to be made; all of them if `rerun`."""
+        """The runs that are not finished; all of them if `rerun`."""
         return [entry for entry in self.unique() if rerun or status(results / entry.config.identity) != FINISHED]
 
     def write(self, results: Path) -> Path:
-        """Write the plan down where the results' plans are; returns the file.
+        """Write the plan into the results' folder of plans. Returns the file.
 
         Raises:
             RecordError: it cannot be written.
@@ -66,7 +66,7 @@ class Plan:
         return self.write_to(plan_path(results, self.stem))
 
     def write_to(self, path: Path) -> Path:
-        """Write the plan down; returns the file.
+        """Write the plan. Returns the file.
 
         Raises:
             RecordError: it cannot be written.
@@ -106,21 +106,24 @@ def merged(plans: Sequence[Plan]) -> Plan:
 
 
 def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) -> list[tuple[str, list[str]]]:
-    """(label, overrides) of each run of an experiment at a scale, seeds apart; later overrides win.
+    """(label, overrides) of each run of an experiment at a scale, without the seeds; later overrides win.
 
-    An experiment's file holds `base` and `scales[scale]`, overrides of every run, and `runs`, label -> overrides, or a
-    list of such mappings: then a run is one of each, labelled `<label>/<label>/...`. With `timing`, each run is also
-    made as `<label>/timing` with these overrides: its time alone, at another size. With `real_data`, file ->
-    overrides, these follow those of scale `laptop` where the folder `data` holds the file; if they choose a data set,
-    what was said of another is dropped. With `more_runs`, scale -> what `runs` may be, these are made beside the others
-    at that scale; those of `every`, at all.
+    Keys of an experiment's file:
 
-    `base`, `timing`, and what stands for a scale or a file, may also be a mapping: `every`, overrides of every run,
-    then part -> overrides of the runs that have this part in their label (`cifar10` of `cifar10/bsp`). In `timing` a
-    scale's name stands for all runs at this scale.
+        base        overrides of every run
+        scales      scale -> overrides of every run at this scale
+        runs        label -> overrides; or a list of such mappings, whose product is made as `<label>/<label>/...`
+        more_runs   scale -> further runs at this scale (as `runs`); `every` -> at all scales
+        timing      overrides; each run is made again as `<label>/timing` with them: its time alone, at another size
+        real_data   file -> overrides at scale `laptop`, if the folder `data` holds the file; if they choose a data set,
+                    overrides of another data set are dropped
+
+    Overrides in `base`, `scales`, `timing` and `real_data` may also be a mapping: `every` -> overrides of every run,
+    part -> overrides of the runs with this part in their label (`cifar10` of `cifar10/bsp`). In `timing` a part may be
+    a scale.
 
     Raises:
-        ConfigError: the experiment does not know the scale.
+        ConfigError: the experiment has no such scale.
     """
     scales = experiment["scales"]
     if scale not in scales:
@@ -132,22 +135,22 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
     more = experiment.get("more_runs") or {}
     given = [run for runs in (experiment["runs"], more.get("every"), more.get(scale)) for run in _combined(runs or {})]
     made = [
-        (label, [*_replaced(_words_for(label, learning), _words_for(label, real)), *overrides])
+        (label, [*_with_real_data(_overrides_for(label, learning), _overrides_for(label, real)), *overrides])
         for label, overrides in given
     ]
     if timing:
-        about_time = [experiment["base"], timing]
+        timed = [experiment["base"], timing]
         made += [
-            (f"{label}/timing", [*_words_for(f"{scale}/{label}", about_time), *overrides]) for label, overrides in given
+            (f"{label}/timing", [*_overrides_for(f"{scale}/{label}", timed), *overrides]) for label, overrides in given
         ]
     return made
 
 
-Words = Sequence[str] | Mapping[str, Sequence[str]]
+Layer = Sequence[str] | Mapping[str, Sequence[str]]  # of overrides: for every run, or by parts of the label
 
 
-def _words_for(label: str, layers: Sequence[Words]) -> list[str]:
-    """The overrides that these layers hold for a run of this label."""
+def _overrides_for(label: str, layers: Sequence[Layer]) -> list[str]:
+    """The overrides of these layers for a run with this label."""
     words: list[str] = []
     for layer in layers:
         if isinstance(layer, Mapping):
@@ -157,8 +160,8 @@ def _words_for(label: str, layers: Sequence[Words]) -> list[str]:
     return words
 
 
-def _replaced(words: Sequence[str], real: Sequence[str]) -> list[str]:
-    """What is said of the data that stand in for real ones does not hold for these."""
+def _with_real_data(words: Sequence[str], real: Sequence[str]) -> list[str]:
+    """Real data replace their substitute, whose overrides are dropped."""
     chosen = any(word.startswith("dataset=") for word in real)
     return [*(word for word in words if not (chosen and word.startswith("dataset."))), *real]
 
@@ -174,7 +177,7 @@ def _combined(runs: Mapping[str, list[str]] | Sequence[Mapping[str, list[str]]])
 
 
 def with_seeds(entries: Sequence[Entry], seeds: Sequence[int]) -> list[Entry]:
-    """Every run with every seed; all seeds of a run beside each other. Composed anew it would take far longer."""
+    """Every run with every seed, the seeds of a run in a row; much faster than composing each of them."""
     return [
         Entry(entry.label, (*entry.overrides, f"seed={seed}"), replace(entry.config, seed=seed))
         for entry in entries

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 import torch
 from engine_play import Rows
-from simulation_play import NullObserver
 
+from benchmarks.simulator import NullObserver
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.learning.server import Gradient, Version
 from syncline.live.engine import Engine

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 from certificates import over_tls
-from simulation_play import NullObserver
 
 from benchmarks.live_run import ROOT, LiveRun, is_alive, kill
+from benchmarks.simulator import NullObserver
 from syncline.config import RunConfig, compose, from_plain
 from syncline.progress import Limits
 from syncline.records.events import read_events

@@ -56,7 +56,7 @@ def test_bsp_of_hosts_with_clocks_apart_begins_again_when_a_cut_host_is_back(hos
     )
     run.wait_for_snapshot(3)
     hosts.cut(hosts.names[2])
-    run.wait_until_said("restarts from its last checkpoint")
+    run.wait_for_output("restarts from its last checkpoint")
     hosts.heal(hosts.names[2])
     said = run.wait()
     summary = run.summary()
@@ -121,7 +121,7 @@ def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run
 
 def test_commands_are_printed_for_any_launcher_and_agents_end_when_theirs_was_killed(hosts: EmulatedHosts, run_on):
     run = run_on(*SMALL, "runner.start=print", "runner.start_timeout_s=60")
-    run.wait_until_said(f"on {hosts.names[2]}: ")
+    run.wait_for_output(f"on {hosts.names[2]}: ")
     lines = run.output().replace("\n", " ").split(f"on {hosts.names[0]}: ")[1]
     command = shlex.split(lines.split(" on ")[0])
     secret = (run.folder / "secret-agents").read_text()

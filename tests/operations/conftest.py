@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operations.planned import break_off, fail, finish, lock, lock_of_the_dead, write_plan
+from operations.planned import fail, finish, interrupt, lock, lock_of_the_dead, write_plan
 
 from syncline.__main__ import main
 
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Of the plan paper/table-smoke: seeds 0 and 1 finished, 2 running, 3 failed, 4 broken off, killed, 5 left.
+    """Of the plan paper/table-smoke: seeds 0 and 1 finished, 2 running, 3 failed, 4 killed, 5 left.
 
     Seed 9, finished, is of no plan.
     """
@@ -21,10 +21,10 @@ def results(tmp_path: Path) -> Path:
     write_plan(results, "paper-table-smoke", range(6), labels=("even", "odd"))
     finish(results, 0, wall_s=10.0)
     finish(results, 1, wall_s=30.0, ended_by="diverged")
-    break_off(results, 2)
+    interrupt(results, 2)
     lock(results, 2)
     fail(results, 3)
-    break_off(results, 4)
+    interrupt(results, 4)
     lock_of_the_dead(results, 4)
     finish(results, 9)
     return results

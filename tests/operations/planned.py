@@ -70,7 +70,7 @@ def fail(results: Path, seed: int, trace: str = TRACE) -> Path:
     return results / identity_of(seed)
 
 
-def break_off(results: Path, seed: int) -> Path:
+def interrupt(results: Path, seed: int) -> Path:
     with RecordWriter(results / identity_of(seed), {"seed": seed}, with_events=False):
         pass
     return results / identity_of(seed)

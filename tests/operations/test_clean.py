@@ -1,4 +1,4 @@
-"""clean: lists first, removes only what nobody makes, keeps what is finished unless asked."""
+"""clean: lists first, removes only what no process makes, keeps finished runs unless asked."""
 
 import os
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operations.planned import age, break_off, fail, finish, identity_of, lock, lock_of_the_dead
+from operations.planned import age, fail, finish, identity_of, interrupt, lock, lock_of_the_dead
 
 from syncline.operations import clean, jobs
 from syncline.records.lock import STALE_S, held
@@ -18,7 +18,7 @@ OLD_S = STALE_S + 1
 @pytest.fixture
 def littered(results: Path) -> Path:
     """With every kind of leftover, old and, beside each draft, one that may be in use."""
-    (break_off(results, 6) / "checkpoint").mkdir()
+    (interrupt(results, 6) / "checkpoint").mkdir()
     (results / identity_of(6) / "checkpoint" / "state").write_text("x" * 5000)
     lock_of_the_dead(results, 7)
     (results / f"{identity_of(0)}.rerun").mkdir()
@@ -52,7 +52,7 @@ def everything(results: Path) -> set[str]:
     return {str(path.relative_to(results)) for path in results.rglob("*")}
 
 
-def test_without_yes_it_only_tells(littered: Path, said: Said, as_json: AsJson) -> None:
+def test_without_yes_it_only_lists(littered: Path, said: Said, as_json: AsJson) -> None:
     before = everything(littered)
     content = as_json("clean")
     assert {os.path.relpath(thing["path"], littered): thing["why"] for thing in content["things"]} == GOES
@@ -102,7 +102,7 @@ def test_what_was_begun_or_finished_since_it_was_listed_stays(
     assert (results / identity_of(4) / "summary.json").exists()
 
 
-def test_a_removal_that_is_broken_off_leaves_nothing_that_looks_finished(
+def test_an_interrupted_removal_leaves_nothing_that_looks_finished(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(path: Path) -> None:
@@ -110,16 +110,16 @@ def test_a_removal_that_is_broken_off_leaves_nothing_that_looks_finished(
 
     monkeypatch.setattr("shutil.rmtree", killed)
     with pytest.raises(KeyboardInterrupt):
-        clean._remove(clean.Thing(results / identity_of(9), "finished, of no plan", 0, results / identity_of(9)))
+        clean._remove(clean.Leftover(results / identity_of(9), "finished, of no plan", 0, results / identity_of(9)))
     assert not (results / identity_of(9) / "summary.json").exists()
 
 
-def test_nobody_can_begin_a_run_while_its_record_is_removed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_can_begin_a_run_while_its_record_is_removed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fail(results, 30)
     seen = []
     monkeypatch.setattr("shutil.rmtree", lambda path: seen.append((results / f"{identity_of(30)}.lock").exists()))
-    thing = clean.Thing(results / identity_of(30), "failed", 0, results / identity_of(30))
-    assert clean._remove(thing)
+    leftover = clean.Leftover(results / identity_of(30), "failed", 0, results / identity_of(30))
+    assert clean._remove(leftover)
     with held(results / identity_of(30)):
-        assert not clean._remove(thing)
+        assert not clean._remove(leftover)
     assert seen == [True]

@@ -1,4 +1,4 @@
-"""retry and cancel, with real processes: what was killed or failed is mended, what runs is stopped."""
+"""retry and cancel, with real processes: killed and failed runs are made again, running ones are stopped."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from operations.planned import write_plan
 
 from syncline.__main__ import main
 from syncline.operations import control, jobs
-from syncline.operations.states import look
+from syncline.operations.states import run_states
 from syncline.records.lock import at_work_on
 from syncline.records.plans import read_plan
 
@@ -32,11 +32,11 @@ def syncline(*words: str) -> Said:
 
 def states_of(results: Path) -> list[str]:
     (path,) = (results / "plans").glob("*.json")
-    return [state.state for state in look(results, read_plan(path).once(), {}).values()]
+    return [state.state for state in run_states(results, read_plan(path).once(), {}).values()]
 
 
 @pytest.mark.processes
-def test_a_plan_whose_process_was_killed_is_mended_by_retry_which_says_what_it_starts(tmp_path: Path) -> None:
+def test_retry_completes_a_plan_whose_process_was_killed_and_prints_the_command(tmp_path: Path) -> None:
     """The first run never ends: it is killed, and the others are made; then it may end."""
     results = tmp_path / "results"
     words = ["-m", "seed=0,1", "gradients=false", "runner.events=false", "epochs=1e7", "jobs=1", f"results={results}"]
@@ -47,7 +47,7 @@ def test_a_plan_whose_process_was_killed_is_mended_by_retry_which_says_what_it_s
     assert [owner.pid for owner in at_work_on(path)] == [process.pid]
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    until = time.monotonic() + 30  # its processes have a group of their own, and see that it is gone
+    until = time.monotonic() + 30  # its processes have their own group, and notice its end
     while states_of(results)[0] == "running" and time.monotonic() < until:
         time.sleep(0.05)
     assert states_of(results) == ["unfinished", "left"]
@@ -82,10 +82,10 @@ def test_cancel_stops_the_process_of_this_host_that_goes_through_the_plan(
         process.communicate()
     assert states_of(results) == ["unfinished", "left"]
     assert main(["cancel", "sweep", "--results", str(results)]) == 0
-    assert capsys.readouterr().out.startswith("nothing of sweep-")
+    assert capsys.readouterr().out.startswith("no run of sweep-")
 
 
-def test_cancel_tells_what_it_cannot_stop_and_the_jobs_it_cancelled(
+def test_cancel_names_what_it_cannot_stop_and_the_jobs_it_cancelled(
     results: Path, as_json: AsJson, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = {"host": "far-away", "pid": 7, "born": 1, "since": time.time()}
@@ -117,4 +117,4 @@ def test_retry_starts_run_py_with_the_plans_words_in_its_place(results: Path, mo
 
 def test_a_plan_of_an_older_version_cannot_be_started_again(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["retry", "paper/table", "--results", str(results)]) == 1
-    assert "does not say how it was made (by an older version); start run.py by hand" in capsys.readouterr().err
+    assert "does not hold its command (written by an older version); start run.py by hand" in capsys.readouterr().err

@@ -58,12 +58,12 @@ def test_the_keys_are_those_of_the_json(there: Path, words: list[str], capsys: p
     words = [identity_of(int(word)) if word.isdigit() else word for word in words]
     assert main([*words, "--json", "--results", str(there)]) == 0
     content = json.loads(capsys.readouterr().out)
-    told = set(re.findall(r"`(\w+)`", KEYS[words[0]]))
-    assert set(content) <= told
+    documented = set(re.findall(r"`(\w+)`", KEYS[words[0]]))
+    assert set(content) <= documented
     for plan in content.get("plans", []) if words[0] == "status" else ():
         states = {"finished", "running", "queued", "failed", "unfinished", "left"}
-        assert set(plan) <= told | states
-        assert all(set(run) <= told for run in plan["runs"])
+        assert set(plan) <= documented | states
+        assert all(set(run) <= documented for run in plan["runs"])
 
 
 def test_every_help_has_examples_and_fits_80_columns(

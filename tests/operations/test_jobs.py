@@ -80,6 +80,6 @@ def test_where_there_is_no_slurm_the_status_says_so_and_all_else(
         waiting(submissions(tmp_path, "sweep-1"))
     assert main(["status", "sweep-1", "--json", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr()
-    assert said.err.startswith("what Slurm has queued is not known here: squeue is not")
+    assert said.err.startswith("the state of Slurm's queue is unknown: squeue is not")
     (shown,) = json.loads(said.out)["plans"]
     assert shown["left"] == 1

@@ -1,4 +1,4 @@
-"""The ranking of a plan's settings: who is first, what its numbers are, what is said of runs that they leave out."""
+"""The ranking of a plan's settings: the order, the numbers, and the remarks on runs that they leave out."""
 
 import itertools
 import math

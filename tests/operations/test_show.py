@@ -17,7 +17,7 @@ Said, AsJson = Callable[..., str], Callable[..., Any]
 def test_a_finished_run_is_shown_with_its_plan_words_summary_and_last_evaluations(said: Said) -> None:
     text = said("show", identity_of(0))
     assert text.splitlines()[:2] == [f"{identity_of(0)}: finished", "plan paper-table-smoke, row even"]
-    assert "asked for\n   seed=0" in text
+    assert "overrides\n   seed=0" in text
     assert re.search("^  wall_s +10$", text, re.MULTILINE)
     assert re.search("^  final.accuracy +0.5$", text, re.MULTILINE)
     assert text.endswith("last evaluations\ntime_s  accuracy\n   0.5      0.25\n     1       0.5\n")
@@ -32,7 +32,7 @@ def test_why_a_run_failed_is_shown_and_who_makes_one(said: Said) -> None:
     assert said("show", identity_of(2)).startswith(f"{identity_of(2)}: running process 7 on far-away")
 
 
-def test_a_record_of_no_plan_tells_the_command_that_made_it(
+def test_a_record_of_no_plan_has_the_command_that_made_it(
     results: Path, as_json: AsJson, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["run.py", "strategy=asp", "seed=11"])
@@ -72,7 +72,7 @@ def test_two_runs_are_compared_where_they_differ(said: Said, as_json: AsJson) ->
     assert ["wall_s", "10", "30"] in rows
 
 
-def test_a_long_list_is_shown_by_its_ends_and_told_from_another_one() -> None:
+def test_a_long_list_is_shown_by_its_ends_and_distinct_from_another_one() -> None:
     values = [number / 3 for number in range(20_000)]
     shown = cell(values)
     assert shown.startswith("[0, 0.333333, ..., 6666.33] (20000 values, CRC ")

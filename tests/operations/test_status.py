@@ -16,7 +16,7 @@ from operations.planned import TRACE, age, fail, finish, identity_of, lock, writ
 
 from syncline.__main__ import main
 from syncline.operations import jobs, states
-from syncline.operations.states import FAILED, FINISHED, LEFT, QUEUED, RUNNING, UNFINISHED, first_cause, look
+from syncline.operations.states import FAILED, FINISHED, LEFT, QUEUED, RUNNING, UNFINISHED, first_cause, run_states
 from syncline.records.lock import STALE_S, held
 from syncline.records.store import RecordError
 
@@ -25,25 +25,25 @@ Said, AsJson = Callable[..., str], Callable[..., Any]
 
 def test_each_run_is_in_the_state_that_it_is_in(results: Path) -> None:
     """Seed 4's owner was killed with -9: its lock is there, and it is not running."""
-    found = look(results, [identity_of(seed) for seed in range(6)], {})
+    found = run_states(results, [identity_of(seed) for seed in range(6)], {})
     wanted = [FINISHED, FINISHED, RUNNING, FAILED, UNFINISHED, LEFT]
     assert [found[identity_of(seed)].state for seed in range(6)] == wanted
 
 
-def test_a_look_changes_nothing(results: Path) -> None:
+def test_status_changes_nothing(results: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in [results, *results.rglob("*")] if path != results}
     main(["status", "--runs", "--results", str(results)])
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
 
 
-def test_who_is_silent_elsewhere_for_long_is_not_running(results: Path) -> None:
+def test_an_owner_that_is_silent_for_long_on_another_host_is_not_running(results: Path) -> None:
     age(lock(results, 2), STALE_S + 1)
-    assert look(results, [identity_of(2)], {})[identity_of(2)].state == UNFINISHED
+    assert run_states(results, [identity_of(2)], {})[identity_of(2)].state == UNFINISHED
 
 
 def test_a_run_that_this_process_makes_is_running_even_if_it_was_finished_before(results: Path) -> None:
     with held(results / identity_of(0)):
-        state = look(results, [identity_of(0)], {})[identity_of(0)]
+        state = run_states(results, [identity_of(0)], {})[identity_of(0)]
     assert state.state == RUNNING
     assert state.owner is not None
     assert (state.owner.host, state.owner.pid) == (socket.gethostname(), os.getpid())
@@ -60,7 +60,7 @@ def test_what_slurm_will_make_is_queued_and_what_failed_in_a_task_that_goes_on_i
     results: Path, waiting: str, states_then: list[str]
 ) -> None:
     identities = [identity_of(seed) for seed in range(6)]
-    found = look(results, identities, dict.fromkeys(identities, waiting))
+    found = run_states(results, identities, dict.fromkeys(identities, waiting))
     assert [found[identity].state for identity in identities] == states_then
 
 
@@ -122,19 +122,19 @@ def test_a_plan_is_a_line_with_its_counts_and_times(said: Said) -> None:
 
 
 def test_a_plan_tells_when_it_was_started_and_how(results: Path, said: Said) -> None:
-    """Two sweeps are told apart by that alone."""
+    """Only that distinguishes two sweeps."""
     for number, strategies in enumerate(("bsp,asp", "ssp,dssp")):
         command = ["-m", f"strategy={strategies}", "scenario.slow={0: 3}"]
         path = write_plan(results, f"sweep-0000000{number}", [30], scale="", command=command)
         os.utime(path, (1.8e9, 1.8e9 + 3600 * number))
-    told = [line for line in said("status").splitlines() if "run.py" in line]
+    starts = [line for line in said("status").splitlines() if "run.py" in line]
     days = [time.strftime("%Y-%m-%d %H:%M", time.localtime(1.8e9 + 3600 * number)) for number in range(2)]
-    assert told == [
+    assert starts == [
         f"  {day}  python run.py -m strategy={strategies} 'scenario.slow={{0: 3}}'"
         for day, strategies in zip(days, ("bsp,asp", "ssp,dssp"), strict=True)
     ]
     finish(results, 30)
-    assert set(told) <= set(said("show", identity_of(30)).splitlines())
+    assert set(starts) <= set(said("show", identity_of(30)).splitlines())
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -198,7 +198,7 @@ def test_all_that_runs_at_a_time_shortens_what_is_to_go(results: Path, as_json: 
     assert plan["to_go_s"] == pytest.approx((30 + 10 + 30) / 2, abs=1)
 
 
-def test_without_a_finished_run_nobody_knows_how_long_it_takes(results: Path, said: Said) -> None:
+def test_without_a_finished_run_the_time_to_go_is_unknown(results: Path, said: Said) -> None:
     write_plan(results, "paper-new-smoke", [20, 21])
     line = next(line for line in said("status").splitlines() if line.startswith("paper-new"))
     assert line.split()[-2:] == ["0:00", "?"]
@@ -236,12 +236,12 @@ def test_where_nothing_is_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.startswith(f"error: no plan in {tmp_path / 'none' / 'plans'}; ")
 
 
-def test_a_broken_plan_or_lock_is_one_line_and_a_broken_summary_is_told(results: Path, said: Said) -> None:
+def test_a_broken_plan_or_lock_is_one_line_and_a_broken_summary_is_named(results: Path, said: Said) -> None:
     (results / identity_of(0) / "summary.json").write_text("{")
     assert "broken record (JSONDecodeError)" in said("status", "paper/table")
     (results / f"{identity_of(2)}.lock").write_text("{")
     with pytest.raises(RecordError, match="broken lock"):
-        look(results, [identity_of(2)], {})
+        run_states(results, [identity_of(2)], {})
     (results / "plans" / "paper-table-smoke.json").write_text("{}")
     assert main(["status", "--results", str(results)]) == 1
 
@@ -255,7 +255,7 @@ print(used.ru_utime + used.ru_stime, *sys.modules, file=sys.stderr)
 """
 
 
-def test_ten_thousand_runs_are_looked_at_in_three_seconds_without_heavy_imports(tmp_path: Path) -> None:
+def test_ten_thousand_runs_are_read_in_three_seconds_without_heavy_imports(tmp_path: Path) -> None:
     """CPU time of the whole process, with its start; 9,000 finished, 500 failed, 500 left."""
     write_plan(tmp_path, "big-smoke", range(10_000), labels=[f"row{number}" for number in range(50)])
     model = finish(tmp_path, 0, wall_s=1.0, staleness={str(lag): lag for lag in range(30)}, updates=1)

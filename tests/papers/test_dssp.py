@@ -4,8 +4,8 @@ import pytest
 from harness import Harness
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation_play import NullObserver
 
+from benchmarks.simulator import NullObserver
 from syncline.progress import Limits, Totals
 from syncline.simulation.engine import Simulation
 from syncline.strategies.asp import AspOptions

@@ -30,7 +30,7 @@ def counted_finish(record: RecordWriter, summary: dict[str, Any]) -> None:
 
 
 def alone(results: Path, restart: bool, pipe: Connection) -> None:
-    """Holds nobody else's end of a pipe, as a process that was not forked from run.py itself."""
+    """Holds no other process's end of a pipe, as a process that was not forked from run.py itself."""
     os.closerange(3, pipe.fileno())
     os.closerange(pipe.fileno() + 1, 4096)
     child(results, restart, pipe)

@@ -134,7 +134,7 @@ def test_who_loads_other_data_for_a_run_refuses_them(root: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load_dataset(config)
     line = str(refused.value)
-    assert line.startswith("dataset=text: other data than this run is of: here they have content ")
+    assert line.startswith("dataset=text must have content ")
     for part in (config.dataset.content, text_run(root).dataset.content, "dataset.root=", "SYNCLINE_DATA="):
         assert part in line
     (root / "book.txt").unlink()

@@ -1,4 +1,4 @@
-"""What is said of a run: while it goes on, and of its summary at the end."""
+"""What is printed of a run: its progress, and its summary at the end."""
 
 import io
 from dataclasses import replace
@@ -82,7 +82,7 @@ def test_the_line_and_the_table_of_adasync_tell_how_k_grew(monkeypatch: pytest.M
     assert rows["interrupted"].startswith(f"{summary['gradients_interrupted']} gradients")
 
 
-def test_the_line_is_silent_of_k_where_it_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_has_no_k_if_the_strategy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     output = io.StringIO()
     monkeypatch.setattr(display, "console", Console(file=output, width=200))
     shown = RunDisplay(compose([])[0])
@@ -96,28 +96,28 @@ def test_the_line_is_silent_of_k_where_it_is_not_told(monkeypatch: pytest.Monkey
 def test_the_table_tells_of_interrupted_gradients_and_of_k_where_there_are_any(tmp_path: Path) -> None:
     summary = read_summary(made(tmp_path, "strategy=ssp", *TIMING))
     assert not {"K", "interrupted"} & set(said(summary))
-    told = {"gradients_interrupted": 1234, "gradients_wasted": 0, "waits_for": [[0.0, 0, 3]]}
-    rows = said({**summary, **told})
+    counts = {"gradients_interrupted": 1234, "gradients_wasted": 0, "waits_for": [[0.0, 0, 3]]}
+    rows = said({**summary, **counts})
     assert (rows["interrupted"], rows["K"]) == ("1,234 gradients", "3 throughout")
-    rows = said({**summary, **told, "gradients_wasted": 12, "waits_for": [[1.25, 40, 3]]})
+    rows = said({**summary, **counts, "gradients_wasted": 12, "waits_for": [[1.25, 40, 3]]})
     assert (rows["interrupted"], rows["K"]) == ("1,234 gradients, 12 of them finished", "3 since 1.25 s virtual")
-    older = {key: value for key, value in summary.items() if key not in told}
+    older = {key: value for key, value in summary.items() if key not in counts}
     assert "updates" in said(older), "a record from before there was any of it"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_the_live_line_loses_nothing_and_leaves_nothing(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a run that has much to tell, and is interrupted."""
+    """Of an interrupted run with every part of the line."""
     terminal = Terminal(width, monkeypatch)
-    told = replace(HALF_AN_EPOCH, updates=1234567, time_s=12345.6, count=12)
+    long = replace(HALF_AN_EPOCH, updates=1234567, time_s=12345.6, count=12)
     parts = "update 1,234,567|epoch 0.5/30|12345.6 s virtual|loss 0.500|accuracy 0.250|K 12|0 updates/s|? left"
     with RunDisplay(compose([])[0]) as shown:
-        shown.progressed(told)
+        shown.progressed(long)
         lines = terminal.lines
         assert [part.strip() for line in lines for part in line.split("|")] == parts.split("|")
-        assert max(map(len, lines)) <= width - len("^C"), "which would begin a line that nobody erases"
+        assert max(map(len, lines)) <= width - len("^C"), "else the echo would begin a line that stays"
         terminal.interrupt()
-        shown.progressed(told)
+        shown.progressed(long)
     assert terminal.lines == [""]
 
 
@@ -168,7 +168,7 @@ SUMMARY = {
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "ended"),
     [
         ({"target": {"metric": "accuracy", "value": 0.9, "time_s": 19.4}, "ended_by": "target"}, "target at"),
         ({"target": {"metric": "accuracy", "value": None, "time_s": None}}, "epochs at"),
@@ -176,7 +176,7 @@ SUMMARY = {
     ],
 )
 def test_only_a_target_that_was_missed_is_not_reached(
-    change: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any], ended: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = io.StringIO()
     monkeypatch.setattr(display, "console", Console(file=output, width=200))
@@ -185,7 +185,7 @@ def test_only_a_target_that_was_missed_is_not_reached(
         shown.finished(entry("bsp", 0), SUMMARY | change)
     first, line, last = output.getvalue().splitlines()
     assert first == "sweep: 1 run, 0 finished before, 1 to make"
-    assert line.startswith(f"[1/1] bsp seed 0: {told} 19.4 s virtual, accuracy 0.873 (0:02; ")
+    assert line.startswith(f"[1/1] bsp seed 0: {ended} 19.4 s virtual, accuracy 0.873 (0:02; ")
     assert last.startswith("sweep: 1 of 1 run finished, 0 failed, ")
 
 
@@ -218,7 +218,7 @@ def test_the_table_explains_a_lead_beyond_the_range() -> None:
     assert int(lead) > 16
     assert note == "(strategy.bound=paper does not bound it, hard does: to s_lower + r_max + 1 = 16)"
     assert said(timed("strategy.bound=hard", "max_updates=500"))["largest lead"] == "16"
-    assert said(timed("strategy=asp", "max_updates=500"))["largest lead"].isdecimal(), "nobody expects a bound"
+    assert said(timed("strategy=asp", "max_updates=500"))["largest lead"].isdecimal(), "there is no bound"
 
 
 def test_the_words_for_what_bound_a_run() -> None:
@@ -254,6 +254,6 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     words = " ".join(output.getvalue().split())
     assert "…" not in words
     assert "seed" not in words
-    assert words.count("-s3-") == 1, "the identity tells the seed, and nothing else does"
+    assert words.count("-s3-") == 1, "the identity contains the seed, and nothing else does"
     for row in ("updates", "time", "server link", "bound by", "wall time", "target"):
         assert any(line.split("  ")[0].strip() == row for line in lines), row

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: divergence, an interrupt, and mistakes told in one line."""
+"""Failures of a run: divergence, an interrupt, and user errors in one line."""
 
 import json
 import os

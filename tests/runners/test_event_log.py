@@ -1,4 +1,4 @@
-"""The event log of a run tells the same story as its summary."""
+"""The event log of a run agrees with its summary."""
 
 from collections import Counter
 from pathlib import Path

@@ -54,7 +54,7 @@ def test_the_command_line_is_quick_until_something_is_run() -> None:
 
 
 @pytest.mark.processes
-def test_who_reads_only_the_beginning_is_not_told_of_an_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     """As of `python run.py --cfg | head -1`."""
     process = started("--cfg")
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""run.py, killed with -9 at any moment of a plan and started again: nothing is lost, made twice, or half there."""
+"""run.py, killed with -9 at any moment of a plan and started again: no run is lost, made twice, or incomplete."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT
 
-from syncline.operations.states import look
+from syncline.operations.states import run_states
 from syncline.records.events import read_events
 from syncline.records.plans import read_plan
 from syncline.records.store import FINISHED, is_identity, read_config, read_environment, read_metrics, read_summary
@@ -146,7 +146,7 @@ def test_a_plan_that_is_killed_at_random_moments_finishes_and_makes_each_run_onc
         now = finished_records(results)
         assert finished.items() <= now.items()
         assert set(now) == planned(results)
-        assert {state.state for state in look(results, now, {}).values()} == {FINISHED}
+        assert {state.state for state in run_states(results, now, {}).values()} == {FINISHED}
         assert not list(results.glob("*.lock"))
     assert num_in_the_middle >= 3, "kills came while runs were made"
     assert set(starter.made().values()) == {1}

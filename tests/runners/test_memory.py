@@ -53,8 +53,10 @@ def test_no_run_is_refused_that_fits() -> None:
 def test_the_memory_of_a_process_may_be_less_than_the_machines() -> None:
     ask = "from syncline.assembly import _memory_bytes; print(_memory_bytes())"
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({2**36}, {resource.RLIM_INFINITY}))"
-    told = subprocess.run([sys.executable, "-c", f"{limit}; {ask}"], capture_output=True, text=True, check=True).stdout
-    assert float(told) == min(2**36, assembly._memory_bytes())
+    output = subprocess.run(
+        [sys.executable, "-c", f"{limit}; {ask}"], capture_output=True, text=True, check=True
+    ).stdout
+    assert float(output) == min(2**36, assembly._memory_bytes())
 
 
 def test_a_run_that_gets_no_memory_says_so_in_one_line(

@@ -11,7 +11,7 @@ import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
 from runners import pool
-from syncline.operations.states import LEFT, look
+from syncline.operations.states import LEFT, run_states
 from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
 
@@ -118,7 +118,7 @@ def test_short_runs_share_a_process_and_a_long_one_has_its_own(
         said = command("-m", "seed=range(0,6)", *TIMING, f"results={tmp_path / str(shared_s)}", "jobs=2")
         assert said.code == 0, said.err
         assert len(begun) == num_processes
-        assert not any(process.is_alive() for process in begun), "none stays behind"
+        assert not any(process.is_alive() for process in begun), "no process is left"
         begun.clear()
 
 
@@ -133,7 +133,7 @@ def test_a_run_whose_process_is_killed_shows_as_failed_with_the_cause(tmp_path: 
     assert process.returncode == 1
     cause = "its process ended with exit code -9 (killed, or out of memory?)"
     assert cause in err
-    state = look(tmp_path, [lock.stem], {})[lock.stem]
+    state = run_states(tmp_path, [lock.stem], {})[lock.stem]
     assert (state.state, state.cause) == (FAILED, cause)
     assert not list(tmp_path.glob("*.lock"))
 
@@ -149,7 +149,7 @@ def test_two_plans_of_the_same_runs_make_each_once(tmp_path: Path) -> None:
     assert len(reports) == 2
     identities = [folder.name for folder in tmp_path.iterdir() if (folder / "summary.json").exists()]
     assert len(identities) == 4
-    assert not list(tmp_path.glob("*.lock*")), "nothing stays behind"
+    assert not list(tmp_path.glob("*.lock*")), "no lock is left"
 
 
 @pytest.mark.processes
@@ -164,7 +164,7 @@ def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Pa
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.communicate()
-    again = started(*words)  # who was killed is followed at once
+    again = started(*words)  # the lock of a killed process is taken over at once
     try:
         wait_for(lambda: str(again.pid) in "".join(path.read_text() for path in tmp_path.glob("*.lock")), again)
     finally:

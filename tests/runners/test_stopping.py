@@ -1,4 +1,4 @@
-"""Runs that are told to stop, or killed, and the same command again: it ends as if nothing had been."""
+"""Runs that are stopped or killed, and resumed by the same command: the result is that of an uninterrupted run."""
 
 import json
 import os
@@ -23,7 +23,7 @@ LEARNING = ["strategy=dssp", "epochs=6", "eval_every_epochs=0.25"]
 
 
 def left(record: Path) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
-    """What must not depend on how often the run was broken off."""
+    """What must not depend on how often the run was interrupted."""
     summary = {key: value for key, value in read_summary(record).items() if key not in ("wall_s", "restarts")}
     assert {path.name for path in record.iterdir()} == {
         *("config.yaml", "environment.json", "events.arrow", "metrics.jsonl", "summary.json"),
@@ -32,8 +32,8 @@ def left(record: Path) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("undisturbed"), *LEARNING)
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("uninterrupted"), *LEARNING)
 
 
 def num_rows(record: Path) -> int:
@@ -44,14 +44,14 @@ def num_rows(record: Path) -> int:
 
 
 @pytest.mark.processes
-def test_stopped_and_gone_on_with_and_then_killed_a_run_ends_as_if_nothing_had_been(
-    tmp_path: Path, undisturbed: Path, ended_at_last: list["subprocess.Popen[str]"]
+def test_a_run_that_is_stopped_resumed_killed_and_resumed_equals_an_uninterrupted_one(
+    tmp_path: Path, uninterrupted: Path, ended_at_last: list["subprocess.Popen[str]"]
 ) -> None:
     words = [*LEARNING, "runner.checkpoint_every_s=0.2", f"results={tmp_path}"]
     record = record_of(tmp_path, *words)
 
-    def broken_off(by: signal.Signals, num: int) -> str:
-        """What it said; it was broken off after so many evaluations."""
+    def interrupted(by: signal.Signals, num: int) -> str:
+        """Interrupt the run after this number of evaluations. Returns its stderr."""
         process = started(*words)
         ended_at_last.append(process)
         wait_for(lambda: num_rows(record) >= num, process)
@@ -61,29 +61,29 @@ def test_stopped_and_gone_on_with_and_then_killed_a_run_ends_as_if_nothing_had_b
         assert status(record) == UNFINISHED
         return err
 
-    said = broken_off(signal.SIGTERM, 3)
+    said = interrupted(signal.SIGTERM, 3)
     updates = read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"]
     assert said.splitlines() == [
         f"interrupted; {record.name} checkpointed at update {updates:,}; rerun this command to resume: "
         f"python run.py {' '.join(words)}"
     ]
     assert not list(tmp_path.glob("*.lock"))
-    broken_off(signal.SIGKILL, 15)
+    interrupted(signal.SIGKILL, 15)
     assert read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"] > updates
     last = cli(*words)
     assert last.code == 0, last.err
-    assert left(record) == left(undisturbed)
+    assert left(record) == left(uninterrupted)
     assert read_summary(record)["restarts"] == 2
     assert "2 from a checkpoint" in last.out
     starts = json.loads((record / "environment.json").read_text())["restarts"]
     assert [start["command"][1:] for start in starts] == [words] * 2
     walls = [row["wall_s"] for row in read_metrics(record)]
-    assert walls == sorted(walls), "the time spent goes on where it was"
+    assert walls == sorted(walls), "the wall time continues"
 
 
 @pytest.mark.processes
-def test_a_plan_told_to_stop_waits_for_its_runs_and_goes_on_with_them(
-    tmp_path: Path, undisturbed: Path, ended_at_last: list["subprocess.Popen[str]"]
+def test_a_plan_asked_to_stop_waits_for_its_runs_and_resumes_them(
+    tmp_path: Path, uninterrupted: Path, ended_at_last: list["subprocess.Popen[str]"]
 ) -> None:
     """The signal comes to every process of the group, as from a batch system."""
     words = ["-m", "seed=0,1", *LEARNING, "jobs=1", f"results={tmp_path}"]
@@ -102,7 +102,7 @@ def test_a_plan_told_to_stop_waits_for_its_runs_and_goes_on_with_them(
     assert said.code == 0, said.err
     assert [status(record) for record in records] == [FINISHED] * 2
     assert [read_summary(record)["restarts"] for record in records] == [1, 0]
-    assert left(records[0]) == left(undisturbed)
+    assert left(records[0]) == left(uninterrupted)
 
 
 # In this process.
@@ -121,7 +121,7 @@ SHORT = ["strategy=ssp", "model=softmax_regression", "epochs=3", "runner.events=
 
 
 def stopped(results: Path, *words: str) -> RunConfig:
-    """A run that was told to stop at its first update."""
+    """A run that was asked to stop at its first update."""
     config, _ = compose(words)
     with pytest.raises(StopRequested):
         run_one(config, results, lambda progress: signal.raise_signal(signal.SIGUSR1))
@@ -138,7 +138,7 @@ def finished(results: Path, config: RunConfig) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("fault", ["broken", "another format", "events"])
-def test_a_checkpoint_of_no_use_is_named_and_the_run_begins_anew(
+def test_a_checkpoint_that_cannot_be_resumed_is_named_and_the_run_restarts(
     fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = stopped(tmp_path, *SHORT)
@@ -160,25 +160,25 @@ def test_a_checkpoint_of_no_use_is_named_and_the_run_begins_anew(
 
 
 @pytest.mark.usefixtures("signals")
-def test_a_run_that_is_asked_to_begin_anew_does(tmp_path: Path) -> None:
+def test_a_run_restarts_on_request(tmp_path: Path) -> None:
     config = stopped(tmp_path, *SHORT)
     assert run_one(config, tmp_path, lambda progress: None, restart=True)["restarts"] == 0
 
 
 @pytest.mark.usefixtures("signals")
-def test_where_events_are_missing_the_run_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_its_events_restarts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A disk that lost power, say."""
     words = [*SHORT[:2], "max_updates=20000", "epochs=null", "cluster.workers=20", "gradients=false"]
     config, _ = compose(words)
     calls: list[Any] = []
 
-    def told_later(progress: Any) -> None:
+    def stop_later(progress: Any) -> None:
         calls.append(progress)
         if progress.updates > 5000:
             signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(StopRequested):
-        run_one(config, tmp_path, told_later)
+        run_one(config, tmp_path, stop_later)
     handle_signals()
     (tmp_path / config.identity / "events.arrow").write_bytes(b"")
     assert finished(tmp_path, config)["restarts"] == 0
@@ -197,15 +197,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_who_is_not_patient_is_broken_off_by_every_signal_but_an_echo(clock: list[float]) -> None:
+def test_every_signal_but_an_echo_raises_unless_it_is_deferred(clock: list[float]) -> None:
     handler = SignalHandler()
-    with pytest.raises(StopRequested) as told:
+    with pytest.raises(StopRequested) as stop_error:
         handler(signal.SIGUSR1)
-    assert told.value.code == 75
+    assert stop_error.value.code == 75
     clock[0] += 1.9
     handler(signal.SIGTERM)
     clock[0] += 0.2
-    with pytest.raises(StopRequested) as told:
+    with pytest.raises(StopRequested) as stop_error:
         handler(signal.SIGTERM)
     with pytest.raises(StopRequested):
         handler(signal.SIGINT)
@@ -213,22 +213,22 @@ def test_who_is_not_patient_is_broken_off_by_every_signal_but_an_echo(clock: lis
 
 
 @pytest.mark.usefixtures("signals")
-def test_who_is_deferred_is_asked_once_and_then_broken_off(clock: list[float]) -> None:
+def test_a_deferred_signal_asks_and_a_second_one_raises(clock: list[float]) -> None:
     with defer_stop() as asked:
         assert asked() is None
         signal.raise_signal(signal.SIGTERM)
         assert asked() == signal.SIGTERM
         signal.raise_signal(signal.SIGTERM)  # an echo
         clock[0] += 3
-        signal.raise_signal(signal.SIGUSR1)  # may be sent until it is heard
-        with pytest.raises(StopRequested) as told:
+        signal.raise_signal(signal.SIGUSR1)  # may be repeated
+        with pytest.raises(StopRequested) as stop_error:
             signal.raise_signal(signal.SIGTERM)
-        assert told.value.number == signal.SIGTERM
+        assert stop_error.value.number == signal.SIGTERM
     with pytest.raises(StopRequested):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_ctrl_c_needs_no_time_between() -> None:
+def test_a_second_ctrl_c_may_follow_at_once() -> None:
     handler = SignalHandler()
     handler.is_deferred = True
     handler(signal.SIGINT)

@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
-from simulation_play import NullObserver
 from torch import nn
 
+from benchmarks.simulator import NullObserver
 from syncline.config import CifarConfig, DigitsConfig, ModelConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare

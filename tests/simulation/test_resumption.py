@@ -1,6 +1,6 @@
-"""A run in virtual time that is broken off and gone on with ends as if nothing had been, in every bit.
+"""A run in virtual time that is interrupted and resumed ends with the bits of an uninterrupted one.
 
-What was kept goes through a file, and all objects are built anew: nothing of the old ones can be of help.
+The checkpoint goes through a file, and all objects are built again: no state can survive in the old ones.
 """
 
 import json
@@ -45,17 +45,17 @@ DELAYS = ScenarioConfig(
 )
 
 
-class Broken(Exception):
-    """The run was broken off here."""
+class Interrupted(Exception):
+    """The run was interrupted here."""
 
 
-class BreaksOff:
-    """Keeps a run in a file at the look with this number, and leaves it; never for None. Counts the looks."""
+class InterruptingCheckpointer:
+    """Saves a run at the look with this number, and interrupts it; never for None. Counts the looks."""
 
     def __init__(self, path: Path, log: EventLog, at: int | None) -> None:
         self.path, self.log, self.at, self.looks = path, log, at, 0
 
-    def __enter__(self) -> "BreaksOff":
+    def __enter__(self) -> "InterruptingCheckpointer":
         return self
 
     def __exit__(self, *about: object) -> None:
@@ -69,12 +69,12 @@ class BreaksOff:
     def save(self, state: State) -> None:
         tensors, about = state
         write_state(self.path, tensors, {**about, "log": self.log.state_dict()})
-        raise Broken
+        raise Interrupted
 
 
 @dataclass
 class Whole:
-    """What a run leaves."""
+    """The results of a run."""
 
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
@@ -93,7 +93,7 @@ def saver(parameters: dict[str, bytes]) -> SaveParameters:
 def whole(config: RunConfig, folder: Path) -> Whole:
     rows: list[Mapping[str, Any]] = []
     log = EventLog(folder / "whole.arrow")
-    counter = BreaksOff(folder / "never", log, None)
+    counter = InterruptingCheckpointer(folder / "never", log, None)
     parameters = dict[str, bytes]()
     summary = simulate(config, rows.append, lambda progress: None, log, counter, save_parameters=saver(parameters))
     log.close()
@@ -102,23 +102,23 @@ def whole(config: RunConfig, folder: Path) -> Whole:
 
 
 def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
-    """Broken off after so many looks, then again, ...; each piece begins with what the file holds."""
+    """Interrupted after these numbers of looks; each piece resumes from the file."""
     path, place = folder / "pieces.arrow", folder / "checkpoint" / "run.safetensors"
     rows: list[Mapping[str, Any]] = []
     state, looks, parameters = None, 0, dict[str, bytes]()
     for length in [*lengths, None]:
         log = EventLog(path, **(state[1]["log"] if state else {}))
-        keeper = BreaksOff(place, log, length)
+        checkpointer = InterruptingCheckpointer(place, log, length)
         try:
-            summary = simulate(config, rows.append, lambda progress: None, log, keeper, state, saver(parameters))
-        except Broken:
-            log.append(1e9, "left", 0, 0, -1, -1, 0.0, "more than was kept")
+            summary = simulate(config, rows.append, lambda progress: None, log, checkpointer, state, saver(parameters))
+        except Interrupted:
+            log.append(1e9, "left", 0, 0, -1, -1, 0.0, "after the checkpoint")
             state = read_state(place)
             assert state[1]["observer"]["rows"] == json.loads(json.dumps(rows))
         else:
             break
         finally:
-            looks += keeper.looks
+            looks += checkpointer.looks
             log.close()
     return Whole(*plain(summary, rows), path.read_bytes(), looks, parameters)
 
@@ -138,7 +138,7 @@ def check(config: RunConfig, folder: Path, luck: random.Random, pieces: int = 4)
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several batches of events lie before a break, and a run of times alone is looked at as often as another."""
+    """Several batches of events precede an interrupt, and times alone are looked at as often as learning."""
     monkeypatch.setattr(events, "BATCH_ROWS", 100)
     monkeypatch.setattr(simulation_run, "LOOK_EVERY", 1)
 
@@ -182,8 +182,8 @@ every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
 
 
 @every_strategy
-def test_messages_that_share_the_cards(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """A run is broken off with messages half-way."""
+def test_messages_that_share_the_nics(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """A run is interrupted with messages under way."""
     cluster = replace(
         REMOTE, shards=shards_of(strategy), network=replace(NETWORK, bandwidth_gbps=0.001, sharing="fair")
     )
@@ -238,15 +238,15 @@ def test_what_else_a_gradient_may_depend_on(words: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", [BspOptions(), PspOptions(c=2, b=40, tau1=0.02)], ids=repr)
-def test_a_run_that_is_broken_off_at_every_look(strategy: StrategyOptions, tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted_at_every_look(strategy: StrategyOptions, tmp_path: Path) -> None:
     """Three shards: at an update of one, the others have gradients that wait, or a timer that runs."""
     config = config_of(strategy, replace(REMOTE, shards=3), scenario=DELAYS, max_updates=30)
     expected = whole(config, tmp_path)
     assert in_pieces(config, tmp_path, [1] * (expected.looks - 1)) == expected
 
 
-def test_what_ends_a_run_goes_before_a_pause(tmp_path: Path) -> None:
-    """At its last look it is not kept, but over."""
+def test_the_end_of_a_run_precedes_a_pause(tmp_path: Path) -> None:
+    """At its last look the run ends, and no checkpoint is saved."""
     config = config_of(AspOptions(), DIRECT)
     expected = whole(config, tmp_path)
     assert in_pieces(config, tmp_path, [expected.looks]) == expected

@@ -93,4 +93,4 @@ def test_status_says_in_one_line_that_slurm_does_not_answer(
     capsys.readouterr()
     assert main(["status", "--results", str(tmp_path)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("what Slurm has queued is not known here: squeue: Could not establish")
+    assert line.startswith("the state of Slurm's queue is unknown: squeue: Could not establish")

@@ -32,17 +32,17 @@ ALL = JobResources(
 )
 
 
-def test_the_script_that_lies_ready_is_the_one_that_the_runner_writes() -> None:
+def test_the_script_in_the_repository_is_the_one_that_the_launcher_writes() -> None:
     plan = '"${1:?sbatch --array=0-N slurm/array.sbatch results/plans/NAME.json}"'
     script = array_script("syncline", plan, None, JobResources(), runs_per_task="${RUNS_PER_TASK:-1}")
     assert (ROOT / "slurm" / "array.sbatch").read_text() == script
 
 
-def test_the_script_knows_the_exit_code_of_a_run_that_goes_on() -> None:
+def test_the_script_knows_the_exit_code_of_a_resumable_run() -> None:
     assert PAUSED == RESUMABLE
 
 
-def test_every_wish_is_in_the_script() -> None:
+def test_every_resource_is_in_the_script() -> None:
     script = array_script(
         "dssp-table1-gpu",
         "/home/a/results/plans/dssp-table1-gpu.slurm/1/plan.json",

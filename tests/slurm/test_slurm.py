@@ -1,4 +1,4 @@
-"""Plans through a real Slurm of three nodes: they finish, come back half-way, and are mended when something dies."""
+"""Plans through a real Slurm of three nodes: they finish, resume, and recover when something dies."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from syncline.records.store import read_metrics, read_summary
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("slurm")]
 
 LONG = ["epochs=60", "eval_every_epochs=2"]  # a few seconds, and a look at it every few tenths
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ class Cluster:
     def wait_for_rows(self, identity: str, number: int) -> None:
         """Until a run has been evaluated so often."""
         path = self.results / identity / "metrics.jsonl"
-        ends = time.monotonic() + PATIENCE_S
+        ends = time.monotonic() + TIMEOUT_S
         while not path.exists() or len(path.read_text().splitlines()) < number:
             assert time.monotonic() < ends, self._lab.states()
             time.sleep(0.05)
@@ -88,7 +88,7 @@ def test_an_array_of_eight_runs_finishes_and_in_the_morning_the_report_is_there(
     assert said.code == 0, said
     assert "8 runs in 8 tasks, its report is job" in said.out
     assert set(cluster.states()) <= {"queued", "running", "finished"}
-    lab.wait_until_over(PATIENCE_S)
+    lab.wait_until_over(TIMEOUT_S)
     assert cluster.states() == ["finished"] * 8, cluster.output()
     assert (cluster.results / "reports" / "psp-fig2-smoke.svg").stat().st_size > 1000, cluster.output()
     again = cluster.run("+experiment=psp/fig2", "scale=smoke", "runner=slurm")
@@ -104,7 +104,7 @@ def test_a_task_that_is_out_of_time_comes_back_and_ends_as_if_nothing_had_been(
     cluster.wait_for_rows(record.name, 3)
     lab.ask("scancel", "--batch", "--signal=USR1", f"{job}_0")
     undisturbed = made(tmp_path / "undisturbed", *LONG)
-    lab.wait_until_over(PATIENCE_S)
+    lab.wait_until_over(TIMEOUT_S)
     assert cluster.states() == ["finished"], cluster.output()
     summary = read_summary(record)
     assert summary["restarts"] == 1
@@ -127,14 +127,14 @@ def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_mends(lab
     lab.ask("scancel", f"{job}_0")
     lost = lab.node_of(f"{job}_1")
     lab.kill_node(lost)
-    assert cluster.states()[1] == "queued"  # Slurm has not noticed, and nobody is at work on it
-    lab.wait_until_over(PATIENCE_S)
+    assert cluster.states()[1] == "queued"  # Slurm has not noticed, and no process makes it
+    lab.wait_until_over(TIMEOUT_S)
     assert cluster.states() == ["unfinished", "unfinished", "finished"], cluster.output()
     name = next((cluster.results / "plans").glob("sweep-*.json")).stem
     said = cluster.operate("retry", name)
     assert said.code == 0, said
     assert "2 runs in 2 tasks" in said.out
-    lab.wait_until_over(PATIENCE_S)
+    lab.wait_until_over(TIMEOUT_S)
     assert cluster.states() == ["finished"] * 3, cluster.output()
     assert [read_summary(record)["restarts"] for record in records] == [1, 0, 0]
     lab.start_node(lost)
@@ -146,7 +146,7 @@ def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> Non
     run = ["strategy=psp", "cluster.workers=3", "cluster.shards=2", "max_updates=30", "epochs=null"]
     hosts = ["runner=multinode", "runner.start=srun", "runner.nodes=3", "runner.address=127.0.0.1"]
     cluster.submit(*run, *hosts, "launcher.nodes=3", launcher="launcher=slurm")
-    lab.wait_until_over(PATIENCE_S)
+    lab.wait_until_over(TIMEOUT_S)
     assert cluster.states() == ["finished"], cluster.output()
     record = record_of(cluster.results, *run, *hosts)
     summary = read_summary(record)

@@ -18,8 +18,8 @@ from recurrences import (
     k_sync_updates_s,
     ssp_pushes_s,
 )
-from simulation_play import NullObserver
 
+from benchmarks.simulator import NullObserver
 from syncline.progress import Limits
 from syncline.simulation.engine import Simulation
 from syncline.strategies.asp import AspOptions

@@ -1,1 +1,1 @@
-"""What becomes of plans: who makes them, what waits, what is left."""
+"""The commands of python -m syncline: the state of plans and runs, their results, retry, cancel and clean."""

@@ -12,7 +12,7 @@ HELP_WIDTH = 79
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(1, f"error: {message}\n")
@@ -53,7 +53,7 @@ def find_record(record: str, results: Path) -> Path:
     """The folder of a record, given as such or by its identity.
 
     Raises:
-        RecordError: there is none.
+        RecordError: it does not exist.
     """
     for folder in (results / record, Path(record)):
         if folder.is_dir():

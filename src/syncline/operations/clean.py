@@ -1,10 +1,10 @@
-"""python -m syncline clean: removes what interrupted and failed runs left. What is running or queued stays."""
+"""python -m syncline clean: removes what interrupted and failed runs left, and nothing that is running or queued."""
 
 import argparse
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any
 
 from syncline.operations.arguments import Commands
 from syncline.operations.plans import all_plans
-from syncline.operations.states import look, names, waiting_in
+from syncline.operations.states import names, run_states, slurm_states
 from syncline.operations.tables import columns, size
 from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, is_identity, status
@@ -29,13 +29,13 @@ resume from: then the list says so.
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
-    """Something that may go."""
+class Leftover:
+    """Something that may be removed."""
 
     path: Path
     why: str
     num_bytes: int
-    record: Path | None  # whose lock is to be held meanwhile
+    record: Path | None  # whose lock must be held while it is removed
     removed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,73 +49,79 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--orphans", action="store_true", help="also finished records that no plan names")
 
 
-def run(asked: argparse.Namespace) -> int:
-    things = sorted(find(asked.results, asked.orphans), key=lambda thing: thing.path)
-    if asked.yes:
-        things = [replace(thing, removed=_remove(thing)) for thing in things]
-    total = sum(thing.num_bytes for thing in things if thing.removed or not asked.yes)
-    if asked.json:
-        content = {"results": str(asked.results), "bytes": total, "things": [thing.as_dict() for thing in things]}
-        print(json.dumps(content, indent=1))
+def run(args: argparse.Namespace) -> int:
+    leftovers = sorted(find(args.results, args.orphans), key=lambda leftover: leftover.path)
+    if args.yes:
+        leftovers = [replace(leftover, removed=_remove(leftover)) for leftover in leftovers]
+    total = sum(leftover.num_bytes for leftover in leftovers if leftover.removed or not args.yes)
+    if args.json:
+        things = [leftover.as_dict() for leftover in leftovers]
+        print(json.dumps({"results": str(args.results), "bytes": total, "things": things}, indent=1))
         return 0
-    if things:
-        rows = [(size(thing.num_bytes), str(thing.path), _said(thing, asked.yes)) for thing in things]
+    if leftovers:
+        rows = [(size(leftover.num_bytes), str(leftover.path), _reason(leftover, args.yes)) for leftover in leftovers]
         print(columns(rows, right=(0,)))
-    gone = sum(thing.removed for thing in things)
-    print(f"{gone} removed, {size(total)}" if asked.yes else f"{len(things)} to remove, {size(total)}; --yes does it")
+    if args.yes:
+        print(f"{sum(leftover.removed for leftover in leftovers)} removed, {size(total)}")
+    else:
+        print(f"{len(leftovers)} to remove, {size(total)}; --yes does it")
     return 0
 
 
-def find(results: Path, with_orphans: bool) -> Iterator[Thing]:
-    """What may go."""
-    there, plans = names(results), all_plans(results)
+def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
+    """Everything that may be removed.
+
+    Args:
+        with_orphans: also finished records that no plan names.
+    """
+    found, plans = names(results), all_plans(results)
     clock = partial(file_clock, results)
-    records = [name for name in there if is_identity(name)]
+    records = [name for name in found if is_identity(name)]
     planned = {run.identity for plan in plans for run in plan.runs}
-    for identity, state in look(results, records, waiting_in(results, [plan.stem for plan in plans])).items():
+    for identity, state in run_states(results, records, slurm_states(results, [plan.stem for plan in plans])).items():
         folder = results / identity
         if state.state in (FAILED, UNFINISHED):
             point = ", with a checkpoint to resume from" if any(folder.glob("checkpoint/*")) else ""
-            yield Thing(folder, state.state + point, _size(folder), folder)
+            yield Leftover(folder, state.state + point, _size(folder), folder)
         elif state.state == FINISHED and with_orphans and identity not in planned:
-            yield Thing(folder, "finished, of no plan", _size(folder), folder)
-    for name in there:
+            yield Leftover(folder, "finished, of no plan", _size(folder), folder)
+    for name in found:
         path = results / name
         identity, _, kind = name.partition(".")
         if not is_identity(identity):
             if name.startswith(".now.") and _is_old(path, clock):
-                yield Thing(path, "draft", _size(path), None)
+                yield Leftover(path, "draft", _size(path), None)
         elif kind == "lock" and is_owner_dead(path):
-            yield Thing(path, "lock of a dead process", _size(path), results / identity)
+            yield Leftover(path, "lock of a dead process", _size(path), results / identity)
         elif kind in ("rerun", "old"):
-            yield Thing(path, "of an interrupted rerun", _size(path), results / identity)
+            yield Leftover(path, "of an interrupted rerun", _size(path), results / identity)
         elif kind.startswith("lock.") and _is_old(path, clock):
-            yield Thing(path, "draft of a lock", _size(path), None)
+            yield Leftover(path, "draft of a lock", _size(path), None)
     for path in (results / "plans").glob("*.*"):
         if path.suffix == ".owner" and is_owner_dead(path):
-            yield Thing(path, "note of a dead process", _size(path), None)
+            yield Leftover(path, "note of a dead process", _size(path), None)
         elif path.suffix == ".draft" and _is_old(path, clock):
-            yield Thing(path, "draft", _size(path), None)
+            yield Leftover(path, "draft", _size(path), None)
 
 
-def _said(thing: Thing, was_asked: bool) -> str:
-    stays = "; stays: it is running, or was finished meanwhile" if was_asked and not thing.removed else ""
-    return thing.why + stays
+def _reason(leftover: Leftover, is_removal: bool) -> str:
+    stays = "; stays: it is running, or was finished meanwhile" if is_removal and not leftover.removed else ""
+    return leftover.why + stays
 
 
-def _remove(thing: Thing) -> bool:
-    """Whether it is gone. A record is removed only while nobody else can begin to make it."""
-    if thing.record is None:
-        thing.path.unlink(missing_ok=True)
+def _remove(leftover: Leftover) -> bool:
+    """Remove it, with the lock of its record. Returns False if it stays."""
+    if leftover.record is None:
+        leftover.path.unlink(missing_ok=True)
         return True
-    was_finished = thing.why.startswith(FINISHED)
-    with suppress(Held), held(thing.record):
-        if thing.path.suffix == ".lock":
-            return True  # it was taken over, and goes with us
-        if thing.path == thing.record and (status(thing.path) == FINISHED) != was_finished:
+    was_finished = leftover.why.startswith(FINISHED)
+    with suppress(Held), held(leftover.record):
+        if leftover.path.suffix == ".lock":
+            return True  # it was taken over, and is removed on release
+        if leftover.path == leftover.record and (status(leftover.path) == FINISHED) != was_finished:
             return False
-        (thing.path / "summary.json").unlink(missing_ok=True)  # first, lest half a record be taken for a finished one
-        shutil.rmtree(thing.path)
+        (leftover.path / "summary.json").unlink(missing_ok=True)  # first: half a record must not look finished
+        shutil.rmtree(leftover.path)
         return True
     return False
 
@@ -133,8 +139,8 @@ def _size(path: Path) -> int:
     return 0
 
 
-def _is_old(path: Path, clock: Any) -> bool:
-    """Whoever made it has finished with it, or is dead."""
+def _is_old(path: Path, clock: Callable[[], float]) -> bool:
+    """The process that wrote it has finished with it, or has died."""
     with suppress(FileNotFoundError):
-        return bool(clock() - path.stat().st_mtime > STALE_S)
+        return clock() - path.stat().st_mtime > STALE_S
     return False

@@ -1,4 +1,4 @@
-"""python -m syncline retry and cancel: a plan is started again, or stopped."""
+"""python -m syncline retry and cancel: start a plan again, or stop it."""
 
 import argparse
 import json
@@ -12,60 +12,61 @@ from pathlib import Path
 from syncline.operations import jobs
 from syncline.operations.arguments import Commands
 from syncline.operations.plans import find_plan
-from syncline.operations.states import look
+from syncline.operations.states import run_states
 from syncline.records.lock import Owner, at_work_on, is_here
 from syncline.records.store import RecordError
 
 RUN_PY = Path(__file__).parents[3] / "run.py"
-PATIENCE_S = 60.0  # for checkpoints to be written
+CHECKPOINT_S = 60.0  # for checkpoints to be written
 
 RETRY_EXAMPLES = """\
 examples:
   python -m syncline retry dssp/table1
-It makes what failed, was interrupted or is left, and prints what run.py prints.
+It makes the runs that failed, were interrupted or are left, and prints what
+run.py prints.
 """
 CANCEL_EXAMPLES = """\
 examples:
   python -m syncline cancel dssp/table1
-What is finished stays; retry makes the rest.
+Finished runs stay; retry makes the others.
 """
 
 
 def add_to(commands: Commands) -> None:
-    what = "start run.py once more as the plan was started; what is finished is not made again"
+    what = "start run.py again as the plan was started; finished runs are not repeated"
     parser = commands.add("retry", retry, what, RETRY_EXAMPLES, has_json=False)
     parser.add_argument("plan", help="its experiment (dssp/table1), its name, or its file")
-    what = "stop what runs of a plan: processes of this host, and Slurm jobs"
+    what = "stop the runs of a plan: processes of this host, and Slurm jobs"
     parser = commands.add("cancel", cancel, what, CANCEL_EXAMPLES)
     parser.add_argument("plan", help="its experiment (dssp/table1), its name, or its file")
 
 
-def retry(asked: argparse.Namespace) -> int:
-    """Ends in run.py, whose exit code is ours."""
-    plan = find_plan(asked.results, asked.plan)
+def retry(args: argparse.Namespace) -> int:
+    """Becomes run.py, and exits with its code."""
+    plan = find_plan(args.results, args.plan)
     if not plan.command:
-        raise RecordError(f"{plan.path} does not say how it was made (by an older version); start run.py by hand")
+        raise RecordError(f"{plan.path} does not hold its command (written by an older version); start run.py by hand")
     words = [word for word in plan.command if word.partition("=")[0] not in ("results", "rerun")]
     words.append(f"results={plan.results}")
     print("python run.py", shlex.join(words), file=sys.stderr, flush=True)
     os.execv(sys.executable, [sys.executable, str(RUN_PY), *words])
 
 
-def cancel(asked: argparse.Namespace) -> int:
-    """Returns 1 if something still runs."""
-    plan = find_plan(asked.results, asked.plan)
+def cancel(args: argparse.Namespace) -> int:
+    """Returns 1 if some runs are not stopped."""
+    plan = find_plan(args.results, args.plan)
     results = plan.results
     cancelled = jobs.cancel(jobs.submissions(results, plan.stem))
     here = [owner for owner in at_work_on(plan.path) if is_here(owner)]
     for owner in here:
         os.kill(owner.pid, signal.SIGTERM)
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + CHECKPOINT_S
     while any(owner.is_alive for owner in here) and time.monotonic() < until:
         time.sleep(0.05)
     stopped = [owner for owner in here if not owner.is_alive]
     left = at_work_on(plan.path)
-    runs = {identity: state.owner for identity, state in look(results, plan.once(), {}).items() if state.owner}
-    if asked.json:
+    runs = {identity: state.owner for identity, state in run_states(results, plan.once(), {}).items() if state.owner}
+    if args.json:
         content = {
             "plan": plan.stem,
             "jobs": cancelled,
@@ -84,7 +85,7 @@ def cancel(asked: argparse.Namespace) -> int:
     for identity, running in runs.items():
         print(f"still running: {identity}, {running}")
     if not (cancelled or stopped or left or runs):
-        print(f"nothing of {plan.stem} runs or is queued")
+        print(f"no run of {plan.stem} is running or queued")
     return 1 if left or runs else 0
 
 

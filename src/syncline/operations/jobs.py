@@ -1,4 +1,4 @@
-"""Slurm's jobs of a plan, as their submission wrote them down: results/plans/<stem>.slurm/<number>/job.json."""
+"""The Slurm jobs of a plan, as their submission recorded them: results/plans/<stem>.slurm/<number>/job.json."""
 
 import getpass
 import json
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from syncline.records.store import RecordError
 
-PATIENCE_S = 30.0  # with a busy controller
+TIMEOUT_S = 30.0  # of a busy controller
 RUNNING = ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT")  # of Slurm's states; in the others a task waits
 
 
 class NoAnswer(RecordError):
-    """Slurm is not here, or does not answer."""
+    """Slurm is not installed here, or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Submission:
 
     job_id: str
     submitted: float  # seconds since 1970
-    tasks: dict[int, list[str]]  # array index -> identities, which it makes in this order
+    tasks: dict[int, list[str]]  # array index -> identities of its runs, in order
     folder: Path  # of its script and its output
 
 
@@ -50,7 +50,7 @@ def submissions(results: Path, stem: str) -> list[Submission]:
 
 
 def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
-    """identity -> "queued" or "running", of what Slurm has not ended; asks it once, and not without jobs.
+    """identity -> "queued" or "running", of the runs whose tasks have not ended; calls squeue once if there are jobs.
 
     Raises:
         NoAnswer.
@@ -58,9 +58,9 @@ def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
     tasks = {job.job_id: job.tasks for job in jobs}
     if not tasks:
         return {}
-    said = _ask(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F %K %T"])
+    listed = _call(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F %K %T"])
     states: dict[str, str] = {}
-    for line in said.splitlines():
+    for line in listed.splitlines():
         job_id, index, state = line.split()
         if job_id in tasks and index.isdigit():
             is_running = state in RUNNING
@@ -71,38 +71,38 @@ def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
 
 
 def cancel(jobs: Sequence[Submission]) -> list[str]:
-    """End the jobs that are not over; returns their ids.
+    """Cancel the jobs that have not ended. Returns their ids.
 
     Raises:
         NoAnswer.
     """
     if not jobs:
         return []
-    said = _ask(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])
-    alive = [job.job_id for job in jobs if job.job_id in said.split()]
+    listed = _call(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])
+    alive = [job.job_id for job in jobs if job.job_id in listed.split()]
     if alive:
-        _ask(["scancel", *alive])
+        _call(["scancel", *alive])
     return alive
 
 
-def _ask(command: Sequence[str]) -> str:
+def _call(command: Sequence[str]) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S).stdout
     except FileNotFoundError:
-        raise NoAnswer(f"{command[0]} is not on this machine's PATH: Slurm's jobs are seen where it is") from None
+        raise NoAnswer(f"{command[0]} is not on this machine's PATH: Slurm is not installed here") from None
     except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{command[0]} gave no answer within {PATIENCE_S:g} s") from None
+        raise NoAnswer(f"{command[0]} did not answer within {TIMEOUT_S:g} s") from None
     except subprocess.CalledProcessError as error:
         raise NoAnswer(refusal(error)) from None
 
 
 def refusal(error: subprocess.CalledProcessError) -> str:
-    """What one of Slurm's commands said when it failed, in one line."""
+    """Why a command of Slurm's failed, in one line."""
     name = error.cmd[0]
     lines = [
         line.removeprefix(f"{name}: ").removeprefix("error: ") for line in error.stderr.splitlines() if line.strip()
     ]
-    fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]  # what the others led to
+    fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]  # the consequence
     words = "; ".join(fatal or lines) or f"exit code {error.returncode}"
     hint = "; is Slurm set up on this machine?" if "configuration source" in words else ""
     return f"{name}: {words}{hint}"

@@ -1,10 +1,10 @@
-"""A plan's settings beside each other, the best first; runs that differ only in their seed are one setting.
+"""The settings of a plan, the best first; runs that differ only in their seed are one setting.
 
-Settings that are judged alike (by the same metric, target and kind of time) make one table. In it come first
+Settings with the same metric, target and kind of time share a table, which is sorted
 
-    with a target     those that more runs of reached it, then those that reached it sooner
-    with a metric     those of which fewer runs diverged, then those of the better mean at the end
-    of times alone    those that use more samples a second, of which an update may take few or many
+    with a target     by the fraction of runs that reached it, then by the mean time to it
+    with a metric     by the fraction of runs that diverged, then by the mean final value
+    of times alone    by the samples used a second (updates may take different numbers of them)
 """
 
 import math
@@ -25,7 +25,7 @@ Column = Callable[["Setting"], str]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What settings of one table have in common."""
+    """What the settings of one table have in common."""
 
     metric: str | None  # None: times alone
     target: float | None
@@ -37,24 +37,24 @@ class Setting:
     """Runs that differ only in their seed."""
 
     name: str
-    outcomes: tuple[Outcome, ...]  # of those that are finished
+    outcomes: tuple[Outcome, ...]  # of the finished runs
     num_failed: int
-    num_unfinished: int  # of the others
+    num_unfinished: int  # neither finished nor failed
 
     @property
-    def judged_by(self) -> Judgement:
-        """The runs of a setting are judged alike; one that is not finished cannot tell."""
+    def judgement(self) -> Judgement:
+        """By what the setting is ranked: its runs agree. It needs a finished run."""
         first = self.outcomes[0]
         return Judgement(first.metric, first.target, first.time_kind)
 
     @property
     def sound(self) -> list[Outcome]:
-        """Of the runs that did not diverge."""
+        """Outcomes of the runs that did not diverge."""
         return [outcome for outcome in self.outcomes if not outcome.has_diverged]
 
     @property
     def reached_s(self) -> list[float]:
-        """Of the runs that reached the target."""
+        """Times to the target, of the runs that reached it."""
         return [outcome.reached_s for outcome in self.outcomes if outcome.reached_s is not None]
 
     @property
@@ -68,16 +68,16 @@ class Setting:
 
     @property
     def remarks(self) -> str:
-        """What became of the runs that the numbers leave out."""
+        """How many runs the numbers leave out, and why."""
         num_diverged = len(self.outcomes) - len(self.sound)
         counts = {"diverged": num_diverged, "failed": self.num_failed, "not finished": self.num_unfinished}
         num_runs = len(self.outcomes) + self.num_failed + self.num_unfinished
-        told = [f"{number} of {counted(num_runs, 'run')} {what}" for what, number in counts.items() if number]
-        return ", ".join(told)
+        remarks = [f"{number} of {counted(num_runs, 'run')} {what}" for what, number in counts.items() if number]
+        return ", ".join(remarks)
 
 
 def ranking(runs: Sequence[PlannedRun], states: Mapping[str, RunState], width: int, most: int | None = None) -> str:
-    """The tables of a plan's runs; empty while none is finished.
+    """The tables of a plan's runs; empty before one is finished.
 
     Args:
         states: identity -> its state, of all runs.
@@ -88,7 +88,7 @@ def ranking(runs: Sequence[PlannedRun], states: Mapping[str, RunState], width: i
     tables: dict[Judgement, list[Setting]] = {}
     for setting in found:
         if setting.outcomes:
-            tables.setdefault(setting.judged_by, []).append(setting)
+            tables.setdefault(setting.judgement, []).append(setting)
     parts = [_table(judgement, ranked(judgement, own), width, most) for judgement, own in tables.items()]
     if tables and (rest := [setting for setting in found if not setting.outcomes]):
         parts.append(
@@ -103,7 +103,7 @@ def settings(runs: Sequence[PlannedRun], states: Mapping[str, RunState]) -> list
     for run in runs:
         words = tuple(word for word in run.overrides if not word.startswith("seed="))
         groups.setdefault((run.label, words), []).append(run)
-    shared: dict[str, set[str]] = {}  # by all settings of a label
+    shared: dict[str, set[str]] = {}  # overrides that all settings of a label share
     for label, words in groups:
         shared[label] = shared.get(label, set(words)).intersection(words)
     return [
@@ -120,7 +120,7 @@ def _setting(name: str, runs: Sequence[PlannedRun], states: Mapping[str, RunStat
 
 
 def ranked(judgement: Judgement, found: Sequence[Setting]) -> list[Setting]:
-    """The best first; equals stay in their order."""
+    """The best first; ties stay in the order of the plan."""
     sign = 1 if judgement.metric in LOWER_IS_BETTER else -1
 
     def key(setting: Setting) -> tuple[float, ...]:
@@ -136,7 +136,7 @@ def ranked(judgement: Judgement, found: Sequence[Setting]) -> list[Setting]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """The worst where there is none."""
+    """The mean; infinite, which sorts last, without values or for nan."""
     mean = fmean(values) if values else math.inf
     return math.inf if math.isnan(mean) else mean
 
@@ -156,7 +156,7 @@ def _table(judgement: Judgement, found: Sequence[Setting], width: int, most: int
 
 
 def _title(judgement: Judgement) -> str:
-    """What the table is sorted by."""
+    """By what the table is sorted."""
     metric, target, kind = judgement.metric, judgement.target, judgement.time_kind
     if metric is None:
         return f"ranked by samples used a {kind} second"
@@ -167,7 +167,7 @@ def _title(judgement: Judgement) -> str:
 
 
 def _legend(judgement: Judgement) -> str:
-    """What its numbers are."""
+    """What the numbers of a table are."""
     words = "mean±sample standard deviation of n runs, without those that diverged"
     if judgement.metric is None or judgement.target is None:
         return words
@@ -175,7 +175,7 @@ def _legend(judgement: Judgement) -> str:
 
 
 def _columns(judgement: Judgement) -> dict[str, Column]:
-    """Title -> what stands there for a setting."""
+    """Title -> the text of a setting's cell."""
     ends: dict[str, Column] = {
         "seconds": lambda own: _average([outcome.time_s for outcome in own.sound]),
         "updates": lambda own: _average([outcome.updates for outcome in own.sound], 0),
@@ -206,15 +206,15 @@ def _average(values: Sequence[float], decimals: int | None = None) -> str:
 
 
 def spread(values: Sequence[float], decimals: int | None = None) -> str:
-    """19.4±0.3: the mean and the sample's standard deviation, which one value has not; "-" of none.
+    """19.4±0.3: the mean and the sample standard deviation, if there are two values; "-" without values.
 
     Args:
-        decimals: so many; None: as many as show three digits of the mean, and one below 1000.
+        decimals: None: three significant digits of the mean, and at least one decimal below 1000.
     """
     if not values:
         return NONE
     mean = fmean(values)
-    if not abs(mean) < 1e7:  # or it is nan
+    if not abs(mean) < 1e7:  # or nan
         return f"{mean:.3g}"
     if decimals is None:
         magnitude = math.floor(math.log10(abs(mean))) if mean else 0
@@ -224,7 +224,7 @@ def spread(values: Sequence[float], decimals: int | None = None) -> str:
 
 
 def short_names(names: Sequence[str]) -> tuple[str, list[str]]:
-    """(title, names): of names that all set the same keys, as a sweep's do, the keys are the title."""
+    """(title, names): if all names set the same keys, as in a sweep, the title is the keys and a name the values."""
     parts = [[word.partition("=") for word in name.split()] for name in names]
     keys = {tuple(key for key, _, _ in words) for words in parts}
     if len(keys) > 1 or not all(equals for words in parts for _, equals, _ in words):

@@ -1,4 +1,4 @@
-"""python -m syncline show and compare: one record, or two beside each other."""
+"""python -m syncline show and compare: one record, or two side by side."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 from syncline.operations.arguments import Commands, find_record
 from syncline.operations.plans import all_plans, start_of
-from syncline.operations.states import look, waiting_in
+from syncline.operations.states import run_states, slurm_states
 from syncline.operations.tables import cell, columns, terminal_width, wrapped
 from syncline.records.store import FINISHED, read_config, read_environment, read_log, read_metrics, read_summary, status
 
@@ -26,22 +26,22 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    what = "a run: how it was asked for, where it was made, what came out, or why it failed"
+    what = "a run: its overrides, the machine, its results, or why it failed"
     parser = commands.add("show", show, what, SHOW_EXAMPLES)
     parser.add_argument("record", help="identity of a run, or the folder of its record")
-    parser.add_argument("--config", action="store_true", help="the whole config, not only what was asked for")
+    parser.add_argument("--config", action="store_true", help="the whole config, not only the overrides")
     parser.add_argument(
         "--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"
     )
     what = "two runs: where their configs differ, and their results"
     parser = commands.add("compare", compare, what, COMPARE_EXAMPLES)
     parser.add_argument("first", help="identity of a run, or the folder of its record")
-    parser.add_argument("second", help="of another")
+    parser.add_argument("second", help="another run")
 
 
-def show(asked: argparse.Namespace) -> int:
-    content = about(find_record(asked.record, asked.results), asked.last)
-    if asked.json:
+def show(args: argparse.Namespace) -> int:
+    content = about(find_record(args.record, args.results), args.last)
+    if args.json:
         print(json.dumps(content, indent=1))
         return 0
     made = content["state"]
@@ -49,8 +49,8 @@ def show(asked: argparse.Namespace) -> int:
     for place in content["plans"]:
         print(f"plan {place['plan']}, row {place['label']}")
         print("\n".join(wrapped(start_of(place["started"], place["command"]), terminal_width(), "  ")))
-    _section("asked for", {"": " ".join(content["overrides"])} if content["overrides"] else {})
-    _section("config", flat(content["config"]) if asked.config else {})
+    _section("overrides", {"": " ".join(content["overrides"])} if content["overrides"] else {})
+    _section("config", flat(content["config"]) if args.config else {})
     _section("environment", flat(content["environment"]))
     _section("summary", scalars(content["summary"]))
     if content["curve"]:
@@ -62,14 +62,14 @@ def show(asked: argparse.Namespace) -> int:
     return 0
 
 
-def compare(asked: argparse.Namespace) -> int:
-    folders = [find_record(record, asked.results) for record in (asked.first, asked.second)]
+def compare(args: argparse.Namespace) -> int:
+    folders = [find_record(record, args.results) for record in (args.first, args.second)]
     configs = [flat(read_config(folder)) for folder in folders]
     summaries = [scalars(read_summary(folder)) if status(folder) == FINISHED else {} for folder in folders]
     records = [folder.resolve().name for folder in folders]
     differing = {key: pair for key, pair in _beside(*configs).items() if pair[0] != pair[1]}
     results = {key: pair for key, pair in _beside(*summaries).items() if key != "identity"}
-    if asked.json:
+    if args.json:
         print(json.dumps({"records": records, "config": differing, "results": results}, indent=1))
         return 0
     header = ["", *records]
@@ -82,15 +82,15 @@ def compare(asked: argparse.Namespace) -> int:
 
 
 def about(folder: Path, last: int) -> dict[str, Any]:
-    """All that `show` tells of a record; what is not there is empty.
+    """The content of `show`; parts that the record lacks are empty.
 
     Raises:
-        RecordError: part of it is broken.
+        RecordError: a part is broken.
     """
     identity, results = folder.resolve().name, folder.resolve().parent
     plans = [plan for plan in all_plans(results) if any(run.identity == identity for run in plan.runs)]
     named = [(plan, run) for plan in plans for run in plan.runs if run.identity == identity]
-    made = look(results, [identity], waiting_in(results, [plan.stem for plan in plans]))[identity]
+    made = run_states(results, [identity], slurm_states(results, [plan.stem for plan in plans]))[identity]
     has = {path.name for path in folder.iterdir()}
     environment = read_environment(folder) if "environment.json" in has else {}
     command = environment.get("command", [])
@@ -112,7 +112,7 @@ def about(folder: Path, last: int) -> dict[str, Any]:
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one: {"strategy.name": ...}."""
+    """Nested mappings as one with dotted keys: {"strategy.name": ...}."""
     found: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, Mapping) and value:
@@ -123,7 +123,7 @@ def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def scalars(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The single numbers and words of a summary; not its histograms and what it holds of each worker."""
+    """The scalar entries of a summary, without histograms and lists by worker."""
     plain = {key: value for key, value in summary.items() if key not in ("format", "staleness")}
     return {key: value for key, value in flat(plain).items() if not isinstance(value, list | dict)}
 

@@ -1,11 +1,11 @@
-"""What became of runs: one look at the folder of the results, and at what lies there of each.
+"""The states of runs, as the files of a results folder show them.
 
 finished     its record has a summary
-running      somebody alive holds its lock (records/lock.py)
+running      a live process holds its lock (records/lock.py)
 queued       a Slurm job will make it
 failed       its record holds the cause
-unfinished   it was interrupted; the next start resumes it, or begins it again
-left         nothing is there
+unfinished   it was interrupted; the next start resumes it, or restarts it
+left         it has no record
 """
 
 import json
@@ -28,9 +28,9 @@ STATES = (FINISHED, RUNNING, QUEUED, FAILED, UNFINISHED, LEFT)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a finished run came to: of its summary what runs are ranked by."""
+    """The entries of a finished run's summary by which runs are ranked."""
 
-    metric: str | None  # that it is judged by; None: nothing was learned
+    metric: str | None  # by which it is judged; None: nothing was learned
     target: float | None  # of that metric
     final: float  # of that metric, as `best`; nan: nothing was learned
     best: float
@@ -61,10 +61,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The state of a run, and what belongs to it."""
+    """The state of a run, with its details."""
 
     state: str  # one of STATES
-    wall_s: float | None = None  # of a finished one: what it took
+    wall_s: float | None = None  # of a finished one
     ended_by: str = ""  # of a finished one: epochs, target, diverged, ...
     owner: Owner | None = None  # of a running one
     cause: str = ""  # of a failed one, in one line
@@ -78,51 +78,51 @@ class RunState:
 
     @property
     def note(self) -> str:
-        """What is to be said beside the state."""
+        """What is printed beside the state."""
         if self.owner is not None:
             return str(self.owner)
         return self.cause or (self.ended_by if self.ended_by == "diverged" else "")
 
 
-def waiting_in(results: Path, stems: Iterable[str]) -> dict[str, str]:
-    """Identity -> "queued" or "running", of the runs of these plans that Slurm has not ended.
+def slurm_states(results: Path, stems: Iterable[str]) -> dict[str, str]:
+    """Identity -> "queued" or "running", of the runs of these plans in Slurm's queue.
 
-    Where Slurm cannot be asked, as of results that were copied from a cluster, a line says so.
+    Prints a line if Slurm does not answer, as where results were copied from a cluster.
     """
     try:
         return jobs.waiting(submission for stem in stems for submission in jobs.submissions(results, stem))
     except jobs.NoAnswer as error:
-        print(f"what Slurm has queued is not known here: {error}", file=sys.stderr)
+        print(f"the state of Slurm's queue is unknown: {error}", file=sys.stderr)
         return {}
 
 
-def look(results: Path, identities: Iterable[str], waiting: Mapping[str, str]) -> dict[str, RunState]:
-    """The states of these runs: a file or two are read of each that has a record, nothing is written.
+def run_states(results: Path, identities: Iterable[str], waiting: Mapping[str, str]) -> dict[str, RunState]:
+    """The states of these runs; reads one or two files of each record, writes nothing.
 
     Args:
-        waiting: from `waiting_in`.
+        waiting: from `slurm_states`.
 
     Raises:
         RecordError: a lock is broken.
     """
-    there = names(results)
+    present = names(results)
     clock = cache(partial(file_clock, results))
     states = {}
     for identity in identities:
-        if f"{identity}.lock" in there and (owner := owner_of(results / identity, clock)) is not None:
+        if f"{identity}.lock" in present and (owner := owner_of(results / identity, clock)) is not None:
             states[identity] = RunState(RUNNING, owner=owner)
             continue
-        state = _of_record(f"{results}/{identity}") if identity in there else RunState(LEFT)
-        # A task makes its runs one after another: while it runs, what failed has had its turn.
-        had_its_turn = state.state == FAILED and waiting.get(identity) == RUNNING
-        if identity in waiting and state.state != FINISHED and not had_its_turn:
+        state = _of_record(f"{results}/{identity}") if identity in present else RunState(LEFT)
+        # A task makes its runs one after another: while it runs, a failed run has been made already.
+        was_made = state.state == FAILED and waiting.get(identity) == RUNNING
+        if identity in waiting and state.state != FINISHED and not was_made:
             state = RunState(QUEUED)
         states[identity] = state
     return states
 
 
 def names(folder: Path) -> set[str]:
-    """What lies in a folder; nothing if it is not there."""
+    """The names in a folder; empty if it does not exist."""
     try:
         return set(os.listdir(folder))
     except FileNotFoundError:
@@ -130,7 +130,7 @@ def names(folder: Path) -> set[str]:
 
 
 def _of_record(folder: str) -> RunState:
-    """Of a record that nobody is at work on. Paths are plain strings here: ten thousand are looked at in a second."""
+    """Of a record whose run is not under way. Paths are plain strings for speed: ten thousand records a second."""
     if (text := _text(f"{folder}/summary.json")) is not None:
         try:
             summary = json.loads(text)
@@ -143,7 +143,7 @@ def _of_record(folder: str) -> RunState:
 
 
 def first_cause(log: str) -> str:
-    """The line of a traceback that names the error; or the first line, where there is no traceback."""
+    """The line of a traceback that names the error; without a traceback the first line."""
     lines = [line for line in log.splitlines() if line.strip()]
     starts = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if starts:

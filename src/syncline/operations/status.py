@@ -1,4 +1,4 @@
-"""python -m syncline status: what of the plans is done, what went wrong, what is left."""
+"""python -m syncline status: which runs of the plans are finished, which failed, which are left."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from syncline.operations.arguments import Commands
 from syncline.operations.plans import all_plans, find_plan, start_of
 from syncline.operations.ranking import ranking
-from syncline.operations.states import RUNNING, STATES, RunState, look, names, waiting_in
+from syncline.operations.states import RUNNING, STATES, RunState, names, run_states, slurm_states
 from syncline.operations.tables import duration, row_lines, terminal_width, wrapped
 from syncline.records.plans import PlannedRun, WrittenPlan
 from syncline.records.store import FINISHED, is_identity
@@ -25,9 +25,9 @@ examples:
   python -m syncline status --json | jq '.plans[] | select(.failed > 0) | .plan'
 
 states: finished, running (by a process that is alive), queued (in Slurm),
-failed (with the cause), unfinished (interrupted; the next start resumes it or
-begins it again), left (not begun). "to go" is the mean time of the finished
-runs of the same row times what is to be made, shared among the runs under way.
+failed (with the cause), unfinished (interrupted; the next start resumes or
+restarts it), left (not begun). "to go" is the mean time of the finished runs of
+the same row times the number of runs left, divided by the runs under way.
 """
 
 
@@ -38,19 +38,19 @@ class PlanStatus:
     plan: WrittenPlan
     runs: dict[str, PlannedRun]
     states: dict[str, RunState]
-    at: float  # when it was looked at, in seconds since 1970
+    at: float  # when the states were read, in seconds since 1970
 
     def count(self, state: str) -> int:
         return sum(run.state == state for run in self.states.values())
 
     @property
     def diverged(self) -> int:
-        """Of the finished."""
+        """How many of the finished runs diverged."""
         return sum(run.ended_by == "diverged" for run in self.states.values())
 
     @property
     def taken_s(self) -> list[float]:
-        """By each finished run, where it is known."""
+        """Wall seconds of each finished run, where known."""
         return [run.wall_s for run in self.states.values() if run.wall_s is not None]
 
     @property
@@ -59,7 +59,7 @@ class PlanStatus:
 
     @property
     def to_go_s(self) -> float | None:
-        """Until all is made, if as many go on at a time as now (one, where none does); None where none is finished."""
+        """Seconds until all runs are finished, with as many at a time as now, or one; None before one is finished."""
         overall = self.mean_s
         if overall is None:
             return 0.0 if self.count(FINISHED) == len(self.states) else None
@@ -76,7 +76,7 @@ class PlanStatus:
         return to_go / max(self.count(RUNNING), 1)
 
     def as_dict(self, with_runs: bool, state: str | None) -> dict[str, Any]:
-        """Of --json."""
+        """For --json."""
         plan = self.plan
         content: dict[str, Any] = {
             "plan": plan.stem,
@@ -99,19 +99,19 @@ class PlanStatus:
         return content
 
     def chosen(self, state: str | None) -> list[tuple[str, PlannedRun]]:
-        """(identity, run) of those in this state, or all."""
+        """(identity, run) of the runs in this state; None: all."""
         return [(identity, run) for identity, run in self.runs.items() if state in (None, self.states[identity].state)]
 
 
 def plan_status(results: Path, plans: Sequence[WrittenPlan]) -> list[PlanStatus]:
-    """The states of the runs of these plans; runs that plans share are looked at once.
+    """The states of the runs of these plans; a run that plans share is read once.
 
     Raises:
         RecordError: a lock is broken.
     """
     runs = [plan.once() for plan in plans]
     wanted = dict.fromkeys(identity for own in runs for identity in own)
-    states = look(results, wanted, waiting_in(results, [plan.stem for plan in plans]))
+    states = run_states(results, wanted, slurm_states(results, [plan.stem for plan in plans]))
     at = time.time()
     return [
         PlanStatus(plan, own, {identity: states[identity] for identity in own}, at)
@@ -120,7 +120,7 @@ def plan_status(results: Path, plans: Sequence[WrittenPlan]) -> list[PlanStatus]
 
 
 def add_to(commands: Commands) -> None:
-    what = "what of a plan is finished, running, queued, failed, unfinished, left, with times"
+    what = "how many runs of a plan are finished, running, queued, failed, unfinished or left, with times"
     parser = commands.add("status", run, what, EXAMPLES)
     parser.add_argument("plan", nargs="?", help="its experiment (dssp/table1), its name, or its file; all without")
     parser.add_argument("--runs", action="store_true", help="list the runs, also of all plans")
@@ -129,18 +129,18 @@ def add_to(commands: Commands) -> None:
     )
 
 
-def run(asked: argparse.Namespace) -> int:
-    results: Path = asked.results
-    plans = [find_plan(results, asked.plan)] if asked.plan else all_plans(results)
-    if asked.plan:
+def run(args: argparse.Namespace) -> int:
+    results: Path = args.results
+    plans = [find_plan(results, args.plan)] if args.plan else all_plans(results)
+    if args.plan:
         results = plans[0].results
     found = plan_status(results, plans)
-    with_runs = asked.runs or asked.state is not None or asked.plan is not None
-    others = None if asked.plan else _of_no_plan(results, plans)
-    if asked.json:
+    with_runs = args.runs or args.state is not None or args.plan is not None
+    others = None if args.plan else _of_no_plan(results, plans)
+    if args.json:
         content: dict[str, Any] = {
             "results": str(results),
-            "plans": [status.as_dict(with_runs, asked.state) for status in found],
+            "plans": [status.as_dict(with_runs, args.state) for status in found],
         }
         if others is not None:
             content["of_no_plan"] = {state: list(others.values()).count(state) for state in STATES}
@@ -153,14 +153,14 @@ def run(asked: argparse.Namespace) -> int:
     if diverged := sum(status.diverged for status in found):
         print(f"{diverged} of the finished diverged")
     if with_runs:
-        _list(found, asked.state, terminal_width())
-    if asked.plan and (table := ranking(found[0].plan.runs, found[0].states, terminal_width())):
+        _list(found, args.state, terminal_width())
+    if args.plan and (table := ranking(found[0].plan.runs, found[0].states, terminal_width())):
         print(f"\n{table}")
     return 0
 
 
 def _overview(found: Sequence[PlanStatus], others: Mapping[str, str], width: int) -> Iterator[str]:
-    """A line a plan, with a column for each state that any run is in, and beneath it when it was started, and how."""
+    """A line a plan with a column for each state that occurs, and below it when and how the plan was started."""
     counts = [{state: status.count(state) for state in STATES} for status in found]
     counts.append({state: list(others.values()).count(state) for state in STATES})
     present = [state for state in STATES if any(count[state] for count in counts)]
@@ -196,4 +196,4 @@ def _of_no_plan(results: Path, plans: Sequence[WrittenPlan]) -> dict[str, str]:
     """Identity -> state of the records that none of these plans names."""
     planned = {run.identity for plan in plans for run in plan.runs}
     others = sorted(name for name in names(results) if is_identity(name) and name not in planned)
-    return {identity: state.state for identity, state in look(results, others, {}).items()}
+    return {identity: state.state for identity, state in run_states(results, others, {}).items()}

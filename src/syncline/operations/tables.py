@@ -17,11 +17,11 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = (), width: int
 
 
 def row_lines(rows: Sequence[Sequence[str]], right: Sequence[int] = (), width: int | None = None) -> list[str]:
-    """The text of each row, as `columns` joins them; nothing is cut off.
+    """The text of each row, as `columns` joins them; nothing is truncated.
 
     Args:
-        width: of the terminal. A first cell that leaves the others no room stands on a line of its own; where they do
-            not fit even so, each row goes on in further lines.
+        width: of the terminal. A first cell that leaves no room for the others has its own line; rows that do not fit
+            even then continue on further lines.
     """
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     behind = sum(widths[1:]) + 2 * len(widths[1:])
@@ -39,7 +39,7 @@ def row_lines(rows: Sequence[Sequence[str]], right: Sequence[int] = (), width: i
 
 
 def packed(parts: Sequence[str], between: str, width: int | None) -> list[str]:
-    """Lines of whole parts, as many in each as it holds; those behind the first are indented."""
+    """Lines of whole parts, as many as fit; lines after the first are indented."""
     lines = [parts[0]]
     for part in parts[1:]:
         longer = f"{lines[-1]}{between}{part}"
@@ -54,16 +54,16 @@ def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -
     """Lines of at most this width, broken between words; within one only if it is longer than a line.
 
     Args:
-        first: what the first line begins with, in place of the indent.
+        first: the beginning of the first line, in place of the indent.
     """
     begin = indent if first is None else first
-    if text and len(begin) + len(text) <= width:  # most do, and textwrap takes its time
+    if text and len(begin) + len(text) <= width:  # most texts fit, and textwrap is slow
         return [begin + text]
     return textwrap.wrap(text, width, initial_indent=begin, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def terminal_width() -> int:
-    """Of standard output; what is not a terminal gets unbroken lines, unless COLUMNS says how long they may be."""
+    """Of standard output; without a terminal, lines are unbroken unless COLUMNS is set."""
     return shutil.get_terminal_size(fallback=(UNBROKEN, 24)).columns
 
 
@@ -73,7 +73,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As a person writes it: 0:07, 12:30, 3:04:59; "?" for nan."""
+    """Formatted as 0:07, 12:30 or 3:04:59; "?" for nan."""
     if math.isnan(seconds):
         return "?"
     minutes, rest = divmod(round(seconds), 60)
@@ -82,7 +82,7 @@ def duration(seconds: float) -> str:
 
 
 def size(num_bytes: int) -> str:
-    """As a person writes it: 812 B, 3.1 MB."""
+    """Formatted as 812 B or 3.1 MB."""
     value = float(num_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
@@ -92,9 +92,9 @@ def size(num_bytes: int) -> str:
 
 
 def cell(value: object) -> str:
-    """A value of a config or a summary: numbers in six digits, "-" for none, of a long list its ends and its checksum.
+    """A value of a config or a summary: numbers with six digits, "-" for None, a long list by its ends and checksum.
 
-    Lists that differ look different, wherever they do so.
+    Lists that differ anywhere look different.
     """
     if value is None:
         return "-"

@@ -1,4 +1,4 @@
-"""python -m syncline timeline: who computed, sent and waited, and when."""
+"""python -m syncline timeline: when each worker computed, sent and waited."""
 
 import argparse
 import json
@@ -17,24 +17,24 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    what = "who computed, sent and waited, and when: a trace and a picture"
+    what = "when each worker computed, sent and waited: a trace and a picture"
     parser = commands.add("timeline", run, what, EXAMPLES)
     parser.add_argument("record", help="identity of a run, or the folder of its record")
-    parser.add_argument("--output", type=Path, help="folder for what is written (the record's own)")
+    parser.add_argument("--output", type=Path, help="folder for the files (the record's own)")
     parser.add_argument("--from", type=float, dest="from_s", metavar="S", help="first second to show")
     parser.add_argument("--to", type=float, dest="to_s", metavar="S", help="last second to show")
 
 
-def run(asked: argparse.Namespace) -> int:
-    folder = find_record(asked.record, asked.results)
+def run(args: argparse.Namespace) -> int:
+    folder = find_record(args.record, args.results)
     timeline, kind = read_timeline(folder)
-    window = window_of(timeline, asked.from_s, asked.to_s)
-    output: Path = asked.output or folder
+    window = window_of(timeline, args.from_s, args.to_s)
+    output: Path = args.output or folder
     output.mkdir(parents=True, exist_ok=True)
-    is_cut = (asked.from_s, asked.to_s) != (None, None)  # a viewer can zoom, so it gets all if nothing is asked for
+    is_cut = (args.from_s, args.to_s) != (None, None)  # a viewer can zoom: without a window the trace is complete
     trace = write_trace(output / "timeline.json", trace_events(timeline, *(window if is_cut else ())))
     pictures = [output / "timeline.svg", output / "timeline.png"]
     draw(timeline, folder.resolve().name, kind, *window, pictures)
     files = [str(path) for path in (trace, *pictures)]
-    print(json.dumps({"written": files}) if asked.json else " ".join(["written:", *files]))
+    print(json.dumps({"written": files}) if args.json else " ".join(["written:", *files]))
     return 0
