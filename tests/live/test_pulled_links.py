@@ -17,7 +17,7 @@ from link_play import (
 )
 
 from syncline.live.frames import Kind
-from syncline.live.links import PulledLinks
+from syncline.live.pulled_links import PulledLinks
 from syncline.strategies.psp import PspOptions
 
 
