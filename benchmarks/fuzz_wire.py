@@ -1,4 +1,4 @@
-"""python -m benchmarks.fuzz_wire --seconds 60 --seed 0: hostile bytes against the door of a shard.
+"""python -m benchmarks.fuzz_wire --seconds 60 --seed 0: hostile bytes sent to the acceptor of a shard.
 
     strangers   do not know the secret: random bytes, or a recorded session of a worker, whole or with bytes changed
     insiders    know it: a session in which bytes were changed, put in, left out or cut off, in the proof or behind it
@@ -49,38 +49,38 @@ from syncline.live.transport import Socket, Tls, address_of, dial, listen
 from syncline.server.report import PushReport
 
 SECRET = b"of this fuzz"
-SIZE = 16  # elements of a gradient, and of a tiny block
-LARGE = 1 << 20  # elements of a block that no socket holds whole
+SIZE = 16  # elements of a gradient, and of a small block
+LARGE = 1 << 20  # elements of a block, more than a socket buffers
 PUSH_BYTES = REPORT.size + 4 * SIZE
-PATIENCE_S = 2.0  # for the handshake of a fuzzed connection
-PROVED = PREAMBLE.size + PROOF_BYTES  # bytes of a session before which nothing may be heard
-# Who a session says it is of; no few changed bytes make one of another.
+TIMEOUT_S = 2.0  # for the handshake of a fuzzed connection
+PROVED = PREAMBLE.size + PROOF_BYTES  # bytes of a session before which nothing may be accepted
+# Worker numbers of sessions; a few changed bytes do not turn one into another.
 PROPER = 111_111_111
 INSIDER = 222_222_222
 RECORDED = 333_333_333
 UNPROVED = 444_444_444
-THREADS = 3  # that fuzz at once
-MOST_HELD = 20  # connections a thread that read nothing and stay
+THREADS = 3  # that fuzz concurrently
+MAX_HELD = 20  # connections per thread that stay open and read nothing
 
 
 class Target:
-    """A door, and an owner that answers every push with a block, now a tiny and now a large one."""
+    """An acceptor, and an owner that answers every push with a block, small or large."""
 
     def __init__(self, address: str, tls: Tls | None) -> None:
         self.tls = tls
         self._listener = listen(address)
         self.address = address_of(self._listener)
         self._inbox: Inbox = queue.SimpleQueue()
-        self.door = Acceptor(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
+        self.acceptor = Acceptor(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
         self.heard = Counter[str]()
-        self.pinned = 0  # large blocks posted and not freed yet
+        self.pinned = 0  # large blocks posted and not released yet
         self._connections = set[Connection]()
         self._is_open = True
         self._owner = threading.Thread(target=self._own, name="owner")
         self._owner.start()
 
-    def give_up(self) -> None:
-        """The owner ends every connection, also to those that read nothing: no large block may be stuck in one."""
+    def close_connections(self) -> None:
+        """The owner closes every connection, also of peers that read nothing: no large block may stay pinned."""
         self._inbox.put(Call(self._end_all))
         wait_until(lambda: self.pinned == 0)
 
@@ -100,7 +100,7 @@ class Target:
         self._is_open = False
 
     def _own(self) -> None:
-        tiny, large = (Version(torch.zeros(size), torch.zeros(0)) for size in (SIZE, LARGE))
+        small, large = (Version(torch.zeros(size), torch.zeros(0)) for size in (SIZE, LARGE))
         while self._is_open:
             message = self._inbox.get()
             if isinstance(message, Connected):
@@ -110,7 +110,7 @@ class Target:
             elif isinstance(message, Pushed):
                 self.heard["push"] += 1
                 if message.connection in self._connections:
-                    version = large if self.heard["push"] % 3 == 0 else tiny
+                    version = large if self.heard["push"] % 3 == 0 else small
                     self.pinned += not message.connection.post(
                         Header(Kind.BLOCK, iteration=message.connection.worker), version
                     )
@@ -148,7 +148,7 @@ def push_payload(worker: int, iteration: int = 0) -> bytes:
 
 
 def session(worker: int) -> bytes:
-    """All that a worker says after its proof."""
+    """All that a worker sends after its proof."""
     hello = b'{"worker": %d}' % worker
     said = Header(Kind.JSON, size=len(hello)).pack() + hello
     said += (Header(Kind.JSON, size=2).pack() + b"{}") * CLOCK_REQUESTS
@@ -158,11 +158,11 @@ def session(worker: int) -> bytes:
 
 
 def record(target: Target) -> bytes:
-    """What a worker really said to this door, from its first byte on."""
+    """All that a worker sent to this target, from its first byte on."""
     with contextlib.closing(_raw(target)) as sock:
         said = _proof(sock) + session(RECORDED)
         sock.sendall(said)
-        sock.settimeout(PATIENCE_S)
+        sock.settimeout(TIMEOUT_S)
         with contextlib.suppress(TimeoutError):
             while sock.recv(1 << 16):
                 if target.heard[f"hello of {RECORDED}"]:
@@ -171,7 +171,7 @@ def record(target: Target) -> bytes:
 
 
 def _raw(target: Target) -> Socket:
-    """A connection that has proved nothing, behind TLS if there is any."""
+    """A connection before the handshake, over TLS if there is any."""
     sock = dial(target.address)
     try:
         return sock if target.tls is None else target.tls.connect(sock)
@@ -189,7 +189,7 @@ def _proof(sock: Socket) -> bytes:
 
 
 def mutate(said: bytes, luck: random.Random) -> bytes:
-    """Some bytes flipped, put in, left out, said twice or cut off."""
+    """Some bytes flipped, inserted, deleted, repeated or truncated."""
     changed = bytearray(said)
     for _ in range(luck.choice((1, 1, 2, 5))):
         place = luck.randrange(len(changed) + 1)
@@ -209,7 +209,7 @@ def mutate(said: bytes, luck: random.Random) -> bytes:
 
 
 def say(sock: Socket, said: bytes, luck: random.Random) -> None:
-    """At once or in pieces; then read what comes, or do not; then go, or hang up one way."""
+    """Send at once or in pieces; then read what arrives, or do not; then close, or shut down one direction."""
     if luck.random() < 0.1:
         while said:
             length = luck.randrange(1, 60)
@@ -246,7 +246,7 @@ def stranger(target: Target, recorded: bytes, luck: random.Random) -> None:
 
 
 def insider(target: Target, luck: random.Random, held: list[Socket]) -> bool:
-    """Returns whether the proof was left as it must be."""
+    """Returns whether the proof was left intact."""
     with contextlib.ExitStack() as stack:
         sock = stack.enter_context(contextlib.closing(_raw(target)))
         answer = _proof(sock)
@@ -254,7 +254,7 @@ def insider(target: Target, luck: random.Random, held: list[Socket]) -> bool:
         is_proved = changed[:PROVED] == answer
         said = changed + (mutate(session(INSIDER), luck) if is_proved else session(UNPROVED))
         with contextlib.suppress(OSError):
-            if is_proved and len(held) < MOST_HELD and luck.random() < 0.05:
+            if is_proved and len(held) < MAX_HELD and luck.random() < 0.05:
                 stack.pop_all()
                 held.append(sock)
                 sock.sendall(said)
@@ -264,7 +264,7 @@ def insider(target: Target, luck: random.Random, held: list[Socket]) -> bool:
 
 
 class Fuzz:
-    """A few threads that are hostile to one target after the other."""
+    """A few threads that attack one target after the other."""
 
     def __init__(self, targets: list[Target], seed: int, seconds: float) -> None:
         self._targets = targets
@@ -303,8 +303,8 @@ class Fuzz:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Or until a while has passed."""
-    ends = time.monotonic() + 5 * PATIENCE_S
+    """At most for a while."""
+    ends = time.monotonic() + 5 * TIMEOUT_S
     while not condition() and time.monotonic() < ends:
         time.sleep(0.02)
 
@@ -335,7 +335,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     for module in (transport, handshake):
-        vars(module)["HANDSHAKE_S"] = PATIENCE_S
+        vars(module)["HANDSHAKE_S"] = TIMEOUT_S
     crashes = list[str]()
     threading.excepthook = lambda args: crashes.append(f"{args.thread}: {args.exc_type.__name__}: {args.exc_value}")
     threads, sockets = threading.active_count(), open_sockets()
@@ -347,7 +347,7 @@ def main() -> int:
         fuzz.run()
         unserved = sum(not target.serve_one() for target in targets)
         for target in targets:
-            target.give_up()
+            target.close_connections()
         pinned = sum(target.pinned for target in targets)
         for sock in chain.from_iterable(fuzz.held):
             sock.close()
@@ -357,13 +357,13 @@ def main() -> int:
     made = sum(fuzz.made, Counter[str]())
     heard = sum((target.heard for target in targets), Counter[str]())
     unproved = heard[f"hello of {UNPROVED}"] + heard[f"hello of {RECORDED}"] - len(targets)  # recorded once at each
-    refused = sum(target.door.refused for target in targets)  # also who hung up between its proof and ours
+    refused = sum(target.acceptor.refused for target in targets)  # also peers that closed between their proof and ours
     let_in = max(made["strangers"] + made["insiders"] - made["proofs"] - refused, 0)
     unserved += made["not served"]
     endless = heard["hello"] - heard["lost"]
     left = threading.active_count() - threads, open_sockets() - sockets
     stay = sum(map(len, fuzz.held))
-    print(f"seed {options.seed}, {options.seconds:g} s, {len(targets)} doors ({'with' if tls else 'without'} TLS)")
+    print(f"seed {options.seed}, {options.seconds:g} s, {len(targets)} targets ({'with' if tls else 'without'} TLS)")
     print(f"made: {made['strangers']:,} strangers, {made['insiders']:,} insiders ({stay} stay, unread)")
     print(f"{refused:,} refused; {made['proofs']:,} insiders' proofs whole; {made['served']:,} proper workers served")
     print(f"heard: {heard['hello']:,} hellos, {heard['push']:,} pushes, {heard['lost']:,} ends")

@@ -14,12 +14,12 @@ from syncline.config import RunConfig, compose
 from syncline.records.store import read_summary
 
 ROOT = Path(__file__).parents[1]
-PATIENCE_S = 150.0  # on a loaded machine
+TIMEOUT_S = 150.0  # on a loaded machine
 MARK = "LIVE_RUN"  # in the environment of all processes of a run
 
 
 class LiveRun:
-    """`python run.py runner=local ...` under way.
+    """A running `python run.py runner=local ...`.
 
     Args:
         overrides: another runner may be among them.
@@ -43,8 +43,8 @@ class LiveRun:
         )
 
     def wait(self, expected: int = 0) -> str:
-        """To its end. Returns what it printed."""
-        code = self.process.wait(PATIENCE_S)
+        """Wait for its end. Returns what it printed."""
+        code = self.process.wait(TIMEOUT_S)
         self._output.seek(0)
         said = self._output.read()
         self._output.close()
@@ -57,11 +57,11 @@ class LiveRun:
         self._output.close()
 
     def wait_for_snapshot(self, number: int) -> None:
-        """Until the first shard has written it."""
+        """Wait until the first shard has written it."""
         self.until(lambda: (self.folder / "snapshots" / f"{float(number)}-0.safetensors").exists())
 
     def pid(self, role: str, index: int) -> int:
-        """Of the process that last said to be this one."""
+        """Id of the process that last had this role."""
         lines = (self.folder / "log" / "processes.jsonl").read_text().splitlines()
         entries = [json.loads(line) for line in lines]
         pids = [entry["pid"] for entry in entries if (entry["role"], entry["index"]) == (role, index)]
@@ -72,7 +72,7 @@ class LiveRun:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for this, while the run goes on."""
-        ends = time.monotonic() + PATIENCE_S
+        ends = time.monotonic() + TIMEOUT_S
         while not condition():
             assert self.process.poll() is None, self.wait()
             assert time.monotonic() < ends, "it took too long"
@@ -83,7 +83,7 @@ class LiveRun:
         return Path(self._output.name).read_text()
 
     def wait_until_said(self, words: str) -> None:
-        """Until it has printed this."""
+        """Wait until it has printed this."""
         self.until(lambda: words in self.output())
 
     def left_over(self) -> list[str]:
@@ -101,7 +101,7 @@ class LiveRun:
         return found
 
     def has_ended_cleanly(self) -> bool:
-        """Nothing is left of it but its record; what was killed a moment ago may take another one to vanish."""
+        """Nothing of it is left but its record; a process that was just killed may take a moment to vanish."""
         ends = time.monotonic() + 2
         while self.left_over() and time.monotonic() < ends:
             time.sleep(0.02)
@@ -113,7 +113,7 @@ def kill(pid: int) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """It runs, or could; a process that ended and was not yet asked for its exit code does not."""
+    """It has not ended; a zombie counts as ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

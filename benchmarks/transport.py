@@ -78,7 +78,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
             message.connection.sending -= 1
         elif isinstance(message, Connected):
             connections.append(message.connection)
-            if len(connections) == num_workers:  # all begin together
+            if len(connections) == num_workers:  # all begin at the same time
                 for connection in connections:
                     connection.post(Header(Kind.BLOCK), version)
         elif isinstance(message, Disconnected):
@@ -147,7 +147,7 @@ if rank == 0:
 
 
 def gloo(seconds: float) -> float:
-    """GB/s that two gloo processes send to and fro, 7 MB each way."""
+    """GB/s that two gloo processes exchange, 7 MB in each direction."""
     arguments = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-endpoint=localhost:0"]
     arguments += ["--rdzv-backend=c10d", "--no-python", sys.executable, "-c", GLOO, str(BLOCK_BYTES), str(seconds)]
     said = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
