@@ -1,4 +1,4 @@
-"""Plays the shards that a worker is connected to, behind real doors."""
+"""Plays the shards of a worker, with real acceptors and connections."""
 
 import queue
 import socket
@@ -14,7 +14,8 @@ from leaks import nothing_left
 from syncline.learning.server import Version
 from syncline.live.connections import Acceptor, Connected, GradientPool, Pushed, VersionSent
 from syncline.live.frames import Header, Kind
-from syncline.live.links import Links, PulledLinks
+from syncline.live.links import Links
+from syncline.live.pulled_links import PulledLinks
 from syncline.live.transport import address_of, listen
 from syncline.server.report import PushReport
 
@@ -25,7 +26,7 @@ AT_ONCE_S = 0.5
 
 
 class Shard:
-    """A shard's door; what its owner would say is said by the test."""
+    """A shard's acceptor; the test sends what its owner would send."""
 
     def __init__(self, size: int, num_buffers: int, num_versions: int = 0) -> None:
         self.inbox = queue.SimpleQueue()
@@ -42,13 +43,13 @@ class Shard:
         return hello
 
     def block(self, version: int, iteration: int = 0) -> Version:
-        """A version that holds its own number everywhere."""
+        """Send a version whose elements are its number."""
         state = Version(torch.full((self.size,), float(version)), torch.full((self.num_buffers,), float(version)))
         self.connection.post(Header(Kind.BLOCK, iteration=iteration, version=version), state, is_busy=True)
         return state
 
     def half_a_block(self, version: int) -> Callable[[], None]:
-        """The beginning of `block`. Returns what sends the rest."""
+        """Send the first half of such a version. Returns what sends the rest."""
         parts = [torch.full((size,), float(version)) for size in (self.size, self.num_buffers)]
         payload = torch.cat(parts).numpy().tobytes()
         header = Header(Kind.BLOCK, version=version, size=len(payload))
@@ -77,7 +78,7 @@ class Shard:
 
 
 class Delays:
-    """What `DelayInjector` injects, as the test says."""
+    """A `DelayInjector` with given delays."""
 
     def __init__(self, pulls: dict[int, list[float]] | None = None, push: float = 0.0) -> None:
         self._pulls, self._push = pulls or {}, push
@@ -100,7 +101,7 @@ def staging(num_shards: int = 1, size: int = SIZE) -> SimpleNamespace:
 
 @contextmanager
 def linked(links: Links, num_shards: int = 1, size: int = SIZE) -> Iterator[list[Shard]]:
-    """The shards, each of which has sent its version 0; afterwards no thread and no socket is left."""
+    """The shards, each of which has sent its version 0. Afterwards no thread and no socket is left."""
     with nothing_left():
         num_versions = num_shards if isinstance(links, PulledLinks) else 0
         shards = [Shard(size, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
@@ -120,7 +121,7 @@ def linked(links: Links, num_shards: int = 1, size: int = SIZE) -> Iterator[list
 
 
 def soon(action, after: float = 0.1) -> None:
-    """Do it from another thread, a moment later."""
+    """Call it from another thread, a moment later."""
     threading.Timer(after, action).start()
 
 

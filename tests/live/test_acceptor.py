@@ -1,4 +1,4 @@
-"""The door of a shard: workers are served, whatever was said before; see test_hostile_peers.py for the rest."""
+"""A shard's acceptor serves workers, whatever was sent before; see test_hostile_peers.py for the rest."""
 
 import contextlib
 import queue
@@ -26,18 +26,18 @@ SECRET = b"the run's own"
 SIZE, BUFFERS = 100, 3
 
 
-class Shop:
-    """A door with its inbox, and a worker's way in."""
+class Server:
+    """An acceptor with its inbox."""
 
     def __init__(self, size: int = SIZE) -> None:
         self.listener = listen("unix:")
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
         self.pool = GradientPool(size, BUFFERS, 1)
-        self.door = Acceptor(self.listener, SECRET, None, self.pool, self.inbox)
+        self.acceptor = Acceptor(self.listener, SECRET, None, self.pool, self.inbox)
 
     def worker(self, number: int = 0) -> tuple[socket.socket, Connected]:
-        """A connection that has said hello, and what the owner heard of it."""
+        """A connection after its hello, and the event in the inbox."""
         sock = handshake.connect(self.address, SECRET)
         frames.send_json(sock, {"worker": number})
         for _ in range(CLOCK_REQUESTS):
@@ -47,10 +47,10 @@ class Shop:
 
 
 @contextmanager
-def shop(size: int = SIZE) -> Iterator[Shop]:
-    """Afterwards no thread and no socket may be left."""
+def server(size: int = SIZE) -> Iterator[Server]:
+    """Afterwards no thread and no socket is left."""
     with nothing_left():
-        made = Shop(size)
+        made = Server(size)
         yield made
         made.listener.shutdown(socket.SHUT_RDWR)
         made.listener.close()
@@ -62,7 +62,7 @@ def close(sock: socket.socket, hello: Connected) -> None:
 
 
 def test_a_worker_pushes_and_is_granted():
-    with shop() as made:
+    with server() as made:
         sock, hello = made.worker(7)
         assert (hello.connection.worker, hello.about) == (7, {"worker": 7})
         gradient, buffers = torch.rand(SIZE), torch.rand(BUFFERS)
@@ -102,11 +102,11 @@ hostile = st.one_of(
 
 
 @scaled(60)
-@given(hostile, st.sampled_from(["stranger", "proved", "greeted"]))
-def test_no_bytes_crash_the_door_and_a_worker_is_served_afterwards(data, when):
-    """Before the proof nothing of it is heard; after it, at most a whole push of the right size."""
-    with shop() as made:
-        if when == "stranger":
+@given(hostile, st.sampled_from(["unproved", "proved", "greeted"]))
+def test_no_bytes_crash_the_acceptor_and_a_worker_is_served_afterwards(data, when):
+    """Before the proof nothing of it arrives; after it, only complete pushes of the right size."""
+    with server() as made:
+        if when == "unproved":
             sock = dial(made.address)
         elif when == "proved":
             sock = handshake.connect(made.address, SECRET)
@@ -114,31 +114,31 @@ def test_no_bytes_crash_the_door_and_a_worker_is_served_afterwards(data, when):
             sock, hello = made.worker()
         with sock:
             sock.settimeout(None)
-            with contextlib.suppress(OSError):  # the door has closed it already
+            with contextlib.suppress(OSError):  # it was closed already
                 sock.sendall(data)
-        heard = []
+        events = []
         if when == "greeted":
             while not isinstance(message := made.inbox.get(timeout=5), Disconnected):
-                heard.append(message)
+                events.append(message)
             hello.connection.close()
-        assert all(isinstance(message, Pushed) for message in heard)
+        assert all(isinstance(message, Pushed) for message in events)
         again, hello = made.worker(1)
         assert hello.connection.worker == 1
         close(again, hello)
 
 
-def test_tiny_blocks_are_sent_at_once_and_large_ones_by_the_writer():
-    with shop() as made:
+def test_small_blocks_are_sent_directly_and_large_ones_by_the_writer():
+    with server() as made:
         sock, hello = made.worker()
-        tiny, large = torch.zeros(DIRECT_BYTES // 4), torch.zeros(DIRECT_BYTES // 4 + 1)
-        assert hello.connection.post(Header(Kind.BLOCK), Version(tiny, torch.zeros(0)))
+        small, large = torch.zeros(DIRECT_BYTES // 4), torch.zeros(DIRECT_BYTES // 4 + 1)
+        assert hello.connection.post(Header(Kind.BLOCK), Version(small, torch.zeros(0)))
         assert not hello.connection.post(Header(Kind.BLOCK), Version(large, torch.zeros(0)))
         assert hello.connection.sending == 1
-        # Behind a large one also a tiny one waits: the order stays.
+        # A small frame waits behind a large one: the order stays.
         assert not hello.connection.post(Header(Kind.STOP), None)
         reader = Reader(sock)
         kinds = []
-        for size in (tiny.nbytes, large.nbytes, 0):
+        for size in (small.nbytes, large.nbytes, 0):
             frame = reader.next()
             reader.payload(frame, [memoryview(bytearray(size))])
             kinds.append(frame.kind)

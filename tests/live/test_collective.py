@@ -1,4 +1,4 @@
-"""Collectives of real processes against the same run in virtual time. Each start costs seconds, so there are few."""
+"""Collectives of real processes against the same run in virtual time. A start takes seconds, so there are few."""
 
 import math
 import signal
@@ -53,7 +53,7 @@ def lead_by_counting(log) -> int:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("average", ["after_step", pytest.param("before_forward", marks=pytest.mark.core)])
-def test_ds_sync_on_a_grid_of_four_leaves_what_it_leaves_in_virtual_time(tmp_path, average):
+def test_ds_sync_on_a_grid_of_four_equals_virtual_time(tmp_path, average):
     """after_step with one all-reduce of everything and batch norm, before_forward with one a tensor."""
     impl = "flat" if average == "after_step" else "naive"
     words = [f"strategy.average={average}", f"strategy.impl={impl}", "cluster.workers=4", "epochs=null"]
@@ -86,7 +86,7 @@ def test_ds_sync_on_a_grid_of_four_leaves_what_it_leaves_in_virtual_time(tmp_pat
     granted = log[log.kind == "granted"]
     assert set(granted.because) == {"all-reduce"}
     assert len(granted) == (100 if average == "after_step" else 96)
-    for step in range(25):  # nobody goes on before its group is there
+    for step in range(25):  # no member continues before its group has computed
         for group in run.config.strategy.groups(step, 4):
             of_group = log[log.worker.isin(group)]
             if average == "after_step":
@@ -99,8 +99,7 @@ def test_ds_sync_on_a_grid_of_four_leaves_what_it_leaves_in_virtual_time(tmp_pat
 
 @pytest.mark.processes
 def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(tmp_path):
-    """Sums of three may differ in their last bit; a rectifier that falls to the other side of zero by it changes a
-    gradient by far more, so that the network has none."""
+    """Sums of three may differ in their last bit, which a rectifier near zero would amplify; the network has none."""
     words = ["cluster.workers=6", "strategy.group_size=3", "max_updates=15", "epochs=null", "batch_size=8"]
     words += ["model=softmax_regression"]
     run = LiveRun(tmp_path, "strategy=ds_sync", *words)
@@ -109,8 +108,8 @@ def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(tmp_path):
 
 
 @pytest.mark.processes
-def test_bsp_with_one_all_reduce_a_tensor_learns_what_it_learns_in_virtual_time(tmp_path):
-    """There one all-reduce of everything and one a tensor are the same sums; those of two are so in any order."""
+def test_bsp_with_one_all_reduce_per_tensor_equals_virtual_time(tmp_path):
+    """Sums of two do not depend on their order, so one all-reduce per tensor gives the same bits."""
     words = ["strategy.topology=allreduce", "strategy.impl=naive", "model=resnet8", "cluster.workers=2"]
     run = LiveRun(tmp_path, "strategy=bsp", *words, "max_updates=10", "batch_size=8", "epochs=null")
     run.wait()
@@ -119,8 +118,8 @@ def test_bsp_with_one_all_reduce_a_tensor_learns_what_it_learns_in_virtual_time(
 
 
 @pytest.mark.processes
-def test_ds_sync_stopped_and_gone_on_with_and_then_killed_ends_as_if_nothing_had_been(tmp_path):
-    """Groups of two: their sums have no order, so all bits agree, also with the run in virtual time."""
+def test_ds_sync_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupted(tmp_path):
+    """Sums of two do not depend on their order, so all bits agree, also with the run in virtual time."""
     words = ["strategy=ds_sync", "cluster.workers=4", "max_updates=200", "epochs=null", "batch_size=16"]
     words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=2"]
     run = LiveRun(tmp_path, *words)
@@ -170,7 +169,7 @@ def test_a_target_ends_all_members_at_the_same_step(tmp_path):
     ("strategy", "num_members"), [(DsSyncOptions(), n) for n in (4, 6, 12, 25)] + [(BspOptions(), 3)]
 )
 def test_all_members_end_with_the_same_step(strategy, num_members, first):
-    """Played without processes: the sums that the exchanges make, from even and from odd steps on."""
+    """Without processes: the sums of the exchanges, from an even and from an odd step on."""
     exchanges = 1 if strategy.name == "bsp" else 2
     consensuses = [StopConsensus(exchanges) for _ in range(num_members)]
     last = []

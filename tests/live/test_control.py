@@ -1,4 +1,4 @@
-"""The launcher's talk with its processes: in order, both ways, and an end is noticed at either side."""
+"""Control connections: messages arrive in order in both directions, and either side notices the end."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ def server(way):
         made.close()
 
 
-def heard(made: ControlServer):
+def received(made: ControlServer):
     return made.messages.get(timeout=10)
 
 
@@ -56,12 +56,12 @@ while True:
     time.sleep(1)
 """
 
-TALK_AT_ONCE = """
-def talk(name):
+SEND_CONCURRENTLY = """
+def send_all(name):
     for number in range(50):
         control.send(Warn(f"{name}" + "x" * 5000, number))
 for name in range(4):
-    threading.Thread(target=talk, args=(name,)).start()
+    threading.Thread(target=send_all, args=(name,)).start()
 """
 
 
@@ -78,35 +78,35 @@ def process(address: str, tls: Tls | None, does: str = "") -> Iterator[subproces
         child.communicate()
 
 
-def test_messages_come_in_order_both_ways(server):
+def test_messages_arrive_in_order_in_both_directions(server):
     with process(server.address, server.tls) as child:
-        peer, message = heard(server)
+        peer, message = received(server)
         assert message is peer.hello
         assert (str(peer), peer.hello.pid, peer.hello.address) == ("worker 1", child.pid, "unix:there")
         for number in range(200):
             peer.send(Warn("ü" * number, number))
         for number in range(200):
-            assert heard(server) == (peer, Warn("ü" * number, number))
+            assert received(server) == (peer, Warn("ü" * number, number))
         child.kill()
-        assert isinstance(heard(server)[1], Lost)
-        peer.send(Stop())  # to nobody: no error
+        assert isinstance(received(server)[1], Lost)
+        peer.send(Stop())  # to a lost process: no error
 
 
-def test_threads_that_tell_at_once_do_not_mix_their_words(server):
-    with process(server.address, server.tls, TALK_AT_ONCE):
-        assert isinstance(heard(server)[1], Hello)
-        received = [heard(server)[1] for _ in range(200)]
+def test_threads_that_send_concurrently_do_not_mix_their_messages(server):
+    with process(server.address, server.tls, SEND_CONCURRENTLY):
+        assert isinstance(received(server)[1], Hello)
+        messages = [received(server)[1] for _ in range(200)]
         for name in range(4):
-            assert [message.at for message in received if message.text == f"{name}" + "x" * 5000] == list(range(50))
+            assert [message.at for message in messages if message.text == f"{name}" + "x" * 5000] == list(range(50))
 
 
-@pytest.mark.parametrize("is_heard", [True, False])
-def test_a_process_ends_without_a_word_when_the_launcher_is_gone(way, is_heard):
-    """Also when the launcher dies with words in its ear that it did not read, which resets the connection."""
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_process_ends_silently_when_the_launcher_is_lost(way, is_read):
+    """Also if the launcher dies with unread messages, which resets the connection."""
     address, tls = way
     with nothing_left(), transport.listen(address) as listener:
         place = transport.address_of(listener)
-        with process(place, tls, "" if is_heard else "for _ in range(100): control.send(Warn('', 0.0))") as child:
+        with process(place, tls, "" if is_read else "for _ in range(100): control.send(Warn('', 0.0))") as child:
             sock = handshake.admit(listener.accept()[0], SECRET, tls)
             while frames.receive_json(sock)["kind"] == "clock":
                 clock.answer_clock(sock)
@@ -116,10 +116,10 @@ def test_a_process_ends_without_a_word_when_the_launcher_is_gone(way, is_heard):
             assert (child.returncode, said) == (CONTROL_LOST, "")
 
 
-# Hostile ones
+# Hostile peers
 
 
-def test_strangers_are_not_heard(server):
+def test_messages_of_unauthenticated_peers_are_ignored(server):
     for said in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(200), Header(Kind.JSON, size=2).pack() + b"{}"):
         with dial(server.address) as sock, contextlib.suppress(OSError):
             sock.sendall(said)
@@ -141,7 +141,7 @@ def test_strangers_are_not_heard(server):
     ],
     ids=lambda hello: str(hello)[:60],
 )
-def test_a_hello_without_what_it_must_say_is_not_heard(hello):
+def test_an_invalid_hello_is_ignored(hello):
     with nothing_left():
         made = ControlServer("unix:", SECRET, None)
         sock = handshake.connect(made.address, SECRET)
@@ -155,34 +155,34 @@ def test_a_hello_without_what_it_must_say_is_not_heard(hello):
 
 
 @pytest.mark.parametrize("said", [Header(Kind.STOP).pack(), Header(Kind.JSON, size=1).pack() + b"[", b"no frame" * 20])
-def test_a_process_that_speaks_nonsense_is_lost(said):
+def test_a_process_that_violates_the_protocol_is_lost(said):
     with nothing_left():
         made = ControlServer("unix:", SECRET, None)
         sock = handshake.connect(made.address, SECRET)
         frames.send_json(sock, HELLO)
-        assert isinstance(heard(made)[1], Hello)
+        assert isinstance(received(made)[1], Hello)
         sock.sendall(said)
-        assert isinstance(heard(made)[1], Lost)
+        assert isinstance(received(made)[1], Lost)
         sock.close()
         made.close()
 
 
 @pytest.mark.parametrize("way", ["unix", "tcp with TLS"], indirect=True)
-def test_silent_strangers_keep_neither_all_threads_nor_the_processes_of_the_run_away(monkeypatch, way):
+def test_silent_unauthenticated_peers_neither_take_all_threads_nor_block_the_run(monkeypatch, way):
     for module in (transport, handshake):
         monkeypatch.setattr(module, "HANDSHAKE_S", 0.5)
     with nothing_left():
         made = ControlServer(way[0], SECRET, way[1])
         threads = threading.active_count()
-        strangers = [dial(made.address) for _ in range(2 * handshake.MAX_UNPROVED)]
+        peers = [dial(made.address) for _ in range(2 * handshake.MAX_UNPROVED)]
         assert wait_until(lambda: threading.active_count() - threads >= handshake.MAX_UNPROVED - 4)
         assert threading.active_count() - threads <= handshake.MAX_UNPROVED
-        for _ in range(50):  # its own patience is as short as theirs
+        for _ in range(50):  # its own deadline is as short as theirs
             with contextlib.suppress(OSError):
                 sock = handshake.connect(made.address, SECRET, way[1])
                 break
         frames.send_json(sock, HELLO)
-        assert isinstance(heard(made)[1], Hello)
-        for open_one in (sock, *strangers):
-            open_one.close()
+        assert isinstance(received(made)[1], Hello)
+        for each in (sock, *peers):
+            each.close()
         made.close()

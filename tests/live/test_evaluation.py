@@ -1,4 +1,4 @@
-"""The process that evaluates what a run leaves on disk: forked from the launcher's supervisor, and watched by it."""
+"""The process that evaluates the states of a run: forked from the launcher's supervisor, and watched by it."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def written(folder: Path, weights: torch.Tensor) -> list[Path]:
     return [path]
 
 
-def test_it_says_what_an_evaluation_in_this_process_says(config: RunConfig, record: Path, evaluator: Evaluator) -> None:
+def test_it_equals_an_evaluation_in_this_process(config: RunConfig, record: Path, evaluator: Evaluator) -> None:
     torch.manual_seed(1)
     here = SnapshotEvaluator(config)
     assert evaluator.about == {
@@ -72,7 +72,7 @@ def test_it_says_what_an_evaluation_in_this_process_says(config: RunConfig, reco
     assert not evaluator.is_finite(written(record, torch.full([here.num_parameters], torch.nan)))
 
 
-def test_beside_a_run_it_has_the_lowest_priority_and_it_ends_with_its_line(
+def test_during_a_run_it_has_the_lowest_priority_and_it_ends_with_its_connection(
     evaluator: Evaluator, supervisor: Supervisor
 ) -> None:
     pid = pid_of_child(supervisor)
@@ -81,19 +81,19 @@ def test_beside_a_run_it_has_the_lowest_priority_and_it_ends_with_its_line(
     assert wait_until(lambda: not Path(f"/proc/{pid}").exists())  # the supervisor has asked how it ended
 
 
-def test_what_goes_wrong_is_told(record: Path, evaluator: Evaluator) -> None:
+def test_errors_are_reported(record: Path, evaluator: Evaluator) -> None:
     with pytest.raises(RunFailed, match=r"evaluator 0: .*absent\.safetensors"):
         evaluator.row([record / "absent.safetensors"], 0.0)
 
 
-def test_a_killed_one_is_named(evaluator: Evaluator, supervisor: Supervisor) -> None:
+def test_a_killed_evaluator_is_named(evaluator: Evaluator, supervisor: Supervisor) -> None:
     kill(pid := pid_of_child(supervisor))
     assert wait_until(lambda: not is_alive(pid))
     with pytest.raises(RunFailed, match="the process that evaluates was killed"):
         evaluator.row([], 0.0)
 
 
-def test_a_stopped_one_dies_with_the_supervisor(config: RunConfig, record: Path) -> None:
+def test_a_stopped_evaluator_dies_with_the_supervisor(config: RunConfig, record: Path) -> None:
     with Supervisor() as supervisor:
         evaluator = Evaluator(config, record, supervisor)
         os.kill(pid := pid_of_child(supervisor), signal.SIGSTOP)

@@ -72,8 +72,8 @@ def test_another_version_or_kind_is_refused(kind, version):
     st.lists(st.lists(st.integers(0, 200_000), min_size=1, max_size=3), min_size=1, max_size=5),
     st.integers(1, 100_000),
 )
-def test_frames_arrive_whole_and_in_order_however_they_are_cut(sizes, step):
-    """A row of frames of one to three parts each, forwarded in pieces of `step` bytes."""
+def test_frames_arrive_complete_and_in_order_however_they_are_split(sizes, step):
+    """Several frames of one to three parts each, forwarded in pieces of `step` bytes."""
     payloads = [[os.urandom(size) for size in parts] for parts in sizes]
     with pair() as (client, entrance), pair() as (exit_, server):
 
@@ -133,7 +133,7 @@ def test_a_connection_that_ends_within_a_frame_is_a_wire_error(cut):
         (Kind.JSON, b"[" * 100_000, "broken JSON"),
     ],
 )
-def test_json_that_is_none_is_refused(kind, payload, said):
+def test_invalid_json_is_refused(kind, payload, said):
     with pair() as (client, server):
         thread = in_thread(lambda: frames.send(client, Header(kind), [memoryview(payload)]))
         with pytest.raises(WireError, match=said):

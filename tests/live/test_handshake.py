@@ -36,7 +36,7 @@ def in_thread(action) -> threading.Thread:
 
 @contextmanager
 def served(address: str, secret: bytes) -> Iterator[tuple[str, list]]:
-    """A server that lets one connection in, or says why not."""
+    """A server that admits one connection, or records why not."""
     listener = listen(address)
     outcome = []
 
@@ -58,14 +58,14 @@ def served(address: str, secret: bytes) -> Iterator[tuple[str, list]]:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_who_knows_the_secret_is_let_in(address):
+def test_a_peer_with_the_secret_is_admitted(address):
     with served(address, SECRET) as (place, outcome), handshake.connect(place, SECRET) as sock:
         assert sock.recv(5) == b"hello"
     assert outcome == ["in"]
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_who_does_not_know_it_is_not(address):
+def test_a_peer_without_it_is_not(address):
     with served(address, SECRET) as (place, outcome), pytest.raises(WireError):
         handshake.connect(place, b"a guess")
     assert isinstance(outcome[0], WireError)
@@ -73,7 +73,7 @@ def test_who_does_not_know_it_is_not(address):
 
 
 def test_a_server_that_does_not_know_the_secret_is_refused_by_the_client():
-    """It can let anybody in, but it cannot prove."""
+    """It can skip checking the client, but it cannot prove the secret itself."""
     client, server = socket.socketpair()
     with client, server:
         server.sendall(PREAMBLE.pack(handshake.MAGIC, frames.VERSION, bytes(32)) + bytes(PROOF_BYTES))
@@ -107,7 +107,7 @@ def test_another_magic_or_version_is_refused_by_both_sides_even_with_a_proof(mag
         assert said in failed[0]
 
 
-def test_what_a_client_says_right_behind_its_proof_is_not_lost():
+def test_what_a_client_sends_directly_after_its_proof_is_not_lost():
     with pair() as (client, server):
         thread = in_thread(
             lambda: (handshake.client_handshake(client, SECRET), frames.send_json(client, {"worker": 1}))
@@ -117,7 +117,7 @@ def test_what_a_client_says_right_behind_its_proof_is_not_lost():
         thread.join()
 
 
-def test_a_recorded_proof_and_a_reflected_one_are_worth_nothing():
+def test_replayed_and_reflected_proofs_are_refused():
     recorded = b""
     with pair() as (client, server):
         thread = in_thread(lambda: handshake.client_handshake(client, SECRET))
@@ -146,7 +146,7 @@ def test_a_recorded_proof_and_a_reflected_one_are_worth_nothing():
 
 @scaled(50)
 @given(st.binary(max_size=400))
-def test_whatever_a_stranger_says_is_a_wire_error(data):
+def test_any_bytes_without_a_proof_are_a_wire_error(data):
     with pair() as (client, server):
         client.sendall(data)
         client.shutdown(socket.SHUT_WR)
@@ -154,7 +154,7 @@ def test_whatever_a_stranger_says_is_a_wire_error(data):
             handshake.server_handshake(server, SECRET)
 
 
-def test_a_stranger_that_dribbles_is_not_waited_for(monkeypatch):
+def test_a_peer_that_sends_byte_by_byte_meets_the_deadline(monkeypatch):
     monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.3)
     with pair() as (client, server):
         stop = threading.Event()
@@ -172,7 +172,7 @@ def test_a_stranger_that_dribbles_is_not_waited_for(monkeypatch):
         thread.join()
 
 
-def test_the_secret_is_its_owners_alone_and_new_each_time(tmp_path):
+def test_the_secret_is_readable_by_its_owner_only_and_new_each_time(tmp_path):
     path = tmp_path / "secret"
     path.write_text("old")
     path.chmod(0o644)

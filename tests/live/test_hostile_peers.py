@@ -1,4 +1,4 @@
-"""Who means ill, or is broken: the door stays open for workers, and nothing of a hostile peer is kept."""
+"""Hostile and broken peers: workers are served all the same, and no resource of a peer is leaked."""
 
 import contextlib
 import json
@@ -38,21 +38,21 @@ def push_payload(worker: int, iteration: int = 0) -> bytes:
     return pack_report(PushReport(worker, iteration)) + bytes(PUSH_BYTES - REPORT.size)
 
 
-class House:
-    """A door with what is behind it."""
+class Server:
+    """An acceptor with its inbox."""
 
     def __init__(self, address: str, tls) -> None:
         self.tls = tls
         self.listener = listen(address)
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
-        self.door = Acceptor(self.listener, SECRET, tls, GradientPool(SIZE, BUFFERS, 1), self.inbox)
+        self.acceptor = Acceptor(self.listener, SECRET, tls, GradientPool(SIZE, BUFFERS, 1), self.inbox)
 
     def proved(self) -> Socket:
         return handshake.connect(self.address, SECRET, self.tls)
 
     def worker(self, number: int) -> tuple[Socket, Connected]:
-        """A connection that has said hello, and what the owner heard of it."""
+        """A connection after its hello, and the event in the inbox."""
         sock = self.proved()
         sock.settimeout(10)
         frames.send_json(sock, {"worker": number})
@@ -64,7 +64,7 @@ class House:
         return sock, hello
 
     def serves(self) -> bool:
-        """A proper worker pushes, is heard, and gets its block."""
+        """A proper worker pushes, and gets its block."""
         sock, hello = self.worker(3)
         gradient, buffers = torch.rand(SIZE), torch.rand(BUFFERS)
         report = memoryview(pack_report(PushReport(3, 0)))
@@ -83,10 +83,10 @@ class House:
 
 
 @contextmanager
-def house(way) -> Iterator[House]:
-    """Its door still serves at the end, and nothing is left behind."""
+def server(way) -> Iterator[Server]:
+    """It still serves workers at the end, and nothing is leaked."""
     with nothing_left():
-        made = House(*way)
+        made = Server(*way)
         try:
             yield made
             assert made.serves()
@@ -97,7 +97,7 @@ def house(way) -> Iterator[House]:
 
 
 def is_ended(sock: Socket) -> bool:
-    """The other side ended the connection, and said nothing more."""
+    """The other side closed the connection, and sent nothing more."""
     sock.settimeout(10)
     try:
         return sock.recv(1) == b""
@@ -107,7 +107,7 @@ def is_ended(sock: Socket) -> bool:
         return True
 
 
-def lower_patience(monkeypatch, seconds: float) -> None:
+def shorten_handshake(monkeypatch, seconds: float) -> None:
     for module in (transport, handshake):
         monkeypatch.setattr(module, "HANDSHAKE_S", seconds)
 
@@ -117,37 +117,37 @@ def lower_patience(monkeypatch, seconds: float) -> None:
 
 @scaled(15)
 @given(st.lists(st.binary(max_size=400) | st.binary().map(lambda tail: handshake.MAGIC + b"\0\1" + tail), min_size=1))
-def test_nothing_a_stranger_says_is_heard(way, sayings):
-    with house(way) as made:
-        for said in sayings[:5]:
+def test_bytes_of_unauthenticated_peers_are_ignored(way, messages):
+    with server(way) as made:
+        for sent in messages[:5]:
             with dial(made.address) as sock, contextlib.suppress(OSError):
-                sock.sendall(said)
-        assert wait_until(lambda: made.door.refused == len(sayings[:5]))
+                sock.sendall(sent)
+        assert wait_until(lambda: made.acceptor.refused == len(messages[:5]))
         assert made.inbox.empty()
 
 
-def test_strangers_that_hang_up_at_once_or_with_a_reset_are_counted(way):
-    with house(way) as made:
+def test_peers_that_close_at_once_or_reset_are_counted(way):
+    with server(way) as made:
         for number in range(20):
             sock = dial(made.address)
             if number % 2 and sock.family == socket.AF_INET:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             sock.close()
-        assert wait_until(lambda: made.door.refused == 20)
+        assert wait_until(lambda: made.acceptor.refused == 20)
         assert made.inbox.empty()
 
 
-def test_a_recorded_session_said_again_is_not_heard():
-    """All that a worker said, with the proof of its secret: it was an answer to other random bytes."""
-    said = bytearray()
-    with house(("unix:", None)) as made, listen("unix:") as tap:
+def test_a_replayed_session_is_refused():
+    """All that a worker sent, with its proof, which answered other random bytes."""
+    sent = bytearray()
+    with server(("unix:", None)) as made, listen("unix:") as tap:
 
         def relay() -> None:
-            with tap.accept()[0] as worker, dial(made.address) as door:
-                door.settimeout(None)
-                back = threading.Thread(target=copy, args=(door, worker, bytearray()))
+            with tap.accept()[0] as worker, dial(made.address) as target:
+                target.settimeout(None)
+                back = threading.Thread(target=copy, args=(target, worker, bytearray()))
                 back.start()
-                copy(worker, door, said)
+                copy(worker, target, sent)
                 back.join()
 
         def copy(source: socket.socket, target: socket.socket, kept: bytearray) -> None:
@@ -165,45 +165,45 @@ def test_a_recorded_session_said_again_is_not_heard():
             frames.send_json(sock, {})
             frames.receive_json(sock)
         frames.send(sock, Header(Kind.PUSH), [memoryview(push_payload(0))])
-        heard = [made.inbox.get(timeout=10) for _ in range(2)]
-        assert [type(message) for message in heard] == [Connected, Pushed]
+        events = [made.inbox.get(timeout=10) for _ in range(2)]
+        assert [type(message) for message in events] == [Connected, Pushed]
         sock.close()
         thread.join()
         assert isinstance(made.inbox.get(timeout=10), Disconnected)
-        heard[0].connection.close()
-        assert len(said) > PUSH_BYTES
+        events[0].connection.close()
+        assert len(sent) > PUSH_BYTES
 
         with dial(made.address) as again:
             with contextlib.suppress(OSError):
-                again.sendall(said)
-            assert wait_until(lambda: made.door.refused == 1)
+                again.sendall(sent)
+            assert wait_until(lambda: made.acceptor.refused == 1)
         assert made.inbox.empty()
 
 
 @pytest.mark.parametrize("way", ["unix", "tcp with TLS"], indirect=True)
-def test_more_silent_strangers_than_are_waited_for_at_once_lock_nobody_out_for_long(monkeypatch, way):
-    lower_patience(monkeypatch, 0.5)
-    num_strangers = 2 * handshake.MAX_UNPROVED
-    with house(way) as made:
-        strangers = [dial(made.address) for _ in range(num_strangers)]
+def test_more_silent_peers_than_are_admitted_at_once_block_nobody_for_long(monkeypatch, way):
+    shorten_handshake(monkeypatch, 0.5)
+    num_peers = 2 * handshake.MAX_UNPROVED
+    with server(way) as made:
+        peers = [dial(made.address) for _ in range(num_peers)]
         assert wait_until(lambda: sum(thread.name == "connection" for thread in threading.enumerate()) >= 60)
         assert sum(thread.name == "connection" for thread in threading.enumerate()) <= handshake.MAX_UNPROVED
-        for _ in range(50):  # its own patience is as short as theirs
+        for _ in range(50):  # its own deadline is as short as theirs
             with contextlib.suppress(OSError):
                 sock = made.proved()
                 break
-        assert handshake.MAX_UNPROVED <= made.door.refused <= num_strangers + 50
+        assert handshake.MAX_UNPROVED <= made.acceptor.refused <= num_peers + 50
         sock.close()
-        for stranger in strangers:
-            stranger.close()
+        for peer in peers:
+            peer.close()
         assert made.inbox.empty()
 
 
-def test_a_door_without_a_number_for_the_next_connection_waits_for_one():
-    """All files of the process are in use for a while: accept() fails, and must be tried again."""
+def test_an_acceptor_without_a_free_file_descriptor_retries():
+    """All file descriptors are in use for a while: accept() fails, and must be tried again."""
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with house(("unix:", None)) as made:
+    with server(("unix:", None)) as made:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         place = made.listener.getsockname()
         taken = []
@@ -240,8 +240,8 @@ BOMB = b'{"worker":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     ],
     ids=lambda payload: repr(payload[:20]),
 )
-def test_a_hello_that_is_none_ends_the_connection_unheard(payload):
-    with house(("unix:", None)) as made:
+def test_an_invalid_hello_closes_the_connection(payload):
+    with server(("unix:", None)) as made:
         sock = made.proved()
         with contextlib.suppress(OSError):
             frames.send(sock, Header(Kind.JSON), [memoryview(payload)])
@@ -251,8 +251,8 @@ def test_a_hello_that_is_none_ends_the_connection_unheard(payload):
 
 
 @pytest.mark.parametrize("worker", [-1, 2**31, 2**64, 10**4000])
-def test_a_number_that_no_worker_has_is_for_the_owner_to_turn_away(worker):
-    with house(("unix:", None)) as made:
+def test_an_unknown_worker_is_left_to_the_owner_to_reject(worker):
+    with server(("unix:", None)) as made:
         sock, hello = made.worker(worker)
         assert hello.connection.worker == worker
         hello.connection.close()
@@ -262,8 +262,8 @@ def test_a_number_that_no_worker_has_is_for_the_owner_to_turn_away(worker):
 
 
 @pytest.mark.parametrize("size", [0, PUSH_BYTES - 1, PUSH_BYTES + 1, 2**40, 2**64 - 1])
-def test_a_push_of_another_size_ends_the_connection_and_costs_no_memory(way, size):
-    with house(way) as made:
+def test_a_push_of_another_size_closes_the_connection_and_allocates_nothing(way, size):
+    with server(way) as made:
         sock, hello = made.worker(0)
         sock.sendall(Header(Kind.PUSH, size=size).pack())
         assert isinstance(made.inbox.get(timeout=10), Disconnected)
@@ -273,8 +273,8 @@ def test_a_push_of_another_size_ends_the_connection_and_costs_no_memory(way, siz
 
 
 @pytest.mark.parametrize(("kind", "worker"), [(Kind.PUSH, 1), (Kind.JSON, 0), (Kind.BLOCK, 0), (Kind.STOP, 0)])
-def test_a_push_in_the_name_of_another_worker_or_what_only_a_shard_says_is_not_heard(kind, worker):
-    with house(("unix:", None)) as made:
+def test_a_push_of_another_worker_or_a_frame_of_a_shard_is_ignored(kind, worker):
+    with server(("unix:", None)) as made:
         sock, hello = made.worker(0)
         frames.send(sock, Header(kind), [memoryview(push_payload(worker))])
         assert isinstance(made.inbox.get(timeout=10), Disconnected)
@@ -290,47 +290,47 @@ def test_a_push_in_the_name_of_another_worker_or_what_only_a_shard_says_is_not_h
         max_size=4,
     )
 )
-def test_a_mutated_session_is_heard_as_whole_pushes_or_not_at_all(mutations):
-    """All that a worker says after its proof, with bytes changed, put in, left out or cut off."""
+def test_a_mutated_session_yields_complete_pushes_or_nothing(mutations):
+    """All that a worker sends after its proof, with bytes changed, inserted, deleted or truncated."""
     hello_text = b'{"worker": 0}'
-    said = bytearray(Header(Kind.JSON, size=len(hello_text)).pack() + hello_text)
-    said += (Header(Kind.JSON, size=2).pack() + b"{}") * CLOCK_REQUESTS
+    sent = bytearray(Header(Kind.JSON, size=len(hello_text)).pack() + hello_text)
+    sent += (Header(Kind.JSON, size=2).pack() + b"{}") * CLOCK_REQUESTS
     for iteration in range(2):
-        said += Header(Kind.PUSH, size=PUSH_BYTES).pack() + push_payload(0, iteration)
+        sent += Header(Kind.PUSH, size=PUSH_BYTES).pack() + push_payload(0, iteration)
     for place, how, data in mutations:
-        place = min(place, len(said) - 1)
-        if how == "flip" and said:
-            said[place] ^= data[0] or 1
+        place = min(place, len(sent) - 1)
+        if how == "flip" and sent:
+            sent[place] ^= data[0] or 1
         elif how == "insert":
-            said[place:place] = data
+            sent[place:place] = data
         elif how == "delete":
-            del said[place : place + len(data)]
+            del sent[place : place + len(data)]
         else:
-            del said[place:]
-    with house(("unix:", None)) as made:
+            del sent[place:]
+    with server(("unix:", None)) as made:
         sock = made.proved()
         with contextlib.suppress(OSError):
-            sock.sendall(said)
+            sock.sendall(sent)
             sock.shutdown(socket.SHUT_WR)
             while sock.recv(1 << 16):
                 pass
         sock.close()
         assert wait_until(lambda: not any(thread.name == "connection" for thread in threading.enumerate()))
-        heard = []
+        events = []
         with contextlib.suppress(queue.Empty):
             while True:
-                heard.append(made.inbox.get_nowait())
-        if heard:
-            assert isinstance(heard[0], Connected)
-            assert isinstance(heard[-1], Disconnected)
-            assert all(isinstance(message, Pushed) and message.report.worker == 0 for message in heard[1:-1])
-            heard[0].connection.close()
+                events.append(made.inbox.get_nowait())
+        if events:
+            assert isinstance(events[0], Connected)
+            assert isinstance(events[-1], Disconnected)
+            assert all(isinstance(message, Pushed) and message.report.worker == 0 for message in events[1:-1])
+            events[0].connection.close()
 
 
-@pytest.mark.parametrize("end", ["a frame of nobody's", "half closed"])
-def test_a_version_for_a_peer_that_reads_nothing_and_ends_wrongly_is_freed(way, end):
-    """Its writer is stuck in sending when the reader gives the connection up."""
-    with house(way) as made:
+@pytest.mark.parametrize("end", ["an unexpected frame", "half closed"])
+def test_a_version_for_a_peer_that_reads_nothing_and_fails_is_released(way, end):
+    """Its writer is blocked when the reader closes the connection."""
+    with server(way) as made:
         sock, hello = made.worker(0)
         version = Version(torch.zeros(5_000_000), torch.zeros(0))
         assert not hello.connection.post(Header(Kind.BLOCK), version)
@@ -346,12 +346,12 @@ def test_a_version_for_a_peer_that_reads_nothing_and_ends_wrongly_is_freed(way, 
         sock.close()
 
 
-def test_every_large_version_is_freed_whether_it_was_sent_or_not(way):
-    """Ten are posted, the peer reads one and dies; what the owner posts before it hears of it is freed, too.
+def test_every_large_version_is_released_whether_it_was_sent_or_not(way):
+    """Ten are posted, the peer reads one and dies; what the owner posts before it notices is released, too.
 
-    Those that a newer one took the place of are free at once.
+    Those that a newer one replaced are free at once.
     """
-    with house(way) as made:
+    with server(way) as made:
         sock, hello = made.worker(0)
         version = Version(torch.zeros(300_000), torch.zeros(0))
         frees = sum(hello.connection.post(Header(Kind.BLOCK), version) is version for _ in range(10))
@@ -370,10 +370,10 @@ def test_every_large_version_is_freed_whether_it_was_sent_or_not(way):
         hello.connection.close()
 
 
-def test_a_slow_reader_gets_the_version_it_was_granted_whatever_is_made_meanwhile(way):
+def test_a_slow_reader_gets_the_version_it_was_granted_despite_later_updates(way):
     size = 400_000
     torch.manual_seed(0)
-    with house(way) as made:
+    with server(way) as made:
         sock, hello = made.worker(0)
         first = Version(torch.rand(size), torch.zeros(0))
         shard = Shard(slice(0, size), first, Sgd(0.0, 0.0), lambda samples, updates: 0.1, num_workers=1)
@@ -397,9 +397,9 @@ def test_a_slow_reader_gets_the_version_it_was_granted_whatever_is_made_meanwhil
         hello.connection.close()
 
 
-def test_a_connection_given_up_by_its_owner_ends_all_its_threads(way):
-    """While a large version is stuck on its way to a peer that neither reads nor speaks."""
-    with house(way) as made:
+def test_a_connection_closed_by_its_owner_ends_all_its_threads(way):
+    """While a large version is being sent to a peer that neither reads nor writes."""
+    with server(way) as made:
         sock, hello = made.worker(0)
         hello.connection.post(Header(Kind.BLOCK), Version(torch.zeros(5_000_000), torch.zeros(0)))
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Addresses of this host, ranges of ports, and how far another clock is."""
+"""Addresses of this host, ranges of ports, and the synchronisation of clocks."""
 
 import socket
 import threading
@@ -21,12 +21,12 @@ def test_loopback_is_found_by_its_name_its_network_and_its_address():
 
 
 @pytest.mark.parametrize("wanted", ["eth99", "203.0.113.0/24"])
-def test_what_is_no_interface_is_named_with_those_that_are(wanted):
+def test_an_unknown_interface_is_named_with_those_that_exist(wanted):
     with pytest.raises(InterfaceError, match=rf"runner.interface={wanted} is not among its interfaces: .*lo 127.0.0.1"):
         address_on(wanted)
 
 
-def test_a_name_that_nobody_knows_is_named():
+def test_an_unknown_host_is_named():
     with pytest.raises(InterfaceError, match=r"host nowhere\.invalid cannot be resolved \(.+\)"):
         address_towards(["nowhere.invalid"])
 
@@ -41,7 +41,7 @@ def test_the_first_free_port_of_a_range_is_taken_and_a_full_range_is_refused():
             listen(f"tcp:127.0.0.1:{port}-{port}")
 
 
-def test_both_ends_of_a_connection_give_a_silent_host_up_after_so_many_seconds():
+def test_both_ends_of_a_connection_drop_a_silent_host_after_so_many_seconds():
     with listen("tcp:127.0.0.1:0", dead_s=8) as listener, dial(address_of(listener), dead_s=8) as client:
         server, _ = listener.accept()
         with server:
@@ -52,13 +52,13 @@ def test_both_ends_of_a_connection_give_a_silent_host_up_after_so_many_seconds()
 
 
 @pytest.mark.parametrize("ahead_s", [0.0, 5000.0, -5000.0])
-def test_another_clock_is_known_within_the_error_that_is_told(ahead_s, monkeypatch):
+def test_another_clock_is_known_within_the_reported_error(ahead_s, monkeypatch):
     ours, theirs = socket.socketpair()
 
     def answer() -> None:
         for _ in range(clocks.CLOCK_REQUESTS):
             frames.receive_json(theirs)
-            time.sleep(0.002)  # the way there is longer than the way back
+            time.sleep(0.002)  # the request takes longer than the answer
             frames.send_json(theirs, {"now": time.monotonic() + ahead_s})
 
     with ours, theirs:

@@ -1,4 +1,4 @@
-"""One of what `make kills` does fifty times."""
+"""One of the fifty runs of `make kills`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A worker's connections against real doors: interrupts, repeats, ends; what a writer sends."""
+"""A worker's connections to real acceptors: interrupts, repeats, ends; what a writer sends."""
 
 import socket
 import threading
@@ -41,14 +41,14 @@ from syncline.live.worker import run_worker
 from syncline.strategies.k_sync import KSyncOptions
 from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
 
-# What a writer is to send.
+# The outbox of a writer
 
 
 def versions(count: int) -> list[Version]:
     return [Version(torch.zeros(1), torch.zeros(0)) for _ in range(count)]
 
 
-def test_of_blocks_that_wait_to_be_sent_only_the_newest_is_kept():
+def test_of_successive_blocks_in_the_outbox_only_the_newest_is_kept():
     outbox, (first, second, third) = Outbox(), versions(3)
     assert outbox.put(Header(Kind.BLOCK, version=1), first) is None
     assert outbox.put(Header(Kind.BLOCK, version=2), second) is first
@@ -59,8 +59,8 @@ def test_of_blocks_that_wait_to_be_sent_only_the_newest_is_kept():
     assert outbox.get() is None
 
 
-def test_words_keep_their_order_among_blocks():
-    """A repeat belongs to the block before it, so that block must not be replaced by one behind it."""
+def test_other_frames_keep_their_order_among_blocks():
+    """A repeat belongs to the block before it, which must not be replaced by a later one."""
     outbox, (first, second, third) = Outbox(), versions(3)
     assert outbox.put(Header(Kind.BLOCK, version=1), first) is None
     assert outbox.put(Header(Kind.REPEAT), None) is None
@@ -85,12 +85,12 @@ def test_a_writer_waits_for_something_to_send():
     assert got[0][0].kind is Kind.STOP
 
 
-LARGE = 1 << 21  # elements: no socket holds them
+LARGE = 1 << 21  # elements, more than a socket buffers
 
 
 @contextmanager
-def stuck() -> Iterator[tuple[Shard, socket.socket]]:
-    """A shard, and a peer that reads nothing."""
+def blocked() -> Iterator[tuple[Shard, socket.socket]]:
+    """A shard, and a worker that reads nothing."""
     with nothing_left():
         shard = Shard(LARGE, 0)
         links = Links(0, SimpleNamespace(weights=torch.zeros(LARGE), gradient=None, buffers=torch.zeros(0)), 1)  # type: ignore[arg-type]
@@ -104,12 +104,12 @@ def stuck() -> Iterator[tuple[Shard, socket.socket]]:
             shard.close()
 
 
-def test_a_block_that_nobody_reads_makes_way_for_the_newest_and_each_version_comes_free_once():
-    with stuck() as (shard, sock):
+def test_an_unread_block_is_replaced_by_the_newest_and_each_version_is_released_once():
+    with blocked() as (shard, sock):
         made = [Version(torch.full((LARGE,), float(number)), torch.zeros(0)) for number in range(4)]
         frames = [Header(Kind.BLOCK, version=number) for number in range(4)]
         assert shard.connection.post(frames[0], made[0], is_busy=True) is None
-        assert wait_until(lambda: not shard.connection._outbox._entries), "the writer is at it"
+        assert wait_until(lambda: not shard.connection._outbox._entries), "it is being sent"
         assert shard.connection.post(frames[1], made[1], is_busy=True) is None
         assert shard.connection.post(frames[2], made[2], is_busy=True) is made[1]
         assert shard.connection.post(frames[3], made[3], is_busy=True) is made[2]
@@ -123,9 +123,9 @@ def test_a_block_that_nobody_reads_makes_way_for_the_newest_and_each_version_com
         assert [shard.inbox.get(timeout=5).version for _ in range(2)] == [made[0], made[3]]
 
 
-def test_who_has_not_read_the_last_block_is_as_silent_as_before():
-    """A hung worker that is interrupted again and again must not look alive; one that only computes must."""
-    with stuck() as (shard, _):
+def test_a_worker_that_has_not_read_the_last_block_is_as_silent_as_before():
+    """A hung worker that is interrupted repeatedly must not count as alive; one that computes must."""
+    with blocked() as (shard, _):
         state = Version(torch.zeros(LARGE), torch.zeros(0))
         pinned = SimpleNamespace(pin=lambda: state, unpin=lambda version: None)
         watchdog = Watchdog(1.0, 1.0, pulls=False)
@@ -137,16 +137,16 @@ def test_who_has_not_read_the_last_block_is_as_silent_as_before():
         assert wait_until(lambda: not shard.connection._outbox._entries)
         sender.grant(0, 2, 0, is_busy=True)
         second = watchdog.last_event[0][0]
-        assert second > first, "the first is being sent: it may be at work"
+        assert second > first, "the first block is being sent: the worker may be alive"
         for version in (3, 4):
             sender.grant(0, version, 0, is_busy=True)
             assert watchdog.last_event[0][0] == second
 
 
-def test_who_ends_with_a_block_unread_has_closed_the_connection_as_anybody_else():
-    with stuck() as (shard, sock):
+def test_a_worker_that_ends_with_an_unread_block_has_closed_the_connection():
+    with blocked() as (shard, sock):
         shard.connection.post(Header(Kind.BLOCK), Version(torch.zeros(LARGE), torch.zeros(0)), is_busy=True)
-        assert sock.recv(1, socket.MSG_PEEK), "it lies there"
+        assert sock.recv(1, socket.MSG_PEEK), "it has arrived"
         sock.close()
         messages = [shard.inbox.get(timeout=5) for _ in range(2)]
         assert {message.why for message in messages if isinstance(message, Disconnected)} == {
@@ -154,10 +154,10 @@ def test_who_ends_with_a_block_unread_has_closed_the_connection_as_anybody_else(
         }
 
 
-# A worker that waits for one answer of each shard.
+# A worker that waits for one answer of each shard
 
 
-def test_an_interrupt_breaks_off_a_long_delay_at_once():
+def test_an_interrupt_cancels_a_long_delay_at_once():
     place = staging()
     links = Links(0, place, 1, interrupts=True)
     with linked(links) as (shard,):
@@ -175,7 +175,7 @@ def test_an_interrupt_breaks_off_a_long_delay_at_once():
         assert (report.version, report.tag, report.iteration) == (1, 1, 3)
 
 
-def test_an_interrupt_during_the_delay_of_a_push_keeps_it_back():
+def test_an_interrupt_during_the_delay_of_a_push_cancels_it():
     links = Links(0, staging(), 1, interrupts=True)
     with linked(links) as (shard,):
         links.await_blocks(NONE)
@@ -225,7 +225,7 @@ def test_half_a_block_during_the_delay_of_another_one_is_waited_for():
         assert set(place.weights.tolist()) == {1.0}
 
 
-def test_a_block_that_comes_while_the_worker_computes_makes_that_in_vain():
+def test_a_block_that_arrives_while_the_worker_computes_interrupts_it():
     links = Links(0, staging(), 1, interrupts=True)
     with linked(links) as (shard,):
         links.await_blocks(NONE)
@@ -235,25 +235,25 @@ def test_a_block_that_comes_while_the_worker_computes_makes_that_in_vain():
 
 
 def test_blocks_that_cross_a_push_are_its_answer():
-    """Two updates were made before the void push came in; the worker goes on at the newest."""
+    """Two updates were applied before the stale push arrived; the worker continues at the newest."""
     place = staging()
     links = Links(0, place, 1, interrupts=True)
     with linked(links) as (shard,):
         links.await_blocks(NONE)
         shard.block(1)
-        assert push(links), "it has not looked"
+        assert push(links), "it has not polled"
         assert shard.pushed().report.version == 0
         shard.block(2)
         assert wait_until(lambda: links.await_blocks(NONE) and place.weights[0] == 2.0)
         assert not links.interrupted
 
 
-def test_a_worker_that_is_told_to_repeat_goes_on_at_the_version_it_has():
+def test_after_a_repeat_the_worker_continues_at_the_version_it_has():
     place = staging()
     links = Links(0, place, 1, interrupts=True)
     with linked(links) as (shard,):
         links.await_blocks(NONE)
-        place.buffers[:] = 9.0  # the forward pass has left its statistics
+        place.buffers[:] = 9.0  # as the forward pass leaves them
         push(links)
         assert set(shard.pushed().gradient.buffers.tolist()) == {9.0}
         shard.say(Kind.REPEAT)
@@ -269,7 +269,7 @@ def test_a_worker_that_is_told_to_repeat_goes_on_at_the_version_it_has():
             links.wait(1.0)
 
 
-def test_without_interrupts_a_block_that_nobody_asked_for_is_an_error():
+def test_without_interrupts_an_unexpected_block_is_an_error():
     links = Links(0, staging(), 1)
     with linked(links) as (shard,):
         links.await_blocks(NONE)
@@ -288,7 +288,7 @@ def test_the_end_of_the_run_ends_a_long_delay():
             assert not links.await_blocks(NONE)
 
 
-def test_a_shard_that_is_slow_to_send_holds_up_no_other():
+def test_a_shard_that_is_slow_to_send_delays_no_other():
     place = staging(2)
     links = Links(0, place, 2)
     with linked(links, 2) as (first, second):
@@ -307,7 +307,7 @@ def test_a_shard_that_is_slow_to_send_holds_up_no_other():
 
 @contextmanager
 def nothing_read_by(shard: Shard) -> Iterator[None]:
-    """No push of its worker is received before the end."""
+    """No push is received before the end."""
     may_read = threading.Event()
     pool = shard.connection.pool
     take, pool.take = pool.take, lambda: may_read.wait() and take()  # type: ignore[method-assign]
@@ -317,7 +317,7 @@ def nothing_read_by(shard: Shard) -> Iterator[None]:
         may_read.set()
 
 
-def test_a_shard_that_is_slow_to_receive_holds_up_no_other():
+def test_a_shard_that_is_slow_to_receive_delays_no_other():
     links = Links(0, staging(2, LARGE), 2)
     with linked(links, 2, LARGE) as (first, second):
         links.await_blocks(NONE)
@@ -331,7 +331,7 @@ def test_a_shard_that_is_slow_to_receive_holds_up_no_other():
         assert not thread.is_alive()
 
 
-def test_a_shard_that_dies_while_it_is_sent_to_is_named():
+def test_a_shard_that_dies_during_a_push_is_named():
     links = Links(0, staging(2, LARGE), 2)
     with linked(links, 2, LARGE) as (first, second):
         links.await_blocks(NONE)
@@ -342,7 +342,7 @@ def test_a_shard_that_dies_while_it_is_sent_to_is_named():
             assert second.pushed().report.version == 0
 
 
-def test_a_worker_goes_on_with_the_shards_that_are_not_at_their_end():
+def test_a_worker_continues_with_the_shards_that_have_not_ended():
     place = staging(2)
     links = Links(0, place, 2)
     with linked(links, 2) as (first, second):
@@ -359,14 +359,14 @@ def test_a_worker_goes_on_with_the_shards_that_are_not_at_their_end():
         assert first.nothing_came()
 
 
-# A worker as a whole.
+# A whole worker
 
 
 @contextmanager
-def at_work(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shard]:
-    """A real worker before a shard of the test's; it must end when it is told to."""
+def running(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shard]:
+    """A real worker, connected to a shard of the test; it must end when the run does."""
     torch.set_num_threads(1)
-    made: list[Links] = []  # whose sockets end with the process, as a rule
+    made: list[Links] = []  # whose sockets otherwise end with the process
 
     class KeptLinks(Links):
         def connect(self, *args) -> None:
@@ -392,7 +392,7 @@ def at_work(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shar
 
 
 def config_with_a_long_first_delay() -> RunConfig:
-    """Of the first two gradients only the first one is delayed."""
+    """The first and the third gradient are delayed, the second is not."""
     for seed in range(100):
         config = RunConfig(
             model=ModelConfig(),
@@ -411,8 +411,8 @@ def config_with_a_long_first_delay() -> RunConfig:
     raise AssertionError
 
 
-def test_a_worker_breaks_off_its_delay_and_tells_with_its_next_push(monkeypatch):
-    with at_work(config_with_a_long_first_delay(), monkeypatch) as shard:
+def test_a_worker_cancels_its_delay_and_reports_it_with_its_next_push(monkeypatch):
+    with running(config_with_a_long_first_delay(), monkeypatch) as shard:
         shard.block(0)
         time.sleep(0.5)
         begun = time.monotonic()
@@ -425,7 +425,7 @@ def test_a_worker_breaks_off_its_delay_and_tells_with_its_next_push(monkeypatch)
 
 
 def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeypatch):
-    """The block comes while the gradient is computed; the delay that would have followed is not drawn."""
+    """The block arrives during the computation; the delay that would follow is not drawn."""
     begun, may_end = threading.Event(), threading.Event()
 
     def slow(*args):
@@ -433,7 +433,7 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
 
         def compute(*args):
             calls.append(args)
-            if len(calls) == 2:  # the first one is before the run
+            if len(calls) == 2:  # the first one is the warm-up
                 begun.set()
                 may_end.wait(20)
             return learner.gradient(*args)
@@ -441,7 +441,7 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
         return replace(learner, gradient=compute)
 
     monkeypatch.setattr(worker_module, "build_learner", slow)
-    with at_work(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig()), monkeypatch) as shard:
+    with running(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig()), monkeypatch) as shard:
         shard.block(0)
         assert begun.wait(20)
         shard.block(1)

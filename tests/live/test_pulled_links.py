@@ -1,4 +1,4 @@
-"""A worker whose rule says when it goes on, against real doors: blocks may come at any time."""
+"""A worker with a pull rule, connected to real acceptors: blocks may arrive at any time."""
 
 import time
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from link_play import (
 )
 
 from syncline.live.frames import Kind
-from syncline.live.links import PulledLinks
+from syncline.live.pulled_links import PulledLinks
 from syncline.strategies.psp import PspOptions
 
 
@@ -34,7 +34,7 @@ def halves(place: SimpleNamespace) -> tuple[float, float]:
     return first[0].item(), second[0].item()
 
 
-def test_half_of_the_blocks_are_enough_and_every_push_tells_all_versions():
+def test_half_of_the_blocks_are_enough_and_every_push_reports_all_versions():
     links, place = pulled(b=50)
     with linked(links, 2) as (first, second):
         assert links.await_blocks(NONE)
@@ -56,7 +56,7 @@ def test_half_of_the_blocks_are_enough_and_every_push_tells_all_versions():
         assert first.pushes[-1].gradient.versions.tolist() == [0, 1]
 
 
-def test_it_waits_while_less_than_its_share_has_come():
+def test_it_waits_while_less_than_its_share_has_arrived():
     links, _ = pulled(b=100)
     with linked(links, 2) as (first, second):
         links.await_blocks(NONE)
@@ -68,7 +68,7 @@ def test_it_waits_while_less_than_its_share_has_come():
         assert 0.25 < time.monotonic() - begun < LONG_S
 
 
-def test_blocks_that_come_while_it_computes_land_elsewhere_and_the_newest_is_used():
+def test_blocks_that_arrive_while_it_computes_have_memory_of_their_own_and_the_newest_is_used():
     links, place = pulled(b=100)
     with linked(links, 2) as (first, second):
         links.await_blocks(NONE)
@@ -84,7 +84,7 @@ def test_blocks_that_come_while_it_computes_land_elsewhere_and_the_newest_is_use
         assert halves(place) == (3.0, 3.0)
 
 
-def test_the_memory_in_which_blocks_land_is_used_again():
+def test_the_memory_of_arrived_blocks_is_used_again():
     links, place = pulled(b=100)
     with linked(links, 2) as (first, second):
         for version in range(1, 50):
@@ -98,8 +98,8 @@ def test_the_memory_in_which_blocks_land_is_used_again():
             assert len(link.free) + len(link.waiting) <= 2
 
 
-def test_a_late_block_is_not_waited_for_and_its_delay_is_told_once():
-    """Shard 0's first two blocks come on time and 0.2 s late; its third would come after ten seconds."""
+def test_a_late_block_is_not_waited_for_and_its_delay_is_reported_once():
+    """Shard 0's first block is on time, its second 0.2 s late; its third would be ten seconds late."""
     links, place = pulled(b=50)
     pace = Delays({0: [0.0, 0.2, LONG_S]})
     with linked(links, 2) as (first, second):
@@ -117,7 +117,7 @@ def test_a_late_block_is_not_waited_for_and_its_delay_is_told_once():
         push(links, pace)
         delays = [first.pushed().report.pull_delay_s for _ in range(3)]
         assert delays[0] == 0.0
-        rounding = 1e-6  # of the difference of two readings of the clock
+        rounding = 1e-6  # of the difference of two clock readings
         assert 0.2 - rounding <= delays[1] < LONG_S / 2
         assert delays[2] == 0.0, "no block was taken"
 
@@ -165,7 +165,7 @@ def test_another_shard_is_pushed_to_first_each_time():
 
 
 @pytest.mark.parametrize("when", ["waiting", "computing"])
-def test_a_worker_with_a_rule_goes_on_when_one_of_two_shards_is_at_its_end(when):
+def test_a_worker_with_a_pull_rule_continues_when_one_of_two_shards_has_ended(when):
     links, place = pulled(b=100)
     with linked(links, 2) as (first, second):
         links.await_blocks(NONE)

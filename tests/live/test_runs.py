@@ -1,4 +1,4 @@
-"""Real processes, started as a user starts them. Each start costs seconds, so a run serves several tests."""
+"""Real processes, started as a user starts them. A start takes seconds, so a run serves several tests."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def dssp(tmp_path_factory):
 
 @pytest.mark.core
 @pytest.mark.xdist_group("live_run")
-def test_a_live_run_leaves_the_record_of_every_run_and_nothing_else(dssp):
+def test_a_live_run_leaves_the_same_record_as_every_run(dssp):
     summary = dssp.summary()
     assert summary["engine"] == "live"
     assert summary["time_kind"] == "wall"
@@ -127,7 +127,7 @@ def test_injected_delays_are_those_of_the_simulator_and_are_kept(dssp):
         assert told["compute"].value.tolist() == [compute for compute, _, _ in drawn]
         assert told["push"].value.tolist() == [push for _, push, _ in drawn]
         assert sorted(told["pull"].value) == sorted(pull for _, _, pull in drawn if pull)
-        # Nothing is pushed before its delays are over. (The worker's clock is ours: one host.)
+        # Nothing is pushed before its delays are over. (All processes share one clock: one host.)
         computed = mine[mine.kind == "computed"]["at"].to_numpy()
         assert (mine[mine.kind == "pushed"]["at"].to_numpy() - computed >= 0.003 - 1e-3).all()
         spent = computed - mine[mine.kind == "started"]["at"].to_numpy()
@@ -139,7 +139,7 @@ def test_injected_delays_are_those_of_the_simulator_and_are_kept(dssp):
 @pytest.mark.core
 @pytest.mark.xdist_group("live_run")
 def test_the_log_of_a_live_run_obeys_the_strategy(dssp):
-    """Replay checks every answer; here what a reader of the log alone can see."""
+    """Replay checks every answer; this checks what the log alone shows."""
     log = read_events(dssp.folder / "events.arrow").to_pandas()
     assert (log["at"].diff().dropna() >= 0).all()
     applied = log[log.kind == "applied"]
@@ -178,7 +178,7 @@ def test_bsp_over_tcp_and_tls_and_two_shards_equals_the_simulator(tmp_path):
     torch.testing.assert_close(buffers, expected_buffers, rtol=1e-5, atol=1e-6)
 
 
-def test_ssp_goes_on_without_a_killed_and_a_hung_worker_and_takes_them_back(tmp_path):
+def test_ssp_continues_without_a_killed_and_a_hung_worker_and_readmits_them(tmp_path):
     run = LiveRun(
         tmp_path,
         "strategy=ssp",
@@ -196,11 +196,11 @@ def test_ssp_goes_on_without_a_killed_and_a_hung_worker_and_takes_them_back(tmp_
     hung = run.pid("worker", 1)
     os.kill(hung, signal.SIGSTOP)
     time.sleep(4)
-    os.kill(hung, signal.SIGCONT)  # it finds its connection closed, and comes again as a new process
+    os.kill(hung, signal.SIGCONT)  # it finds its connection closed, and a new process replaces it
     said = run.wait()
     assert "worker 2 left: the connection was closed" in said
     assert "worker 2 joined" in said
-    assert "worker 1 is silent for" in said  # who, how long, and what came last
+    assert "worker 1 is silent for" in said  # which worker, how long, and its last event
     assert "last event: granted at" in said
     assert "worker 1 left: silent for" in said
     assert "worker 1 joined" in said
@@ -210,7 +210,7 @@ def test_ssp_goes_on_without_a_killed_and_a_hung_worker_and_takes_them_back(tmp_
         mine = log[log.worker == worker]
         left, joined = (mine[mine.kind == kind]["at"].iloc[0] for kind in ("left", "joined"))
         others = log[(log.kind == "applied") & (log.worker == 0) & (log["at"] > left) & (log["at"] < joined)]
-        assert len(others) > 0  # nobody waited for it
+        assert len(others) > 0  # no other worker waited for it
         assert (mine[mine.kind == "applied"]["at"] > joined).any()
         pushed = mine[mine.kind == "pushed"].value.astype(int).tolist()
         assert pushed == list(range(len(pushed)))  # no sample is lost or seen twice
@@ -218,7 +218,7 @@ def test_ssp_goes_on_without_a_killed_and_a_hung_worker_and_takes_them_back(tmp_
     assert replayed(run)["equal"]
 
 
-def test_a_killed_shard_begins_again_from_its_checkpoint(tmp_path):
+def test_after_the_kill_of_a_shard_the_run_restarts_from_its_checkpoint(tmp_path):
     run = LiveRun(
         tmp_path,
         "strategy=asp",
@@ -233,7 +233,7 @@ def test_a_killed_shard_begins_again_from_its_checkpoint(tmp_path):
     run.wait_for_snapshot(1)
     workers = [run.pid("worker", worker) for worker in range(2)]
     kill(run.pid("shard", 0))
-    ends = time.monotonic() + 1  # within which they notice
+    ends = time.monotonic() + 1  # for the processes to notice
     while any(map(is_alive, workers)) and time.monotonic() < ends:
         time.sleep(0.01)
     assert not any(map(is_alive, workers))
@@ -242,13 +242,15 @@ def test_a_killed_shard_begins_again_from_its_checkpoint(tmp_path):
     summary = run.summary()
     assert (summary["updates"], summary["restarts"]) == (500, 1)
     rows = read_metrics(run.folder)
-    assert [row["updates"] for row in rows] == sorted({row["updates"] for row in rows})  # none twice, none of before
+    assert [row["updates"] for row in rows] == sorted(
+        {row["updates"] for row in rows}
+    )  # none twice, none from before the restart
     assert replayed(run)["equal"]
     assert run.has_ended_cleanly()
 
 
-def test_a_stopped_run_ends_within_5_s_and_goes_on_where_it_was(tmp_path):
-    """BSP of two workers: the sum of two gradients does not depend on their order, so all bits must agree."""
+def test_a_stopped_run_ends_within_5_s_and_resumes_where_it_was(tmp_path):
+    """BSP of two workers: the sum of two gradients does not depend on their order, so all bits agree."""
     words = ["strategy=bsp", "cluster.workers=2", "max_updates=160", "epochs=null"]
     words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=100"]
     for number, (stop, code) in enumerate([(signal.SIGINT, 130), (signal.SIGUSR1, 75)], start=1):
@@ -272,7 +274,7 @@ def test_a_stopped_run_ends_within_5_s_and_goes_on_where_it_was(tmp_path):
     assert "resumed" in set(log.because)
 
 
-def test_a_killed_member_of_a_collective_begins_again_and_ends_as_the_server_does(tmp_path):
+def test_after_the_kill_of_a_member_a_collective_restarts_and_ends_as_the_server_does(tmp_path):
     words = ["strategy=bsp", "cluster.workers=2", "max_updates=100", "epochs=null", "cluster.gradient_s=[0.03]"]
     run = LiveRun(
         tmp_path,
@@ -292,7 +294,7 @@ def test_a_killed_member_of_a_collective_begins_again_and_ends_as_the_server_doe
     assert run.has_ended_cleanly()
 
 
-def test_a_hung_member_of_a_collective_is_named_and_the_run_begins_again_without_it(tmp_path):
+def test_a_hung_member_of_a_collective_is_named_and_the_run_restarts_without_it(tmp_path):
     run = LiveRun(
         tmp_path,
         "strategy=bsp",
@@ -326,8 +328,8 @@ def test_a_target_ends_a_run_early_and_is_evaluated_during_it(tmp_path):
     assert summary["target"]["time_s"] == reached["time_s"] <= summary["time_s"]
 
 
-def test_the_first_error_of_a_process_is_what_the_user_sees(tmp_path):
-    """Worker 1's loss raises at its fifth gradient: by Python's own start-up hook, not by one of ours."""
+def test_the_user_sees_the_first_error_of_a_process(tmp_path):
+    """Worker 1's loss raises at its fifth gradient, by Python's own start-up hook."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if 'syncline.live.supervisor' in sys.orig_argv:\n"

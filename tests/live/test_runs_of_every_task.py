@@ -1,4 +1,4 @@
-"""Real processes on what is no picture: chance in the network, clipping, averaged weights, optimizers with a state."""
+"""Real processes on text and clicks: random layers, clipping, averaged weights, optimizers with a state."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def test_a_run_through_two_shards_is_replayed_in_every_bit_and_its_averaged_weig
     assert run.has_ended_cleanly()
 
 
-def test_divide_and_shuffle_of_a_language_model_is_what_it_is_in_virtual_time(tmp_path):
+def test_divide_and_shuffle_of_a_language_model_equals_virtual_time(tmp_path):
     """To rounding; the mean of the replicas' averages is evaluated."""
     words = ["model=char_lstm", "model.hidden_size=16", "dataset=pydoc_text", "dataset.length=16"]
     words += ["dataset.train_size=400", "dataset.test_size=40", "optimizer=adam", "optimizer.average_decay=0.9"]

@@ -1,4 +1,4 @@
-"""Real processes under strategies that break off, discard or time: each start costs seconds, so each run shows much."""
+"""Real processes under strategies that cancel, discard or use timers. A start takes seconds: a run tests much."""
 
 from collections import Counter
 from itertools import pairwise
@@ -22,8 +22,8 @@ def log_of(run: LiveRun):
     return read_events(run.folder / "events.arrow").to_pandas()
 
 
-def test_k_sync_counts_what_it_broke_off_and_a_worker_that_never_comes_first_is_not_silent(tmp_path):
-    """Two quick workers with injected delays; the third would need ten seconds and begins anew with every update."""
+def test_k_sync_counts_cancelled_gradients_and_a_worker_that_is_never_first_is_not_silent(tmp_path):
+    """Two fast workers with injected delays; the third would need ten seconds and restarts with every update."""
     run = LiveRun(
         tmp_path,
         "strategy=k_sync",
@@ -63,8 +63,8 @@ def test_k_sync_counts_what_it_broke_off_and_a_worker_that_never_comes_first_is_
     assert run.has_ended_cleanly()
 
 
-def test_psp_on_two_shards_goes_on_with_half_of_the_blocks_and_is_replayed_in_every_bit(tmp_path):
-    """A fifth of the blocks comes 0.2 s late: no worker waits for both shards."""
+def test_psp_on_two_shards_continues_with_half_of_the_blocks_and_is_replayed_in_every_bit(tmp_path):
+    """A fifth of the blocks is 0.2 s late: no worker waits for both shards."""
     run = LiveRun(
         tmp_path,
         "strategy=psp",
@@ -74,7 +74,7 @@ def test_psp_on_two_shards_goes_on_with_half_of_the_blocks_and_is_replayed_in_ev
         "cluster.workers=3",
         "cluster.shards=2",
         "cluster.gradient_s=[0.02]",
-        "model=resnet8",  # whose statistics travel, too
+        "model=resnet8",  # whose batch-norm buffers are sent, too
         "runner.pace=absolute",
         "scenario.pull_delay={name: constant, value: 0.2, probability: 0.2}",
         "max_updates=80",
@@ -105,8 +105,8 @@ def test_psp_on_two_shards_goes_on_with_half_of_the_blocks_and_is_replayed_in_ev
     assert run.has_ended_cleanly()
 
 
-def test_backup_workers_go_on_at_the_quick_ones_rate_with_a_slow_one_and_a_killed_one(tmp_path):
-    """Worker 0 is three times slower, worker 2 is killed and comes back; N is 2, then 1, then 2 again.
+def test_backup_workers_keep_the_fast_workers_rate_with_a_slow_one_and_a_killed_one(tmp_path):
+    """Worker 0 is three times slower, worker 2 is killed and restarted; N is 2, then 1, then 2 again.
 
     BSP would take three times 0.05 s for every update, whatever the machine.
     """
@@ -148,7 +148,7 @@ def test_backup_workers_go_on_at_the_quick_ones_rate_with_a_slow_one_and_a_kille
     assert run.has_ended_cleanly()
 
 
-def test_adasync_raises_k_as_the_loss_falls_tells_it_everywhere_and_is_replayed(tmp_path):
+def test_adasync_raises_k_as_the_loss_falls_reports_it_everywhere_and_is_replayed(tmp_path):
     """The replay chooses K from losses that it computes again: they are equal in every bit, or so would not K be.
 
     K goes from 2 to 3 when the loss has fallen by a third (2.5^2 / 2^2), which 300 updates are more than enough for.

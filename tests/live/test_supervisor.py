@@ -1,4 +1,4 @@
-"""The processes of a host, forked from its supervisor: who comes back, who does not, and that nothing stays behind.
+"""The processes of a host, forked from its supervisor: which are restarted, and that none is left behind.
 
 No run is made: a shard and workers that have said who they are wait for each other.
 """
@@ -33,7 +33,7 @@ def supervisor() -> Iterator[Supervisor]:
 
 
 class Host:
-    """One host's processes under way, and their launcher.
+    """The running processes of one host, and their launcher.
 
     Args:
         workers: so many, and a shard.
@@ -55,10 +55,10 @@ class Host:
             processes=[("shard", 0), *(("worker", worker) for worker in range(workers))],
         )
         supervisor.start(self.job)
-        self.pids = {str(peer): peer.hello.pid for peer in (self.met() for _ in self.job.processes)}
+        self.pids = {str(peer): peer.hello.pid for peer in (self.connected() for _ in self.job.processes)}
 
-    def met(self) -> Peer:
-        """Who comes next."""
+    def connected(self) -> Peer:
+        """The next process that connects."""
         while True:
             peer, message = self.launcher.messages.get(timeout=60)
             if isinstance(message, Hello):
@@ -100,12 +100,14 @@ def test_all_are_children_of_one_process_with_one_thread_in_a_session_of_its_own
         assert os.readlink(f"/proc/{pid}/cwd") == host.job.cwd
         files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
         own = str(host.folder / "log" / f"{name.replace(' ', '-')}.txt")
-        assert files.count(own) == 2  # what it prints, and its errors
+        assert files.count(own) == 2  # standard output and standard error
         sockets = [file for file in files if file.startswith("socket:")]
-        assert len(sockets) == (2 if name == "shard 0" else 1)  # to the launcher, and where it listens: none inherited
+        assert len(sockets) == (
+            2 if name == "shard 0" else 1
+        )  # its control connection and its listener: none is inherited
 
 
-def test_a_worker_is_told_what_torchrun_would_tell_it() -> None:
+def test_a_worker_has_the_environment_that_torchrun_would_set() -> None:
     processes = [("shard", 0), ("worker", 2), ("worker", 3)]
     job = Job("record", "secret", "unix:launcher", "/", processes=processes, environment={"WORLD_SIZE": "4"})
     expected = {"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
@@ -113,9 +115,9 @@ def test_a_worker_is_told_what_torchrun_would_tell_it() -> None:
     assert job.variables("shard", 0) == {"WORLD_SIZE": "4"}
 
 
-def test_a_killed_worker_comes_back_and_the_others_stay(host: Host) -> None:
+def test_a_killed_worker_is_restarted_and_the_others_stay(host: Host) -> None:
     kill(host.pids["worker 1"])
-    again = host.met()
+    again = host.connected()
     assert str(again) == "worker 1"
     assert again.hello.pid != host.pids["worker 1"]
     assert host.supervisor.wait(0.0) is None
@@ -131,7 +133,7 @@ def test_a_killed_shard_ends_all(host: Host) -> None:
     assert not any(map(is_alive, host.pids.values()))
 
 
-def test_who_fails_says_why_and_ends_all(tmp_path: Path, supervisor: Supervisor) -> None:
+def test_a_process_that_fails_reports_why_and_ends_all(tmp_path: Path, supervisor: Supervisor) -> None:
     host = Host(tmp_path, supervisor)
     host.end()
     (host.folder / "secret").unlink()
@@ -164,13 +166,13 @@ def test_a_stopped_process_dies_with_the_supervisor_and_the_next_job_has_a_new_o
         assert ended.why == "the supervisor was killed by SIGKILL"
         assert wait_until(lambda: not any(map(is_alive, host.pids.values())))
         supervisor.start(host.job)
-        assert {host.met().hello.pid for _ in range(2)}.isdisjoint(host.pids.values())
+        assert {host.connected().hello.pid for _ in range(2)}.isdisjoint(host.pids.values())
         host.end()
     finally:
         supervisor.close()
 
 
-def test_a_worker_without_a_launcher_tries_again_ever_more_slowly(host: Host) -> None:
+def test_a_worker_without_a_launcher_retries_with_backoff(host: Host) -> None:
     host.end()
     begun = time.monotonic()
     host.supervisor.start(replace(host.job, processes=[("worker", 0)]))

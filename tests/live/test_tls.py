@@ -1,4 +1,4 @@
-"""TLS beneath the handshake: one pinned certificate, and a socket that is read and written at once."""
+"""TLS beneath the handshake: one pinned certificate, and concurrent reads and writes."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ def accept(listener, tls, outcome):
         outcome.append(error)
 
 
-def test_both_sides_send_megabytes_at_once_and_every_byte_arrives(two_certificates):
+def test_both_sides_send_megabytes_concurrently_and_every_byte_arrives(two_certificates):
     tls, _ = two_certificates
     outcome = []
     with listen("tcp:127.0.0.1:0") as listener:

@@ -1,4 +1,4 @@
-"""Sockets of every kind: what is sent arrives whole, nobody is waited for without end, nothing is left behind."""
+"""Sockets of every kind: what is sent arrives complete, every wait ends, nothing is leaked."""
 
 import os
 import socket
@@ -16,12 +16,12 @@ from syncline.live.frames import Header, Kind
 from syncline.live.transport import Socket, TlsSocket, WireError, address_of, dial, listen
 
 SECRET = b"the run's own"
-RECORD_OF_16K = b"\x17\x03\x03\x40\x00"  # the header of a TLS record, which is to be followed by as many bytes
+RECORD_OF_16K = b"\x17\x03\x03\x40\x00"  # the header of a TLS record that never follows
 
 
 @contextmanager
 def connected(way) -> Iterator[tuple[Socket, Socket]]:
-    """Client and server after the handshake; nothing is left of them."""
+    """Client and server after the handshake; nothing of them is leaked."""
     address, tls = way
     served = []
     with nothing_left():
@@ -63,7 +63,7 @@ def plain(sock: Socket) -> socket.socket:
     return sock._sock if isinstance(sock, TlsSocket) else sock
 
 
-def test_a_payload_of_many_parts_arrives_whole_at_a_slow_reader(way):
+def test_a_payload_of_many_parts_arrives_complete_at_a_slow_reader(way):
     parts = [b"", os.urandom(1), b"", os.urandom(70_000), os.urandom(1_000_000), b""]
     with connected(way) as (client, server):
         plain(client).setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)  # every send is a partial one
@@ -86,8 +86,8 @@ def test_a_payload_of_many_parts_arrives_whole_at_a_slow_reader(way):
         assert outcome == [None]
 
 
-def test_who_waits_for_a_connection_that_this_side_ends_hears_of_it_at_once(way):
-    """One thread reads, one is stuck in writing to a peer that reads nothing; a third one ends both."""
+def test_a_thread_that_waits_for_a_connection_is_woken_when_this_side_ends_it(way):
+    """One thread reads, one is blocked writing to a peer that reads nothing; a third one ends both."""
     for pause_s in (0.0, 0.0, 0.001, 0.001, 0.05):
         with connected(way) as (_, server):
 
@@ -106,8 +106,8 @@ def test_who_waits_for_a_connection_that_this_side_ends_hears_of_it_at_once(way)
             assert isinstance(reading[0], OSError), repr(reading[0])
 
 
-def test_what_was_sent_before_the_end_is_still_read_behind_tls(two_certificates):
-    """And not as it looked on the wire: a socket whose end was asked for does not fall back to plain bytes."""
+def test_what_was_sent_before_the_end_is_still_read_over_tls(two_certificates):
+    """And not as it looked on the wire: a socket that was shut down does not fall back to plain bytes."""
     with connected(("tcp:127.0.0.1:0", two_certificates[0])) as (client, server):
         client.sendall(b"secret words")
         time.sleep(0.05)
@@ -115,7 +115,7 @@ def test_what_was_sent_before_the_end_is_still_read_behind_tls(two_certificates)
         assert server.recv(100) == b"secret words"
 
 
-def test_a_read_beyond_its_timeout_is_given_up(way):
+def test_a_read_beyond_its_timeout_fails(way):
     with connected(way) as (_, server):
         server.settimeout(0.05)
         with pytest.raises(TimeoutError):
@@ -123,7 +123,7 @@ def test_a_read_beyond_its_timeout_is_given_up(way):
 
 
 def test_a_connection_with_a_high_number_serves_too(two_certificates):
-    """Beyond 1024, where select() ends."""
+    """Above 1024, the limit of select()."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:
@@ -144,7 +144,7 @@ def test_a_connection_with_a_high_number_serves_too(two_certificates):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# Strangers
+# Unauthenticated peers
 
 
 def lower_patience(monkeypatch, seconds: float) -> None:
@@ -153,7 +153,7 @@ def lower_patience(monkeypatch, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("stage", ["before TLS", "in its handshake", "behind TLS", "in a record"])
-def test_a_stranger_that_dribbles_through_tls_is_not_waited_for(monkeypatch, two_certificates, stage):
+def test_a_peer_that_sends_byte_by_byte_over_tls_meets_the_deadline(monkeypatch, two_certificates, stage):
     tls, _ = two_certificates
     lower_patience(monkeypatch, 0.4)
     with nothing_left(), listen("tcp:127.0.0.1:0") as listener:
@@ -183,14 +183,14 @@ def test_a_stranger_that_dribbles_through_tls_is_not_waited_for(monkeypatch, two
         assert time.monotonic() - begun < 2, "the patience began anew with every byte"
 
 
-def test_a_client_gives_a_silent_server_up(monkeypatch, way):
+def test_a_client_drops_a_silent_server(monkeypatch, way):
     address, tls = way
     lower_patience(monkeypatch, 0.3)
     with nothing_left(), listen(address) as listener, pytest.raises(WireError):
         handshake.connect(address_of(listener), SECRET, tls)
 
 
-def test_a_client_that_nobody_answers_leaves_no_socket(way):
+def test_a_client_without_an_answer_leaves_no_socket(way):
     address, tls = way
     with nothing_left():
         with listen(address) as listener:
@@ -199,7 +199,7 @@ def test_a_client_that_nobody_answers_leaves_no_socket(way):
             handshake.connect(place, SECRET, tls)
 
 
-def test_an_address_is_given_once(way):
+def test_an_address_is_used_once(way):
     with listen(way[0]) as listener, pytest.raises(OSError, match="in use"):
         listen(address_of(listener))
 
@@ -215,7 +215,7 @@ def test_a_server_with_another_certificate_is_refused(two_certificates):
         assert isinstance(outcome[0], WireError)
 
 
-def test_what_an_eavesdropper_sees_shows_neither_the_introduction_nor_a_frame(two_certificates):
+def test_an_eavesdropper_sees_neither_the_preamble_nor_a_frame(two_certificates):
     """All bytes of a session through a relay."""
     tls, _ = two_certificates
     seen = bytearray()

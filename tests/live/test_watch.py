@@ -1,4 +1,4 @@
-"""Who is silent: named, then done without; who only waits for others, or begins anew again and again, is not."""
+"""Silent workers are named, then dropped; those that wait for others, or restart repeatedly, are not."""
 
 import math
 import time
@@ -24,7 +24,7 @@ HANG_S, LEAVE_S = 10.0, 20.0
 
 
 class Reads:
-    """A connection whose worker takes every block at once."""
+    """A connection whose worker reads every block at once."""
 
     def __init__(self, worker: int) -> None:
         self.worker = worker
@@ -66,7 +66,7 @@ class Watched:
         self.engine.pushed(0.0, report, self.pool.take())
 
     def ages(self, worker: int, seconds: float) -> None:
-        """What was last heard of this worker was so much earlier."""
+        """This worker's last event was so much earlier."""
         then, what = self.watchdog.last_event[worker]
         self.watchdog.last_event[worker] = then - seconds, what
 
@@ -76,14 +76,14 @@ class Watched:
         self.engine.left(0.0, worker, why)
 
     def watch(self) -> list[str]:
-        """What is said of who is silent."""
+        """What the watchdog says."""
         self.said.clear()
         self.watchdog.check(self.clock, self.engine.owes, self.drop, self.said.append)
         return self.said
 
 
 @pytest.mark.parametrize("options", [PspOptions(), PspOptions(c=2, tau1=9.0), SspOptions(staleness=0)], ids=str)
-def test_who_waits_for_a_hung_worker_is_not_taken_for_one_and_not_dropped_with_it(options):
+def test_a_worker_that_waits_for_a_hung_one_is_neither_named_nor_dropped(options):
     watched = Watched(options)
     for worker in (0, 2):
         watched.push(worker)
@@ -98,7 +98,7 @@ def test_who_waits_for_a_hung_worker_is_not_taken_for_one_and_not_dropped_with_i
     assert watched.watch() == [], "and has its time from now on"
 
 
-def test_who_was_granted_and_says_nothing_is_named_once_and_then_left():
+def test_a_granted_worker_that_is_silent_is_named_once_and_then_dropped():
     watched = Watched(PspOptions(c=1))
     watched.ages(1, HANG_S + 1)
     (named,) = watched.watch()
@@ -108,8 +108,8 @@ def test_who_was_granted_and_says_nothing_is_named_once_and_then_left():
     assert watched.watch()[0].startswith("worker 1 left: silent for")
 
 
-def test_a_worker_that_lets_updates_go_by_is_silent_since_it_first_owed_a_push():
-    """Updates without it do not make it look alive."""
+def test_a_worker_that_ignores_updates_is_silent_since_its_push_was_due():
+    """Updates without it do not count as signs of life."""
     watched = Watched(PspOptions(c=1))
     watched.push(1)
     watched.ages(1, HANG_S + 1)
@@ -119,7 +119,7 @@ def test_a_worker_that_lets_updates_go_by_is_silent_since_it_first_owed_a_push()
 
 
 @pytest.mark.parametrize("options", [KSyncOptions(k=1), KBatchSyncOptions(k=1)], ids=str)
-def test_a_worker_that_is_interrupted_begins_anew_and_is_not_silent(options):
+def test_an_interrupted_worker_restarts_and_is_not_silent(options):
     watched = Watched(options)
     for worker in (1, 2):
         watched.ages(worker, LEAVE_S + 1)
@@ -128,8 +128,8 @@ def test_a_worker_that_is_interrupted_begins_anew_and_is_not_silent(options):
     assert watched.engine.active == {0, 1, 2}
 
 
-def test_a_run_that_goes_on_from_a_checkpoint_may_drop_one_worker_and_free_another():
-    """Who was held at the checkpoint has had no event yet."""
+def test_a_resumed_run_may_drop_one_worker_and_release_another():
+    """A worker that was held at the checkpoint has had no event yet."""
     before = Watched(SspOptions(staleness=0))
     before.push(0)
     before.push(2)

@@ -1,4 +1,4 @@
-"""Runs over three emulated hosts. Each start costs seconds, so a run serves several tests."""
+"""Runs over three emulated hosts. A start takes seconds, so a run serves several tests."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("hosts")]
 
 UNEVEN = ["cluster.gradient_s=[0.05]", "runner.pace=absolute"]
 SMALL = ["strategy=asp", "cluster.workers=3", "max_updates=9"]
-STARTS_S = 20.0  # for run.py itself, on a loaded machine
+STARTS_S = 20.0  # for run.py alone, on a loaded machine
 
 
 def is_connected(pid: int) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncline.config import RunConfig
+from syncline.live.context import RunContext
 from syncline.records.snapshots import latest, numbers, read_state, state_path, write_state
 
 if TYPE_CHECKING:
@@ -88,28 +88,27 @@ class Checkpointer:
     """Writes the states of one part of a run.
 
     Args:
-        folder: of the record.
         part: number of the shard or the replica.
         num_train: training samples, an epoch.
-        samples: that the run has used so far; None for a fresh run, whose first snapshot is due at once.
+        samples: that the run has used so far.
         on_snapshot: called with the number of each snapshot once it is on disk, on the writer's thread.
     """
 
     def __init__(
         self,
-        config: RunConfig,
-        folder: Path,
+        context: RunContext,
         part: int,
         num_train: int,
-        samples: int | None,
+        samples: int,
         on_snapshot: Callable[[int], None],
     ) -> None:
-        self._folder, self._part, self._on_snapshot = folder, part, on_snapshot
+        self._folder, self._part, self._on_snapshot = context.folder, part, on_snapshot
         self._writer = StateWriter()
-        eval_every = config.eval_every_epochs * num_train
-        checkpoint_every = config.live.checkpoint_every_epochs * num_train
-        self.snapshots = Schedule(eval_every, 0 if samples is None else int(samples // eval_every) + 1)
-        self.checkpoints = Schedule(checkpoint_every, int((samples or 0) // checkpoint_every) + 1)
+        eval_every = context.config.eval_every_epochs * num_train
+        checkpoint_every = context.config.live.checkpoint_every_epochs * num_train
+        is_fresh = context.resume is None  # its initial state is evaluated, too
+        self.snapshots = Schedule(eval_every, 0 if is_fresh else int(samples // eval_every) + 1)
+        self.checkpoints = Schedule(checkpoint_every, int(samples // checkpoint_every) + 1)
 
     def save_snapshot(self, state: State, samples: int) -> None:
         """The snapshot that is due; the launcher evaluates it."""

@@ -81,14 +81,7 @@ class Member:
         self._rate = build_rate(config, learner.num_train)
         self._limits = Limits.of(config, learner.num_train)
         self._log = StepLog.open(context, rank, self.totals.updates) if config.live.events else None
-        self._checkpointer = Checkpointer(
-            config,
-            context.folder,
-            rank,
-            learner.num_train,
-            self.totals.samples if self._is_resumed else None,
-            lambda number: control.client.send(SnapshotWritten(number)),
-        )
+        self._checkpointer = Checkpointer(context, rank, learner.num_train, self.totals.samples, self._snapshot_written)
         self._next_report = 0.0
 
     @property
@@ -161,6 +154,9 @@ class Member:
         if self._rank == 0 and now >= self._next_report:
             self._next_report = now + REPORT_EVERY_S
             self._control.client.send(ProgressReport(totals.updates, totals.samples, totals.time_s, totals.loss))
+
+    def _snapshot_written(self, number: int) -> None:
+        self._control.client.send(SnapshotWritten(number))
 
     def _save_if_due(self) -> None:
         checkpointer, samples = self._checkpointer, self.totals.samples

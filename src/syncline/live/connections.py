@@ -29,7 +29,7 @@ from syncline.live.transport import Socket, Tls, WireError
 from syncline.live.watchdog import Watchdog
 from syncline.server.report import PushReport
 
-# What the inbox takes, beside messages of the launcher
+# What the inbox holds, beside messages of the launcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,8 @@ class Call:
     action: Callable[[], None]
 
 
-Inbox = queue.SimpleQueue[Connected | Pushed | Disconnected | VersionSent | Call | Message]
+Event = Connected | Pushed | Disconnected | VersionSent | Call | Message
+Inbox = queue.SimpleQueue[Event]
 
 
 @dataclass(eq=False, slots=True)

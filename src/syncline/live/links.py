@@ -12,18 +12,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-import torch
 from torch import Tensor
 
-from syncline.learning.flat import FlatModule
 from syncline.learning.server import blocks
 from syncline.live.clock import Clock, measure_clock
 from syncline.live.frames import Header, Kind, Reader, pack_report, send, send_json
 from syncline.live.handshake import connect
-from syncline.live.payload import DIRECT_BYTES, byte_view
+from syncline.live.payload import DIRECT_BYTES, Staging, byte_view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.server.report import PushReport
-from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import DelayInjector
 
 
@@ -31,31 +28,8 @@ class ShardLost(ConnectionError):
     """A shard closed the connection: it died, or has dropped this worker."""
 
 
-class Staging:
-    """The flat vectors in host memory: the module's own on a CPU, pinned copies of them on a GPU."""
-
-    def __init__(self, flat: FlatModule) -> None:
-        self._flat = flat
-        self._on_gpu = flat.weights.is_cuda
-        self.weights, self.gradient, self.buffers = (
-            torch.empty_like(tensor, device="cpu", pin_memory=True) if self._on_gpu else tensor
-            for tensor in (flat.weights, flat.gradient, flat.buffers)
-        )
-
-    def to_device(self) -> None:
-        if self._on_gpu:
-            self._flat.weights.copy_(self.weights, non_blocking=True)
-            self._flat.buffers.copy_(self.buffers, non_blocking=True)
-
-    def from_device(self) -> None:
-        if self._on_gpu:
-            self.gradient.copy_(self._flat.gradient, non_blocking=True)
-            self.buffers.copy_(self._flat.buffers, non_blocking=True)
-            torch.cuda.synchronize(self._flat.weights.device)
-
-
 @dataclass(slots=True)
-class _ArrivedBlock:
+class ArrivedBlock:
     """A block that has arrived and is not in use, in memory of its own."""
 
     version: int
@@ -67,7 +41,7 @@ class _ArrivedBlock:
 
 
 @dataclass(slots=True)
-class _Link:
+class Link:
     """The connection to one shard, and what last came over it."""
 
     shard: int
@@ -85,7 +59,7 @@ class _Link:
     arrived: float = 0.0  # when the answer was complete, monotonic
     pull_delay_s: float = 0.0
     is_open: bool = True  # the run goes on at this shard
-    waiting: list[_ArrivedBlock] = field(default_factory=list)  # in order of arrival; only with a pull rule
+    waiting: list[ArrivedBlock] = field(default_factory=list)  # in order of arrival; only with a pull rule
     free: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # memory for further blocks
 
 
@@ -102,7 +76,7 @@ class Links:
         self._staging = staging
         self._num_shards = num_shards
         self._interrupts = interrupts
-        self._links: list[_Link] = []
+        self._links: list[Link] = []
         self._senders = ThreadPoolExecutor(num_shards, "sender")  # starts threads only when they are needed
         self._zero_s: float | None = None  # start of the run on our monotonic clock, as the first shard says
 
@@ -131,7 +105,7 @@ class Links:
                 raise ShardLost(f"shard {shard} at {address}: {error.strerror or error}") from None
             buffers = staging.buffers if shard == 0 else staging.buffers[:0]
             weights, gradient = staging.weights[block], staging.gradient[block]
-            self._links.append(_Link(shard, sock, Reader(sock), clock, weights, gradient, buffers, buffers.clone()))
+            self._links.append(Link(shard, sock, Reader(sock), clock, weights, gradient, buffers, buffers.clone()))
 
     def close(self) -> None:
         """End all connections."""
@@ -141,7 +115,7 @@ class Links:
         self._senders.shutdown()
 
     @property
-    def open(self) -> list[_Link]:
+    def open(self) -> list[Link]:
         return [link for link in self._links if link.is_open]
 
     def clock(self, monotonic: float) -> float:
@@ -201,7 +175,7 @@ class Links:
             computed: monotonic time at which the gradient was computed.
         """
         delays_s = {link.shard: delays.push(link.shard) for link in self._links}
-        sending: list[tuple[_Link, Future[None]]] = []
+        sending: list[tuple[Link, Future[None]]] = []
         try:
             for link in sorted(self._push_order(), key=lambda link: delays_s[link.shard]):
                 if delays_s[link.shard]:
@@ -223,7 +197,7 @@ class Links:
                     sent.result()
         return True
 
-    def _push_message(self, link: _Link, report: PushReport, delay_s: float) -> tuple[Socket, Header, list[memoryview]]:
+    def _push_message(self, link: Link, report: PushReport, delay_s: float) -> tuple[Socket, Header, list[memoryview]]:
         assert link.last is not None
         own = replace(
             report,
@@ -241,7 +215,7 @@ class Links:
         for link in self._links:
             link.buffers.copy_(link.received_buffers)
 
-    def _push_order(self) -> list[_Link]:
+    def _push_order(self) -> list[Link]:
         """The open links, in the order in which they are pushed to."""
         return self.open
 
@@ -265,7 +239,7 @@ class Links:
                 self._receive(link)
         return bool(ready)
 
-    def _receive(self, link: _Link) -> None:
+    def _receive(self, link: Link) -> None:
         """Receive a frame, or more of an incoming block."""
         if link.incoming is not None:
             is_complete = link.reader.more()
@@ -288,7 +262,7 @@ class Links:
             header, link.incoming = link.incoming, None
             self._arrived(link, header)
 
-    def _destination(self, link: _Link) -> tuple[Tensor, Tensor]:
+    def _destination(self, link: Link) -> tuple[Tensor, Tensor]:
         """Weights and buffers for an incoming block."""
         if link.is_answered:
             if not self._interrupts:
@@ -296,109 +270,16 @@ class Links:
             self.interrupted, link.is_answered = True, False
         return link.weights, link.received_buffers
 
-    def _arrived(self, link: _Link, header: Header) -> None:
+    def _arrived(self, link: Link, header: Header) -> None:
         """A block is complete."""
         link.last, link.is_answered, link.arrived = header, True, time.monotonic()
 
-    def _closed(self, link: _Link) -> None:
+    def _closed(self, link: Link) -> None:
         """The run is over at this shard."""
 
 
-class PulledLinks(Links):
-    """The connections of a worker with a pull rule, which decides when it continues, and with which blocks.
-
-    Blocks arrive in memory of their own, at any time; which are used is decided when the worker continues.
-    """
-
-    def __init__(self, worker: int, staging: Staging, num_shards: int, rule: PullRule) -> None:
-        super().__init__(worker, staging, num_shards)
-        self._rule = rule
-        self._continues_at: float | None = None  # monotonic; what the rule last said
-        self._versions = torch.zeros(num_shards, dtype=torch.int64)  # of the blocks in use
-
-    def await_blocks(self, delays: DelayInjector) -> bool:
-        while self.open:
-            self._announce(delays)
-            now = time.monotonic()
-            if self._continues_at is not None and self._continues_at <= now:
-                break
-            moments = [block.ready for link in self._links for block in link.waiting if not block.is_announced]
-            later = [moment for moment in (*moments, self._continues_at) if moment is not None]
-            self._receive_ready(max(0.0, min(later) - now) if later else None)
-        if not self.open:
-            return False
-        for link in self._links:
-            link.pull_delay_s = 0.0  # reported once
-        for shard in self._rule.start():
-            self._use_newest(self._links[shard])
-        self._reset_buffers()
-        self._continues_at = None
-        return True
-
-    def is_interrupted(self) -> bool:
-        return False
-
-    def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
-        self.poll()  # the tag may depend on what has arrived meanwhile
-        self._announce(delays)
-        super().push(delays, report, computed)
-        self._continues_at = self._rule.pushed(time.monotonic())
-        return True
-
-    def _announce(self, delays: DelayInjector) -> None:
-        """Notify the rule of the blocks whose injected delay is over."""
-        now = time.monotonic()
-        for link in self._links:
-            for block in link.waiting:
-                if block.ready is None:
-                    block.ready = block.arrived + delays.pull(link.shard)
-                if not block.is_announced and block.ready <= now:
-                    block.is_announced = True
-                    self._continues_at = self._rule.arrived(now, link.shard, block.version)
-
-    def _use_newest(self, link: _Link) -> None:
-        """The newest announced block replaces the one in use; older ones are dropped."""
-        announced = [block for block in link.waiting if block.is_announced]
-        if not announced:
-            return
-        newest = max(announced, key=lambda block: block.version)
-        assert newest.ready is not None
-        assert link.last is not None
-        if newest.version >= link.last.version:
-            link.weights.copy_(newest.weights)
-            link.received_buffers.copy_(newest.buffers)
-            link.last = replace(link.last, version=newest.version)
-            link.arrived, link.pull_delay_s = newest.arrived, newest.ready - newest.arrived
-            self._versions[link.shard] = newest.version
-        link.waiting = [block for block in link.waiting if not block.is_announced]
-        link.free += [(block.weights, block.buffers) for block in announced]
-
-    def _push_order(self) -> list[_Link]:
-        """Beginning with another shard each time: else one block would always be the last, and never be used."""
-        first = self._rule.tag % self._num_shards
-        return sorted(self.open, key=lambda link: (link.shard - first) % self._num_shards)
-
-    def _tag(self, version: int) -> int:
-        return self._rule.tag
-
-    def _appendix(self) -> list[memoryview]:
-        return [byte_view(self._versions)]
-
-    def _destination(self, link: _Link) -> tuple[Tensor, Tensor]:
-        return link.free.pop() if link.free else (link.weights.clone(), link.received_buffers.clone())
-
-    def _arrived(self, link: _Link, header: Header) -> None:
-        assert link.destination is not None
-        link.waiting.append(_ArrivedBlock(header.version, *link.destination, time.monotonic()))
-        if link.last is None:
-            link.last = header
-
-    def _closed(self, link: _Link) -> None:
-        self._continues_at = self._rule.closed(time.monotonic(), link.shard)
-
-
 @contextmanager
-def _naming(link: _Link) -> Iterator[None]:
+def _naming(link: Link) -> Iterator[None]:
     """Any error of this connection means that its shard is lost."""
     try:
         yield

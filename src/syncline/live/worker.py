@@ -10,7 +10,9 @@ import torch
 from syncline.assembly import Learner, build_learner, pick_device
 from syncline.learning.gradient import WorkerBatches
 from syncline.live.context import RunContext
-from syncline.live.links import Links, PulledLinks, Staging
+from syncline.live.links import Links
+from syncline.live.payload import Staging
+from syncline.live.pulled_links import PulledLinks
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
 
