@@ -85,11 +85,11 @@ def ask(generator: np.random.Generator, is_test: bool) -> list[Question]:
         name = _name(generator, is_test)
         if name not in names:
             names.append(name)
-    told = [(name, int(kind)) for name in names for kind in generator.permutation(len(FACTS_AND_QUESTIONS))[:FACTS]]
+    facts = [(name, int(kind)) for name in names for kind in generator.permutation(len(FACTS_AND_QUESTIONS))[:FACTS]]
     text = ""
     questions = []  # question, answer, its first character
-    for number in generator.permutation(len(told)):
-        name, kind = told[number]
+    for number in generator.permutation(len(facts)):
+        name, kind = facts[number]
         sentence, asked = FACTS_AND_QUESTIONS[kind]
         text += " " if text else ""
         for literal, blank, _, _ in string.Formatter().parse(sentence):

@@ -78,7 +78,7 @@ def _read_torchvision(name: str, root: str, download: bool) -> dict[str, Array]:
     except RuntimeError:  # raised by torchvision
         raise DataMissingError(
             f"{name}: a file in {folder} is missing or has not the published MD5; "
-            "remove the folder, and dataset.download=true fetches it anew"
+            "remove the folder, and dataset.download=true downloads it again"
         ) from None
     return {
         "x_train": train.data,

@@ -14,7 +14,7 @@ def filterbank(centre: Tensor, stride: Tensor, log_variance: Tensor, num_filters
     F[i, a] = exp(-(a - mu_i)^2 / (2 sigma^2)) / Z_i,  mu_i = centre + (i - N/2 - 1/2) stride,  a = 1..S,  i = 1..N
 
     Args:
-        centre: in pixels, [..., B], of one side or of several; the first pixel lies at 1, the last at S.
+        centre: in pixels, [..., B], of one side or of several; the first pixel is at 1, the last at S.
         stride: in pixels, [B].
         log_variance: log sigma^2, [B].
 
