@@ -1,6 +1,6 @@
-"""MD5 of files, read once: an identity asks for them at each composition, and a worker when it loads its data.
+"""Cached MD5s of files, needed for the identity of each composed config, and by workers that load data.
 
-MD5, since the checksums that data sets are published with are MD5s. It tells files apart; it proves nothing.
+MD5, as the published checksums of data sets are MD5s. It distinguishes files; it is no protection against forgery.
 """
 
 import hashlib
@@ -14,21 +14,21 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-KEPT = Path("~/.cache/syncline/checksums")  # a small file for each large one that was read
-LARGE_BYTES = 1 << 24  # of a file: less is read faster than looked up
+KEPT = Path("~/.cache/syncline/checksums")  # one small file for each large one
+LARGE_BYTES = 1 << 24  # of a file: smaller ones are read faster than looked up
 LARGE_ENTRIES = 500  # of a folder
-SLOW_BYTES = 1 << 30  # of a file: seconds, which are announced
-SETTLED_NS = 2_000_000_000  # a file that changed later than this may change again within one tick of its clock
+SLOW_BYTES = 1 << 30  # of a file: above, reading is announced
+SETTLED_NS = 2_000_000_000  # age below which a file may change again within one tick of its clock
 
 Stamp = tuple[int, ...]
 
 
 def file_checksum(path: Path) -> str:
-    """MD5 of the file's bytes in hex digits; of one that is as it was when it was read before, without reading it.
+    """MD5 of the file's bytes in hex digits; cached for a file that has not changed since it was read.
 
-    It is known again by its path, device, inode, size, time of modification and time of status change. The last cannot
-    be set by anyone, so that whatever changes the bytes changes the key, except within one tick of the file system's
-    clock: what changed in the last two seconds is read again.
+    The cache's key is path, device, inode, size, time of modification and time of status change. The last cannot be
+    set by anyone, so any change of the bytes changes the key, except within one tick of the file system's clock: files
+    that changed in the last two seconds are read again.
 
     Raises:
         OSError: it cannot be read.
@@ -37,10 +37,10 @@ def file_checksum(path: Path) -> str:
 
 
 def folder_checksum(path: Path) -> str:
-    """MD5 of the names and sizes of a folder's files, without those of its folders and hidden ones; none is read.
+    """MD5 of the names and sizes of a folder's files, without subfolders and hidden files; none is read.
 
-    Listed again when the folder's own times have changed: when a file was added, removed, renamed or replaced. One that
-    was overwritten in place is not noticed.
+    Cached until the folder's own times change: when a file is added, removed, renamed or replaced. A file that is
+    overwritten in place is not noticed.
 
     Raises:
         OSError: it cannot be read.
@@ -49,7 +49,7 @@ def folder_checksum(path: Path) -> str:
 
 
 def joint_checksum(parts: Iterable[str]) -> str:
-    """MD5 of several checksums or names, in this order; of a single one that one itself."""
+    """MD5 of several checksums or names, in this order; a single one is returned as it is."""
     parts = list(parts)
     return parts[0] if len(parts) == 1 else hashlib.md5("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
 
@@ -64,7 +64,7 @@ def _known(path: Path, measure: Callable[[str], tuple[str, bool]]) -> str:
 
 @lru_cache(maxsize=8192)
 def _settled(path: str, stamp: Stamp, measure: Callable[[str], tuple[str, bool]]) -> str:
-    """Of a file that has not changed lately; `stamp` is part of the key."""
+    """The cached checksum, or a new one; `stamp` is part of the key."""
     key = hashlib.sha256(repr((path, stamp, measure.__name__)).encode()).hexdigest()[:32]
     kept = KEPT.expanduser() / key
     with suppress(OSError, UnicodeDecodeError):
@@ -73,13 +73,13 @@ def _settled(path: str, stamp: Stamp, measure: Callable[[str], tuple[str, bool]]
             return known
     checksum, is_large = measure(path)
     if is_large:
-        with suppress(OSError):  # a home that cannot be written to: the next process reads the file again
+        with suppress(OSError):  # a read-only home: the next process reads the file again
             _write(kept, checksum)
     return checksum
 
 
 def _write(path: Path, content: str) -> None:
-    """Whole or not at all, whoever else writes it."""
+    """Write atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as draft:
         draft.write(content)
@@ -87,7 +87,7 @@ def _write(path: Path, content: str) -> None:
 
 
 def _read(path: str) -> tuple[str, bool]:
-    """The checksum of a file, and whether it is worth keeping."""
+    """The checksum of a file, and whether to cache it."""
     with open(path, "rb") as file:
         num_bytes = os.fstat(file.fileno()).st_size
         if num_bytes >= SLOW_BYTES:
@@ -97,7 +97,7 @@ def _read(path: str) -> tuple[str, bool]:
 
 
 def _list(path: str) -> tuple[str, bool]:
-    """The checksum of a folder, and whether it is worth keeping."""
+    """The checksum of a folder, and whether to cache it."""
     with os.scandir(path) as entries:
         rows = sorted(
             f"{entry.stat().st_size} {entry.name}"

@@ -1,4 +1,4 @@
-"""What is measured on the test set, by task. The first metric of a task is the one that a run is judged by."""
+"""The metrics on the test set by task. The first one of a task is its default for targets and the best value."""
 
 from math import inf
 
@@ -14,10 +14,10 @@ METRICS: dict[str, tuple[str, ...]] = {
     # bits a character; perplexity a word; loss in nats a symbol
     "language": ("bits_per_character", "word_perplexity", "loss"),
 }
-LOSSES = ("loss", "bound")  # what a task minimises: not finite only where the parameters are worthless
+LOSSES = ("loss", "bound")  # minimised by a task; infinite or nan only after divergence
 LOWER_IS_BETTER = frozenset({"loss", "bound", "bits_per_character", "word_perplexity"})
 
-# Least and most of each: what a target can be.
+# Least and largest value of each, for targets.
 RANGES: dict[str, tuple[float, float]] = {
     "accuracy": (0, 1),
     "top5": (0, 1),

@@ -1,4 +1,4 @@
-"""What a network must know of the data to be built for them; known from a config alone wherever that can be."""
+"""Input and output sizes of data sets, which models are built for; known from a config alone where possible."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class ImageShape:
 
 @dataclass(frozen=True, slots=True)
 class QuestionShape:
-    """Questions on a text, both in one row of tokens."""
+    """Questions about a text, both in one row of tokens."""
 
     vocab_size: int  # of the tokeniser
     max_length: int  # tokens of a row: question, text, three special ones, padding

@@ -1,8 +1,8 @@
-"""The one place that imports torchvision.
+"""The only module that imports torchvision.
 
-torchvision's published wheel is built for CUDA. Beside a CPU-only torch its operators cannot be loaded, and its import
+torchvision's published wheel is built for CUDA. With a CPU-only torch its operators cannot be loaded, and its import
 ends with "operator torchvision::nms does not exist", although datasets, models and transforms need none of them.
-transformers imports torchvision too, and fails with it: whoever imports a model of its calls import_torchvision first.
+transformers also imports torchvision and fails with it: call import_torchvision before importing one of its models.
 """
 
 import functools
@@ -19,7 +19,7 @@ SCHEMAS = (
 
 
 def import_torchvision() -> ModuleType:
-    """torchvision, imported; beside a CPU-only torch the schemas of two operators are declared first.
+    """Import torchvision; with a CPU-only torch, declare the schemas of two operators first.
 
     On a proper install this is a plain import. Otherwise nms and torchvision.io's decoders stay unavailable.
 
@@ -37,7 +37,7 @@ def import_torchvision() -> ModuleType:
     return importlib.import_module("torchvision")
 
 
-@functools.cache  # the declaration lasts as long as the library object lives
+@functools.cache  # keeps the library object, and so the declaration, alive
 def _declare_schemas() -> torch.library.Library:
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for schema in SCHEMAS:

@@ -1,4 +1,4 @@
-"""The schema of a run: frozen dataclasses that check their own ranges, name -> class tables, composition from conf/."""
+"""The schema of a run: frozen dataclasses that check their own ranges, tables name -> class, and composition."""
 
 from syncline.config.checks import ConfigError
 from syncline.config.composition import CONF, GROUPS, Invocation, ScaleConfig, choices, compose, compose_yaml, sweep

@@ -1,9 +1,9 @@
-"""Options of the data sets. `tasks` is what each can be used for; sizes are training samples and test samples.
+"""Options of the data sets. `tasks` lists what each supports; sizes are numbers of training and test samples.
 
 A run of times alone counts epochs and bytes by `num_train` and `shape`, without loading anything.
 
 `content` is the fingerprint of the files that a data set reads (datasets/fingerprint.py). It is part of a run's
-identity; where the files lie is not. It is found when a config is composed and stored with it: a record keeps its
+identity; the path of the files is not. It is computed when a config is composed and stored with it: a record keeps its
 identity without the data, and a process that finds other data refuses them. A run that loads no data (times alone,
 where `shape` is known) has none.
 """
@@ -22,16 +22,16 @@ SPLITS = ("official", "90/10")  # of SQuAD
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """What all have. A size of None takes all there are."""
+    """Options of every data set. A size of None stands for all samples."""
 
     name: str = ""
     train_size: int | None = None
     test_size: int | None = None
-    content: str | None = None  # null: found when the config is composed
+    content: str | None = None  # null: computed when the config is composed
 
     tasks: ClassVar[tuple[str, ...]] = ()
     full_train_size: ClassVar[int] = 0
-    is_made: ClassVar[bool] = False  # as many samples as are asked for; else full_train_size is all there are
+    is_made: ClassVar[bool] = False  # generated, of any size; else it has full_train_size samples
 
     def __post_init__(self) -> None:
         for key in ("train_size", "test_size"):
@@ -40,11 +40,11 @@ class DatasetConfig:
         most = self.full_train_size
         fits = self.train_size is None or self.is_made or not most or self.train_size <= most
         check(fits, f"dataset.train_size must be <= {most:,}, all that {self.name} has, or null", self.train_size)
-        seed = getattr(self, "seed", 0)  # of those that are made at start
+        seed = getattr(self, "seed", 0)  # of generated ones
         check(seed >= 0, "dataset.seed must be >= 0", seed)
 
     def loader_options(self) -> dict[str, Any]:
-        """What `datasets.registry.load` takes."""
+        """The arguments of `datasets.registry.load`."""
         options = dataclasses.asdict(self)
         del options["content"]
         options.pop("augment", None)
@@ -52,15 +52,15 @@ class DatasetConfig:
 
     @property
     def known_num_train(self) -> int | None:
-        """Training samples; None if only the data can tell."""
+        """Number of training samples; None if unknown without the data."""
         return self.train_size or self.full_train_size
 
     @property
     def num_train(self) -> int:
-        """Training samples.
+        """Number of training samples.
 
         Raises:
-            ConfigError: only the data can tell.
+            ConfigError: unknown without the data.
         """
         known = self.known_num_train
         if known is None:
@@ -71,7 +71,7 @@ class DatasetConfig:
 
     @property
     def shape(self) -> Shape | None:
-        """What a network must be built for; None if only the data can tell."""
+        """The input and output sizes that a model needs; None if unknown without the data."""
         raise NotImplementedError
 
 
@@ -184,10 +184,10 @@ class CriteoConfig(DatasetConfig):
     name: str = "criteo"
     root: str = "data"  # holds criteo/train.txt or train.txt
     file: str | None = None  # another one within root
-    cache: str = "~/.cache/syncline"  # of what was parsed
+    cache: str = "~/.cache/syncline"  # folder of parsed files
     vocabulary: str = "hash"  # one of VOCABULARIES
     buckets: int = 1 << 14  # of each field, hashed, in 2 .. 2^26
-    min_count: int = 10  # of a value with a row of its own, at a threshold, >= 1
+    min_count: int = 10  # of threshold: occurrences of a value with its own row, >= 1
     split_seed: int = 0  # which tenth is the test part, 0 .. 2^32 - 1
 
     tasks: ClassVar[tuple[str, ...]] = ("ctr",)
@@ -211,7 +211,7 @@ class CtrSyntheticConfig(DatasetConfig):
     train_size: int | None = 20_000
     test_size: int | None = 4_000
     values: int = 20  # of each categorical field, >= 2
-    seed: int = 0  # of the machine and the drawing, >= 0
+    seed: int = 0  # of the factorisation machine and the samples, >= 0
 
     tasks: ClassVar[tuple[str, ...]] = ("ctr",)
     full_train_size: ClassVar[int] = 20_000
@@ -228,19 +228,19 @@ class CtrSyntheticConfig(DatasetConfig):
 
 @dataclass(frozen=True)
 class QuestionsConfig(DatasetConfig):
-    """Sizes are questions; a long text takes several samples, a window each."""
+    """Sizes are numbers of questions; a long text yields several samples, one a window."""
 
     vocab: str = ""  # of the tokeniser: a file, a folder, or minilm
     max_length: int = 384  # tokens of a sample, 68 .. 512
     stride: int = 128  # tokens that neighbouring windows share, >= 0
 
     tasks: ClassVar[tuple[str, ...]] = ("qa",)
-    vocab_sizes: ClassVar[Mapping[str, int]] = {}  # of those that are known without reading them
+    vocab_sizes: ClassVar[Mapping[str, int]] = {}  # of known vocabularies
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(68 <= self.max_length <= 512, "dataset.max_length must be in 68 .. 512", self.max_length)
-        most = self.max_length - 68  # what is left of a window beside the longest question
+        most = self.max_length - 68  # what the longest question leaves of a window
         check(0 <= self.stride <= most, f"dataset.stride must be in 0 .. max_length - 68 = {most}", self.stride)
 
     @property
@@ -271,7 +271,7 @@ class QaSyntheticConfig(QuestionsConfig):
     stride: int = 32
     train_size: int | None = 4_000
     test_size: int | None = 500
-    seed: int = 0  # of the lives, >= 0
+    seed: int = 0  # of the biographies, >= 0
 
     full_train_size: ClassVar[int] = 4_000
     is_made: ClassVar[bool] = True
@@ -289,7 +289,7 @@ class PydocTextConfig(DatasetConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.length >= 1, "dataset.length must be >= 1", self.length)
-        most = self.train_bytes.get(self.name, 0) - 1  # the first byte is predicted in no sample
+        most = self.train_bytes.get(self.name, 0) - 1  # no sample predicts the first byte
         check(most < 0 or self.length <= most, f"dataset.length must be <= {most:,}, or no sample is left", self.length)
 
     @property
@@ -307,7 +307,7 @@ class PydocTextConfig(DatasetConfig):
 class TextConfig(PydocTextConfig):
     name: str = "text"
     root: str = "data"
-    path: str | None = None  # within root; None: where it is published to be
+    path: str | None = None  # within root; None: as published
     download: bool = False
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Options of the networks; `task` is what each learns (a key of TASKS)."""
+"""Options of the models; `task` is a key of TASKS."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -8,7 +8,7 @@ from syncline.config.checks import check
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A network without options of its own."""
+    """A model without options."""
 
     name: str = "lenet"
 
@@ -48,8 +48,8 @@ class BertConfig(ModelConfig):
     num_heads: int = 2  # >= 1
     intermediate_size: int = 512  # >= 1
     dropout: float = 0.1  # in [0, 1)
-    pretrained: str = ""  # '' (a random start), minilm, a folder or a repository of the Hugging Face hub
-    root: str = "data"  # <root>/<pretrained> comes first
+    pretrained: str = ""  # '' (randomly initialised), minilm, a folder or a repository of the Hugging Face hub
+    root: str = "data"  # <root>/<pretrained> is tried first
     download: bool = False
 
     task: ClassVar[str] = "qa"
@@ -100,8 +100,8 @@ class DrawConfig(ModelConfig):
     glimpses: int = 64  # >= 1
     hidden_size: int = 256  # >= 1
     latent_size: int = 100  # >= 1
-    read_size: int = 2  # pixels a side of the patch that is read, >= 1
-    write_size: int = 5  # and of the one that is written, >= 1
+    read_size: int = 2  # pixels a side of the patch that it reads, >= 1
+    write_size: int = 5  # pixels a side of the patch that it writes, >= 1
     attention: bool = True
 
     task: ClassVar[str] = "generation"

@@ -1,4 +1,4 @@
-"""What the optimizers take: frozen dataclasses that check their own ranges, and the table of their names."""
+"""Options of the optimizers: frozen dataclasses that check their own ranges, and the table of their names."""
 
 from dataclasses import dataclass, field
 
@@ -10,17 +10,17 @@ RMSPROP_FORMS = ("torch", "tensorflow")
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """Epochs are of the whole training set, from the run's begin."""
+    """Epochs are of the whole training set, from the start of the run."""
 
-    kind: str = "step"  # one of SCHEDULES: what follows the warm-up
-    factor: float = 0.1  # step: on the rate at each of at_epochs; exponential: in every_epochs; > 0
+    kind: str = "step"  # one of SCHEDULES, after the warm-up
+    factor: float = 0.1  # of the rate, step: at each of at_epochs; exponential: over every_epochs; > 0
     at_epochs: list[float] = field(default_factory=list)  # step: ascending, none within the warm-up
     every_epochs: float = 1.0  # exponential: > 0, from the end of the warm-up
-    staircase: bool = True  # exponential: all at once, whenever every_epochs are over
+    staircase: bool = True  # exponential: in steps, one each every_epochs
     end_epoch: float | None = None  # linear: where final_factor is reached, > warmup_epochs
     final_factor: float = 0.0  # linear: on lr at the end, >= 0
-    warmup_epochs: float = 0.0  # in which the rate rises straight to lr, >= 0
-    warmup_from: float = 0.0  # factor on lr at their begin, in [0, 1]
+    warmup_epochs: float = 0.0  # in which the rate rises linearly to lr, >= 0
+    warmup_from: float = 0.0  # factor on lr at the start of the warm-up, in [0, 1]
 
     def __post_init__(self) -> None:
         key = "optimizer.schedule"
@@ -50,13 +50,13 @@ class ScheduleConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """What all optimizers take."""
+    """Options of every optimizer."""
 
     name: str = ""
     lr: float = 0.01  # > 0
     weight_decay: float = 0.0  # >= 0
     clip_norm: float | None = None  # a worker's gradient is scaled down to this norm, > 0; null: never
-    average_decay: float | None = None  # of the moving average that is evaluated, in (0, 1); null: the weights are
+    average_decay: float | None = None  # in (0, 1): evaluate this moving average of the weights; null: the weights
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
     def __post_init__(self) -> None:

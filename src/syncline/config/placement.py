@@ -62,7 +62,7 @@ def places(runner: MultinodeConfig, workers: int, shards: int) -> list[Place]:
 
 
 def _spread(count: int, hosts: list[int], num_hosts: int) -> list[int]:
-    """The number for each host if `count` is spread evenly over `hosts`; the first ones may have one more."""
+    """Spread `count` as evenly as possible over `hosts`, the first ones having one more; returns each host's number."""
     on_host = [0] * num_hosts
     for place, host in enumerate(hosts):
         on_host[host] = count // len(hosts) + (place < count % len(hosts))

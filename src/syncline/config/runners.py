@@ -15,7 +15,7 @@ class SimulateConfig:
     name: str = "simulate"
     events: bool = True  # write events.arrow
     parameters: bool = False  # write parameters-<shard>.safetensors at the end
-    checkpoint_every_s: float = 300.0  # wall seconds, > 0; shorter runs leave none unless they are told to stop
+    checkpoint_every_s: float = 300.0  # wall seconds, > 0; a shorter run writes one only if it is stopped
 
     time_kind: ClassVar[str] = "virtual"
 
@@ -25,17 +25,17 @@ class SimulateConfig:
 
 @dataclass(frozen=True)
 class LiveConfig:
-    """What all runs of real processes share."""
+    """Options of all runs of real processes."""
 
     name: str = ""
     events: bool = True  # write events.arrow
-    pace: str = "relative"  # one of PACES: how the cluster's gradient_s is kept
+    pace: str = "relative"  # one of PACES: how the cluster's gradient_s is emulated
     evaluate: str = "after"  # after, during: when snapshots are evaluated
     checkpoint_every_epochs: float = 1.0  # > 0
-    hang_s: float = 30.0  # a worker that is silent so long is named, > 0
-    leave_s: float = 300.0  # and after so long treated as gone, > 0
-    start_timeout_s: float = 300.0  # for all processes to be there, > 0
-    max_restarts: int = 3  # of the whole run, from its checkpoint, >= 0
+    hang_s: float = 30.0  # of silence, after which a worker is reported, > 0
+    leave_s: float = 300.0  # of silence, after which a worker is treated as gone, > 0
+    start_timeout_s: float = 300.0  # for all processes to connect, > 0
+    max_restarts: int = 3  # of the whole run from a checkpoint, >= 0
     tls_cert: str = ""  # PEM files; empty: no TLS
     tls_key: str = ""
 
@@ -59,7 +59,7 @@ class LocalConfig(LiveConfig):
     """Real processes on this machine."""
 
     name: str = "local"
-    transport: str = "auto"  # one of TRANSPORTS; auto: unix where there is one
+    transport: str = "auto"  # one of TRANSPORTS; auto: unix where available
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,18 +68,18 @@ class LocalConfig(LiveConfig):
 
 @dataclass(frozen=True)
 class MultinodeConfig(LiveConfig):
-    """Real processes on several hosts, which see the results and the code at the same paths."""
+    """Real processes on several hosts, which have the results and the code at the same paths."""
 
     name: str = "multinode"
-    leave_s: float = 60.0  # also what a connection may be without a sign of life
+    leave_s: float = 60.0  # also the longest silence of a connection
     hosts: list[str] = field(default_factory=list)  # names or addresses; none: those of the Slurm allocation
-    nodes: int | None = None  # how many hosts, >= 1; None: as many as `hosts`
+    nodes: int | None = None  # number of hosts, >= 1; None: that of `hosts`
     workers_per_host: list[int] = field(default_factory=list)  # one number for all, or one a host; none: evenly
     shards_on: str = "workers"  # one of SHARD_PLACES
     shard_hosts: list[int] = field(default_factory=list)  # of shards_on=own: numbers of hosts; none: the first ones
     start: str = "ssh"  # one of STARTS
-    start_command: str = ""  # of start=command: what stands before the agent's own, {host} in it
-    start_options: list[str] = field(default_factory=list)  # of ssh or srun, before their others
+    start_command: str = ""  # of start=command: precedes the agent's command; {host} is replaced
+    start_options: list[str] = field(default_factory=list)  # further options of ssh or srun
     address: str = ""  # of the launcher, an IPv4 address; empty: the one towards the hosts
     interface: str = ""  # of the hosts: a name (eth0) or a network (10.0.0.0/16); empty: towards the launcher
     ports: str = ""  # of all listening sockets but those of gloo and NCCL: LOW-HIGH; empty: any
@@ -148,23 +148,23 @@ def _check_ip(rule: str, kind: Callable[[str], object], given: str) -> None:
 
 
 TRANSPORTS = ("auto", "unix", "tcp")
-# relative: a worker is as many times slower than the fastest as gradient_s says; absolute: a gradient takes
-# gradient_s, if the machine is quick enough.
+# relative: a worker is slowed down by the ratio of its gradient_s to the smallest; absolute: a gradient takes
+# gradient_s, if the machine is fast enough.
 PACES = ("relative", "absolute")
 # How an agent is started on each host. print: by hand, or by any other launcher; command: by start_command.
 STARTS = ("ssh", "srun", "print", "command")
-# workers: spread over the hosts as the workers are; own: on hosts that have no workers.
+# workers: spread over the hosts that have workers; own: on hosts without workers.
 SHARD_PLACES = ("workers", "own")
 
 
 @dataclass(frozen=True)
 class ReplayConfig:
-    """A run of real processes, computed again from its event log."""
+    """A run of real processes, recomputed from its event log."""
 
     name: str = "replay"
     source: str = ""  # identity of the run
 
-    events: ClassVar[bool] = False  # the source's log is the log
+    events: ClassVar[bool] = False  # the log is that of the source
     time_kind: ClassVar[str] = "wall"
 
 
@@ -189,9 +189,9 @@ class WandbConfig:
     name: str = "wandb"
     project: str = "syncline"
     mode: str = "offline"  # offline, online
-    group: str = ""  # runs that stand together; empty: those that differ in their seed only
-    tags: tuple[str, ...] = ()  # besides the names of strategy, model, data set and runner
-    wait_s: float = 30.0  # at the end of a run, for what is not told yet, > 0
+    group: str = ""  # of runs; empty: one for all that differ in their seed only
+    tags: tuple[str, ...] = ()  # in addition to the names of strategy, model, data set and runner
+    wait_s: float = 30.0  # for the upload at the end of a run, > 0
 
     def __post_init__(self) -> None:
         check(self.mode in ("offline", "online"), "tracker.mode must be offline or online", self.mode)
@@ -200,7 +200,7 @@ class WandbConfig:
 
 @dataclass(frozen=True)
 class TensorBoardConfig:
-    """TensorBoard, whose package is to be installed apart: pip install tensorboard."""
+    """TensorBoard; its package must be installed: pip install tensorboard."""
 
     name: str = "tensorboard"
     wait_s: float = 30.0  # as above

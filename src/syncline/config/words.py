@@ -88,7 +88,7 @@ def nearest(given: str, known: Iterable[str]) -> list[str]:
 
 
 def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
-    """The one or two known dotted keys closest to this one, whose part before the last dot may differ or be missing."""
+    """The one or two known dotted keys closest to this one; the part before the last dot may be missing or differ."""
 
     def likeness(each: str) -> float:
         pairs = ((key, each), (key.rpartition(".")[2], each.rpartition(".")[2]))

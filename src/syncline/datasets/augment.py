@@ -1,4 +1,4 @@
-"""The usual augmentation of small photographs. Legend: B images, C channels, H x W pixels, p padding."""
+"""Standard augmentation of small photographs. Legend: B images, C channels, H x W pixels, p padding."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ def pad_crop_flip(images: Tensor, generator: np.random.Generator, padding: int =
 
     Args:
         images: [B, C, H, W] of any dtype, uint8 in our use.
-        generator: the only source of chance; drawn in the order rows, columns, mirrored.
+        generator: the only source of randomness; drawn in the order rows, columns, mirrored.
         padding: p >= 0 pixels on each side; each offset is uniform on 0..2p.
 
     Returns:

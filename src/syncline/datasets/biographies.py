@@ -1,4 +1,4 @@
-"""Short generated lives: sentences with blanks, words to fill them with, and questions on what was filled in."""
+"""Short generated biographies: sentences with blanks, words to fill them, and questions about these words."""
 
 import string
 from itertools import chain
@@ -10,7 +10,7 @@ from syncline.datasets.question_windows import Question
 PEOPLE = 2  # in a text
 FACTS = 2  # on each of them
 QUESTIONS = 4  # on a text
-TEST_SHARE = 5  # every fifth name is kept for the test
+TEST_SHARE = 5  # every fifth name is reserved for the test
 
 LEXICON = {
     kind: words.split()
@@ -26,7 +26,7 @@ LEXICON = {
     }.items()
 }
 NUMBERS = {"year": (1800, 2000), "count": (2, 60), "age": (60, 100)}  # from, below
-# What may be said of someone and, for each blank in it, how it may be asked for.
+# Statements about a person and, for each of their blanks, the questions for it.
 FACTS_AND_QUESTIONS = (
     (
         "{name} was born in {place} in {year}.",
@@ -77,19 +77,19 @@ def ask(generator: np.random.Generator, is_test: bool) -> list[Question]:
     """QUESTIONS different questions on one text of PEOPLE x FACTS sentences in random order.
 
     Args:
-        generator: the only source of chance.
-        is_test: whom the text is about: nobody is asked about both in the test and elsewhere.
+        generator: the only source of randomness.
+        is_test: chooses the people: those of the test do not occur in training.
     """
     names: list[str] = []
     while len(names) < PEOPLE:
         name = _name(generator, is_test)
         if name not in names:
             names.append(name)
-    told = [(name, int(kind)) for name in names for kind in generator.permutation(len(FACTS_AND_QUESTIONS))[:FACTS]]
+    facts = [(name, int(kind)) for name in names for kind in generator.permutation(len(FACTS_AND_QUESTIONS))[:FACTS]]
     text = ""
-    questions = []  # question, answer, where it begins
-    for number in generator.permutation(len(told)):
-        name, kind = told[number]
+    questions = []  # question, answer, its first character
+    for number in generator.permutation(len(facts)):
+        name, kind = facts[number]
         sentence, asked = FACTS_AND_QUESTIONS[kind]
         text += " " if text else ""
         for literal, blank, _, _ in string.Formatter().parse(sentence):
@@ -126,7 +126,7 @@ def _fill(generator: np.random.Generator, blank: str) -> str:
 
 
 def pieces() -> list[str]:
-    """WordPieces for all these texts: a surname, a town or a year takes two of them, any other word one."""
+    """WordPieces for all these texts: two for a surname, a town or a year, one for any other word."""
     sentences = [text for sentence, asked in FACTS_AND_QUESTIONS for text in (sentence, *chain(*asked.values()))]
     literals = (literal for text in sentences for literal, *_ in string.Formatter().parse(text))
     ends = {*LEXICON["surname end"], *LEXICON["town end"]}

@@ -1,4 +1,4 @@
-"""Folders of what is costly to compute, made once and kept."""
+"""A cache of folders that are expensive to compute."""
 
 import shutil
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from filelock import FileLock
 
 
 def build_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """`folder`, with what `make` writes into the empty folder given to it, unless it is there already.
+    """Fill `folder` by calling `make` with an empty folder, unless it exists; returns `folder`.
 
-    It appears whole or not at all, whatever becomes of who makes it; of several processes that ask at once one makes it
-    and the others wait.
+    It appears atomically, also if the process is killed; of several processes at the same time one calls `make` and the
+    others wait.
 
     Raises:
         OSError: it cannot be written.
@@ -20,10 +20,10 @@ def build_once(folder: Path, make: Callable[[Path], None]) -> Path:
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = folder.with_name(f"{folder.name}.part")
-    with FileLock(folder.with_name(f"{folder.name}.lock")):  # given up with the process, however that ends
+    with FileLock(folder.with_name(f"{folder.name}.lock")):  # released when the process ends, in any way
         if folder.is_dir():
             return folder
-        shutil.rmtree(part, ignore_errors=True)  # of one who was killed
+        shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
         part.mkdir()
         try:
             make(part)

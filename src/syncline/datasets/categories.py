@@ -1,6 +1,6 @@
-"""From the values of categorical fields to rows of one joint embedding table.
+"""Maps the values of categorical fields to rows of one joint embedding table.
 
-Legend: N values of one field, F fields. Every field has a row of its own for a missing value.
+Legend: N values of one field, F fields. Every field has its own row for a missing value.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int32]
 
 GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: keeps the keys of fields far apart
-GATHERED = 1 << 19  # values of a field that are counted at once
+GATHERED = 1 << 19  # values of a field that are counted at a time
 
 
 def mix(keys: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """A bijection of 32-bit integers that lets every bit change half of the others; the same on every machine.
+    """A bijection of 32-bit integers in which every bit affects half of the others; the same on every machine.
 
     Source: the finaliser of MurmurHash3 (Appleby 2011).
     """
@@ -33,7 +33,7 @@ def mix(keys: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class HashedValues:
-    """Values hashed into buckets: the size of the table is known beforehand, and some values share a row.
+    """Values hashed into buckets: the size of the table is known in advance, and some values share a row.
 
     Row 0 of a field is for a missing value, rows 1 .. buckets - 1 for the others.
     """
@@ -47,7 +47,7 @@ class HashedValues:
 
     def rows(self, field: int, values: Values, missing: Mask) -> Rows:
         """int32 [N]: rows of the joint table for these values of a field; `values` counts for nothing where missing."""
-        # Keyed by the field, so that two values that collide in one field do not in the next.
+        # Keyed by the field, so that values that collide in one field do not in another.
         key = np.uint32((field + 1) * GOLDEN & 0xFFFFFFFF)
         bucket = 1 + mix(values ^ key) % np.uint32(self.buckets - 1)
         rows: Rows = np.where(missing, 0, bucket).astype(np.int32) + np.int32(field * self.buckets)
@@ -56,7 +56,7 @@ class HashedValues:
 
 @dataclass(frozen=True)
 class FrequentValues:
-    """Values seen often enough have rows of their own.
+    """Frequent values have their own rows.
 
     Row 0 of a field is for a missing value, row 1 for rare and unseen ones, the rest for the frequent ones.
     """
@@ -83,7 +83,7 @@ class FrequentValues:
 
 
 class ValueCounter:
-    """How often each value of one field occurs; 8 bytes a distinct value and some for those not yet counted."""
+    """Counts the values of one field; takes 8 bytes a distinct value, and a buffer of values not yet counted."""
 
     def __init__(self) -> None:
         self._values: Values = np.empty(0, np.uint32)  # ascending
@@ -98,7 +98,7 @@ class ValueCounter:
             self._count()
 
     def frequent(self, min_count: int) -> Values:
-        """The values that occurred at least so often, ascending."""
+        """The values that occur at least this often, ascending."""
         self._count()
         return self._values[self._counts >= min_count]
 

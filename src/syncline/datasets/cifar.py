@@ -31,14 +31,14 @@ def cifar(
 ) -> ImageDataset:
     """Images uint8 [N, 3, 32, 32], 50,000 for training and 10,000 for the test when the files hold all of them.
 
-    `<root>/<name>.npz` comes first: x_train, x_test uint8 [N, 3, 32, 32] or [N, 32, 32, 3], y_train, y_test integers
+    `<root>/<name>.npz` is tried first: x_train, x_test uint8 [N, 3, 32, 32] or [N, 32, 32, 3], y_train, y_test integers
     [N]. It is read without pickle. Else torchvision's folder, whose files torchvision compares with the published MD5s
     before it opens them.
 
     Args:
         name: cifar10 or cifar100 (its 100 fine labels).
         root: the folder to look in.
-        download: whether what is missing is fetched from the author's page, 170 MB.
+        download: whether to download missing files from the author's page, 170 MB.
         train_size: the first so many training images; None for all.
         test_size: the same of the test images.
 
@@ -75,10 +75,10 @@ def _read_torchvision(name: str, root: str, download: bool) -> dict[str, Array]:
     loader = getattr(import_torchvision().datasets, CLASSES[name])
     try:
         train, test = loader(root, train=True), loader(root, train=False)
-    except RuntimeError:  # torchvision's word for it
+    except RuntimeError:  # raised by torchvision
         raise DataMissingError(
             f"{name}: a file in {folder} is missing or has not the published MD5; "
-            "remove the folder, and dataset.download=true fetches it anew"
+            "remove the folder, and dataset.download=true downloads it again"
         ) from None
     return {
         "x_train": train.data,

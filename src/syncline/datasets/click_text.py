@@ -14,7 +14,7 @@ import numpy.typing as npt
 from syncline.datasets.categories import Mask, Values
 from syncline.datasets.clicks import NUM_CATEGORIES, NUM_COUNTS
 
-BLOCK_BYTES = 1 << 20  # of text at once; larger blocks take more memory and are no faster
+BLOCK_BYTES = 1 << 20  # of text at a time; larger blocks take more memory and are no faster
 DIGITS = 8
 NIBBLE = np.full(256, 255, np.uint8)  # of an ASCII code; 255: not a hexadecimal digit
 NIBBLE[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
@@ -23,7 +23,7 @@ NIBBLE[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows in the order of the text; an empty field is missing."""
+    """Consecutive rows; an empty field is missing."""
 
     first: int  # number of its first row in the file, from 0
     clicked: npt.NDArray[np.int8]  # [N], 0 or 1
@@ -36,9 +36,9 @@ def read(path: Path) -> Iterator[Block]:
     """The rows of a file, block by block, in bounded memory.
 
     Raises:
-        ValueError: a row that is not of this form.
+        ValueError: a row of another form.
     """
-    import pyarrow as pa  # takes a while, and few runs read text
+    import pyarrow as pa  # slow to import, and few runs read text
     from pyarrow import csv
 
     counts = [f"I{i + 1}" for i in range(NUM_COUNTS)]  # Criteo's names

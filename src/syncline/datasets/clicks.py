@@ -1,4 +1,4 @@
-"""Rows of a click log, in memory or mapped from a file, and how a network is fed with them.
+"""Rows of a click log, in memory or mapped from a file, and their batches.
 
 Legend: N rows for training, M for the test, B in a batch.
 """
@@ -15,7 +15,7 @@ from syncline.shapes import ClickShape
 
 NUM_COUNTS, NUM_CATEGORIES = 13, 26  # of Criteo's logs
 
-# A row lies in one piece of 160 bytes, so that reading a random one touches one page of the disk, seldom two.
+# A row is contiguous, 160 bytes, so that reading a random one touches one page of the disk, rarely two.
 RECORD = np.dtype([("counts", "<f4", (NUM_COUNTS,)), ("rows", "<i4", (NUM_CATEGORIES,)), ("clicked", "<f4")])
 TEST_BATCH = 4096
 
@@ -34,7 +34,7 @@ class ClickDataset:
     train: Records  # [N]; may be mapped from a file, read-only
     test: Records  # [M]
     num_rows: int  # of the joint embedding table: values of all categorical fields together
-    chances: npt.NDArray[np.float64] | None = None  # [M], the true probability of each click, where it is known
+    chances: npt.NDArray[np.float64] | None = None  # [M], the true probability of each click, if known
 
     def __post_init__(self) -> None:
         assert self.train.dtype == self.test.dtype == RECORD
@@ -51,13 +51,13 @@ class ClickDataset:
 
     @property
     def best(self) -> dict[str, float]:
-        """AUC and log loss (nats) of the true probabilities on the test set: what no model can beat but by luck.
+        """AUC and log loss (nats) of the true probabilities on the test set: no model is better, except by chance.
 
-        Empty where they are not known.
+        Empty if they are not known.
         """
         if self.chances is None:
             return {}
-        from sklearn.metrics import log_loss, roc_auc_score  # takes a second, and few ask
+        from sklearn.metrics import log_loss, roc_auc_score  # takes a second, and is rarely needed
 
         clicked = self.test["clicked"]
         return {"auc": float(roc_auc_score(clicked, self.chances)), "loss": float(log_loss(clicked, self.chances))}

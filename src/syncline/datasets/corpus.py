@@ -1,4 +1,4 @@
-"""Running text as one row of bytes, however many files it lies in. Legend: n bytes, B windows of T bytes."""
+"""Running text as one sequence of bytes from any number of files. Legend: n bytes, B windows of T bytes."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,11 +9,11 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 
 SPACES = np.frombuffer(b" \t\n\r\v\f", np.uint8)
-COUNTED_BYTES = 1 << 22  # of text at once
+COUNTED_BYTES = 1 << 22  # of text at a time
 
 
 class Corpus:
-    """Pieces of text, one after the other; none is copied.
+    """Concatenated pieces of text, without copying.
 
     Args:
         pieces: uint8 arrays.
@@ -25,7 +25,7 @@ class Corpus:
 
     @staticmethod
     def of_files(paths: Iterable[Path]) -> "Corpus":
-        """The files' bytes, mapped: what is not asked for is not read."""
+        """The bytes of files, memory-mapped."""
         filled = [path for path in paths if path.stat().st_size]  # an empty file cannot be mapped
         return Corpus(np.memmap(path, np.uint8, mode="r").view(np.ndarray) for path in filled)
 
@@ -51,7 +51,7 @@ class Corpus:
                 offset, filled, piece = 0, filled + len(some), piece + 1
         return found
 
-    # What is counted below leaves the first byte out: nothing predicts it.
+    # The counts below leave out the first byte, which is not predicted.
 
     def characters(self) -> int:
         """UTF-8 characters whose first byte is predicted."""
@@ -60,8 +60,8 @@ class Corpus:
     def words(self) -> int:
         """Words whose last byte is predicted, and ends of lines.
 
-        A word is what stands between white space (ASCII's). The end of a line counts as one more, as is usual in
-        perplexities by word: where a sentence ends has to be predicted, too.
+        Words are separated by white space (ASCII's). The end of a line counts as a word, as usual for word
+        perplexities: the end of a sentence has to be predicted, too.
         """
         total = 0
         for some, following in self._stretches():
@@ -71,7 +71,7 @@ class Corpus:
         return total
 
     def _stretches(self) -> Iterator[tuple[Bytes, int]]:
-        """All bytes but the first, some at a time, each time with the byte that follows; a space after the last."""
+        """All bytes except the first, in chunks with the byte that follows each chunk; a space follows the last."""
         for begin in range(1, len(self), COUNTED_BYTES):
             size = min(COUNTED_BYTES, len(self) - begin)
             some = self.windows(np.array([begin]), size + 1)[0]

@@ -20,7 +20,7 @@ from syncline.datasets.sizes import checked_size
 CACHE = "~/.cache/syncline"
 VOCABULARIES = ("hash", "threshold")
 FORM = 1  # version of the cache's format
-LARGE_BYTES = 100_000_000  # of text: seconds to parse, which are announced
+LARGE_BYTES = 100_000_000  # of text: above, parsing is announced
 
 Vocabulary = HashedValues | FrequentValues
 

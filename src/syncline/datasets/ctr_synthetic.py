@@ -1,4 +1,4 @@
-"""Clicks drawn from a factorisation machine that is known: a dataset that needs no download, and whose best is known.
+"""Clicks drawn from a known factorisation machine: needs no download, and the best possible score is known.
 
 Legend: N rows, F = 26 categorical fields of V values, D = 13 counts, R = 2 factors.
 """
@@ -20,20 +20,20 @@ NUM_FACTORS = 2  # R
 BIAS = -1.35  # of the log-odds: about a quarter of the rows are clicked, as in Criteo's
 MEDIAN_COUNT, SIGMA_COUNT, ZERO_COUNTS = 3.0, 1.5, 0.2  # counts are log-normal, and some more of them are 0
 BLOCK = 1_000  # rows drawn from one stream
-TRIAL = 10_000  # rows that the terms are scaled on
+TRIAL = 10_000  # rows from which the scale of the terms is estimated
 
 
 def ctr_synthetic(
     train_size: int | None = None, test_size: int | None = None, seed: int = 0, values: int = 20
 ) -> ClickDataset:
-    """Rows as Criteo's, each clicked with the probability that a factorisation machine gives it.
+    """Rows in Criteo's form, clicked with the probability that a factorisation machine gives.
 
     z = b + sum_i w_i x_i + sum_{i<j} <v_i, v_j> x_i x_j over the 39 fields, P(clicked) = 1 / (1 + exp(-z)), where x_i
     is log(1 + count) less its mean for a count, and 1 at the value drawn for a category. Value k = 1 .. V of a field
     occurs with probability proportional to 1 / k. The linear term and that of pairs have standard deviation 1 each. The
-    mean of w and v over the values of a field is 0, so the pairs say nothing that a linear model could say for them.
+    mean of w and v over the values of a field is 0, so a linear model cannot represent any part of the pairs.
 
-    The first n rows of a larger size are those of size n. Training and test rows come from independent streams.
+    A data set of size n is a prefix of any larger one. Training and test rows come from independent streams.
 
     Args:
         train_size: >= 1; None for 20,000.

@@ -1,6 +1,6 @@
-"""A photograph from its file to the pixels that a network is given; run as a program, a process that does so on demand.
+"""Decodes a photograph to the pixels of a network; run as a program, it is a process that decodes on request.
 
-Imports nothing but the standard library and Pillow, so that a loader process is there within a tenth of a second.
+It imports only the standard library and Pillow, so that a loader process starts within a tenth of a second.
 """
 
 import json
@@ -14,7 +14,7 @@ from PIL import Image
 
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a random box: part of the image, width / height
 TRIES = 10
-MARGIN = 256 / 224  # shorter side before the middle is cut out / side of the cut
+MARGIN = 256 / 224  # shorter side before the centre crop / side of the crop
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
@@ -23,13 +23,13 @@ def decode(path: str, size: int, seed: int | None) -> bytes:
     """The photograph as `size` x `size` pixels, RGB, planar: 3 size^2 bytes.
 
     With a seed, for training: a random box of it, mirrored with probability 1/2. Without, for evaluation: resized so
-    that the shorter side has 256/224 of `size`, of which the middle is cut out. Resizing is bilinear with antialiasing.
+    that the shorter side is 256/224 of `size`, then cropped at the centre. Resizing is bilinear with antialiasing.
 
     Raises:
         ValueError: the file cannot be read or decoded.
 
     Source: Szegedy et al. 2014, "Going deeper with convolutions", section 6 (the random box); He et al. 2015, "Deep
-    residual learning", section 3.4 (the middle of 256 pixels). Equal to torchvision's RandomResizedCrop (given the same
+    residual learning", section 3.4 (the centre of 256 pixels). Equal to torchvision's RandomResizedCrop (given the same
     box), RandomHorizontalFlip, Resize and CenterCrop on PIL images.
     """
     try:
@@ -50,7 +50,7 @@ def decode(path: str, size: int, seed: int | None) -> bytes:
 def random_box(width: int, height: int, chance: random.Random) -> Box:
     """Inside of width x height: its area uniform in AREA of the whole, the logarithm of its ratio uniform.
 
-    A box that does not fit is drawn again; after TRIES, the largest one in the middle whose ratio is within RATIO.
+    A box that does not fit is drawn again; after TRIES, the largest centred one with a ratio within RATIO.
     """
     for _ in range(TRIES):
         area = width * height * chance.uniform(*AREA)
@@ -73,10 +73,10 @@ def _middle(image: Image.Image, size: int) -> Image.Image:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer until the requests end, as they do when the process that asks does.
+    """Serve requests until their end, which is also the end of the requesting process.
 
-    A request is a line of JSON: paths, size, seeds (null: none). The answer is a line of JSON, null or what is wrong,
-    and after null the images one after the other.
+    A request is a line of JSON: paths, size, seeds (null: none). The answer is a line of JSON, null or the error, and
+    after null the images one after another.
     """
     for line in requests:
         paths, size, seeds = json.loads(line)
@@ -94,5 +94,5 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 if __name__ == "__main__":
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer)
-    except BrokenPipeError:  # whoever asked was killed; the rest of the answer cannot be flushed either
+    except BrokenPipeError:  # the requesting process was killed; the rest cannot be flushed, either
         os._exit(1)

@@ -9,13 +9,13 @@ from syncline.datasets.files import digits_file
 from syncline.datasets.images import ImageDataset, channel_statistics, take
 
 TEST_SIZE = 360
-# The images in an order of its own, the last TEST_SIZE for testing: the split belongs to the dataset, not to a run.
+# A fixed order of the images, the last TEST_SIZE for testing: the split belongs to the data set, not to a run.
 # It is that of scikit-learn's train_test_split(range(1797), test_size=360, stratify=<labels>, random_state=0).
 ORDER = Path(__file__).with_name("digits-order.txt")
 
 
 def digits(train_size: int | None = None, test_size: int | None = None) -> ImageDataset:
-    """1,437 training and 360 test images, uint8 [N, 1, 8, 8], ten classes, stratified and shuffled once for all.
+    """1,437 training and 360 test images, uint8 [N, 1, 8, 8], ten classes, stratified and shuffled in a fixed order.
 
     Args:
         train_size: the first so many training images, 1..1437; None for all.

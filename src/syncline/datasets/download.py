@@ -1,4 +1,4 @@
-"""The one door for downloads: whole files with the right checksum, or none."""
+"""Downloads: complete files with the right checksum, or none."""
 
 import os
 import platform
@@ -16,35 +16,35 @@ CHUNK = 1 << 18  # bytes between two steps of the progress bar
 
 
 def fetch(urls: Sequence[str], path: Path, known_hash: str, what: str) -> Path:
-    """The file at `path`, downloaded unless it is there and its checksum is right; progress is shown on stderr.
+    """Download a file to `path`, unless it is there with the right checksum; shows progress on stderr.
 
-    What arrives goes to a temporary file beside it, which takes its name once the checksum is right and is removed
-    otherwise. Of several processes that ask at once, one downloads and the others find the file.
+    It is written to a temporary file beside it, which is renamed once its checksum is verified, and else removed. Of
+    several processes at the same time, one downloads and the others find the file.
 
     Args:
         urls: mirrors, >= 1, tried in turn.
-        path: of the file; its folder is made.
+        path: of the file; its folder is created.
         known_hash: as md5:... or sha256:...
-        what: whose file it is, for the error message.
+        what: its description, for the error message.
 
     Returns:
         `path`.
 
     Raises:
-        DataMissingError: no mirror gave it whole.
+        DataMissingError: no mirror delivered it completely.
     """
-    # Here, since runs without a download need not wait for them (0.3 s).
+    # Imported here, as they take 0.3 s and most runs do not download.
     import pooch  # type: ignore[import-untyped]
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    pooch.get_logger().setLevel("WARNING")  # the progress bar says enough
+    pooch.get_logger().setLevel("WARNING")  # there is a progress bar
 
     def download(url: str, draft: str, registry: None) -> None:
-        # Not packed once more on the way, or the checksum would be that of something else.
+        # No compression in transfer, which would change the checksum.
         headers = {"Accept-Encoding": "identity"}
-        with tqdm(desc=path.name, total=1, unit="B", unit_scale=True) as bar:  # the total is known later
+        with tqdm(desc=path.name, total=1, unit="B", unit_scale=True) as bar:  # the total is set later
             pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK, headers=headers)(url, draft, registry)
-        Path(draft).chmod(0o644)  # else it stays readable by its owner alone, as temporary files are
+        Path(draft).chmod(0o644)  # temporary files are readable by their owner only
 
     faults = []
     for url in urls:
@@ -61,10 +61,10 @@ def fetch(urls: Sequence[str], path: Path, known_hash: str, what: str) -> Path:
 
 
 def unpack(archive: Path, folder: Path, what: str) -> None:
-    """The folder of that name out of a tar archive; it takes its name when it is complete, and is left alone if there.
+    """Extract a folder from a tar archive, atomically; does nothing if it exists.
 
     Raises:
-        DataMissingError: it cannot be read, holds no such folder, or there is no room; or this Python is too old.
+        DataMissingError: the archive cannot be read or has no such folder, or the disk is full; or Python is too old.
     """
     if not (folder.is_dir() or hasattr(tarfile, "data_filter")):
         raise DataMissingError(
@@ -78,7 +78,7 @@ def unpack(archive: Path, folder: Path, what: str) -> None:
             tarfile.open(archive) as tar,
         ):
             if not folder.is_dir():
-                tar.extractall(draft, filter="data")  # nothing outside of the draft, no devices
+                tar.extractall(draft, filter="data")  # nothing outside the draft, no devices
                 (Path(draft) / folder.name).rename(folder)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise DataMissingError(f"{what}: {archive} could not be unpacked to {folder} ({_one_line(error)})") from None
@@ -86,7 +86,7 @@ def unpack(archive: Path, folder: Path, what: str) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, where the file system has one for folders (NFS has not, nor has Windows)."""
+    """Hold the folder's lock, where folders can be locked (not on NFS or Windows)."""
     try:
         import fcntl
     except ImportError:
@@ -94,7 +94,7 @@ def _alone(folder: Path) -> Iterator[None]:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # then several may download the same; the last to finish stays
+        with suppress(OSError):  # without a lock several may download the same; the last one wins
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:

@@ -1,5 +1,5 @@
-"""Errors that loaders share."""
+"""The error of all loaders."""
 
 
 class DataMissingError(ValueError):
-    """Files of a dataset are not where they are looked for; the text says, in one line, which, where and what to do."""
+    """Files of a data set are missing; the message says in one line which, where, and what to do."""

@@ -1,4 +1,4 @@
-"""Which files each data set reads, and where they are looked for. Nothing is read here, and no torch imported."""
+"""The files of each data set and where they are searched. Reads nothing and does not import torch."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from syncline.datasets.errors import DataMissingError
 from syncline.datasets.wordpiece import vocabulary_file
 
 CRITEO = ("criteo/train.txt", "train.txt")  # Criteo's own name
-# Each part under its official name and, after it, under those of copies and slices; the first that is there counts.
+# Each part under its official name, then under those of copies and slices; the first that exists is taken.
 SQUAD = {
     "train": ("train-v1.1.json", "squad-train-v1.1.json", "squad-train-v1.1-44-articles.json"),
     "dev": ("dev-v1.1.json", "squad-dev-v1.1.json"),
@@ -29,7 +29,7 @@ VOCABULARY_MD5 = "64800d5d8528ce344256daf115d4965e"  # of bert-base-uncased
 DIGITS_MD5 = "9b335364a7bfd63947c7480a5bd51f2d"  # of scikit-learn 1.9
 FONTS_MD5 = "94aadc5dd22992869e44d8bf6b1e73db"  # of FONTS, of matplotlib 3.11
 TOPICS_MD5 = "5048db4e71856091b6689e4724e84d3f"  # of Python 3.11.7
-FONTS = (  # of matplotlib's own folder: never the system's
+FONTS = (  # from matplotlib's folder, never the system's
     *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique"),
     *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic"),
     *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique"),
@@ -39,11 +39,11 @@ FONTS = (  # of matplotlib's own folder: never the system's
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Of a data set: one file, or several of which each is read."""
+    """A part of a data set: one or several files."""
 
-    name: str  # within the data set, whatever its files are called
+    name: str  # within the data set, independent of file names
     files: tuple[Path, ...]  # empty: not there
-    md5: str = ""  # as published: what the files will have if they are fetched; empty: not known
+    md5: str = ""  # as published, of the files after a download; empty: not known
 
 
 def parts(name: str, **options: Any) -> list[Part]:
@@ -56,22 +56,22 @@ def parts(name: str, **options: Any) -> list[Part]:
 
 
 def npz_file(root: str, name: str) -> Path:
-    """Where the arrays of MNIST or CIFAR come first."""
+    """The path at which the arrays of MNIST or CIFAR are tried first."""
     return Path(root) / f"{name}.npz"
 
 
 def criteo_files(root: str, file: str | None) -> list[Path]:
-    """Where Criteo's text is looked for, in this order."""
+    """The paths at which Criteo's text is searched, in order."""
     return [Path(root) / name for name in ((file,) if file else CRITEO)]
 
 
 def squad_file(root: str, part: str, download: bool) -> Path | None:
-    """Of part train or dev; None if it is not there. The official name is insisted on where it may be fetched."""
+    """The file of part train or dev; None if missing. Only the official name counts if it may be downloaded."""
     return _first(Path(root) / name for name in (SQUAD[part][:1] if download else SQUAD[part]))
 
 
 def text_files(root: str, path: str) -> list[Path]:
-    """The file, or all files of a folder and its folders in the order of their names, but hidden ones."""
+    """The file, or all files of a folder and its subfolders in the order of their names, except hidden ones."""
     place = Path(root) / path
     if not place.is_dir():
         return [place] if place.is_file() else []
@@ -80,13 +80,13 @@ def text_files(root: str, path: str) -> list[Path]:
 
 
 def billion_files(root: str, path: str | None) -> tuple[list[Path], Path]:
-    """All training files, and the test file, whether it is there or not."""
+    """All training files, and the test file, which may be missing."""
     folder = Path(root) / (path or BILLION)
     return sorted((folder / BILLION_TRAIN).glob("news.en-*")), folder / BILLION_TEST
 
 
 def digits_file() -> Path:
-    """Where it lies in scikit-learn, which is not imported for it: that takes as long as to import torch."""
+    """Its path in scikit-learn, which is not imported for it: that takes as long as importing torch."""
     return _package("sklearn") / "datasets" / "data" / "digits.csv.gz"
 
 

@@ -1,4 +1,4 @@
-"""What a data set's files hold, as one word: other content is another run, the same content elsewhere is not."""
+"""Fingerprints of the content of data sets: part of a run's identity, independent of the path of the files."""
 
 import os
 from collections.abc import Mapping
@@ -16,20 +16,20 @@ DIGITS = 16  # of a fingerprint
 def fingerprint(options: Mapping[str, Any]) -> str:
     """The fingerprint of the files that a data set with these options (`name` and its loader's) reads.
 
-    It is made of the files' bytes, whatever they are called and wherever they lie. What software makes of them (numpy,
-    Pillow, torchvision) is no part of it: environment.json holds the versions, as of torch. Of ImageNet's photographs
-    names and sizes count.
+    It covers the bytes of the files, not their names and paths. The software that decodes them (numpy, Pillow,
+    torchvision) is not part of it: environment.json holds the versions, as for torch. For ImageNet, the names and sizes
+    of the photographs count.
 
-    Files that are not there, but whose checksums are published, count as if they were there. So a plan that was made
-    before a download is still the same plan after it, and a run that does not find its data is still found in results/.
+    Missing files with published checksums count as present. So a plan from before a download is the same plan after
+    it, and a run without its data is still found in results/.
 
     The same data in another form (mnist.npz or the four idx files) have another fingerprint.
 
     Returns:
-        `published`: the files have the checksums that were published for them, or will have them once they are fetched,
-        or nothing is read. For what other packages bring (scikit-learn's digits, matplotlib's fonts, Python's topics)
+        `published`: the files have the checksums that were published for them, or will have them after a download,
+        or no file is read. For files of other packages (scikit-learn's digits, matplotlib's fonts, Python's topics)
         the published checksums are those of the versions named in files.py.
-        `absent`: something is missing whose content cannot be foreseen.
+        `absent`: a file without a published checksum is missing.
         Else 16 hex digits.
 
     Raises:
@@ -46,7 +46,7 @@ def fingerprint(options: Mapping[str, Any]) -> str:
 
 
 def _checksum(part: Part) -> str:
-    """Empty if it is not there, and not known."""
+    """Empty if it is missing and has no published checksum."""
     return joint_checksum(map(file_checksum, part.files)) if part.files else part.md5
 
 

@@ -1,4 +1,4 @@
-"""How a block of glyph images is drawn. Legend: B images of side S pixels, K classes, F fonts, templates of side E.
+"""Draws blocks of glyph images. Legend: B images of side S pixels, K classes, F fonts, templates of side E.
 
 Elementwise numpy throughout: the number of threads changes no pixel.
 """
@@ -19,26 +19,26 @@ ROTATION = 0.25  # radians either way
 SHEAR = 0.2  # either way
 SCALE = (0.75, 1.1)  # of a type size of S, width and height apart
 SHIFT = 0.1  # of S, either way
-CLUTTER = (0.55, 0.85)  # distance of a second character, cut off by the rim, from the middle, of S
-BRIGHTEST = 0.4  # ground colour, of 1: most characters are brighter than their ground, so that learning starts soon
-TINT = (0.2, 1.0)  # a character's step from its ground in each channel, relative to the largest
-CELLS = 5  # random values along a side that the ground is blended from
+CLUTTER = (0.55, 0.85)  # distance of a second character from the centre, of S; it is clipped at the border
+BRIGHTEST = 0.4  # background, of 1: most characters are brighter than it, so that learning starts soon
+TINT = (0.2, 1.0)  # a character's difference from its background in each channel, relative to the largest
+CELLS = 5  # random values along a side, from which the background is interpolated
 
 
 @dataclass(frozen=True)
 class Look:
     """How hard the characters are to see; intensities in units of the full range."""
 
-    contrast: tuple[float, float]  # largest channel difference between character and ground, from and to
-    texture: float  # largest excursion of the ground from its colour
+    contrast: tuple[float, float]  # range of the largest channel difference between character and background
+    texture: float  # largest deviation of the background from its colour
     noise: float  # standard deviation of the noise of each value
 
 
 @cache
 def templates(characters: str, side: int) -> Floats:
-    """Opacity 0..1 [K, F, E, E] of every character in every font, centred in its square; the rim is empty.
+    """Opacity 0..1 [K, F, E, E] of every character in every font, centred in its square; the border is empty.
 
-    All who ask share the array, which nobody can write to.
+    The array is cached and read-only.
     """
     fonts = [ImageFont.truetype(file, side) for file in font_files()]
     edge = side * 7 // 4
@@ -58,7 +58,7 @@ def draw(generator: np.random.Generator, shapes: Floats, classes: Ints, look: Lo
     """Images uint8 [B, 3, S, S] of these classes.
 
     Args:
-        generator: the only source of chance.
+        generator: the only source of randomness.
         shapes: from `templates`, [K, F, E, E].
         classes: int64 [B], 0 .. K - 1.
         look: how hard they are to see.
@@ -78,7 +78,7 @@ def draw(generator: np.random.Generator, shapes: Floats, classes: Ints, look: Lo
 
 
 def _ground(generator: np.random.Generator, num_images: int, side: int, texture: float) -> Floats:
-    """[B, 3, S, S]: a colour, plus values blended between random ones on a coarse grid, of random strength."""
+    """[B, 3, S, S]: a colour, plus values interpolated between random ones on a coarse grid, of random strength."""
     colour = generator.random((num_images, 3, 1, 1), np.float32) * np.float32(BRIGHTEST)
     coarse = generator.random((num_images, 3, CELLS, CELLS), np.float32) * 2 - 1
     coarse *= generator.random((num_images, 1, 1, 1), np.float32) * np.float32(texture)
@@ -94,7 +94,7 @@ def _ground(generator: np.random.Generator, num_images: int, side: int, texture:
 
 
 def _paint(generator: np.random.Generator, canvas: Floats, opacity: Floats, contrast: tuple[float, float]) -> None:
-    """Adds a random colour step to canvas [B, 3, S, S] by opacity [B, 1, S, S]; a step out of 0..1 is turned round."""
+    """Adds a random colour step to canvas [B, 3, S, S] by opacity [B, 1, S, S]; a step out of 0..1 is reversed."""
     step = generator.uniform(*TINT, (len(canvas), 3, 1, 1)).astype(np.float32)
     size = generator.uniform(*contrast, (len(canvas), 1, 1, 1)).astype(np.float32)
     step *= size / np.abs(step).max(axis=1, keepdims=True)
@@ -106,14 +106,14 @@ def _paint(generator: np.random.Generator, canvas: Floats, opacity: Floats, cont
 def _opacity(
     generator: np.random.Generator, shapes: Floats, classes: Ints, centres: npt.NDArray[np.float64], side: int
 ) -> Floats:
-    """[B, 1, S, S], 0..1: each class in a random font and affine map, `centres` [2, B] pixels off the middle."""
+    """[B, 1, S, S], 0..1: each class in a random font and affine map, `centres` [2, B] pixels off the centre."""
     num_images, num_fonts, edge = len(classes), shapes.shape[1], shapes.shape[-1]
     fonts = generator.integers(num_fonts, size=num_images)
     turn = generator.uniform(-ROTATION, ROTATION, num_images)
     shear = generator.uniform(-SHEAR, SHEAR, num_images)
     wide, high = generator.uniform(*SCALE, (2, num_images))
     cos, sin = np.cos(turn), np.sin(turn)
-    # From a pixel of the image back to the template: turn, shear, scale.
+    # From a pixel of the image back to the template: rotate, shear, scale.
     from_x, from_y, to_x, to_y = (
         value.astype(np.float32)[:, None, None]
         for value in ((cos - shear * sin) / wide, (sin + shear * cos) / wide, -sin / high, cos / high)

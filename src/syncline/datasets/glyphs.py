@@ -1,4 +1,4 @@
-"""Drawn characters in the shape of CIFAR: datasets that need no download. Legend: N images of side S pixels."""
+"""Drawn characters in the form of CIFAR: data sets that need no download. Legend: N images of side S pixels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from syncline.datasets.streams import Purpose, stream
 
 @dataclass(frozen=True)
 class Kind:
-    """One of the two datasets."""
+    """One of the two data sets."""
 
     characters: str  # a class each
     look: Look
@@ -41,9 +41,10 @@ def glyphs(
     seed: int = 0,
     image_size: int = 32,
 ) -> ImageDataset:
-    """One coloured character an image, uint8 [N, 3, S, S], turned, sheared, scaled and shifted, on a cluttered ground.
+    """One coloured character an image, uint8 [N, 3, S, S], rotated, sheared, scaled and shifted, on a cluttered
+    background.
 
-    The first n images of a larger size are those of size n. Classes are balanced: from the first image on, every
+    A data set of size n is a prefix of any larger one. Classes are balanced: from the first image on, every
     num_classes images hold each class once. Training and test images come from independent streams.
 
     Args:
@@ -56,8 +57,8 @@ def glyphs(
     Raises:
         ValueError: an argument out of range.
 
-    Source: ours; stand-ins for CIFAR-10 and CIFAR-100 where those cannot be had. Other versions of numpy, Pillow and
-    matplotlib (whose fonts these are) may draw other pixels.
+    Source: ours; substitutes for CIFAR-10 and CIFAR-100 where those are not available. Other versions of numpy, Pillow
+    and matplotlib (whose fonts these are) may draw other pixels.
     """
     if num_classes not in KINDS:
         raise ValueError(f"glyphs: num_classes must be 10 or 100, got {num_classes}")
@@ -90,7 +91,7 @@ def drawn(
     shape: tuple[int, ...],
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """Images uint8 [N, *shape] and labels int64 [N], in blocks of BLOCK, each from a stream of its own.
+    """Images uint8 [N, *shape] and labels int64 [N], in blocks of BLOCK, each from its own stream.
 
     Args:
         draw_block: (generator, classes int64 [BLOCK]) -> images [BLOCK, *shape].

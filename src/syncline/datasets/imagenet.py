@@ -18,10 +18,10 @@ from syncline.datasets.sizes import checked_size
 from syncline.shapes import ImageShape
 
 ENDINGS = (".jpeg", ".jpg", ".png")
-# Of the training images, in units of 0..255, as everybody uses them.
+# Of the training images, in units of 0..255: the customary values.
 MEAN, STD = (0.485 * 255, 0.456 * 255, 0.406 * 255), (0.229 * 255, 0.224 * 255, 0.225 * 255)
 TEST_BATCH = 100
-MOST_AHEAD = 4  # prefetched batches that are kept; a further one is not begun
+MOST_AHEAD = 4  # limit of prefetched batches
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Photographs:
     """Files and labels, a folder a class."""
 
     name: str
-    classes: tuple[str, ...]  # folder names, sorted; a label is the place in this row
+    classes: tuple[str, ...]  # folder names, sorted; a label is an index of it
     train_files: npt.NDArray[np.bytes_]  # [N], full paths
     train_labels: npt.NDArray[np.int64]  # [N]
     test_files: npt.NDArray[np.bytes_]
     test_labels: npt.NDArray[np.int64]
-    image_size: int  # S of what a network is given
-    loaders: int  # processes that decode; 0: none but this one
+    image_size: int  # S, of the batches
+    loaders: int  # processes that decode; 0: this process
     augment: bool = False  # training images are random boxes, mirrored at random
 
     @property
@@ -64,7 +64,7 @@ class PhotographSource:
         weakref.finalize(self, self._loaders.close)
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
-        """Chance enters as one seed an image: it is the same whichever process decodes it, and when.
+        """Randomness enters as one seed an image, independent of the process that decodes it, and when.
 
         Raises:
             ValueError: a file that cannot be decoded.
@@ -122,20 +122,20 @@ def imagenet(
 ) -> Photographs:
     """Photographs in `<root>/imagenet/train/<class>/` and `<root>/imagenet/val/<class>/`.
 
-    Classes are numbered in the order of their names. Photographs come class by class in turn (the first of each, the
+    Classes are numbered in the order of their names. Photographs alternate between the classes (the first of each, the
     second of each, ...), so that a smaller train_size or test_size keeps the classes balanced.
 
     Args:
         root: the folder to look in.
-        num_classes: folders that must be there; a subset of the classes has fewer.
-        image_size: S >= 1 of what a network is given; 224 as usual, 299 for Inception v3.
+        num_classes: number of folders that must exist; fewer for a subset of the classes.
+        image_size: S >= 1; usually 224, for Inception v3 299.
         loaders: processes that decode, >= 0; with 0 this process does.
         train_size: the first so many training images; None for all (1,281,167 in ImageNet).
-        test_size: the same of the validation images (50,000), on which networks are tested as nobody has the test set.
+        test_size: the same of the validation images (50,000), which serve as the test set: the real one is not public.
 
     Raises:
-        DataMissingError: a folder is not there or holds no images.
-        ValueError: more or fewer classes, others in training than in validation, or an argument out of range.
+        DataMissingError: a folder is missing or has no images.
+        ValueError: another number of classes, others in training than in validation, or an argument out of range.
 
     Source: Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge"; layout as torchvision's
     ImageFolder.
@@ -175,7 +175,7 @@ def _listing(folder: Path) -> tuple[tuple[str, ...], npt.NDArray[np.bytes_], npt
         )
     labels = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     places = np.concatenate([np.arange(len(row)) for row in rows])
-    order = np.lexsort((labels, places))  # by place in the class, then by class
+    order = np.lexsort((labels, places))  # by position in the class, then by class
     files = np.array([file for row in rows for file in row])
     return classes, files[order], labels[order]
 

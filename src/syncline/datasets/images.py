@@ -93,7 +93,7 @@ def take(dataset: ImageDataset, train_size: int | None, test_size: int | None) -
     """The same dataset with its first `train_size` and `test_size` images; None keeps all. Mean and std stay.
 
     Raises:
-        ValueError: a size below 1 or above what there is.
+        ValueError: a size below 1 or above the available number.
     """
     train = checked_size(dataset.name, "train_size", train_size, len(dataset.train_labels))
     test = checked_size(dataset.name, "test_size", test_size, len(dataset.test_labels))

@@ -1,4 +1,4 @@
-"""Processes that decode photographs while this one computes. Legend: B images, S pixels a side."""
+"""Processes that decode photographs in the background. Legend: B images, S pixels a side."""
 
 import json
 import subprocess
@@ -17,14 +17,14 @@ from syncline.datasets import decoding
 
 Pixels = npt.NDArray[np.uint8]
 
-PORTION = 8  # images that a process is given at a time: about a megabyte to send back
+PORTION = 8  # images of one request: about a megabyte to return
 
 
 class Loaders:
-    """Decodes photographs in the order in which they are asked for, in processes of its own; they start when needed.
+    """Decodes photographs in the order of requests, in processes that start when needed.
 
     Args:
-        num: of processes, >= 0; with 0 this process decodes, when `decode` is called.
+        num: number of processes, >= 0; with 0 this process decodes, when `decode` is called.
         size: S.
     """
 
@@ -32,18 +32,18 @@ class Loaders:
         self._num, self._size = num, size
         self._loaders: list[_Loader] = []
         self._idle: SimpleQueue[_Loader] = SimpleQueue()
-        self._threads = ThreadPoolExecutor(max(num, 1), thread_name_prefix="loader")  # one a process, to wait for it
+        self._threads = ThreadPoolExecutor(max(num, 1), thread_name_prefix="loader")  # one a process, waiting for it
 
     def decode(self, paths: Sequence[str], seeds: Sequence[int] | None) -> Callable[[], Pixels]:
-        """Begin to decode; see decoding.decode.
+        """Start to decode; see decoding.decode.
 
         Args:
             paths: of B photographs.
             seeds: one each, for training; None for evaluation.
 
         Returns:
-            What waits for them and gives uint8 [B, 3, S, S]. It raises ValueError, one line, for a file that cannot be
-            decoded, and RuntimeError, one line, if a process was killed.
+            A function that waits for the images and returns them, uint8 [B, 3, S, S]. It raises ValueError, one line,
+            for a file that cannot be decoded, and RuntimeError, one line, if a process was killed.
         """
         pixels = np.empty((len(paths), 3, self._size, self._size), np.uint8)
         if not self._num:
@@ -67,7 +67,7 @@ class Loaders:
         return finish
 
     def close(self) -> None:
-        """End the processes; what was asked for and is not there yet will not come."""
+        """End the processes; unfinished requests are cancelled."""
         self._threads.shutdown(cancel_futures=True)
         for loader in self._loaders:
             loader.end()
@@ -81,9 +81,9 @@ class Loaders:
 
 
 class _Loader:
-    """A process that runs decoding.py, without torch: there in a tenth of a second, and nothing of this one inherited.
+    """A process that runs decoding.py: it starts in a tenth of a second, without torch, and inherits nothing.
 
-    It ends with this process, whatever ends that, since the pipe it reads from is closed then.
+    It ends when this process ends in any way, as that closes the pipe from which it reads.
     """
 
     def __init__(self, size: int) -> None:
@@ -92,7 +92,7 @@ class _Loader:
             [sys.executable, "-P", decoding.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is for this process, which then ends it
+            process_group=0,  # Ctrl-C is for this process, which then ends the loader
         )
         self._requests = cast(BinaryIO, self._process.stdin)
         self._answers = cast(BufferedReader, self._process.stdout)

@@ -14,7 +14,7 @@ from syncline.datasets.files import npz_file
 from syncline.datasets.images import ImageDataset, take
 from syncline.datasets.npz import KEYS, Array, as_labels, read_npz
 
-# File, MD5 as published (gzipped), MD5 of what is in it; in the order of KEYS.
+# File, MD5 as published (gzipped), MD5 of its content; in the order of KEYS.
 FILES = (
     ("train-images-idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"),
     ("train-labels-idx1-ubyte", "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),
@@ -32,13 +32,13 @@ def mnist(
 ) -> ImageDataset:
     """Handwritten digits, uint8 [N, 1, 28, 28], 60,000 for training and 10,000 for the test, white on black.
 
-    `<root>/mnist.npz` comes first: x_train, x_test uint8 [N, 28, 28], y_train, y_test integers [N]. It is read without
-    pickle. Else the four idx files in `<root>` or `<root>/MNIST/raw`, gzipped or not, whose MD5s must be the published
-    ones (Fashion-MNIST's and EMNIST's files have the same names).
+    `<root>/mnist.npz` is tried first: x_train, x_test uint8 [N, 28, 28], y_train, y_test integers [N]. It is read
+    without pickle. Else the four idx files in `<root>` or `<root>/MNIST/raw`, gzipped or not, whose MD5s must be the
+    published ones (Fashion-MNIST's and EMNIST's files have the same names).
 
     Args:
         root: the folder to look in.
-        download: whether what is missing is fetched from a mirror, 12 MB, to `<root>/MNIST/raw`.
+        download: whether to download missing files from a mirror, 12 MB, to `<root>/MNIST/raw`.
         train_size: the first so many training images; None for all.
         test_size: the same of the test images.
 

@@ -1,4 +1,4 @@
-"""Drawn digits in the shape of MNIST: a data set that needs no download. Legend: B images, F fonts, fields of side E.
+"""Drawn digits in the form of MNIST: a data set that needs no download. Legend: B images, F fonts, fields of side E.
 
 Elementwise numpy throughout: the number of threads changes no pixel.
 """
@@ -12,23 +12,23 @@ from syncline.datasets.images import ImageDataset, channel_statistics
 from syncline.datasets.streams import Purpose
 
 SIDE, BOX = 28, 20  # pixels of an image, and of the box that a digit fills
-TYPE_SIZE, UNIT = 64, 24  # pixels of a letter in the fonts' sense, and of half a digit's height
-# How hands differ; lengths in units of half a digit's height. Grey mean and spread come near those of MNIST.
+TYPE_SIZE, UNIT = 64, 24  # type size in pixels, and pixels of half a digit's height
+# Variation of handwriting; lengths in units of half a digit's height. Mean and spread of grey are close to MNIST's.
 SLANT = (-0.15, 0.45)  # mostly to the right
 TURN = 0.15  # radians either way
 WIDTH = (0.7, 1.2)
 BEND = 0.15  # of each quadratic term, either way
-STROKE = (-0.03, 0.05)  # added on either side of a line
+STROKE = (-0.03, 0.05)  # added to either side of a line
 SOFT = 1.5  # pixels from black to white
-REACH, POINTS = 2.0, 32  # the square that is searched for a digit's ends: half its side, points along it
+REACH, POINTS = 2.0, 32  # the square that is searched for the extent of a digit: half its side, points along it
 
 
 def mnist_digits(train_size: int | None = None, test_size: int | None = None, seed: int = 0) -> ImageDataset:
     """Digits 0 to 9, uint8 [N, 1, 28, 28], white on black, by MNIST's rules.
 
-    A digit of one of 16 fonts is slanted, turned, widened, bent, drawn with a thicker or thinner line, brought to fill
-    a box of 20 x 20 pixels without changing its proportions, and placed so that its centre of mass is in the middle of
-    the image. The first n images of a larger size are those of size n; every ten hold each digit once. Training and
+    A digit of one of 16 fonts is slanted, rotated, widened, bent, drawn with a thicker or thinner line, scaled to a box
+    of 20 x 20 pixels without changing its proportions, and placed with its centre of mass at the centre of the image. A
+    data set of size n is a prefix of any larger one; every ten images hold each digit once. Training and
     test images come from independent streams.
 
     Args:
@@ -39,8 +39,8 @@ def mnist_digits(train_size: int | None = None, test_size: int | None = None, se
     Raises:
         ValueError: an argument out of range.
 
-    Source: ours; a stand-in for MNIST (LeCun et al. 1998, section III-A: box, centring) where that cannot be had. Other
-    versions of numpy, Pillow and matplotlib (whose fonts these are) may draw other pixels.
+    Source: ours; a substitute for MNIST (LeCun et al. 1998, section III-A: box, centring) where that is not available.
+    Other versions of numpy, Pillow and matplotlib (whose fonts these are) may draw other pixels.
     """
     train_size = DEFAULT_TRAIN if train_size is None else train_size
     test_size = DEFAULT_TEST if test_size is None else test_size
@@ -72,13 +72,13 @@ def draw(generator: np.random.Generator, fields: Floats, classes: Ints) -> npt.N
     """Images uint8 [B, 1, 28, 28] of these classes.
 
     Args:
-        generator: the only source of chance.
+        generator: the only source of randomness.
         fields: from `distance_fields`, [10, F, E, E].
         classes: int64 [B], 0 .. 9.
     """
     num_images = len(classes)
     hand = Hand(generator, fields, classes)
-    # First where the ink ends, on a coarse grid around the middle; then the box around it, pixel by pixel.
+    # First the extent of the ink, on a coarse grid around the centre; then the box around it, pixel by pixel.
     search = np.broadcast_to(np.linspace(-REACH, REACH, POINTS, dtype=np.float32), (num_images, POINTS))
     distance = hand.distance(search, search)
     (top, bottom), (left, right) = (_ends(distance.min(axis=axis)) for axis in (2, 1))
@@ -98,7 +98,7 @@ def draw(generator: np.random.Generator, fields: Floats, classes: Ints) -> npt.N
 
 
 class Hand:
-    """How each of B digits is written: its font, the map from the page back to the font's digit, its stroke."""
+    """The handwriting of B digits: font, map from the page back to the font's digit, stroke."""
 
     def __init__(self, generator: np.random.Generator, fields: Floats, classes: Ints) -> None:
         num_images, (_, num_fonts, edge, _) = len(classes), fields.shape
@@ -115,7 +115,7 @@ class Hand:
         self._start = ((classes * num_fonts + fonts) * edge**2)[:, None, None]
 
     def distance(self, columns: npt.NDArray[np.floating], rows: npt.NDArray[np.floating]) -> Floats:
-        """Signed distance from the line's edge, in units, at places `columns` [B, W] x `rows` [B, H]: [B, H, W]."""
+        """Signed distance from the line's edge, in units, at positions `columns` [B, W] x `rows` [B, H]: [B, H, W]."""
         x, y = columns.astype(np.float32)[:, None, :], rows.astype(np.float32)[:, :, None]
         a, b, c, d = self._bend
         bent_x, bent_y = x + a * y * y + b * x * y, y + c * x * x + d * x * y
@@ -135,13 +135,13 @@ class Hand:
 
 
 def _ends(nearest: Floats) -> tuple[Floats, Floats]:
-    """The first and last place of ink, by the least distances [B, POINTS] of the searched rows or columns: [B] each."""
+    """First and last position of ink, [B] each, from the least distances [B, POINTS] of the rows or columns."""
     return _first(nearest), -_first(nearest[:, ::-1])
 
 
 def _first(nearest: Floats) -> Floats:
-    # A thin line may lie between two of the places. One of them is no more than half a step from it: so the place at
-    # half a step's distance is found, by linear interpolation, and half a step is added.
+    # A thin line may lie between two positions. One of them is at most half a step from it: so find the position at a
+    # distance of half a step by linear interpolation, and add half a step.
     step = np.float32(2 * REACH / (POINTS - 1))
     images = np.arange(len(nearest))
     index = (nearest < step / 2).argmax(axis=1)
@@ -152,7 +152,7 @@ def _first(nearest: Floats) -> Floats:
 
 
 def _offset(mass: Floats) -> Ints:
-    """Of the box in the image, so that the centre of mass [B, BOX] of its rows or columns comes to the middle."""
+    """Offset of the box that puts the centre of mass of its rows or columns [B, BOX] at the centre of the image."""
     centre = (mass * np.arange(BOX)).sum(axis=1) / mass.sum(axis=1)
     offset: Ints = np.clip(np.rint(SIDE / 2 - centre), 0, SIDE - BOX).astype(np.int64)
     return offset

@@ -19,7 +19,7 @@ def read_npz(path: Path) -> dict[str, Array]:
     """The arrays KEYS of the file, read without pickle.
 
     Raises:
-        ValueError: it cannot be read, or an array is not there.
+        ValueError: it cannot be read, or an array is missing.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:

@@ -1,4 +1,4 @@
-"""Questions on generated lives: words that a network has met, facts that it has not."""
+"""Questions about generated biographies: known words, unknown facts."""
 
 from itertools import chain, count, islice
 
@@ -19,16 +19,16 @@ def qa_synthetic(
     train_size: int | None = None,
     test_size: int | None = None,
 ) -> QuestionDataset:
-    """Four questions on each text of four sentences, on the lives of two people; needs no file and no download.
+    """Four questions on each text of four sentences about two people; needs no file and no download.
 
-    Who is asked about in the test is asked about nowhere in training. A text holds several towns, years and numbers, so
-    that the kind of a word alone does not answer a question. The first n questions of more are those of n.
+    People of the test do not occur in training. A text has several towns, years and numbers, so that the kind of a word
+    alone does not answer a question. A data set of size n is a prefix of any larger one.
 
     Args:
-        vocab: '' for a vocabulary of its own, 449 pieces; else BERT's, see `vocabulary_file`.
+        vocab: '' for its own vocabulary, 449 pieces; else BERT's, see `vocabulary_file`.
         max_length: tokens of a row, 68..512; with 128 every text is one window.
         stride: tokens that neighbouring windows of a text share.
-        seed: >= 0, of the lives.
+        seed: >= 0, of the biographies.
         train_size: training questions, >= 1; None for 4,000.
         test_size: test questions, >= 1; None for 500.
 
@@ -36,7 +36,7 @@ def qa_synthetic(
         DataMissingError: no such vocabulary.
         ValueError: an argument out of range.
 
-    Source: ours; a stand-in for SQuAD, with its windows, tokeniser and score.
+    Source: ours; a substitute for SQuAD, with its windows, tokeniser and score.
     """
     train_size = DEFAULT_TRAIN if train_size is None else train_size
     test_size = DEFAULT_TEST if test_size is None else test_size

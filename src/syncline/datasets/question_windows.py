@@ -1,4 +1,4 @@
-"""Questions and the texts they are asked on, as rows of tokens: [CLS] question [SEP] window of the text [SEP].
+"""Questions and their texts as rows of tokens: [CLS] question [SEP] window of the text [SEP].
 
 Legend: T tokens of all texts together, Q questions, W windows, B rows of a batch, L tokens of a row.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
-MAX_QUESTION = 64  # tokens; a longer question loses its end, as in the code of BERT's authors
+MAX_QUESTION = 64  # tokens; longer questions are truncated, as in the code of BERT's authors
 NUM_SPECIAL = 3  # tokens of a row that are neither question nor text
 
 
@@ -26,15 +26,15 @@ NUM_SPECIAL = 3  # tokens of a row that are neither question nor text
 class Question:
     text: str
     paragraph: str
-    answers: tuple[tuple[str, int], ...]  # each with its first character in the paragraph; training takes the first
+    answers: tuple[tuple[str, int], ...]  # each with its first character in the paragraph; training uses the first
 
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Rows of different lengths, end to end."""
+    """Rows of different lengths, concatenated."""
 
     values: Ints  # [all elements] or [all elements, 2]
-    starts: Longs  # [rows + 1], where each row begins
+    starts: Longs  # [rows + 1], first element of each row
 
     def __getitem__(self, row: int) -> Ints:
         return self.values[self.starts[row] : self.starts[row + 1]]
@@ -46,12 +46,12 @@ class Windows:
 
     questions: Ragged  # tokens of each question
     texts: Ragged  # tokens of each text
-    characters: Ragged  # where each of those begins and ends in its text, [T, 2]
-    text_of: Ints  # [Q], which text a question is asked on
+    characters: Ragged  # first and one past the last character of each token, [T, 2]
+    text_of: Ints  # [Q], text of each question
     question_of: Ints  # [W], ascending
     bounds: Ints  # [W, 2]: first token of the window in its text, and the one after its last
-    begins: Ints  # [W], where in its row a window begins
-    answers: Ints  # [W, 2]: where in its row the answer's first and last token are; both 0, [CLS], if it is not there
+    begins: Ints  # [W], position of the window in its row
+    answers: Ints  # [W, 2]: positions in the row of the answer's first and last token; 0, [CLS], if outside the window
     cls: int
     sep: int
 
@@ -59,7 +59,7 @@ class Windows:
         return len(self.question_of)
 
     def rows(self, indices: Longs) -> tuple[Longs, Longs, Longs]:
-        """Tokens, mask and types [B, L] of these windows, L as the longest needs it; padding is 0 in all three."""
+        """Tokens, mask and types [B, L] of these windows, L that of the longest; padding is 0 in all three."""
         widths = self.bounds[indices, 1] - self.bounds[indices, 0]
         lengths = self.begins[indices] + widths + 1
         tokens, mask, types = np.zeros((3, len(indices), int(lengths.max())), np.int64)
@@ -76,12 +76,12 @@ class Windows:
 
 
 def cut(questions: Sequence[Question], tokenizer: "Tokenizer", max_length: int, stride: int) -> Windows:
-    """Tokenise, and cut each text into windows that fit beside the question.
+    """Tokenise, and split each text into windows that fit next to the question.
 
     Args:
         questions: >= 1.
         tokenizer: from `wordpiece.tokenizer`.
-        max_length: tokens of a row at most.
+        max_length: largest number of tokens of a row.
         stride: tokens that two neighbouring windows of a text share, >= 0 and < max_length - 67.
 
     Raises:
@@ -142,8 +142,8 @@ def _answer(question: Question, spans: Ints) -> tuple[int, int]:
 
 
 def _tokenise(tokenizer: "Tokenizer", texts: Iterable[str], most: int | None = None) -> tuple[Ragged, Ragged]:
-    """Tokens of each text and their characters; `most` so many of each."""
-    # One text at a time: a batch would start threads, which a process that forks later is warned of.
+    """Tokens of each text and their characters; at most `most` of each."""
+    # One text at a time: a batch would start threads, of which a later fork would warn.
     encodings = (tokenizer.encode(text, add_special_tokens=False) for text in texts)
     rows = [_arrays(encoding, most) for encoding in encodings]
     starts = np.cumsum([0, *(len(tokens) for tokens, _ in rows)], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What every set of questions on texts looks like once loaded. Legend: B windows of a batch, L tokens of a row."""
+"""A loaded data set of questions on texts. Legend: B windows of a batch, L tokens of a row."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ TEST_BATCH = 32  # windows
 
 @dataclass(frozen=True, slots=True)
 class QuestionDataset:
-    """Questions cut into windows, each window a sample; made by `question_dataset`."""
+    """Questions split into windows, each a sample; created by `question_dataset`."""
 
     name: str
     shape: QuestionShape
@@ -39,7 +39,7 @@ class QuestionDataset:
 class QuestionSource:
     """Batches of windows, each as long as its longest row.
 
-    Padding up to max_length would give the same losses up to rounding, since nothing looks at what is masked, but other
+    Padding up to max_length would give the same losses up to rounding, since masked tokens have no effect, but other
     draws of dropout. With 384 tokens at most, rows of SQuAD have 176 on average.
     """
 
@@ -75,7 +75,7 @@ def question_dataset(
     max_length: int,
     stride: int,
 ) -> QuestionDataset:
-    """Both parts tokenised and cut; the arguments as of `wordpiece.tokenizer` and `question_windows.cut`."""
+    """Tokenise and split both parts; arguments as for `wordpiece.tokenizer` and `question_windows.cut`."""
     pieces = tokenizer(vocabulary)
     return QuestionDataset(
         name,

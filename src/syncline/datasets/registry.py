@@ -44,10 +44,10 @@ def load(name: str, **options: Any) -> Dataset:
 
     Args:
         name: a key of DATASETS.
-        options: what its loader takes; all take train_size and test_size (the first so many samples, None for all).
+        options: of its loader; all have train_size and test_size (the first so many samples, None for all).
 
     Raises:
-        DataMissingError: its files are not there.
+        DataMissingError: its files are missing.
         ValueError: an unknown name, a broken file, or an option out of range.
     """
     if name not in DATASETS:

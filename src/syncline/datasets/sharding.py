@@ -1,4 +1,4 @@
-"""Which training samples a worker sees, and when."""
+"""Distributes the training samples among the workers."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +9,11 @@ Indices = npt.NDArray[np.int64]
 
 
 class WorkerShare:
-    """One worker's part of the training set and its order.
+    """One worker's share of the training set and its order.
 
-    A seeded permutation of all samples is dealt out to the workers, so every sample belongs to exactly one of them and
-    shares differ by at most one sample. In each worker epoch the share is shuffled anew; batches are cut from the
-    endless row of epochs, so all batches are full and a sample is seen exactly once in a worker epoch.
+    A seeded permutation of all samples is partitioned among the workers: every sample belongs to exactly one of them,
+    and shares differ by at most one sample. The share is reshuffled in each worker epoch; batches are consecutive
+    parts of the endless sequence of epochs, so all are full and a sample occurs exactly once in a worker epoch.
 
     Args:
         num_samples: size of the training set.
@@ -38,10 +38,10 @@ class WorkerShare:
         self.seed = seed
         everything = stream(Purpose.SPLIT, 0, 0, seed).permutation(num_samples)
         self.samples: Indices = everything[worker::num_workers].copy()  # int64 [share], this worker's samples
-        self._epochs: dict[int, Indices] = {}  # the two made last: one going on and the next
+        self._epochs: dict[int, Indices] = {}  # the latest two: the current one and the next
 
     def batch(self, iteration: int) -> Indices:
-        """Sample numbers int64 [batch_size] of the worker's iteration 0, 1, ...: the same whenever it is asked for."""
+        """Sample numbers int64 [batch_size] of the worker's iteration 0, 1, ...; always the same for an iteration."""
         if iteration < 0:
             raise ValueError(f"iteration must be >= 0, got {iteration}")
         epoch, offset = divmod(iteration * self.batch_size, len(self.samples))

@@ -1,11 +1,11 @@
-"""How much of a part is kept: train_size and test_size."""
+"""Checks train_size and test_size."""
 
 
 def checked_size(dataset: str, option: str, size: int | None, available: int) -> int:
-    """How many samples to keep: the first `size`, all of them where it is None.
+    """The number of samples to use: `size`, or all for None.
 
     Raises:
-        ValueError: a size below 1 or above what there is.
+        ValueError: a size below 1 or above the available number.
     """
     if size is None:
         return available

@@ -37,17 +37,17 @@ def squad(
 
     Args:
         root: the folder of train-v1.1.json and dev-v1.1.json.
-        download: whether what is missing may be fetched; the official files are then insisted on.
-        split: 'official', or '90/10' for both files together, dealt out anew by whole articles: the test gets articles
-            in a fixed random order up to a tenth of all questions.
+        download: whether to download missing files; only the official files count then.
+        split: 'official', or '90/10' for both files together, split by whole articles: the test gets articles in a
+            fixed random order up to a tenth of all questions.
         vocab: of the tokeniser, see `vocabulary_file`.
         max_length: tokens of a row, 68..512.
         stride: tokens that neighbouring windows of a text share.
-        train_size: so many training questions, evenly spread over all; None for all.
+        train_size: number of training questions, evenly spread over all; None for all.
         test_size: the same of the test questions.
 
     Raises:
-        DataMissingError: the files or a vocabulary are not there, or the download failed.
+        DataMissingError: the files or a vocabulary are missing, or the download failed.
         ValueError: a broken file, or an option out of range.
 
     Source: Rajpurkar et al. 2016, "SQuAD: 100,000+ questions for machine comprehension of text"; max_length and stride
@@ -73,7 +73,7 @@ def read_squad(path: Path) -> list[Article]:
     """The articles of a file in SQuAD v1.1's form.
 
     Raises:
-        ValueError: not such a file.
+        ValueError: a file of another form.
     """
     try:
         articles = json.loads(path.read_text(encoding="utf-8"))["data"]
@@ -119,7 +119,7 @@ def _deal_out(articles: list[Article]) -> tuple[list[Article], list[Article]]:
     order = stream(Purpose.SQUAD_SPLIT, 0, 0, SPLIT_SEED).permutation(len(articles))
     ends = np.cumsum([len(articles[number]) for number in order])
     num_test = max(1, int(np.searchsorted(ends, TEST_FRACTION * ends[-1], side="right")))
-    # Back in the order of the file, so that neighbours stay neighbours.
+    # In the order of the file, so that neighbours stay neighbours.
     train, test = np.sort(order[num_test:]), np.sort(order[:num_test])
     return [articles[number] for number in train], [articles[number] for number in test]
 

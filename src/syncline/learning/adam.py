@@ -1,4 +1,4 @@
-"""Adam and AdamW: the mean gradient over the root of the mean square, both freed of their bias towards zero.
+"""Adam and AdamW: the mean gradient over the root of the mean square, both corrected for their bias towards zero.
 
 Shape legend: n elements of the block.
 """
@@ -37,7 +37,7 @@ class Adam:
         self._square: Tensor | None = None  # v [n]
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
-        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up."""
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is overwritten."""
         if self._mean is None or self._square is None:
             self._mean, self._square = torch.zeros_like(gradient), torch.zeros_like(gradient)
         self._steps += 1
@@ -49,7 +49,7 @@ class Adam:
         self._square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         step_size = rate / (1 - self.beta1**self._steps)
         root_of_correction = (1 - self.beta2**self._steps) ** 0.5
-        # The gradient has done its part; its memory takes the denominator.
+        # The gradient is no longer needed; its memory holds the denominator.
         denominator = torch.sqrt(self._square, out=gradient).div_(root_of_correction).add_(self.eps)
         torch.addcdiv(weights, self._mean, denominator, value=-step_size, out=out)
 

@@ -1,4 +1,4 @@
-"""Metrics on the test set, and what of several replicas is evaluated."""
+"""Evaluation on the test set, also of several replicas."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from syncline.datasets.batch_source import BatchSource
 from syncline.learning.flat import FlatModule
 from syncline.learning.task import Task
 
-SEED = 0  # of what a network leaves to chance while it is evaluated: always the same
+SEED = 0  # of random numbers that a network draws during evaluation
 
 
 class Evaluator:
-    """The test set, ready to be run through the module; leaves the module's training mode as it was."""
+    """Evaluates weights on the test set; the training mode of the module is restored afterwards."""
 
     def __init__(self, source: BatchSource, task: Task, flat: FlatModule) -> None:
         self._source = source
@@ -22,7 +22,7 @@ class Evaluator:
 
     @torch.no_grad()
     def __call__(self, weights: list[Tensor], buffers: Tensor) -> dict[str, float]:
-        """The task's METRICS for these weights (blocks, [n] in all) and buffers [m]."""
+        """The task's METRICS for these weights (blocks, [n] in total) and buffers [m]."""
         self._flat.load(weights, buffers)
         module = self._flat.module
         if self._flat.is_random:
@@ -34,21 +34,21 @@ class Evaluator:
 
 
 def final_state(weights: Tensor, evaluated: Tensor, buffers: Tensor) -> dict[str, Tensor]:
-    """A part of the parameters as files hold it; what is evaluated in place of the weights stands beside them."""
+    """A part of the parameters as stored in files: the weights, and the average that is evaluated in their place."""
     state = {"weights": weights.cpu(), "buffers": buffers.cpu()}
     return state if evaluated is weights else state | {"evaluated": evaluated.cpu()}
 
 
 def are_finite(weights: Sequence[Tensor]) -> bool:
-    """No parameter is infinite or no number."""
+    """Whether all parameters are finite."""
     return all(bool(block.isfinite().all()) for block in weights)
 
 
 def consensus(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:
     """The mean of replicas: weights [n] and buffers [m], and the divergence, max over i of ||w_i - mean||_2.
 
-    The replicas are what is there after a whole step: with `average=before_forward` each worker's own step is the last
-    thing that happened to it, where after_step a group has averaged.
+    The replicas are those after a complete step, which ends with each worker's own step for `average=before_forward`,
+    and with the averaging of groups for `after_step`.
     """
     mean, mean_buffers = weights[0].clone(), buffers[0].clone()
     for other, other_buffers in zip(weights[1:], buffers[1:], strict=True):

@@ -12,19 +12,19 @@ ALIGNED = 16  # elements: the weights begin at a multiple of it
 class FlatModule:
     """An `nn.Module` whose parameters, gradients and buffers are views into flat vectors.
 
-    All lie in one storage, in the order gradient, buffers, extra, weights: gradient or weights are sent together with
-    the buffers and the extra elements in one piece.
+    They share one storage in the order gradient, buffers, extra, weights, so that gradient or weights can be sent with
+    the buffers and the extra elements as one message.
 
-    Integer buffers (batch-norm's count of batches) stay with the module: nothing that we train reads them.
+    Integer buffers (batch norm's count of batches) stay in the module: no model here reads them.
 
     Args:
-        module: is changed.
-        num_extra: elements for whoever sends all of it at once.
+        module: its parameters and buffers are replaced by views.
+        num_extra: e, elements for additional data of a message.
     """
 
     def __init__(self, module: nn.Module, num_extra: int = 0) -> None:
         self.module = module
-        self.is_random = _draws_numbers(module)  # while it learns, from torch's global generator
+        self.is_random = _draws_numbers(module)  # in training mode, from torch's global generator
         parameters = list(module.parameters())
         buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
         initial = _flatten([parameter.detach() for parameter in parameters])
@@ -37,7 +37,7 @@ class FlatModule:
         )  # [n], [m], [e]
         self.weights = storage[begin:]  # [n]
         self.with_gradient = storage[:end]  # gradient, buffers and extra [n + m + e]
-        self.with_weights = storage[size:]  # buffers, extra and weights [m + e + n and a few zeros between]
+        self.with_weights = storage[size:]  # buffers, extra and weights [m + e + n, and padding]
         self.beside = storage[size:end]  # buffers and extra [m + e]
         self.weights.copy_(initial)
         if buffers:
@@ -46,13 +46,13 @@ class FlatModule:
         self.gradient_tensors = _views(self.gradient, parameters)  # one a parameter
         for parameter, weight, gradient in zip(parameters, self.weight_tensors, self.gradient_tensors, strict=True):
             parameter.data = weight
-            # Autograd adds into a gradient that is there; zero_grad() with its default would drop this view.
+            # Autograd adds to an existing gradient; zero_grad() with its default would drop this view.
             parameter.grad = gradient
         for buffer, view in zip(buffers, _views(self.buffers, buffers), strict=True):
             buffer.data = view
 
     def load(self, weights: list[Tensor], buffers: Tensor) -> None:
-        """Copy weights (contiguous blocks, [n] in all) and buffers [m] in."""
+        """Copy weights (contiguous blocks, [n] in total) and buffers [m] into the module."""
         if len(weights) == 1:
             self.weights.copy_(weights[0])
         else:
@@ -61,7 +61,7 @@ class FlatModule:
 
 
 def _draws_numbers(module: nn.Module) -> bool:
-    """Units are dropped out, or the module says that it `samples`."""
+    """Whether it has dropout, or declares that it `samples`."""
     return any(
         getattr(part, "samples", False)
         or (isinstance(part, nn.Dropout | nn.Dropout2d) and part.p > 0)

@@ -1,4 +1,4 @@
-"""The one gradient function that every engine calls, and what it is called with.
+"""The one gradient function, which every engine calls, and its arguments.
 
 Shape legend: n parameters, m float buffer elements.
 """
@@ -18,18 +18,18 @@ from syncline.learning.task import Task
 
 @dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """What one gradient is computed from."""
+    """The data of one gradient."""
 
     samples: Batch
     key: tuple[int, int, int]  # worker, iteration, seed of the run
 
     def noise_seed(self) -> int:
-        """For torch's global generator, from which a network draws what it leaves to chance."""
+        """For torch's global generator, from which a network draws random numbers (dropout)."""
         return int(stream(Purpose.NOISE, *self.key).integers(2**63))
 
 
 class WorkerBatches:
-    """One worker's mini-batches: the same for an iteration whenever it is asked for."""
+    """One worker's mini-batches; an iteration always has the same one."""
 
     def __init__(self, source: BatchSource, share: WorkerShare) -> None:
         self.share = share
@@ -53,13 +53,13 @@ class WorkerBatches:
 class GradientFunction:
     """(weights, buffers, batch) -> (loss, gradient, buffers) of the task's mean loss, on flat vectors.
 
-    The gradient [n] and the buffers [m] returned are the module's own and are overwritten by the next call.
+    The returned gradient [n] and buffers [m] belong to the module; the next call overwrites them.
     """
 
     flat: FlatModule
     task: Task
-    clip_norm: float | None = None  # a gradient whose L2 norm is larger is scaled down to it
-    precision: torch.dtype = torch.float32  # of the forward and backward pass; of images, the layout follows it
+    clip_norm: float | None = None  # upper bound of the L2 norm, to which larger gradients are scaled
+    precision: torch.dtype = torch.float32  # of the forward and backward pass; determines the memory format of images
 
     def __call__(self, weights: list[Tensor], buffers: Tensor, batch: MiniBatch) -> tuple[float, Tensor, Tensor]:
         flat = self.flat
@@ -80,5 +80,5 @@ class GradientFunction:
 
 
 def _channels_last(tensor: Tensor) -> Tensor:
-    """Images [B, C, H, W] with a pixel's channels side by side: the quick layout for 16-bit convolutions."""
+    """Images [B, C, H, W] in channels-last memory format, which is fast for 16-bit convolutions."""
     return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor

@@ -18,33 +18,33 @@ __all__ = ["MOMENTUM_FORMS", "OPTIMIZERS", "RMSPROP_FORMS", "Adam", "Averaged", 
 
 
 class Optimizer(Protocol):
-    """Makes the next weights of one block, always the same one. Past the first step it allocates nothing."""
+    """Computes the next weights of one block. It allocates memory only at the first step."""
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
-        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up.
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is overwritten.
 
         Args:
             rate: learning rate of this step, >= 0.
         """
 
     def evaluated(self, weights: Tensor) -> Tensor:
-        """What is to be evaluated in place of the weights [n] of the last step; the next step may change it."""
+        """The weights to evaluate in place of those [n] of the last step; the next step may change them."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What the coming steps depend on; the optimizer's own tensors, which the next step changes."""
+        """The state; the optimizer's own tensors, which the next step changes."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state_dict` gave, which is copied."""
+        """Restore a copy of a state from `state_dict`."""
 
 
 class Averaged:
-    """An optimizer whose weights are evaluated as their exponential moving average.
+    """An optimizer for which the exponential moving average of the weights is evaluated.
 
         a <- decay_t a + (1 - decay_t) w        decay_t = min(decay, (1 + t) / (10 + t))
 
-    after update t = 1, 2, ..., beginning with the initial weights, so that it forgets them soon. The average is linear
-    in the weights: of replicas that make as many updates, the mean of their averages is the average of their mean, also
-    if in between groups of them replace their weights by the group's mean.
+    after update t = 1, 2, ..., starting from the initial weights, which it forgets soon. The average is linear in the
+    weights: for replicas with equal numbers of updates, the mean of their averages is the average of their mean, also
+    if groups of them replace their weights by the group's mean in between.
 
     Source: TensorFlow's ExponentialMovingAverage with num_updates, as Inception was evaluated; there the running
     statistics of batch norm are averaged with the weights, here they stay the last ones.
@@ -96,7 +96,7 @@ def build(name: str, average_decay: float | None = None, **options: float | str 
     Args:
         name: one of OPTIMIZERS.
         average_decay: of the weights' moving average; None evaluates the weights themselves.
-        options: its own.
+        options: of this optimizer.
     """
     optimizer = OPTIMIZERS[name](**options)
     return optimizer if average_decay is None else Averaged(optimizer, average_decay)

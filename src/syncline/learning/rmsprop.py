@@ -17,8 +17,8 @@ class RmsProp:
     With d = g + weight_decay w and v <- alpha v + (1 - alpha) d^2, the two forms are
         torch:       b <- momentum b + d / (sqrt(v) + eps)         w <- w - rate b     v starts at 0
         tensorflow:  b <- momentum b + rate d / sqrt(v + eps)      w <- w - b          v starts at 1
-    and b at 0. They differ much where eps is large: with eps = 1, as Inception was trained, the second one divides by
-    at least 1 from the first step on.
+    and b at 0. They differ greatly for large eps: with eps = 1, as for Inception, the second one divides by at least 1
+    from the first step on.
 
     Source: torch.optim.RMSprop, equal in every bit; tf.train.RMSPropOptimizer of TensorFlow 1, equal to rounding.
 
@@ -42,7 +42,7 @@ class RmsProp:
         self._root: Tensor | None = None  # [n], scratch
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
-        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up."""
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is overwritten."""
         is_torch = self.form == "torch"
         if self._square is None:
             self._square = torch.full_like(gradient, 0 if is_torch else 1)

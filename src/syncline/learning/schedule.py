@@ -1,7 +1,6 @@
-"""Learning-rate schedules over epochs, and the two clocks that may count the epochs.
+"""Learning-rate schedules over epochs, and the two clocks that count epochs.
 
-The rate is a pure function of the epochs that are over when an update is made, so a run that goes on from a checkpoint
-needs no state of it.
+The rate is a pure function of the epochs before an update, so a resumed run needs no state of it.
 """
 
 import math
@@ -16,15 +15,15 @@ SCHEDULES = ("step", "linear", "exponential")
 class Schedule(Protocol):
     @property
     def base(self) -> float:
-        """The rate that factors apply to, > 0."""
+        """The rate that all factors multiply, > 0."""
 
     def rate(self, epoch: float) -> float:
-        """The rate for an update made when `epoch` epochs (>= 0) are over."""
+        """The rate for an update after `epoch` epochs (>= 0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepSchedule:
-    """rate = base * factor^(number of `at_epochs` that are over)."""
+    """rate = base * factor^(number of past `at_epochs`)."""
 
     base: float  # > 0
     factor: float = 0.1  # > 0
@@ -36,7 +35,7 @@ class StepSchedule:
 
 @dataclass(frozen=True, slots=True)
 class LinearSchedule:
-    """From base at `begin_epoch` straight to base * final_factor at `end_epoch`; constant before and after.
+    """Linear from base at `begin_epoch` to base * final_factor at `end_epoch`; constant before and after.
 
     Source: as BERT is fine-tuned, final_factor = 0 (transformers' get_linear_schedule_with_warmup).
     """
@@ -71,12 +70,12 @@ class ExponentialSchedule:
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """A straight rise from base * start to base during the first `epochs`, then another schedule.
+    """A linear rise from base * start to base during the first `epochs`, then another schedule.
 
-    An update's rate is that of the moment before it, so with start = 0 the very first update moves nothing but the
-    optimizer's own state, as in transformers' get_linear_schedule_with_warmup.
+    The rate of an update is that of the time before it, so with start = 0 the first update only changes the optimizer's
+    state, as in transformers' get_linear_schedule_with_warmup.
 
-    Source: Goyal et al. (2017), section 2.2, whose k workers begin at the rate of one: start = 1 / k.
+    Source: Goyal et al. (2017), section 2.2, where k workers start with the rate of one: start = 1 / k.
     """
 
     then: Schedule
@@ -94,7 +93,7 @@ class WarmUp:
 
 
 def _power(factor: float, exponent: float) -> float:
-    """Infinite where a float cannot hold it: such a run diverges."""
+    """Infinity on overflow: such a run diverges."""
     try:
         return math.pow(factor, exponent)
     except OverflowError:
@@ -113,9 +112,9 @@ def build_schedule(
     warmup_epochs: float = 0.0,
     warmup_from: float = 0.0,
 ) -> Schedule:
-    """A schedule of this kind after a warm-up, if there is one.
+    """A schedule of this kind after an optional warm-up.
 
-    Steps come at epochs of the whole run; a linear or exponential decay begins where the warm-up ends.
+    Steps are at epochs of the whole run; a linear or exponential decay begins at the end of the warm-up.
 
     Args:
         base: rate at the end of the warm-up, > 0.
@@ -123,7 +122,7 @@ def build_schedule(
         factor: of step and exponential, > 0.
         at_epochs: of step, ascending, none within the warm-up.
         every_epochs, staircase: of exponential.
-        end_epoch, final_factor: of linear, which needs the first.
+        end_epoch, final_factor: of linear, which requires end_epoch.
         warmup_epochs, warmup_from: see WarmUp; 0 epochs: none.
     """
     then: Schedule
@@ -140,11 +139,11 @@ def build_schedule(
 
 @dataclass(frozen=True, slots=True)
 class EpochClock:
-    """How many epochs of the whole training set are over, as the learning rate sees it.
+    """The number of past epochs of the whole training set, for the learning rate.
 
-    `samples`: samples used in updates / samples of the set. `server_updates`: what MXNet's training script of 2018
-    does, which counts server updates against the iterations of one worker's epoch: right for BSP, but asynchronous
-    updates are P times as many, so the rate drops P times too early.
+    `samples`: samples used in updates / samples of the set. `server_updates`: as in MXNet's training script of 2018,
+    server updates / iterations of one worker's epoch: correct for BSP, but asynchronous updates are P times as many,
+    so the rate drops P times too early.
     """
 
     kind: str  # one of LR_CLOCKS

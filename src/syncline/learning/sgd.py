@@ -14,7 +14,7 @@ MOMENTUM_FORMS = ("torch", "lr_inside")
 class Sgd:
     """SGD with momentum and weight decay.
 
-    With d = g + weight_decay w, the two forms of momentum (equal while the rate stays the same) are
+    With d = g + weight_decay w, the two forms of momentum (equal for a constant rate) are
         torch:      b <- momentum b + d          w <- w - rate b        (torch.optim.SGD, dampening=0; b starts as d)
         nesterov:   the same b                   w <- w - rate (d + momentum b)         (torch.optim.SGD, nesterov=True)
         lr_inside:  b <- momentum b - rate d     w <- w + b             (MXNet's sgd_mom_update; b starts at 0)
@@ -36,7 +36,7 @@ class Sgd:
         self._buffer: Tensor | None = None  # b [n]
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
-        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is used up."""
+        """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is overwritten."""
         if self.weight_decay:
             gradient.add_(weights, alpha=self.weight_decay)
         if not self.momentum:

@@ -22,11 +22,11 @@ class Task(Protocol):
         """Mean over the samples of the batch, in nats; the module is in training mode."""
 
     def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
-        """The task's METRICS on the test set; the module is in evaluation mode, and no gradient is kept."""
+        """The task's METRICS on the test set; the module is in evaluation mode, without autograd."""
 
 
 class Classification:
-    """Cross-entropy; of two heads, the second counts AUXILIARY_WEIGHT."""
+    """Cross-entropy; a second head is weighted by AUXILIARY_WEIGHT."""
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         images, labels = batch
@@ -50,7 +50,7 @@ class Classification:
 
 
 class Generation:
-    """The module itself gives a bound on each image's negative log-likelihood."""
+    """The module returns a bound on each image's negative log-likelihood."""
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         (pixels,) = batch
@@ -63,7 +63,7 @@ class Generation:
 
 
 class QuestionAnswering:
-    """Cross-entropy of the first and of the last token, their mean (Devlin et al. 2019, section 4.2)."""
+    """Mean of the cross-entropies of the first and the last token (Devlin et al. 2019, section 4.2)."""
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         tokens, mask, types, first, last = batch
@@ -86,13 +86,13 @@ class QuestionAnswering:
 
 
 def _stack(rows: list[Tensor]) -> Tensor:
-    """Batches [B, L], each as wide as its longest row -> [W, L]; where a row has no token there is -inf."""
+    """Batches [B, L], of different L -> [W, largest L], padded with -inf."""
     width = max(part.shape[1] for part in rows)
     return torch.cat([F.pad(part, (0, width - part.shape[1]), value=-math.inf) for part in rows])
 
 
 class ClickThrough:
-    """Log loss of whether it was clicked."""
+    """Log loss of the clicks."""
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         counts, rows, clicked = batch
@@ -106,7 +106,7 @@ class ClickThrough:
 
 
 class Language:
-    """Cross-entropy of the next symbol. A target of -1 is none."""
+    """Cross-entropy of the next symbol. Targets of -1 are ignored."""
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         symbols, following = batch

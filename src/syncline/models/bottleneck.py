@@ -1,10 +1,10 @@
-"""Bottleneck residual networks (He et al. 2015, section 4.1) as torchvision builds them, from random weights.
+"""Bottleneck residual networks (He et al. 2015, section 4.1) as built by torchvision, randomly initialised.
 
 torchvision's blocks halve the map in their 3x3 convolution, where the paper's do it in the first 1x1 convolution; the
-parameters are as many. Convolutions start with He's normal in its fan-out form, batch norms with scale 1, the last of
-a block too. torchvision is imported where a network is built: it takes seconds, which other models need not wait for.
+number of parameters is the same. Convolutions start with He's normal in its fan-out form, batch norms with scale 1, the
+last of a block too. torchvision is imported when a model is built, as that takes seconds.
 
-In training a batch of one image is refused by batch norm where the last map is a single pixel, at the smallest size.
+In training, batch norm refuses a batch of one image if the last map is a single pixel, at the smallest size.
 """
 
 from torch import nn
@@ -17,7 +17,7 @@ def resnet50(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
 
     Args:
         in_channels: 3.
-        image_size: height and width in pixels, >= 32: five halvings leave one pixel of it. 224 in the paper.
+        image_size: height and width in pixels, >= 32: after five halvings one pixel is left. 224 in the paper.
         num_classes: >= 1.
 
     Returns:
@@ -53,7 +53,7 @@ def resnet50_bottleneck_cifar(in_channels: int, image_size: int, num_classes: in
 
     Args:
         in_channels: image channels C, >= 1.
-        image_size: height and width in pixels, >= 8: three halvings leave one pixel of it.
+        image_size: height and width in pixels, >= 8: after three halvings one pixel is left.
         num_classes: >= 1.
 
     Returns:
@@ -62,7 +62,7 @@ def resnet50_bottleneck_cifar(in_channels: int, image_size: int, num_classes: in
     Raises:
         ValueError: an image too small.
 
-    Source: ours, in the way usual for CIFAR: He et al. 2015 have no bottleneck network for images of this size.
+    Source: ours, as usual for CIFAR: He et al. 2015 have no bottleneck network for images of this size.
     """
     if image_size < 8:
         raise ValueError(f"resnet50_bottleneck_cifar needs images of at least 8x8 pixels, got image_size={image_size}")

@@ -13,13 +13,13 @@ class CharLstm(nn.Module):
         embedding_size: length of a symbol's vector.
         hidden_size: units H of each LSTM layer.
         num_layers: L, >= 1.
-        dropout: in [0, 1), on the L + 1 connections that lead upwards, never from step to step.
+        dropout: in [0, 1), on the L + 1 connections between layers, not between steps.
 
     Source: Chen et al. 2016 (backup workers), section 5, trains a character language model on the One Billion Word
     Benchmark: the pre-trained word model of Jozefowicz et al. 2016, its last layer replaced by a smaller LSTM that
     spells the next word (their section 5.5). Its authors published the word model with its softmax, not the form with
-    the LSTM. Departure: this is a plain character LSTM, trained from its start, that reads characters and predicts the
-    next one. It too takes and gives any word, so its per-word perplexity means the same, but it is a far smaller model.
+    the LSTM. Departure: this is a plain character LSTM, trained from scratch, that reads characters and predicts the
+    next one. It also reads and predicts any word, so its word perplexity is comparable, but it is a far smaller model.
     Dropout: Zaremba et al. 2014, section 3.2. Forget gates start with bias 1: Jozefowicz et al. 2015, "An empirical
     exploration of recurrent network architectures".
     """
@@ -30,13 +30,13 @@ class CharLstm(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(num_symbols, embedding_size)
         self.dropout = nn.Dropout(dropout)
-        # torch's LSTM applies its dropout between layers only, and warns if there is no between.
+        # torch's LSTM applies dropout between layers only, and warns for a single layer.
         between = dropout if num_layers > 1 else 0.0
         self.lstm = nn.LSTM(embedding_size, hidden_size, num_layers, batch_first=True, dropout=between)
         self.linear = nn.Linear(hidden_size, num_symbols)
         forget = slice(hidden_size, 2 * hidden_size)  # torch's order of gates: input, forget, cell, output
         for name, parameter in self.lstm.named_parameters():
-            # Two biases act as their sum: one starts with 1, the other with 0.
+            # The sum of two biases counts: one starts with 1, the other with 0.
             if name.startswith("bias_ih"):
                 nn.init.ones_(parameter.data[forget])
             elif name.startswith("bias_hh"):

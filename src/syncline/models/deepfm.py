@@ -12,8 +12,8 @@ INITIAL_STD = 0.01  # of the factors; ours, the paper gives none
 class DeepFM(nn.Module):
     """logit = <w, x> + sum over pairs i < j of <V_i, V_j> x_i x_j + MLP(V_1 x_1, ..., V_m x_m).
 
-    A categorical field's x_i is 1 at the value it has; a numeric field's x_i is its value. w_i and V_i lie side by side
-    in one row (column 0 is w_i): one look-up and one scattered gradient a field instead of two.
+    A categorical field's x_i is 1 for its value; a numeric field's x_i is its value. w_i and V_i share one row (column
+    0 is w_i): one look-up and one scattered gradient a field instead of two.
 
     Args:
         num_counts: numeric fields N, >= 0.
@@ -26,9 +26,9 @@ class DeepFM(nn.Module):
 
     The gradient of the table. Where the table already has a dense `.grad` (a view into a flat vector, say), the rows of
     the batch are added into it in place and the other rows are not touched; the values are those of the dense gradient.
-    Without one autograd makes a dense gradient, as for any module, so that every optimizer of torch works.
+    Without one autograd creates a dense gradient, as for any module, so that every optimizer of torch works.
 
-    What a flat vector costs. Gradient, update and message are dense all the same. With n parameters and P workers, one
+    Memory of flat vectors. Gradient, update and message are dense. With n parameters and P workers, one
     simulated run holds weights and gradient (4n bytes each), Adam's two moments (8n) and P + 1 versions (4n each):
     4n (P + 5) bytes. Criteo's 26 categorical fields have 33,762,577 distinct values: n = 371,868,491, 1.49 GB for each
     of weights, gradient, version and message, 2.97 GB for the moments, 13.4 GB in all at P = 4. Hashed to 1,000,000
@@ -38,7 +38,7 @@ class DeepFM(nn.Module):
     section 3.1 for Criteo: dropout 0.5, three hidden layers of 400, ReLU, k = 10. In section 2 a continuous field is
     "the value itself, or a vector of one-hot encoding after discretization": here the value itself. Departures: the
     MLP's output is linear, since equation 1 applies the sigmoid to the sum; batch normalisation, which the paper does
-    not have (`batch_norm=False` leaves it out); the start, which the paper does not give, is w = 0 and V from
+    not have (`batch_norm=False` leaves it out); the initialisation, which the paper does not give, is w = 0 and V from
     N(0, 0.01^2). The pairs are summed as in Rendle 2010, "Factorization Machines", lemma 3.1.
     """
 

@@ -1,4 +1,4 @@
-"""DRAW: an auto-encoder that draws an image in glimpses, each a change of the canvas.
+"""DRAW: an auto-encoder that draws an image in glimpses, each of which changes the canvas.
 
 Shape legend: B batch, C channels, S height and width in pixels, H hidden units, Z latent, N filters a side of a patch.
 """
@@ -14,7 +14,7 @@ def filterbank(centre: Tensor, stride: Tensor, log_variance: Tensor, num_filters
     F[i, a] = exp(-(a - mu_i)^2 / (2 sigma^2)) / Z_i,  mu_i = centre + (i - N/2 - 1/2) stride,  a = 1..S,  i = 1..N
 
     Args:
-        centre: in pixels, [..., B], of one side or of several; the first pixel lies at 1, the last at S.
+        centre: in pixels, [..., B], of one side or of several; the first pixel is at 1, the last at S.
         stride: in pixels, [B].
         log_variance: log sigma^2, [B].
 
@@ -22,7 +22,7 @@ def filterbank(centre: Tensor, stride: Tensor, log_variance: Tensor, num_filters
         [..., B, N, S].
 
     Source: Gregor et al. 2015, equations 19, 20, 25 and 26. The normaliser is a softmax's, so that a filter far outside
-    of the image takes the nearest pixel instead of dividing zero by zero.
+    the image takes the nearest pixel instead of 0 / 0.
     """
     steps = torch.arange(num_filters, device=centre.device) - (num_filters - 1) / 2
     means = centre[..., None] + steps * stride[:, None]  # [..., B, N]
@@ -37,9 +37,9 @@ def divergence_from_prior(mean: Tensor, log_std: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Where an N x N patch lies, and how it is weighed, from the decoder's state: equations 21-24.
+    """Position and weight of an N x N patch from the decoder's state: equations 21-24.
 
-    A fresh network looks at nearly the whole image.
+    Initially the patch covers nearly the whole image.
     """
 
     def __init__(self, hidden_size: int, image_size: int, patch_size: int) -> None:
@@ -73,7 +73,7 @@ class AttentiveRead(nn.Module):
 
 
 class AttentiveWrite(nn.Module):
-    """A patch of every channel, laid out on the image: F_Y^T w F_X / gamma (equations 28 and 29)."""
+    """A patch of every channel, written to the image: F_Y^T w F_X / gamma (equations 28 and 29)."""
 
     def __init__(self, hidden_size: int, in_channels: int, image_size: int, patch_size: int) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class AttentiveWrite(nn.Module):
 
 
 class WholeRead(nn.Module):
-    """Everything (equation 17)."""
+    """Reads the whole image (equation 17)."""
 
     def forward(self, images: Tensor, hidden: Tensor) -> Tensor:
         """Images [B, C, S, S] -> [B, C S S]."""
@@ -98,7 +98,7 @@ class WholeRead(nn.Module):
 
 
 class WholeWrite(nn.Module):
-    """Everywhere (equation 18)."""
+    """Writes to the whole image (equation 18)."""
 
     def __init__(self, hidden_size: int, in_channels: int, image_size: int) -> None:
         super().__init__()
@@ -112,9 +112,9 @@ class WholeWrite(nn.Module):
 
 
 class Draw(nn.Module):
-    """Encoder and decoder LSTM that pass on a sample of a latent vector at each of T glimpses.
+    """Encoder and decoder LSTM with a sample of a latent vector at each of T glimpses.
 
-    Its output is its loss: an upper bound on an image's negative log-likelihood, one sample of the latent vectors for
+    The output is the loss: an upper bound on an image's negative log-likelihood, one sample of the latent vectors for
     each image, from torch's global generator.
 
     Args:
@@ -123,16 +123,16 @@ class Draw(nn.Module):
         glimpses: T, >= 1.
         hidden_size: units H of encoder and of decoder.
         latent_size: length Z of each latent vector.
-        read_size, write_size: side N of the patch read and of the patch written; without attention they mean nothing.
+        read_size, write_size: side N of the patch read and of the patch written; ignored without attention.
         attention: read and write patches (section 3.2) or the whole image (section 3.1).
 
     Source: Gregor et al. 2015, "DRAW: A Recurrent Neural Network For Image Generation"; table 3 for MNIST: 64 glimpses,
-    H = 256, Z = 100, reading 2x2, writing 5x5. Equation 11's constant T/2 is for each of the Z dimensions. The states
-    of both LSTM (their cells too) and the canvas begin at learned values. The paper gives no start of the weights: here
+    H = 256, Z = 100, reading 2x2, writing 5x5. Equation 11's constant T/2 is for each of the Z dimensions. The initial
+    states of both LSTMs (and cells) and the initial canvas are learned. The paper gives no initialisation: here
     Glorot's for all matrices, 0 for all else.
     """
 
-    samples = True  # the output depends on chance, also in evaluation
+    samples = True  # the output is random, also in evaluation
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ V3_SMALLEST = 299  # pixels: the auxiliary head's 5x5 average of stride 3 and 5x
 def inception_v3(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
     """torchvision's Inception v3 with its auxiliary head: 27,161,264 parameters with 1000 classes.
 
-    In training the forward pass is random (dropout 0.5 before the last layer), and a batch of one image is refused by
-    the auxiliary head's batch norm, whose map is a single pixel.
+    In training the forward pass is random (dropout 0.5 before the last layer), and the batch norm of the auxiliary
+    head, whose map is a single pixel, refuses a batch of one image.
 
     Args:
         in_channels: 3.
@@ -27,7 +27,7 @@ def inception_v3(in_channels: int, image_size: int, num_classes: int) -> nn.Modu
         ValueError: images of another kind.
 
     Source: Szegedy et al. 2015, "Rethinking the inception architecture for computer vision", table 1 and section 4 (the
-    auxiliary head). Weights start as torchvision has them: normal, deviation 0.1, and 0.001 in the auxiliary head's
+    auxiliary head). Initialisation as in torchvision: normal, deviation 0.1, and 0.001 in the auxiliary head's
     linear layer.
     """
     if in_channels != 3 or image_size < V3_SMALLEST:
@@ -93,8 +93,8 @@ class InceptionSmall(nn.Module):
 
     Source: Zhang et al. 2017, "Understanding deep learning requires rethinking generalization", appendix A and figure 3
     ("Inception (small)"), there on the central 28x28 pixels of CIFAR's images. Table 1 counts 1,649,402 parameters with
-    10 classes: one a channel beside the weights, so batch norm has no scale. Initialisation, of which the paper says
-    nothing: He's normal in its fan-in form.
+    10 classes: one for each channel besides the weights, so batch norm has no scale. Initialisation, which the paper
+    does not give: He's normal in its fan-in form.
     """
 
     def __init__(self, in_channels: int, image_size: int, num_classes: int) -> None:

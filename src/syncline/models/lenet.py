@@ -25,7 +25,7 @@ class LeNet(nn.Module):
         if image_size < 4:
             raise ValueError(f"lenet needs images of at least 4x4 pixels, got image_size={image_size}")
         padding = 2 if image_size < 28 else 0
-        shrink = 4 - 2 * padding  # pixels that one convolution takes off
+        shrink = 4 - 2 * padding  # pixels that one convolution removes
         side = ((image_size - shrink) // 2 - shrink) // 2
         self.features = nn.Sequential(
             nn.Conv2d(in_channels, 6, 5, padding=padding),

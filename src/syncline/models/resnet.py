@@ -7,7 +7,7 @@ from torch.nn import functional as F
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions around a shortcut without parameters (option A).
 
-    Where the block halves the map and widens it, the shortcut takes every second pixel and appends zero channels.
+    If the block halves the map and widens it, the shortcut takes every second pixel and appends zero channels.
     """
 
     def __init__(self, in_channels: int, channels: int, stride: int) -> None:

@@ -5,11 +5,11 @@ from torch import Tensor, nn
 
 
 class SoftmaxRegression(nn.Module):
-    """Pixels -> logits by one linear layer, from weights of zero.
+    """One linear layer from pixels to logits, initialised with zeros.
 
     The mean cross-entropy is convex. Where no weights separate the classes (images many, noisy and small, as
-    `dataset=glyphs10 dataset.image_size=8`) it has a minimum, around which it is strongly convex but for a constant
-    added to all logits, along which every gradient vanishes.
+    `dataset=glyphs10 dataset.image_size=8`) it has a minimum, around which it is strongly convex except for a
+    constant added to all logits, along which every gradient vanishes.
 
     Args:
         in_channels: image channels C, >= 1.

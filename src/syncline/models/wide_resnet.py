@@ -3,13 +3,13 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-STEM = 16  # channels of the first convolution, whatever the width
+STEM = 16  # channels of the first convolution, independent of the width
 
 
 class WideBlock(nn.Module):
-    """norm, ReLU, 3x3 convolution, norm, ReLU, dropout, 3x3 convolution; the shortcut is added untouched.
+    """norm, ReLU, 3x3 convolution, norm, ReLU, dropout, 3x3 convolution; the shortcut is added unchanged.
 
-    Where the number of channels changes, the shortcut is a 1x1 convolution of what comes out of the first ReLU.
+    If the number of channels changes, the shortcut is a 1x1 convolution of the first ReLU's output.
     """
 
     def __init__(self, in_channels: int, channels: int, stride: int, dropout: float) -> None:
@@ -45,9 +45,9 @@ class WideResNet(nn.Module):
 
     Source: Zagoruyko and Komodakis 2016, "Wide residual networks", table 1 and section 2.4 (dropout; 0.3 on CIFAR).
     Initialisation as in the authors' code: He's normal in its fan-out form, the linear layer's bias 0. They count the
-    convolutions, 1x1 shortcuts among them: d = 6n + 4. The DS-Sync paper's "WRN-26-10" has no whole n by that count. By
-    He's (the linear layer counts, the shortcuts do not) d = 6n + 2 and n = 4, and so it is read here: WRN-26-10 and
-    WRN-28-10 are one network, of 36,479,194 parameters with 3 channels and 10 classes.
+    convolutions including 1x1 shortcuts: d = 6n + 4. The DS-Sync paper's "WRN-26-10" has no integer n by that count. By
+    He's (with the linear layer, without the shortcuts) d = 6n + 2 and n = 4, which is the interpretation here:
+    WRN-26-10 and WRN-28-10 are one network, of 36,479,194 parameters with 3 channels and 10 classes.
     """
 
     def __init__(

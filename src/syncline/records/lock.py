@@ -1,11 +1,11 @@
-"""Who makes a run: a file beside its record, so that two processes that start the same run do not both make it.
+"""Locks: a file beside a record names the process that executes the run, so that no other does at the same time.
 
-`<identity>.lock` holds the host, the process and since when; its time of change says when the owner was last alive. Its
-creation is exclusive, which also shared file systems keep to. An owner renews it every RENEW_S seconds. It was left
-behind by an owner that is dead, which can be seen on the owner's host at once, and elsewhere after STALE_S seconds
-without renewal; then the next one takes it over.
+`<identity>.lock` holds host, process and start time; its modification time shows when the owner was last alive. It is
+created exclusively, also on shared file systems, and renewed every RENEW_S seconds. A lock is stale if its owner is
+dead, which is visible on the owner's host immediately, elsewhere after STALE_S seconds without renewal; then another
+process takes it over.
 
-Who goes through a plan says so in the same words, in a file beside the plan; of these there may be several.
+A process that executes a plan writes the same information to a file beside the plan; a plan may have several.
 """
 
 import json
@@ -24,22 +24,22 @@ from syncline.records.store import RecordError, cannot_write
 
 RENEW_S = 20.0
 STALE_S = 120.0  # six renewals; a file system may show a change late
-GUARD_S = 30.0  # a take-over lasts milliseconds; who died in one has not finished it by then
+GUARD_S = 30.0  # a take-over takes milliseconds; after this time its process has died
 
 
 class Held(RecordError):
-    """Somebody else makes this run; the message tells who."""
+    """Another process executes this run; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who wrote a lock, and when it was last alive."""
+    """The process that wrote a lock, and when it was last alive."""
 
     host: str
     pid: int
-    born: int  # of the process, in clock ticks since its host was started: a pid may be given away again
+    born: int  # start of the process, in clock ticks since its host booted: pids are reused
     since: float  # seconds since 1970
-    silent_s: float = 0.0  # since it last renewed the lock, by the file system's clock; of owners on other hosts
+    silent_s: float = 0.0  # since its last renewal, by the file system's clock; for owners on other hosts
 
     @property
     def is_alive(self) -> bool:
@@ -52,10 +52,10 @@ class Owner:
 
 
 def owner_of(folder: Path, clock: Callable[[], float] | None = None) -> Owner | None:
-    """Who makes the run of this record now, if anybody does.
+    """The process that executes the run of this record now, if there is one.
 
     Args:
-        clock: `file_clock` of the results, for who asks of many records; read only for owners on other hosts.
+        clock: a cached `file_clock` of the results, for many records; used only for owners on other hosts.
     """
     owner = _read(_path(folder), clock or partial(file_clock, folder.parent))
     return owner if owner is not None and owner.is_alive else None
@@ -63,7 +63,7 @@ def owner_of(folder: Path, clock: Callable[[], float] | None = None) -> Owner | 
 
 @contextmanager
 def announced(plans: Sequence[Path]) -> Iterator[None]:
-    """While it is entered, a file beside each of these plans says that this process goes through it.
+    """Within the context, a file beside each of these plans names this process as executing it.
 
     Raises:
         RecordError: it cannot be written.
@@ -87,7 +87,7 @@ def announced(plans: Sequence[Path]) -> Iterator[None]:
 
 
 def at_work_on(plan: Path) -> list[Owner]:
-    """Who goes through this plan now."""
+    """The processes that execute this plan now."""
     paths = sorted(plan.parent.glob(f"{plan.stem}.*.owner"))
     owners = [_read(path, partial(file_clock, plan.parent)) for path in paths]
     return [owner for owner in owners if owner is not None and owner.is_alive]
@@ -99,27 +99,27 @@ def is_here(owner: Owner) -> bool:
 
 
 def _can_be_looked_up(owner: Owner) -> bool:
-    """Whether this host can tell if the process is alive. Windows has no question that does not disturb it."""
+    """Whether this host can check if the process is alive. On Windows there is no check without side effects."""
     return is_here(owner) and sys.platform != "win32"
 
 
 def is_owner_dead(path: Path) -> bool:
-    """Whether this file of an owner was left behind."""
+    """Whether the owner in this file is dead."""
     owner = _read(path, partial(file_clock, path.parent))
     return owner is not None and not owner.is_alive
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """While it is entered, nobody else makes the run of this record.
+    """Within the context, no other process executes the run of this record.
 
     Raises:
-        Held: somebody does already.
+        Held: another process does already.
         RecordError: the lock cannot be written.
     """
     path = _path(folder)
     me = _me()
-    try:  # from here on, since an interrupt may come at any time
+    try:  # before the lock is taken, as an interrupt may come at any time
         _take(path, me)
         with _renewed([path]):
             yield
@@ -127,7 +127,7 @@ def held(folder: Path) -> Iterator[None]:
         with suppress(OSError, RecordError):
             owner = _read(path, lambda: 0.0)
             if _is_same(owner, me):
-                path.unlink()  # else it was never ours, or taken over while this process was stopped for long
+                path.unlink()  # else it was never ours, or was taken over while this process was stopped
 
 
 def _take(path: Path, me: Owner) -> None:
@@ -136,7 +136,7 @@ def _take(path: Path, me: Owner) -> None:
         while not _created(path, me):
             owner = _read(path, partial(file_clock, path.parent))
             if owner is None:
-                continue  # gone in this moment
+                continue  # just released
             if owner.is_alive:
                 raise Held(f"{path.stem} is already running in {owner}")
             _remove_stale(path)
@@ -149,7 +149,7 @@ def _path(folder: Path) -> Path:
 
 
 def _created(path: Path, me: Owner) -> bool:
-    """Whether the lock is ours now. It gets its name when its content is there: nobody reads half of it."""
+    """Whether the lock is ours now. It gets its name once its content is complete, so no one reads half of it."""
     draft = path.with_name(f"{path.name}.{me.host}.{me.pid}")
     draft.write_text(json.dumps(asdict(me)))
     try:
@@ -162,10 +162,10 @@ def _created(path: Path, me: Owner) -> bool:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a lock that is left behind, unless somebody else has just done so and made one that is not.
+    """Remove a stale lock, unless another process has just replaced it.
 
-    Only the holder of the guard removes one, and it looks again once it knows the owner to be dead: an owner may give
-    its lock back and end between our reading it and our looking for its process, and another may then take it.
+    Only the holder of the guard removes locks, and it reads the lock again after it has found the owner dead: an owner
+    may release its lock and end between our reading it and our check of its process, and another may then take it.
     """
     guard = path.with_name(f"{path.name}.taking")
     try:
@@ -206,29 +206,29 @@ def _read(path: Path, clock: Callable[[], float]) -> Owner | None:
 
 
 def file_clock(folder: Path) -> float:
-    """Seconds since 1970 by the clock that sets the times of files in this folder, which may be another host's."""
+    """Seconds since 1970 by the clock of the file system of this folder, which may be another host's."""
     probe = folder / f".now.{socket.gethostname()}.{os.getpid()}"
     try:
         probe.touch()
         return probe.stat().st_mtime
     except OSError:
-        return time.time()  # a folder that is only read
+        return time.time()  # a read-only folder
     finally:
         with suppress(OSError):
             probe.unlink()
 
 
 def _born(pid: int) -> int:
-    """When a process of this host began, in clock ticks; -1 if there is none such."""
+    """Start of a process of this host, in clock ticks since boot; -1 if it does not exist."""
     try:
-        # behind the name, in brackets, that may hold anything
+        # the fields after the name, which is in brackets and may contain anything
         state, *numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return -1 if state in "ZX" else int(numbers[18])  # the dead that nobody has asked after
+        return -1 if state in "ZX" else int(numbers[18])  # zombies
     except (FileNotFoundError, ProcessLookupError):
         pass
     if Path("/proc/self").exists():
         return -1
-    if sys.platform == "win32":  # where os.kill(pid, 0) would be a Ctrl-C
+    if sys.platform == "win32":  # os.kill(pid, 0) would send a Ctrl-C
         return 0
     try:  # no /proc: a system that is not Linux
         os.kill(pid, 0)
@@ -241,13 +241,13 @@ def _born(pid: int) -> int:
 
 @contextmanager
 def _renewed(paths: Sequence[Path]) -> Iterator[None]:
-    """While it is entered, the times of these files say that we are alive."""
+    """Within the context, these files are touched regularly."""
     ended = threading.Event()
 
     def renew() -> None:
         while not ended.wait(RENEW_S):
             for path in paths:
-                with suppress(OSError):  # the next time, then
+                with suppress(OSError):  # retried at the next renewal
                     os.utime(path)
 
     renewal = threading.Thread(target=renew, daemon=True, name="lock")

@@ -1,9 +1,9 @@
-"""A plan as it lies on disk, results/plans/<stem>.json: who reads it needs no config.
+"""A plan on disk, results/plans/<stem>.json; reading it needs no config.
 
 name, scale   of the experiment; a sweep has no scale
-command       the words of run.py that make exactly this plan
-report        what the experiment's file says to its report
-runs          label, seed, identity, overrides, content of the data of each; a run that several rows share stands there
+command       the arguments of run.py that create exactly this plan
+report        options for the report, from the experiment's file
+runs          label, seed, identity, overrides, content of the data of each; a run that several rows share is listed
               for each
 """
 
@@ -20,8 +20,8 @@ class PlannedRun:
     label: str
     seed: int
     identity: str
-    overrides: list[str]  # that make it from the defaults
-    content: str | None = None  # of its data, where the plan was written
+    overrides: list[str]  # of the defaults
+    content: str | None = None  # fingerprint of its data, on the machine where the plan was written
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class WrittenPlan:
 
     @property
     def started(self) -> float:
-        """When its command was last started, in seconds since 1970: each start writes it."""
+        """Last start of its command, in seconds since 1970: each start writes the plan."""
         return self.path.stat().st_mtime
 
     def once(self) -> dict[str, PlannedRun]:
@@ -56,17 +56,18 @@ class WrittenPlan:
 
 
 def plan_path(results: Path, stem: str) -> Path:
-    """Where the plan of this stem lies."""
+    """The path of the plan with this stem."""
     return results / "plans" / f"{stem}.json"
 
 
 def stem_of(name: str, scale: str) -> str:
-    """How the plan and the files of an artefact at a scale are called."""
+    """The name of the plan and the files of an artefact at a scale."""
     return f"{name.replace('/', '-')}-{scale}"
 
 
 def read_plan(path: Path) -> WrittenPlan:
-    """
+    """Read a plan.
+
     Raises:
         FileNotFoundError: there is none.
         RecordError: it is broken.

@@ -1,10 +1,10 @@
-"""States of a run on disk: tensors and plain types in one safetensors file, whole or not there at all.
+"""States of a run on disk: tensors and plain types in one safetensors file, written atomically.
 
 snapshots/<number>-<shard>.safetensors     weights and buffers to be evaluated
-checkpoint/<number>-<shard>.safetensors    all that a shard needs to go on
+checkpoint/<number>-<shard>.safetensors    all that a shard needs to resume
 parameters-<shard>.safetensors             the weights and buffers at the end
 
-In a collective the place of a shard is taken by a replica: every worker's, or the first one's where all are alike.
+In a collective a replica takes the place of a shard: that of every worker, or only of the first if all are equal.
 """
 
 import json
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 
 def write_state(path: Path, tensors: Mapping[str, "Tensor"], state: Mapping[str, Any]) -> None:
-    """Write tensors and plain types; the file appears at once, whole.
+    """Write tensors and plain types atomically.
 
     Raises:
-        OSError: it cannot be written; what was there before still is.
+        OSError: it cannot be written; an existing file is unchanged.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import save_file  # needs torch, which readers of records do without
+    from safetensors.torch import save_file  # imports torch, which readers of records do not need
 
     path.parent.mkdir(exist_ok=True)
     draft = path.with_suffix(".draft")
     try:
         save_file(dict(tensors), draft, metadata={"state": json.dumps(state)})
-    except SafetensorError as error:  # a full disk, for one
+    except SafetensorError as error:  # a full disk, for example
         raise OSError(f"{path}: {error}") from None
     draft.replace(path)
 
 
 def read_state(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """What `write_state` wrote.
+    """Read what `write_state` wrote.
 
     Raises:
         RecordError: absent or broken.

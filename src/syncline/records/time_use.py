@@ -1,16 +1,16 @@
-"""Where the time of a run went, over all workers, and what bound it.
+"""How the workers of a run spent their time, and what bound the run.
 
 | share | the states of records/spans.py |
 |---|---|
 | computing | computing and interrupted, with the delays injected there |
 | sending | sending and receiving, with the delays injected there; of a collective, the exchange once all are ready |
-| queueing | the part of it for which messages queue at a NIC, where that is known; it is left out of sending |
-| waiting | held by the strategy or at a barrier; with a pull rule, for blocks, their way included |
+| queueing | the part of sending for which messages queue at a NIC, where known; not included in sending |
+| waiting | held by the strategy or at a barrier; with a pull rule, for blocks, including their transfer |
 | absent | absent |
 
 A run is bound by the network if a link of the server was busy for a larger share of the time than any worker computed,
-or if workers spent most time on sending and queueing. Else it is bound by computing or by waiting, whichever they spent
-more time on.
+or if workers spent most time sending and queueing. Else it is bound by computing or by waiting, whichever took more
+time.
 """
 
 from collections import defaultdict
@@ -52,7 +52,7 @@ _SHARE_OF_DELAY = {"compute": "computing", "slow": "computing", "push": "sending
 
 @dataclass(frozen=True, slots=True)
 class TimeUse:
-    """Seconds of all workers together, in the states of the table above."""
+    """Total seconds of all workers in the states of the table above."""
 
     total_s: float
     computing_s: float
@@ -60,16 +60,14 @@ class TimeUse:
     waiting_s: float
     queueing_s: float | None = None  # None: not known, and so in sending_s
     absent_s: float = 0.0
-    links_s: Sequence[tuple[float, float]] | None = (
-        None  # each shard's NIC was busy receiving, sending; None: not known
-    )
+    links_s: Sequence[tuple[float, float]] | None = None  # busy seconds (in, out) of each shard's NIC; None: not known
 
     def summary(self, time_s: float, busy_by_worker: Sequence[float]) -> dict[str, Any]:
-        """What summary.json tells of it.
+        """Its part of summary.json.
 
         Args:
             time_s: of the run.
-            busy_by_worker: share of the time for which each worker computed.
+            busy_by_worker: share of the time that each worker computed.
         """
         parts = {
             "computing": self.computing_s,
@@ -81,12 +79,12 @@ class TimeUse:
         shares = {name: _share(seconds, self.total_s) for name, seconds in parts.items() if seconds is not None}
         links = [{"in": _share(received, time_s), "out": _share(sent, time_s)} for received, sent in self.links_s or ()]
         busiest = max((max(link.values()) for link in links), default=0.0)
-        told = {"time_shares": shares, "bound_by": what_bound(shares, max(busy_by_worker), busiest)}
-        return told if self.links_s is None else told | {"link_busy": links}
+        summary = {"time_shares": shares, "bound_by": what_bound(shares, max(busy_by_worker), busiest)}
+        return summary if self.links_s is None else summary | {"link_busy": links}
 
 
 def what_bound(shares: Mapping[str, float], busiest_worker: float, busiest_link: float) -> str:
-    """One of network, computing, waiting, by the rule at the head of this file; all are shares of the time."""
+    """One of network, computing, waiting, by the rule above; all arguments are shares of the time."""
     if busiest_link > busiest_worker:
         return NETWORK
     spent = {
@@ -98,7 +96,7 @@ def what_bound(shares: Mapping[str, float], busiest_worker: float, busiest_link:
 
 
 def time_use_of(timeline: Timeline) -> TimeUse:
-    """Of a run whose log is whole."""
+    """The time use of a run with a complete log."""
     seconds = defaultdict[str, float](float)
     for span in (span for lane in timeline.workers for span in lane):
         length_s = span.end_s - span.begin_s
@@ -119,10 +117,10 @@ def time_use_of(timeline: Timeline) -> TimeUse:
 def time_use_of_collective(
     timeline: Timeline, events: "pa.Table", groups: Callable[[int], Sequence[Sequence[int]]]
 ) -> TimeUse:
-    """As `time_use_of`: an exchange begins when the last of its group has computed, and who was there before waits.
+    """As `time_use_of`: an exchange begins when the last of its group has computed; the others wait for it.
 
     Args:
-        groups: who averages with whom after the gradient of this step; the same every other step.
+        groups: step -> the groups that average after its gradient; they repeat every other step.
     """
     use, num_workers = time_use_of(timeline), len(timeline.workers)
     pushed = np.array(events["kind"].to_pylist()) == "pushed"

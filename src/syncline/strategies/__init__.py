@@ -1,5 +1,5 @@
-"""Who waits for whom: one small state machine a file. Standard library only; none imports another, but AdaSync those
-whose K it sets."""
+"""Synchronisation strategies: one small state machine a file. Standard library only; none imports another, except
+AdaSync those whose K it sets."""
 
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions

@@ -3,10 +3,10 @@
     every `interval` seconds:  F <- mean of the losses that workers reported since the last time; F_0 is the first F
         K-sync:                                 K <- the positive root of K^2 + a K - a P, a = (F_0/F) K_0^2/(P - K_0)
         K-batch-sync, K-async, K-batch-async:   K <- K_0 sqrt(F_0/F)
-        rounded to the nearest integer, within 1 .. P, never less than it was
+        rounded to the nearest integer, within 1 .. P, never decreasing
 
-Departures: the end of an interval is seen at the first push after it, and counts from the next one on. F is an estimate
-from mini-batches, so its noise could ask for a smaller K; K never falls. Without losses (times alone) K stays at K_0.
+Departures: the end of an interval takes effect at the first push after it, for the pushes that follow. F is an estimate
+from mini-batches, so its noise could suggest a smaller K; K never falls. Without losses (times alone) K stays at K_0.
 A K-batch variant counts mini-batches, so `k_cap` may lift its bound above P.
 """
 
@@ -23,7 +23,7 @@ VARIANTS = ("k_sync", "k_batch_sync", "k_async", "k_batch_async")
 
 
 class KVariant(Strategy, Protocol):
-    """A strategy whose K can be changed while it runs."""
+    """A strategy whose K can change during the run."""
 
     def want(self, k: int, because: str) -> list[Command]: ...
 
@@ -34,7 +34,7 @@ class AdasyncOptions(StrategyOptions):
     variant: str = "k_async"  # one of VARIANTS
     k: int = 1  # K_0, 1 .. P
     interval: float = 60.0  # seconds of the driving clock between two changes of K, > 0
-    k_cap: int | None = None  # most that K may become, on a K-batch variant alone; None: the number of workers
+    k_cap: int | None = None  # upper bound of K, for a K-batch variant only; None: the number of workers
 
     single_server: ClassVar[bool] = True
 
@@ -75,7 +75,7 @@ class AdasyncOptions(StrategyOptions):
 class Adasync:
     def __init__(self, num_workers: int, options: AdasyncOptions) -> None:
         self.options = options
-        self.num_workers = num_workers  # P of the formulas; who leaves may come back
+        self.num_workers = num_workers  # P of the formulas; workers that left may rejoin
         self.k = options.k
         self.first_loss: float | None = None  # F_0
         self.loss_sum, self.loss_count = 0.0, 0  # since the last interval began
@@ -98,7 +98,7 @@ class Adasync:
         return commands
 
     def _adapt(self) -> list[Command]:
-        """An interval is over: K is chosen anew."""
+        """Choose K at the end of an interval."""
         if self.loss_count == 0:
             return []
         loss = self.loss_sum / self.loss_count
@@ -109,7 +109,7 @@ class Adasync:
         return self.variant.want(self.k, f"F_0 {self.first_loss:.4g}, F {loss:.4g}")
 
     def k_for(self, first_loss: float, loss: float) -> int:
-        """K for a loss F > 0 that was F_0 > 0 in the first interval; K_0 where they say nothing."""
+        """K for a loss F > 0 that was F_0 > 0 in the first interval; K_0 without losses."""
         options, num_workers = self.options, self.num_workers
         if not (0 < loss < math.inf and 0 < first_loss < math.inf):
             return options.k

@@ -1,4 +1,4 @@
-"""Asynchronous Parallel (dssp.txt, section I-A.2): nobody waits.
+"""Asynchronous Parallel (dssp.txt, section I-A.2): no worker waits.
 
     on a push of worker p:  update the weights with g_p; grant p
 
@@ -32,7 +32,7 @@ class AspOptions(StrategyOptions):
 
 class Asp:
     def __init__(self, num_workers: int) -> None:
-        # The workers that are here, each with its answer: messages never change, so one serves for ever.
+        # worker -> its answer, which is always the same message
         self.grants = {worker: Grant(worker, "nobody waits") for worker in range(num_workers)}
 
     def handle(self, event: Event) -> list[Command]:

@@ -5,10 +5,10 @@
     on a push computed at an older version:                  drop it; grant p the newest version
 
 Departures:
-- The text adds the N gradients up; the authors' published code takes their mean (`aggregate`).
-- P is the number of workers that are here, so one that leaves lowers N = P - b, and a gradient that it left behind is
-  used but not waited for: were N kept, a shard could wait for workers that wait for another shard. No worker gives
-  two gradients to one update: one that left and came back in the middle waits for the next.
+- The text adds up the N gradients; the authors' published code takes their mean (`aggregate`).
+- P is the number of active workers, so one that leaves lowers N = P - b, and a gradient that it pushed before is used
+  but not waited for: with a constant N, a shard could wait for workers that wait for another shard. No worker
+  contributes two gradients to one update: one that left and rejoined during an update waits for the next.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ AGGREGATES = ("mean", "sum")
 @dataclass(frozen=True, slots=True)
 class BackupOptions(StrategyOptions):
     name: str = "backup"
-    backups: int = 1  # b, 0 .. P - 1; N = P - b gradients make an update
+    backups: int = 1  # b, 0 .. P - 1; N = P - b gradients form an update
     aggregate: str = "mean"  # one of AGGREGATES
 
     def __post_init__(self) -> None:
@@ -64,9 +64,9 @@ class BackupOptions(StrategyOptions):
 class Backup:
     def __init__(self, num_workers: int, options: BackupOptions) -> None:
         self.is_sum = options.aggregate == "sum"
-        self.members = Members(num_workers, num_workers - options.backups, spare=options.backups)
+        self.members = Members(num_workers, num_workers - options.backups, backups=options.backups)
         self.version = 0
-        self.pushes: dict[int, int] = {}  # worker -> its push for the update under way, in order of arrival
+        self.pushes: dict[int, int] = {}  # worker -> its push for the next update, in order of arrival
         self.held: dict[int, None] = {}  # workers that wait for it
 
     def handle(self, event: Event) -> list[Command]:

@@ -1,11 +1,11 @@
-"""Bulk Synchronous Parallel (dssp.txt, section I-A.1): all push, one update, all go on at the same version.
+"""Bulk Synchronous Parallel (dssp.txt, section I-A.1): all push, one update, all proceed with the same version.
 
     on a push of worker p:  keep g_p; once every worker has pushed, update the weights with the mean, grant all
 
 The gradients meet at a server or, with `topology=allreduce`, in a collective of all workers.
 
-Departures: a worker that leaves is no longer waited for (the live engine stops such a run and restarts it from its
-checkpoint instead); one that joins takes part in the update under way.
+Departures: a worker that leaves is no longer waited for (the live engine instead stops such a run and restarts it from
+its checkpoint); one that joins takes part in the next update.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ IMPLS = ("flat", "naive")
 @dataclass(frozen=True, slots=True)
 class BspOptions(StrategyOptions):
     name: str = "bsp"
-    topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce joins the gradients
-    impl: str = "flat"  # one of IMPLS, of the all-reduce: one of everything, as fast as DDP; or one a tensor, blocking
+    topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce averages the gradients
+    impl: str = "flat"  # one of IMPLS: one all-reduce for all tensors, as fast as DDP; or one a tensor, blocking
 
     elastic: ClassVar[bool] = False
 
@@ -70,7 +70,7 @@ class Bsp:
     def __init__(self, num_workers: int) -> None:
         self.workers = set(range(num_workers))
         self.version = 0
-        self.pushes: list[int] = []  # arrived for the update under way
+        self.pushes: list[int] = []  # for the next update
         self.held: dict[int, None] = {}  # workers that have pushed for it, in order of arrival
 
     def handle(self, event: Event) -> list[Command]:

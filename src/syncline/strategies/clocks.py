@@ -1,4 +1,4 @@
-"""What several strategies share: how many pushes each worker has made, who is slowest and fastest, who is held.
+"""Push counts, shared by several strategies: how many pushes each worker has made, who is slowest and fastest.
 
 Every operation but `leave` takes constant time on average, so that 10,000 workers cost no more a step than 32.
 """
@@ -11,7 +11,7 @@ from syncline.strategies.protocol import ProtocolError, PushArrived, WorkerJoine
 
 
 class Clocks:
-    """Pushes received so far from each worker that is here (t_p in the papers)."""
+    """Pushes received so far from each active worker (t_p in the papers)."""
 
     __slots__ = ("_reached", "counts", "maximum", "minimum", "slowest")
 
@@ -19,12 +19,12 @@ class Clocks:
         self._begin([(worker, 0) for worker in workers], 0, 0)
 
     def _begin(self, workers: Iterable[tuple[int, int]], minimum: int, maximum: int) -> None:
-        """Workers and their counts; those of one count from the oldest last push on."""
-        self.counts: dict[int, int] = dict(workers)  # of the workers that are here; changed by the methods alone
+        """workers: pairs of worker and count; those with equal counts in order of their last push."""
+        self.counts: dict[int, int] = dict(workers)  # of the active workers; only the methods change it
         self.minimum = minimum
         self.maximum = maximum
-        # count -> those who came to it, in order. Who goes on stays in it until he would be the slowest: to strike him
-        # out would cost every push as much as all else here.
+        # count -> workers that reached it, in order. A worker that moves on is removed only when it would be the
+        # slowest: removing it at once would cost every push as much as everything else here.
         self._reached: dict[int, deque[int]] = {count: deque() for count in range(minimum, maximum + 1)}
         for worker, count in self.counts.items():
             self._reached[count].append(worker)
@@ -33,7 +33,7 @@ class Clocks:
             self._find_slowest()
 
     def _find_slowest(self) -> None:
-        """One of the lowest count, or, if nobody is left there, of the next."""
+        """Find a worker of the lowest count that still has one."""
         waiting = self._reached[self.minimum]
         while not waiting or self.counts[waiting[0]] > self.minimum:
             if waiting:
@@ -45,7 +45,7 @@ class Clocks:
         self.slowest = waiting[0]
 
     def is_fastest(self, worker: int) -> bool:
-        """Has the most pushes; of several all count as fastest."""
+        """Whether it has the most pushes; several may."""
         return self.counts[worker] == self.maximum
 
     def lead(self, worker: int) -> int:
@@ -53,7 +53,7 @@ class Clocks:
         return self.counts[worker] - self.minimum
 
     def tick(self, worker: int) -> int:
-        """Count one push of `worker`. Returns its lead then."""
+        """Count one push of `worker`; returns its lead afterwards."""
         self.counts[worker] = count = self.counts[worker] + 1
         if count > self.maximum:
             self.maximum = count
@@ -64,22 +64,22 @@ class Clocks:
         return count - self.minimum
 
     def join(self, worker: int) -> None:
-        """Enter `worker` level with the slowest, so that it neither holds anybody back nor is held."""
+        """Add `worker` with the count of the slowest, so that it neither delays others nor is held."""
         self.counts[worker] = self.minimum
         self._reached[self.minimum].append(worker)
         if self.slowest < 0:
             self.slowest = worker
 
     def leave(self, worker: int) -> None:
-        """Forget `worker`; it no longer counts as slowest or fastest."""
+        """Remove `worker`."""
         left = [(other, count) for other, count in self._in_order() if other != worker]
         if left:
             self._begin(left, left[0][1], left[-1][1])
-        else:  # whoever joins next starts level with the furthest, not in the past
+        else:  # the next to join starts with the largest count so far
             self._begin([], self.maximum, self.maximum)
 
     def _in_order(self) -> list[tuple[int, int]]:
-        """Workers and their counts, from the slowest on."""
+        """Pairs of worker and count, the slowest first."""
         return [
             (worker, count)
             for count in range(self.minimum, self.maximum + 1)
@@ -102,7 +102,7 @@ class Clocks:
 
 
 class ReasonCache(dict[int, str]):
-    """A reason that tells a lead, written out once for each: `form` has {} in its place."""
+    """Reasons that state a lead, each formatted once; `form` has {} for the lead."""
 
     __slots__ = ("_form",)
 
@@ -115,12 +115,12 @@ class ReasonCache(dict[int, str]):
 
 
 def refuse(event: object, why: str, *state: object) -> ProtocolError:
-    """The error for an event that cannot happen, with the state that forbids it."""
+    """The error for an impossible event, with the state that forbids it."""
     return ProtocolError(f"{event}: {why}; {' '.join(map(str, state))}")
 
 
 def check_membership(event: PushArrived | WorkerJoined | WorkerLeft, clocks: Clocks) -> None:
-    """Workers that push or leave are here, workers that join are not.
+    """Check that workers that push or leave are active, and workers that join are not.
 
     Raises:
         ProtocolError: otherwise.

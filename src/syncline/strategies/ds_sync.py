@@ -4,13 +4,13 @@
                               statistics) over its group: at even t the workers with the same rank // G, at odd t those
                               with the same rank % G
 
-W workers lie in a grid, G in each row: rows average at even steps, columns at odd ones, so two steps carry the update
-of every worker to every other. Optimizer states are not shared.
+The W workers form a grid with G in each row: rows average at even steps, columns at odd ones, so two steps carry the
+update of every worker to every other. Optimizer states are not shared.
 
 Departures:
 - Line 16's `x % GroupSize == Rank` is read as `x % GroupSize == Rank % GroupSize`: else most workers have no group.
-- Any grid of two or more rows and columns will do; the paper takes W = G G.
-- `average=before_forward` is what the authors' published CIFAR code does: the step begins with the averaging.
+- The grid may have any two or more rows and columns; the paper has W = G G.
+- `average=before_forward`, as in the authors' published CIFAR code: a step begins with the averaging.
 """
 
 import math
@@ -28,7 +28,7 @@ class DsSyncOptions(StrategyOptions):
     name: str = "ds_sync"
     group_size: int | None = None  # G >= 2, a divisor of W; None: the largest that is not above sqrt(W)
     average: str = "after_step"  # one of AVERAGES
-    impl: str = "flat"  # one of IMPLS, of the averaging: one all-reduce of everything; or one a tensor, blocking
+    impl: str = "flat"  # one of IMPLS, of the averaging: one all-reduce for all tensors; or one a tensor, blocking
 
     elastic: ClassVar[bool] = False
     replicas: ClassVar[bool] = True

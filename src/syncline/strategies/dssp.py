@@ -6,19 +6,19 @@ Server, on a push of worker p (Algorithm 1; r_p: extra iterations p may still ru
     7-9    else if t_p - t_slowest <= s_L: grant p
     11-16  else if p is a fastest worker: r_p <- controller(p); if r_p > 0: spend one, grant p
     17     else hold p until the slowest worker's next push
-Controller (Algorithm 2): from the last two push times of p and of the slowest worker foresee their next pushes, and
-give the r in [0, r_max] whose push of p lies nearest to some push of the slowest.
+Controller (Algorithm 2): from the last two push times of p and of the slowest worker predict their next pushes, and
+return the r in [0, r_max] whose push of p is nearest to some push of the slowest.
 
 Departures, each a decision where the pseudo-code is open:
 - Lines 13-15 grant without spending, which would allow r + 1 iterations; here the grant spends one: exactly r.
 - Line 17 is the else-branch of line 13, or a worker would be granted twice.
-- Line 17's waiting has three readings (`bound`). `paper`: at the slowest worker's next push a held worker is examined
-  again from line 3, the controller included, so that s_U = s_L + r_max is not enforced. `hard`: the same, but no grant
-  takes p beyond t_slowest + s_U + 1 pushes. `catchup`: a held worker waits until it is within s_L. Only
-  `hard` bounds the lead: under `catchup`, too, a worker that is not held may be given extra iterations again and again.
+- Line 17's waiting has three interpretations (`bound`). `paper`: at the slowest worker's next push a held worker is
+  examined again from line 3, the controller included, so that s_U = s_L + r_max is not enforced. `hard`: the same, but
+  no grant takes p beyond t_slowest + s_U + 1 pushes. `catchup`: a held worker waits until it is within s_L. Only `hard`
+  bounds the lead: with `catchup`, too, a worker that is not held may get extra iterations repeatedly.
 - Line 2's aggregation of simultaneous pushes: they are applied one by one, in order of arrival.
 - Push times are kept for every push of every worker (Algorithm 2 keeps only the caller's). With fewer than two of
-  either worker there is no interval yet, and r = 0. A foreseen push that lies in the past is moved to now.
+  either worker there is no interval yet, and r = 0. A predicted push in the past is moved to now.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ BOUNDS = ("paper", "hard", "catchup")
 class DsspOptions(StrategyOptions):
     name: str = "dssp"
     s_lower: int = 3  # s_L >= 0: leads up to it are always granted
-    r_max: int = 12  # s_U - s_L >= 0: most extra iterations the controller may give at once
+    r_max: int = 12  # s_U - s_L >= 0: most extra iterations that the controller may grant at a time
     bound: str = "paper"  # one of BOUNDS
 
     single_server: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class Dssp:
         raise refuse(event, "no timer is set", self.clocks)
 
     def _decide(self, worker: int, lead: int, now: float) -> Grant | Hold:
-        """Lines 3 to 17 for one worker that asks to go on."""
+        """Lines 3 to 17 for one worker."""
         options = self.options
         if options.bound == "hard" and lead > options.s_upper:
             self.held[worker] = self.clocks.counts[worker]
@@ -137,10 +137,10 @@ class Dssp:
         return Grant(worker, f"lead {lead}, {extra - 1} more beyond s_L {options.s_lower}")
 
     def _reexamine(self, now: float) -> list[Command]:
-        """Line 17: what the held workers are told at the slowest worker's push."""
+        """Line 17: commands for the held workers at the slowest worker's push."""
         minimum, maximum, extra = self.clocks.minimum, self.clocks.maximum, self.extra
         near = minimum + self.options.s_lower
-        # The others would be held again, unasked.
+        # The others stay held.
         asking = [(p, count) for p, count in self.held.items() if not near < count < maximum or p in extra]
         granted: list[Command] = []
         for worker, count in asking:
@@ -151,7 +151,7 @@ class Dssp:
         return granted
 
     def controller(self, worker: int, now: float) -> int:
-        """Algorithm 2: how many extra iterations bring a push of `worker` nearest to a push of the slowest worker.
+        """Algorithm 2: the number of extra iterations with a push of `worker` nearest to one of the slowest worker.
 
         Sim_p[r] = A[p][0] + r I_p and Sim_slowest[k] = A[slowest][0] + (k + 1) I_slowest, neither before `now`;
         the r in [0, r_max] that minimises |Sim_slowest[k] - Sim_p[r]| over k in [0, r_max]; ties: the smallest r.
@@ -164,7 +164,7 @@ class Dssp:
         r_max = self.options.r_max
         start, first = self.last_push[worker], self.last_push[slowest] + others
         if first <= now:
-            return 0  # it is due: nothing is nearer to it than a push now
+            return 0  # the slowest worker's push is due: a push now is the nearest
         best, best_wait = 0, float("inf")
         for r in range(r_max + 1):
             mine = max(now, start + r * own)
@@ -194,5 +194,5 @@ class Dssp:
 
 
 def _pairs(table: Mapping[int, float]) -> list[list[float]]:
-    """A table as lists: JSON has no integer keys."""
+    """A dict as a list of pairs: JSON has no integer keys."""
     return [[key, value] for key, value in table.items()]

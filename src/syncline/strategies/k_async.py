@@ -1,13 +1,13 @@
 """K-async and K-batch-async SGD (Dutta et al. 2021; adasync.txt, section 2.2): K gradients an update, of any version.
 
     K-async         on a push of worker p:  keep g_p, hold p; with the K-th, of K different workers, update the weights
-                                            with their mean and grant those K; the others go on undisturbed
-    K-batch-async   on a push of worker p:  keep g_p; with the K-th, whoever they come from, update the weights with
-                                            their mean; grant p at once, whether or not it was the K-th
+                                            with their mean and grant those K; the others continue
+    K-batch-async   on a push of worker p:  keep g_p; with the K-th, from any workers, update the weights with their
+                                            mean; grant p immediately, whether or not it was the K-th
 
-Departures: K-async's K falls below what was asked for when fewer workers are left; a worker that left and came back in
-the middle of an update gives it no second gradient. K-batch-async's K counts mini-batches and may exceed the number of
-workers.
+Departures: K-async's K falls below the configured one when fewer workers are left; a worker that left and rejoined
+during an update contributes no second gradient to it. K-batch-async's K counts mini-batches and may exceed the number
+of workers.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class KBatchAsyncOptions(KAsyncOptions):
 class KAsync:
     def __init__(self, num_workers: int, k: int) -> None:
         self.members = Members(num_workers, k)
-        self.pushes: dict[int, int] = {}  # worker -> its push for the update under way, in order of arrival
+        self.pushes: dict[int, int] = {}  # worker -> its push for the next update, in order of arrival
         self.held: dict[int, None] = {}  # workers that wait for it
 
     def handle(self, event: Event) -> list[Command]:
@@ -73,7 +73,7 @@ class KAsync:
         return news + self._update() if len(self.pushes) >= self.members.count else news
 
     def want(self, k: int, because: str) -> list[Command]:
-        """K is to be this, never less than it was."""
+        """Set K, which never decreases."""
         return self.members.want(k, because)
 
     def _update(self) -> list[Command]:
@@ -100,7 +100,7 @@ class KAsync:
 class KBatchAsync:
     def __init__(self, num_workers: int, k: int) -> None:
         self.members = Members(num_workers, k, clips=False)
-        self.pushes: list[int] = []  # arrived for the update under way
+        self.pushes: list[int] = []  # for the next update
 
     def handle(self, event: Event) -> list[Command]:
         if isinstance(event, TimerFired):
@@ -120,7 +120,7 @@ class KBatchAsync:
         return self.members.leave(worker)
 
     def want(self, k: int, because: str) -> list[Command]:
-        """K is to be this, never less than it was."""
+        """Set K, which never decreases."""
         return self.members.want(k, because)
 
     def state_dict(self) -> dict[str, Any]:

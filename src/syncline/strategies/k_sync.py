@@ -1,12 +1,12 @@
 """K-sync and K-batch-sync SGD (Dutta et al. 2021; adasync.txt, section 2.2): one version, the rest is cancelled.
 
     K-sync         on a push of worker p:  keep g_p, hold p; with the K-th, update the weights with the mean of the K,
-                                           cancel the other workers and let all start at the new version
-    K-batch-sync   on a push of worker p:  keep g_p, let p go on with its next mini-batch at the same version; with the
-                                           K-th, whoever they come from, the same
+                                           interrupt the other workers and let all start with the new version
+    K-batch-sync   on a push of worker p:  keep g_p, let p continue with its next mini-batch on the same version; with
+                                           the K-th, from any workers, the same
 
-Departures: K-sync's K falls below what was asked for when fewer workers are left; a worker that left and came back in
-the middle of an update gives it no second gradient. K-batch-sync's K counts mini-batches and may exceed the number of
+Departures: K-sync's K falls below the configured one when fewer workers are left; a worker that left and rejoined
+during an update contributes no second gradient to it. K-batch-sync's K counts mini-batches and may exceed the number of
 workers.
 """
 
@@ -59,7 +59,7 @@ class KSync:
         self.is_batch = is_batch
         self.members = Members(num_workers, k, clips=not is_batch)
         self.version = 0
-        self.pushes: list[int] = []  # arrived for the update under way
+        self.pushes: list[int] = []  # for the next update
         self.gave: set[int] = set()  # the workers they came from, in K-sync
         self.held: dict[int, None] = {}  # workers that wait for it, in order of arrival; none in K-batch-sync
 
@@ -92,7 +92,7 @@ class KSync:
         return news + self._update() if len(self.pushes) >= self.members.count else news
 
     def want(self, k: int, because: str) -> list[Command]:
-        """K is to be this, never less than it was."""
+        """Set K, which never decreases."""
         return self.members.want(k, because)
 
     def _update(self) -> list[Command]:

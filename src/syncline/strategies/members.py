@@ -1,4 +1,4 @@
-"""What the strategies that wait for a number of gradients share: who is here, and how many an update waits for."""
+"""Active workers and the number of gradients that an update waits for, shared by several strategies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from syncline.strategies.protocol import Command, PushArrived, StrategyOptions, 
 
 @dataclass(frozen=True, slots=True)
 class KOptions(StrategyOptions):
-    """What the four K-variants are given."""
+    """Options of the four K-variants."""
 
     name: str
-    k: int = 2  # K, 1 .. P; of the batch variants any number of mini-batches
+    k: int = 2  # K, 1 .. P; for the batch variants, any number of mini-batches
 
     single_server: ClassVar[bool] = True
     is_batch: ClassVar[bool] = False
@@ -29,26 +29,26 @@ class KOptions(StrategyOptions):
 
 
 class Members:
-    """The workers that are here and the count that an update waits for (N of backup workers, K, PSP's c).
+    """The active workers, and the count that an update waits for (N of backup workers, K, PSP's c).
 
     Args:
-        num_workers: that are here at first.
-        wanted: the count that was asked for, >= 1.
-        clips: never wait for more gradients than there are workers; else one worker may give several.
-        spare: workers that are not waited for, however many there are.
+        num_workers: active at first.
+        wanted: the configured count, >= 1.
+        clips: never wait for more gradients than workers; else one worker may contribute several.
+        backups: number of workers that are not waited for.
     """
 
-    __slots__ = ("clips", "count", "here", "spare", "wanted")
+    __slots__ = ("backups", "clips", "count", "here", "wanted")
 
-    def __init__(self, num_workers: int, wanted: int, clips: bool = True, spare: int = 0) -> None:
+    def __init__(self, num_workers: int, wanted: int, clips: bool = True, backups: int = 0) -> None:
         self.here = dict.fromkeys(range(num_workers))
         self.wanted = wanted
         self.clips = clips
-        self.spare = spare
+        self.backups = backups
         self.count = wanted
 
     def check(self, event: PushArrived | WorkerJoined | WorkerLeft) -> None:
-        """Workers that push or leave are here, workers that join are not.
+        """Check that workers that push or leave are active, and workers that join are not.
 
         Raises:
             ProtocolError: otherwise.
@@ -58,22 +58,22 @@ class Members:
             raise refuse(event, "the worker is already here" if joins else "no such worker", f"here={list(self.here)}")
 
     def join(self, worker: int) -> list[Command]:
-        """A worker is here. Returns the news, if the count changes."""
+        """Add a worker; returns a command if the count changes."""
         self.here[worker] = None
         return self._clip(f"worker {worker} joined")
 
     def leave(self, worker: int) -> list[Command]:
-        """A worker is gone. Returns the news, if the count changes."""
+        """Remove a worker; returns a command if the count changes."""
         del self.here[worker]
         return self._clip(f"worker {worker} left")
 
     def want(self, wanted: int, because: str) -> list[Command]:
-        """Another count is asked for. Returns the news, if the count changes."""
+        """Configure another count; returns a command if the count changes."""
         self.wanted = wanted
         return self._clip(because)
 
     def _clip(self, because: str) -> list[Command]:
-        count = max(1, min(self.wanted, len(self.here) - self.spare)) if self.clips else self.wanted
+        count = max(1, min(self.wanted, len(self.here) - self.backups)) if self.clips else self.wanted
         if count == self.count:
             return []
         self.count = count

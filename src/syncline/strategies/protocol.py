@@ -1,10 +1,10 @@
-"""What a strategy hears and says: events in the past tense, commands in the imperative, one protocol.
+"""The interface of strategies: events in the past tense, commands in the imperative, one protocol.
 
-This file may hold: events, commands, the protocols and what every strategy's options share, ProtocolError.
+This file may hold: events, commands, the protocols, the base class of options, ProtocolError.
 It may not hold: I/O, clocks, tensors, random numbers, or anything of one particular algorithm.
 
-A strategy starts with all its workers holding version 0 and computing. Later joiners are heard as `WorkerJoined`.
-A collective has no server and no machine: it answers one question, which workers average with each other at a step.
+A strategy starts with all its workers holding version 0 and computing. Workers that join later are announced by
+`WorkerJoined`. A collective has neither server nor state machine: its options say which workers average at a step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,16 @@ _T = TypeVar("_T")
 
 @dataclass_transform(frozen_default=True)
 def _message(cls: type[_T]) -> type[_T]:
-    """A slotted dataclass that the type checker holds to be frozen.
+    """A slotted dataclass that is frozen for the type checker.
 
-    At run time it is left open: a frozen `__init__` costs four times as much, and a timing-only simulation makes
-    three messages a worker-step.
+    It is not at run time: a frozen `__init__` costs four times as much, and a timing-only simulation creates three
+    messages a worker-step.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 class ProtocolError(Exception):
-    """An event that cannot happen in this state: a fault of the engine, never of the user. The state is unchanged."""
+    """An impossible event in this state: a fault of the engine, never of the user. The state is unchanged."""
 
 
 @_message
@@ -35,20 +35,20 @@ class PushArrived:
     at: float  # seconds of the driving clock, never decreasing
     push: int  # arrival number, unique, increasing
     worker: int  # 0 .. num_workers - 1
-    version: int  # updates the shard had applied when the worker was granted these weights, or the tag of its PullRule
-    loss: float  # mean over the mini-batch; 0.0 when only time is simulated
+    version: int  # of the granted weights: updates that the shard had applied; or the tag of its PullRule
+    loss: float  # mean over the mini-batch; 0.0 if only times are simulated
 
 
 @_message
 class TimerFired:
-    """The moment asked for by the last `WakeAt` has come."""
+    """The time of the last `WakeAt` has come."""
 
     at: float
 
 
 @_message
 class WorkerJoined:
-    """A worker that was not there (or had left) is ready and holds no weights yet."""
+    """A worker is ready that was not active before; it holds no weights yet."""
 
     at: float
     worker: int
@@ -56,7 +56,7 @@ class WorkerJoined:
 
 @_message
 class WorkerLeft:
-    """A worker is gone; pushes of its own that had arrived stay valid."""
+    """A worker is gone; its pushes that had arrived stay valid."""
 
     at: float
     worker: int
@@ -69,7 +69,7 @@ Event = PushArrived | TimerFired | WorkerJoined | WorkerLeft
 class Apply:
     """One optimizer step on the mean of these pending pushes; the version goes up by one."""
 
-    pushes: tuple[int, ...]  # a worker may own several
+    pushes: tuple[int, ...]  # several may be from one worker
     scale: float = 1.0  # factor on the learning rate
     is_sum: bool = False  # a step on their sum in place of their mean
     because: str = ""
@@ -89,7 +89,7 @@ class Grant:
 
 @_message
 class Repeat:
-    """The worker goes on with its next mini-batch at the version it has."""
+    """The worker continues with its next mini-batch on the version it has."""
 
     worker: int
     because: str = ""
@@ -113,7 +113,7 @@ class Discard:
 
 @_message
 class Interrupt:
-    """The worker drops what it is computing, and a push of it that is under way is void; a `Grant` follows."""
+    """The worker cancels its gradient; a push of it in flight is stale and rejected. A `Grant` follows."""
 
     worker: int
     because: str = ""
@@ -121,7 +121,7 @@ class Interrupt:
 
 @_message
 class WakeAt:
-    """Send `TimerFired` at this time (seconds of the driving clock), and at no time asked for before."""
+    """Send `TimerFired` at this time (seconds of the driving clock); it replaces any earlier `WakeAt`."""
 
     at: float  # infinite: never
     because: str = ""
@@ -129,7 +129,7 @@ class WakeAt:
 
 @_message
 class WaitFor:
-    """Nothing to do: tells that an update waits for so many gradients from now on (AdaSync's K; N, K or c clipped)."""
+    """For information: an update waits for `count` gradients from now on (AdaSync's K; N, K or c clipped)."""
 
     count: int
     because: str = ""
@@ -139,10 +139,10 @@ Command = Apply | Grant | Repeat | Hold | Discard | Interrupt | WakeAt | WaitFor
 
 
 class Strategy(Protocol):
-    """Who waits for whom at one shard: a deterministic state machine without clock, tensors or I/O."""
+    """The synchronisation at one shard: a deterministic state machine without clock, tensors or I/O."""
 
     def handle(self, event: Event) -> list[Command]:
-        """The commands that answer `event`, in the order to carry them out.
+        """The commands in response to `event`, in the order of execution.
 
         Raises:
             ProtocolError: the event cannot happen in this state, which is left as it was.
@@ -154,15 +154,15 @@ class Strategy(Protocol):
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         ...
 
 
 class PullRule(Protocol):
-    """The pull side of one worker: when it goes on, with which of the blocks that came, and its pushes' tag.
+    """The pull side of one worker: when it starts, on which of the received blocks, and the tag of its pushes.
 
-    It starts before any block has come. `arrived`, `pushed` and `closed` say when the worker may go on: now (a time not
-    later than `at`), at a later time unless something happens before, or None: not before another block has come.
+    Initially no block has arrived. `arrived`, `pushed` and `closed` return when the worker may start: now (a time not
+    later than `at`), at a later time unless another event comes before, or None: not before another block arrives.
     """
 
     @property
@@ -171,7 +171,7 @@ class PullRule(Protocol):
         ...
 
     def arrived(self, at: float, shard: int, version: int) -> float | None:
-        """A block of this version came; while the worker computes the answer is None."""
+        """A block of this version arrived; None while the worker computes."""
         ...
 
     def pushed(self, at: float) -> float | None:
@@ -179,11 +179,11 @@ class PullRule(Protocol):
         ...
 
     def closed(self, at: float, shard: int) -> float | None:
-        """No block of this shard will come any more: it is not waited for."""
+        """No more blocks of this shard will arrive: it is not waited for."""
         ...
 
     def start(self) -> Sequence[int]:
-        """The worker goes on: the shards whose newest block it takes; of the others it keeps what it has."""
+        """The worker starts. Returns the shards whose newest block it takes; it keeps the blocks of the others."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -191,19 +191,19 @@ class PullRule(Protocol):
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         ...
 
 
 class StrategyOptions:
-    """What a user chooses about a strategy; each is a frozen dataclass that checks its own ranges (ValueError)."""
+    """Base of the options of strategies, frozen dataclasses that check their own ranges (ValueError)."""
 
     __slots__ = ()
 
     name: str
-    single_server: ClassVar[bool] = False  # the algorithm needs one logical server: more shards are refused
-    elastic: ClassVar[bool] = True  # it goes on without a worker that died; else real runs restart from a checkpoint
-    replicas: ClassVar[bool] = False  # a collective averages the workers' parameters after steps of their own
+    single_server: ClassVar[bool] = False  # the algorithm needs one logical server: several shards are refused
+    elastic: ClassVar[bool] = True  # it continues without a worker that died; else real runs restart from a checkpoint
+    replicas: ClassVar[bool] = False  # a collective averages the workers' parameters after their own steps
 
     @property
     def has_server(self) -> bool:
@@ -222,49 +222,49 @@ class StrategyOptions:
 
     @property
     def interrupts(self) -> bool:
-        """It breaks off what workers compute."""
+        """It interrupts workers."""
         return False
 
     @property
     def lead_bound(self) -> int | None:
-        """Most pushes a worker may ever be ahead of the slowest one; None if nothing bounds it."""
+        """Upper bound of the pushes by which a worker is ahead of the slowest; None: unbounded."""
         return None
 
     def lead_note(self, lead: int) -> str:
-        """Why a run could have so large a lead, where its user might expect a bound; else empty."""
+        """Explains a lead above what the options suggest; else empty."""
         return ""
 
     @property
     def staleness_bound(self) -> int | None:
-        """Most updates between the weights of a gradient and its use; None if nothing bounds it."""
+        """Upper bound of the updates between the weights of a gradient and its use; None: unbounded."""
         return None
 
     @property
     def first_count(self) -> int | None:
-        """Gradients that an update waits for at first, where that is meant to change in the run; else None."""
+        """Number of gradients that an update waits for at first, if it adapts during the run; else None."""
         return None
 
     def check_cluster(self, num_workers: int, num_shards: int) -> None:
-        """Refuse what cannot work.
+        """Check the size of the cluster.
 
         Raises:
-            ValueError: the algorithm does not run on so many workers or shards.
+            ValueError: the algorithm does not support these numbers of workers or shards.
         """
         if num_shards > 1 and (self.single_server or not self.has_server):
             why = "needs one logical server" if self.has_server else "has no server"
             raise ValueError(f"strategy={self.name} {why}: cluster.shards must be 1, got {num_shards}")
 
     def start(self, num_workers: int) -> Strategy:
-        """A fresh state machine for workers 0 .. num_workers - 1."""
+        """A new state machine for workers 0 .. num_workers - 1."""
         raise NotImplementedError(f"{self.name} has no server")
 
     def pull_rule(self, num_shards: int) -> PullRule | None:
-        """A fresh pull side for one worker; None: it waits for one answer of every shard."""
+        """A new pull side for one worker; None: it waits for one answer of every shard."""
         return None
 
     def groups(self, step: int, num_workers: int) -> list[list[int]]:
-        """Who averages with whom at this step (from 0): every worker is in exactly one group.
+        """The groups of workers that average at this step (from 0); every worker is in exactly one.
 
-        They repeat every other step, and the groups of two successive steps join each worker with every other.
+        They repeat every other step, and the groups of two successive steps connect each worker with every other.
         """
         raise NotImplementedError(f"{self.name} has no collective")

@@ -1,21 +1,21 @@
-"""Partially Synchronous Parallelism (psp.txt, section 3, Algorithm 1): servers and workers go on without the last few.
+"""Partially Synchronous Parallelism (psp.txt, section 3, Algorithm 1): servers and workers skip the slowest.
 
 Shard at version t (lines 1-15):
-    broadcast the block to all workers; drop a pushed gradient tagged t' < t, keep any other; once c are in, and tau1
-    seconds have passed or all workers have answered, update with the mean of the d that are in at d times the rate
+    broadcast the block to all workers; drop a pushed gradient tagged t' < t, keep any other; once c have arrived, and
+    tau1 seconds have passed or all workers have answered, update with the mean of the d received at d times the rate
 Worker at its own counter t (lines 1-19):
-    take every block tagged t' >= t, keep the old one where none came; once b % of the blocks have come, and tau2
-    seconds have passed or all have come, compute, push every block tagged t, t <- t + 1
+    take every block tagged t' >= t, keep the old one where none arrived; once b % of the blocks have arrived, and tau2
+    seconds have passed or all have arrived, compute, push every block tagged t, t <- t + 1
 
 Departures, each a decision where the pseudo-code is open:
 - Line 13's "dg" is the mean g/d; d times the rate is the linear scaling rule of section 2.2.
 - Line 6 starts from zeros, which must not be trained on: the first pull waits for all blocks. Its counter starts at the
-  version that b % of them have got to: 0, or where the others are, for a worker that comes later. (At the newest one it
-  could push ahead of a shard that the others wait for, and nobody would go on.)
-- Line 18 counts up by one (`tag=step`), so a worker that was late stays late until it waits for somebody. `tag=newest`
-  moves the counter on, at any time, as far as the newest b % of the blocks that have come: a late gradient counts, and
-  may carry a newer tag than the weights it was computed at.
-- c falls below what was asked for when fewer workers are left.
+  version that b % of them have reached: 0, or that of the others for a worker that joins later. (At the newest version
+  it could push ahead of a shard that the others wait for, a deadlock.)
+- Line 18 increments by one (`tag=step`), so a late worker stays late until it has to wait. `tag=newest` advances the
+  counter at any time to the newest version that b % of the blocks have reached: a late gradient counts, and may carry a
+  newer tag than the weights it was computed on.
+- c falls below the configured one when fewer workers are left.
 """
 
 import math
@@ -45,7 +45,7 @@ TAGS = ("step", "newest")
 @dataclass(frozen=True, slots=True)
 class PspOptions(StrategyOptions):
     name: str = "psp"
-    c: int | None = None  # gradients that make an update, 1 .. P; None: P
+    c: int | None = None  # gradients that form an update, 1 .. P; None: P
     b: float = 100.0  # per cent of the blocks that a worker waits for, in (0, 100]
     tau1: float = 0.0  # seconds that a shard waits for more than c, >= 0
     tau2: float = 0.0  # seconds that a worker waits for more than b %, >= 0
@@ -76,13 +76,13 @@ class PspOptions(StrategyOptions):
 
 
 class Psp:
-    """The shard's side."""
+    """The shard's side of the algorithm."""
 
     def __init__(self, num_workers: int, options: PspOptions) -> None:
         self.tau1 = options.tau1
         self.members = Members(num_workers, options.c or num_workers)
         self.version = 0
-        self.pushes: list[int] = []  # that are in for the update under way
+        self.pushes: list[int] = []  # for the next update
         self.answered: set[int] = set()  # the workers they came from
         self.deadline: float | None = None  # seconds; of tau1, once c are in
         self.grants = {worker: Grant(worker, "broadcast") for worker in range(num_workers)}  # they never change
@@ -105,7 +105,7 @@ class Psp:
         return self.members.leave(event.worker) + self._go_on(event.at)
 
     def _go_on(self, now: float) -> list[Command]:
-        """Update if it is time, or set the timer that says when."""
+        """Update if it is due, else set the timer."""
         here = self.members.here
         if len(self.pushes) < self.members.count or not here:
             return []
@@ -146,7 +146,7 @@ class Psp:
 
 
 class PartialPull:
-    """The worker's side.
+    """The worker's side of the algorithm.
 
     Args:
         num_shards: S; one block each.
@@ -162,11 +162,11 @@ class PartialPull:
         self._needed = needed
         self._tau2 = options.tau2
         self._jumps = options.tag == "newest"
-        # version of the newest block that came from each shard; infinite where none will come any more
+        # version of the newest block from each shard; infinite if no more will arrive
         self._newest: list[float] = [-1] * num_shards
-        self._came = 0  # blocks of the version that is waited for, or a newer one
+        self._came = 0  # blocks of the version that it waits for, or a newer one
         self._is_waiting = True
-        self._goes_at: float | None = None  # seconds; of tau2, once the needed ones have come
+        self._goes_at: float | None = None  # seconds; of tau2, once the needed ones have arrived
 
     def arrived(self, at: float, shard: int, version: int) -> float | None:
         before = self._newest[shard]
@@ -185,7 +185,7 @@ class PartialPull:
         return self._when(at) if self._is_waiting else None
 
     def pushed(self, at: float) -> float | None:
-        self._came -= self._newest.count(self.tag)  # what was new enough for this gradient alone
+        self._came -= self._newest.count(self.tag)  # blocks that are new enough for this gradient only
         self.tag += 1
         self._is_waiting, self._goes_at = True, None
         return self._when(at)
@@ -216,7 +216,7 @@ class PartialPull:
 
     @property
     def _reached(self) -> int:
-        """The version that as many of the blocks as are needed have got to."""
+        """The version that the needed number of blocks have reached."""
         reached = sorted(self._newest, reverse=True)[self._needed - 1]
         return int(reached) if reached < math.inf else max(self.tag, 0)
 

@@ -5,7 +5,7 @@
     when min(t) rises:      grant every held worker that is within s again
 
 Departures: none. s = 0 keeps workers within one step of each other but is not BSP: gradients are applied one by one.
-A worker granted at a lead of s may push once more, so the largest lead is s + 1.
+A worker granted with a lead of s may push once more, so the largest lead is s + 1.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from syncline.strategies.protocol import (
 @dataclass(frozen=True, slots=True)
 class SspOptions(StrategyOptions):
     name: str = "ssp"
-    staleness: int = 3  # s >= 0: how many pushes a worker may be ahead of the slowest and still go on
+    staleness: int = 3  # s >= 0: the largest lead over the slowest worker with which a worker proceeds
 
     def __post_init__(self) -> None:
         if self.staleness < 0:

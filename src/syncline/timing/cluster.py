@@ -27,14 +27,11 @@ class ClusterConfig:
     name: str = "laptop"
     workers: int = 4  # P >= 1
     shards: int = 1  # S >= 1: parameter-server processes, each with a contiguous block of the weights
-    gradient_s: list[float] = field(
-        default_factory=lambda: [0.02]
-    )  # mean seconds a gradient takes; worker p has entry p mod length
+    # mean seconds of a gradient; worker p has entry p mod length
+    gradient_s: list[float] = field(default_factory=lambda: [0.02])
     jitter: OptionalDistribution = None  # factor on gradient_s, drawn for each gradient; None: 1
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    message_bytes: int | None = (
-        None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter of the model
-    )
+    message_bytes: int | None = None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter
     message_tensors: int | None = None  # tensors that impl=naive sends one by one; None: the model's parameter tensors
 
     def __post_init__(self) -> None:

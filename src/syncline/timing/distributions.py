@@ -1,8 +1,8 @@
 """Distributions of durations, each given by its quantile function, and the keyed streams they are drawn from.
 
 Draws are made by inversion: x = Q(u), with u from a stream keyed by (seed, purpose, worker). The i-th draw of a worker
-therefore depends on nothing but the key and i: two strategies under one seed meet the same delays, and two
-distributions meet the same luck (common random numbers).
+therefore depends only on the key and i: with one seed, two strategies have the same delays, and two distributions the
+same quantiles (common random numbers).
 """
 
 import hashlib
@@ -217,8 +217,8 @@ class Gamma:
 class Empirical:
     """One of the measured durations, all equally likely, from a list or a text file.
 
-    Of a file, the config holds its checksum and where it lies, and not the numbers. They are read when the first is
-    needed, and refused if the file has changed since. A record keeps a copy of the file.
+    For a file, the config holds its path and checksum rather than the numbers. They are read when first needed, and
+    refused if the file has changed since. A record keeps a copy of the file.
     """
 
     values: tuple[float, ...] = ()
@@ -370,7 +370,7 @@ def _float(number: float) -> float:
 class Draws:
     """An endless stream of durations for each worker, independent of the draws of other workers.
 
-    The next few of all workers lie in one array: with 10,000 workers an object each would not fit the caches.
+    One array holds the next few of all workers: with 10,000 workers, an object for each would not fit the caches.
 
     Args:
         seed: of the run, >= 0.

@@ -21,7 +21,7 @@ class NetworkConfig:
     latency_s: float = 0.0  # of every message, >= 0
     bandwidth_gbps: float | None = None  # of every NIC, each way, Gbit/s > 0; None: sending takes no time
     jitter: OptionalDistribution = None  # seconds added to the latency of every message to or from a shard
-    sharing: str = "queue"  # one of SHARINGS: a NIC sends its messages one after another, or all at once, each slower
+    sharing: str = "queue"  # one of SHARINGS: a NIC sends its messages one after another, or in parallel, each slower
 
     def __post_init__(self) -> None:
         if isinstance(self.jitter, Mapping):

@@ -45,7 +45,7 @@ def run_time(variant: str, distribution: Distribution, k: int, num_workers: int)
     """E[T] of one update of a K-variant: the formula's value, and whether it is exact, a bound, or neither.
 
     K-sync and K-batch-async are exact for every distribution (the latter in the long run). K-batch-sync and K-async
-    are bounds for new-longer-than-used distributions, and exact where X has no memory, or where nobody is in the
+    are bounds for new-longer-than-used distributions, and exact if X is memoryless, or if no worker is in the
     middle of a mini-batch when an update begins: K-batch-sync with K = 1, K-async with K = P.
 
     Args:
@@ -171,9 +171,9 @@ def k_async_shifted_approximation_s(distribution: ShiftedExponential, k: int, nu
 
 
 def sync_over_async(distribution: Distribution, num_workers: int) -> float:
-    """E[T_sync] / E[T_async] = P E[X_{P:P}] / E[X]: how many times more updates asynchronous SGD makes.
+    """E[T_sync] / E[T_async] = P E[X_{P:P}] / E[X]: how many times more updates asynchronous SGD applies.
 
-    P H_P for the exponential, of which the paper's Corollary 1 gives the leading term P log P.
+    For the exponential this is P H_P; the paper's Corollary 1 gives its leading term P log P.
 
     Raises:
         ValueError: num_workers < 1, or E[X] = 0.
@@ -200,16 +200,16 @@ def k_async_over_k_batch_async(k: int, num_workers: int) -> float:
 
 
 def is_new_longer_than_used(distribution: Distribution) -> bool:
-    """Whether P(X > t + u | X > t) <= P(X > u) for all t, u >= 0: what is under way ends sooner than what begins.
+    """Whether P(X > t + u | X > t) <= P(X > u) for all t, u >= 0: the rest of a mini-batch is no longer than a new one.
 
     True for constant, uniform, exponential (with equality) and shifted exponential durations. False for log-normal
-    and Pareto ones: whoever has computed for long is likely to go on for long. Weibull and gamma durations are for a
-    shape of at least 1, from which on their hazard rate does not fall. An empirical sample is checked, pair by
-    pair of its values; it always passes if its largest value is at most twice its smallest. Occasional durations are
-    only if they are not occasional at all.
+    and Pareto ones, whose long durations are likely to become longer. True for Weibull and gamma durations with a shape
+    of at least 1, where the hazard rate does not fall. An empirical sample is checked for each pair of its values; it
+    always passes if its largest value is at most twice its smallest. Occasional durations pass only if their
+    probability is 0 or 1.
 
-    A normal is where its cut at 0 is so rare that it is never drawn (mean > 8.3 std). Its durations of 0 break the
-    inequality for small u, by at most their probability.
+    A normal passes if values below 0 are so rare that they are never drawn (mean > 8.3 std). Its durations of 0 break
+    the inequality for small u, by at most their probability.
 
     Raises:
         ValueError: it is not known for this distribution.

@@ -28,10 +28,7 @@ class Wandb:
             os.environ.setdefault(name, self._scratch.name)
         import wandb
 
-        for name in (
-            "matplotlib.backends.backend_agg",
-            "PIL.Image",
-        ):  # now, while nobody waits
+        for name in ("matplotlib.backends.backend_agg", "PIL.Image"):  # now, as the run waits for us at its end
             import_module(name)
         wandb.setup()
         self._wandb, self._options = wandb, options
