@@ -102,20 +102,20 @@ class Replicas:
         replicas = zip(self._optimizers, self.weights, self.buffers, strict=True)
         return [final_state(weights, optimizer.evaluated(weights), buffers) for optimizer, weights, buffers in replicas]
 
-    def put(self, shelf: TensorTable) -> None:
+    def put(self, table: TensorTable) -> None:
         """All that changes goes there."""
-        shelf.put_all("weights", {str(number): weights for number, weights in enumerate(self.weights)})
-        shelf.put_all("buffers", {str(number): buffers for number, buffers in enumerate(self.buffers)})
+        table.put_all("weights", {str(number): weights for number, weights in enumerate(self.weights)})
+        table.put_all("buffers", {str(number): buffers for number, buffers in enumerate(self.buffers)})
         for number, optimizer in enumerate(self._optimizers):
-            shelf.put_all(f"optimizer-{number}", optimizer.state_dict())
+            table.put_all(f"optimizer-{number}", optimizer.state_dict())
 
-    def take(self, shelf: TensorTable) -> None:
+    def take(self, table: TensorTable) -> None:
         """Go on from what `put` put there."""
         for name, replicas in (("weights", self.weights), ("buffers", self.buffers)):
-            for key, tensor in shelf.take_all(name).items():
+            for key, tensor in table.take_all(name).items():
                 replicas[int(key)].copy_(tensor)
         for number, optimizer in enumerate(self._optimizers):
-            optimizer.load_state_dict(shelf.take_all(f"optimizer-{number}"))
+            optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
 
     @property
     def device(self) -> torch.device:
@@ -342,10 +342,10 @@ class Collective:
 
         They are the run's own: it changes them when it goes on.
         """
-        shelf = TensorTable()
+        table = TensorTable()
         if self._learning is not None:
-            self._learning.put(shelf)
-        return shelf.tensors, {
+            self._learning.put(table)
+        return table.tensors, {
             "totals": self.totals.state_dict(),
             "clocks": self._clocks.state_dict(),
             "row": self._row,

@@ -4,6 +4,7 @@ A worker's cycle: its blocks arrive, it computes, its gradient travels to every 
 Workers are in workers.py, messages under way in transport.py, shards in syncline/server/.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -82,23 +83,25 @@ class Simulation:
         self.time_use: TimeUse | None = None  # known at the end
         self._strategies, self._cluster, self._limits, self._observer = strategies, cluster, limits, observer
         parameters, learners = learning or ((), None)
-        self._learners, self._queue = learners, EventQueue[Event]()
+        self._learners: Learners | None = learners
+        self._queue = EventQueue[Event]()
         self._communication = _communication(cluster, block_bytes, receives=not rules)
         self._workers = Workers(
-            cluster.num_workers,
-            cluster.num_shards,
-            queue=self._queue,
-            compute_s=cluster.compute_s,
+            cluster,
+            self._queue,
             rules=rules,
-            learners=learners,
+            learners=self._learners,
             communication=self._communication,
             totals=self.totals,
             log=log,
         )
-        self._transport = self._workers.transport = self._transport_over(cluster, block_bytes)
-        for part in parameters if rules or isinstance(self._transport, NetworkTransport) else ():
-            part.extra_versions = float("inf")  # blocks that are under way, or not taken yet, hold versions, too
-        self._shards = [
+        self._transport = self._workers.transport = _transport(
+            self._queue, self._workers, cluster, block_bytes, self._communication
+        )
+        if rules or isinstance(self._transport, NetworkTransport):
+            for part in parameters:
+                part.extra_versions = math.inf  # blocks that are under way, or not taken yet, hold versions, too
+        self._shards = self._transport.shards = [
             ShardInterpreter(
                 number,
                 strategy,
@@ -112,19 +115,11 @@ class Simulation:
             )
             for number, strategy in enumerate(strategies)
         ]
-        self._transport.connect(self._shards)
+        self._handlers = self._all_handlers()
         self._observer_at = 1  # update at which the observer wants to be called
         self._next_look = 1.0  # update at which it is called, or the run ends
         self._is_begun = False
         self._ended_by: str | None = None
-        self._handlers: Mapping[type[Event], Callable[[Any], str | None]] = {
-            Computed: self._workers.finish,
-            Push: self._transport.push_arrived,
-            Block: self._workers.receive,
-            StrategyTimer: self._strategy_timer,
-            PullTimer: self._workers.pull_timer,
-            NetworkTimer: self._transport.network_timer,
-        }
         self._count()
 
     def stop(self, reason: str) -> None:
@@ -167,16 +162,16 @@ class Simulation:
         self._ended_by = None
         return PAUSED
 
-    def _transport_over(self, cluster: Cluster, block_bytes: Sequence[int]) -> Transport:
-        if cluster.sends_instantly and cluster.num_shards == 1:
-            return InstantTransport(self._queue, self._workers)
-        return NetworkTransport(
-            self._queue,
-            self._workers,
-            cluster=cluster,
-            block_bytes=block_bytes,
-            communication=self._communication,
-        )
+    def _all_handlers(self) -> Mapping[type[Event], Callable[[Any], str | None]]:
+        """What handles each event; it returns why the run ends, if it does."""
+        return {
+            Computed: self._workers.finish,
+            Push: self._transport.push_arrived,
+            Block: self._workers.receive,
+            StrategyTimer: self._strategy_timer,
+            PullTimer: self._workers.pull_timer,
+            NetworkTimer: self._transport.network_timer,
+        }
 
     def _begin(self) -> None:
         """At first every worker is sent the blocks of all shards."""
@@ -290,6 +285,18 @@ class Simulation:
             self._learners.load_state_dict(state["learners"], table)
         for shard, (theirs, pending) in zip(self._shards, state["shards"], strict=True):
             shard.load_state_dict(theirs, {push: table.gradient(gradient) for push, gradient in pending})
+
+
+def _transport(
+    queue: EventQueue[Event],
+    workers: Workers,
+    cluster: Cluster,
+    block_bytes: Sequence[int],
+    communication: Communication,
+) -> Transport:
+    if cluster.sends_instantly and cluster.num_shards == 1:
+        return InstantTransport(queue, workers)
+    return NetworkTransport(queue, workers, cluster=cluster, block_bytes=block_bytes, communication=communication)
 
 
 def _communication(cluster: Cluster, block_bytes: Sequence[int], receives: bool) -> Communication:

@@ -73,20 +73,20 @@ class Learners:
         if gradient.readers == 0:
             self._free.append(gradient)
 
-    def state_dict(self, shelf: TensorTable) -> dict[str, Any]:
-        """What the workers and the shards hold; the tensors go to the shelf."""
+    def state_dict(self, table: TensorTable) -> dict[str, Any]:
+        """What the workers and the shards hold; the tensors go to the table."""
         for number, shard in enumerate(self._shards):
-            shelf.put_all(f"optimizer-{number}", shard.optimizer.state_dict())
+            table.put_all(f"optimizer-{number}", shard.optimizer.state_dict())
         return {
             "iterations": list(self._iterations),
-            "snapshots": [[shelf.put(version) for version in snapshot] for snapshot in self._snapshots],
-            "current": [shelf.put(shard.current) for shard in self._shards],
+            "snapshots": [[table.put(version) for version in snapshot] for snapshot in self._snapshots],
+            "current": [table.put(shard.current) for shard in self._shards],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], shelf: TensorTable) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         """Go on from what `state_dict` gave; for workers and shards that have done nothing yet."""
         for number, shard in enumerate(self._shards):
-            shard.optimizer.load_state_dict(shelf.take_all(f"optimizer-{number}"))
-            shard.current = shelf.current(state["current"][number])
+            shard.optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
+            shard.current = table.current(state["current"][number])
         self._iterations = list(state["iterations"])
-        self._snapshots = [[shelf.version(number) for number in snapshot] for snapshot in state["snapshots"]]
+        self._snapshots = [[table.version(number) for number in snapshot] for snapshot in state["snapshots"]]

@@ -1,7 +1,7 @@
 """The tensors of a run in virtual time on their way to a checkpoint and back, each of them once.
 
 Versions and gradients are held in several places at one time (a snapshot, a message, a pending push). A state holds
-their numbers in these places; whoever takes one off the shelf is counted among its readers.
+their numbers in these places; whoever takes one off the table is counted among its readers.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class TensorTable:
     """Things by number, in the order in which they were first put here.
 
     Args:
-        tensors: what another shelf held, to be taken; none to put things there.
+        tensors: what another table held, to be taken; none to put things there.
         device: of what is taken.
     """
 

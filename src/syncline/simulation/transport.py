@@ -28,11 +28,7 @@ class Transport(ABC):
     def __init__(self, queue: EventQueue[Event], workers: Workers) -> None:
         self._queue, self._workers, self._learners = queue, workers, workers.learners
         self._num_pushes = 0  # that have arrived anywhere
-        self._shards: Sequence[ShardInterpreter] = ()
-
-    def connect(self, shards: Sequence[ShardInterpreter]) -> None:
-        """These are the shards to send to."""
-        self._shards = shards
+        self.shards: Sequence[ShardInterpreter] = ()
 
     @abstractmethod
     def send_gradient(self, worker: int, number: int, loss: float, gradient: Gradient | None) -> None:
@@ -91,10 +87,10 @@ class InstantTransport(Transport):
             workers.pushed(worker)
         push = self._num_pushes
         self._num_pushes = push + 1
-        self._shards[0].push(self._queue.now, push, worker, version, tag, number, loss, gradient)
+        self.shards[0].push(self._queue.now, push, worker, version, tag, number, loss, gradient)
 
     def grant(self, shard: int, worker: int) -> None:
-        workers, version, learners = self._workers, self._shards[0].totals.updates, self._learners
+        workers, version, learners = self._workers, self.shards[0].totals.updates, self._learners
         if workers.rules:
             weights = None if learners is None else learners.pin(shard)
             workers.receive_under_rule(worker, shard, version, weights)
@@ -139,7 +135,7 @@ class NetworkTransport(Transport):
         Where a worker does not wait for all blocks, another shard comes first each time: else one block would always be
         the last, and never be taken.
         """
-        now, workers, num_shards = self._queue.now, self._workers, len(self._shards)
+        now, workers, num_shards = self._queue.now, self._workers, len(self.shards)
         workers.num_missing[worker] = num_shards
         first = workers.rules[worker].tag % num_shards if workers.rules else 0
         for turn in range(first, first + num_shards):
@@ -151,7 +147,7 @@ class NetworkTransport(Transport):
         workers.pushed(worker)
 
     def push_arrived(self, push: Push) -> None:
-        now, worker, shard = self._queue.now, push.worker, self._shards[push.shard]
+        now, worker, shard = self._queue.now, push.worker, self.shards[push.shard]
         is_stale = shard.is_stale(worker, push.version)
         if push.number == self._workers.num_computed[worker] - 1:
             self._communication.arrived(worker, now, push.through_at - push.sent_at, is_stale)
@@ -165,11 +161,11 @@ class NetworkTransport(Transport):
     def grant(self, shard: int, worker: int) -> None:
         weights = None if self._learners is None else self._learners.pin(shard)
         self._num_blocks[shard] += 1
-        version = self._shards[shard].version
+        version = self.shards[shard].version
         self._send_to_worker(Block(worker, shard, version, self._queue.now, weights), self._block_bytes[shard])
 
     def repeat(self, shard: int, worker: int) -> None:
-        version = self._shards[shard].version
+        version = self.shards[shard].version
         self._send_to_worker(Block(worker, shard, version, self._queue.now, repeats=True), 0)
 
     def interrupt(self, shard: int, worker: int) -> None:

@@ -7,7 +7,7 @@ has; what is cancelled before is never computed.
 
 import math
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from syncline.learning.server import Gradient, Version
@@ -19,6 +19,7 @@ from syncline.simulation.learners import Learners
 from syncline.simulation.messages import Block, Computed, Event, PullTimer, event_of
 from syncline.simulation.tensor_table import TensorTable
 from syncline.strategies.protocol import PullRule
+from syncline.timing.cluster import Cluster
 
 CANCELLED = "broken off"  # why a gradient is dropped that is being computed
 _COLUMNS = ("num_missing", "finishes_at", "cancelled_s", "num_computed", "num_pulls")
@@ -34,25 +35,23 @@ class Workers:
     """All workers.
 
     Args:
-        queue: takes what they will have finished.
-        compute_s: worker -> seconds that its next gradient takes.
+        queue: receives what they will have finished.
         rules: the pull rule of each worker; empty where a worker waits for a block of every shard.
         learners: what the workers compute; None simulates time alone.
     """
 
     def __init__(
         self,
-        num_workers: int,
-        num_shards: int,
-        *,
+        cluster: Cluster,
         queue: EventQueue[Event],
-        compute_s: Callable[[int], float],
+        *,
         rules: Sequence[PullRule],
         learners: Learners | None,
         communication: Communication,
         totals: Totals,
         log: Log | None,
     ) -> None:
+        num_workers, num_shards = cluster.num_workers, cluster.num_shards
         self.learners = learners
         self.communication = communication
         self.totals = totals
@@ -67,10 +66,10 @@ class Workers:
         self._goes_on_at: list[float | None] = [None] * num_workers  # when its rule lets it go on
         # The newest block of each shard that has arrived and is not taken, where there are rules.
         self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
-        self.transport: GradientSender  # takes the gradients
+        self.transport: GradientSender  # receives the gradients; set by the simulation
         self._computed = [Computed(worker) for worker in range(num_workers)]
         self._queue = queue
-        self._compute_s = compute_s
+        self._compute_s = cluster.compute_s
         self._log = log
 
     def start(self, worker: int) -> None:
