@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from syncline.learning.server import Gradient, Shard
+from syncline.live.checkpoints import optimizer_state, optimizer_tensors
 from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog
 from syncline.server.interpreter import RESUMED, ShardInterpreter
@@ -239,8 +240,7 @@ class Engine:
         """All that is needed to resume, as tensors (copies where they will change) and plain types."""
         shard = self.shard
         tensors = {"weights": shard.current.weights, "buffers": shard.current.buffers}
-        for name, tensor in shard.optimizer.state_dict().items():
-            tensors[f"optimizer.{name}"] = tensor.clone()
+        tensors |= optimizer_tensors({name: t.clone() for name, t in shard.optimizer.state_dict().items()})
         for push, gradient in self._interpreter.pending_gradients().items():
             assert gradient is not None
             tensors[f"pending.{push}.gradient"] = gradient.flat.clone()
@@ -261,10 +261,7 @@ class Engine:
         shard = self.shard
         shard.current.weights.copy_(tensors["weights"])
         shard.current.buffers.copy_(tensors["buffers"])
-        prefix = "optimizer."
-        shard.optimizer.load_state_dict(
-            {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-        )
+        shard.optimizer.load_state_dict(optimizer_state(tensors))
         self.waiting = set(state["waiting"])
         self._num_pushes, self._iterations = state["num_pushes"], list(state["iterations"])
         gradients = {}
