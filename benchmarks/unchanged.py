@@ -1,11 +1,11 @@
-"""Does a change of the code leave everything that is computed as it was, in every bit?
+"""Does a change of the code leave every computed bit as it was?
 
-python -m benchmarks.unchanged write FOLDER      before the change: what the runs below leave
+python -m benchmarks.unchanged write FOLDER      before the change: stores the results of the runs below
 python -m benchmarks.unchanged compare FOLDER    after it: the same runs again; exit code 1 if anything differs
 
-For every strategy: runs in virtual time (with gradients, with times alone, over networks that queue and that share,
-through two shards, interrupted and resumed), of which the summary, the parameters and each column of the event log are
-held; and a run of real processes through a parameter server, made once, whose replay is held.
+For every strategy: runs in virtual time (with gradients, times alone, over networks that queue or share, through two
+shards, interrupted and resumed), compared by their summary, parameters and columns of the event log; and a run of real
+processes through a parameter server, made once, compared by its replay.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from syncline.records.snapshots import read_state
 from syncline.records.store import read_summary
 from syncline.strategies import STRATEGIES
 
-OF_MACHINE = ("identity", "wall_s")  # of a summary: these follow from the keys' names, and from the machine
-INTERRUPTED_AFTER = 10  # looks at the progress
+OF_MACHINE = ("identity", "wall_s")  # keys of a summary that depend on the names of keys, and on the machine
+INTERRUPTED_AFTER = 10  # reports of the progress
 
 UNEQUAL = ["cluster.workers=4", "cluster.gradient_s=[0.02,0.03,0.05]", "cluster.jitter={name: exponential, mean: 1}"]
 INSTANT = ["cluster.network.latency_s=0", "cluster.network.bandwidth_gbps=null"]
@@ -53,7 +53,7 @@ VARIANTS: Mapping[str, list[str]] = {
     "times, shared network": [*TIMES, *SLOW_NETWORK, "cluster.network.sharing=fair", "max_updates=200"],
     "interrupted": [*LEARNS, *SLOW_NETWORK, "runner.checkpoint_every_s=0.0001", "seed=7"],
 }
-# Options that make strategies do what they are there for with 4 workers, and with 32.
+# Options with which strategies are effective with 4 workers, and with 32.
 OPTIONS: Mapping[str, tuple[list[str], list[str]]] = {
     "ssp": (["strategy.staleness=2"], ["strategy.staleness=3"]),
     "dssp": (["strategy.s_lower=1", "strategy.r_max=4"], []),
@@ -69,7 +69,7 @@ OPTIONS: Mapping[str, tuple[list[str], list[str]]] = {
 
 
 def cases() -> Iterator[tuple[str, list[str]]]:
-    """Names, and the words of a command line."""
+    """(name, overrides) of each run."""
     for name, options in STRATEGIES.items():
         few, many = OPTIONS.get(name, ([], []))
         for variant, words in VARIANTS.items():
@@ -85,12 +85,12 @@ def cases() -> Iterator[tuple[str, list[str]]]:
 
 
 def without_server(words: list[str]) -> list[str]:
-    """Nothing is pushed or pulled there that could be late."""
+    """Without delays of pushes and pulls, which do not exist there."""
     return [word for word in words if not word.startswith(("scenario.push_delay", "scenario.pull_delay"))]
 
 
 def left_by(results: Path, words: list[str], is_interrupted: bool) -> dict[str, Any]:
-    """What a run leaves: its summary, and digests of its curve, its parameters and the columns of its log."""
+    """The summary of a run, and digests of its curve, its parameters and the columns of its log."""
     config, _ = compose([*words, f"results={results}"])
     folder = results / config.identity
     looks = 0
@@ -113,7 +113,7 @@ def left_by(results: Path, words: list[str], is_interrupted: bool) -> dict[str, 
 
 
 def digests(folder: Path) -> dict[str, Any]:
-    """Of a record; see `left_by`."""
+    """The content of `left_by`, from a record."""
     summary = {key: value for key, value in read_summary(folder).items() if key not in OF_MACHINE}
     log = read_events(folder / "events.arrow")
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -145,7 +145,7 @@ def make_live(results: Path) -> None:
 
 
 def replayed(live: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the replays of these runs say."""
+    """The summaries of the replays of these runs."""
     for path in sorted(live.glob("*/summary.json")):
         folder = path.parent
         if read_summary(folder)["engine"] != "live":
@@ -157,7 +157,7 @@ def replayed(live: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def differences(before: Any, after: Any, where: str) -> Iterator[str]:
-    """Of two trees of plain types: what differs, and where."""
+    """The differences of two trees of plain types."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
             yield from differences(before.get(key), after.get(key), f"{where}/{key}")
@@ -169,7 +169,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.unchanged", description=__doc__)
     parser.add_argument("action", choices=["write", "compare"])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
     asked = parser.parse_args(arguments)
     monitor.REPORT_EVERY_S = 0.0  # type: ignore[attr-defined]  # each look at the run is reported
     live = asked.folder / "live"
