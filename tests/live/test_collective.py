@@ -13,7 +13,7 @@ from syncline.live.stop_consensus import StopConsensus
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, read_metrics, status
-from syncline.simulation.collective import Replicas
+from syncline.simulation.replicas import Replicas
 from syncline.simulation.run import build_replicas, simulate
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions

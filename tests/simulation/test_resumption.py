@@ -140,7 +140,7 @@ def check(config: RunConfig, folder: Path, luck: random.Random, pieces: int = 4)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several batches of events precede an interrupt, and times alone are looked at as often as learning."""
     monkeypatch.setattr(events, "BATCH_ROWS", 100)
-    monkeypatch.setattr(simulation_run, "LOOK_EVERY", 1)
+    monkeypatch.setattr(simulation_run, "CHECK_EVERY", 1)
 
 
 def config_of(strategy: StrategyOptions, cluster: ClusterConfig, **about: Any) -> RunConfig:

@@ -1,6 +1,6 @@
 """How long workers communicate in virtual time, and for how much of it their messages queue at a NIC.
 
-A worker is sending from the end of a gradient until the last block of it has arrived, or until it goes on without that.
+A worker is sending from the end of a gradient until its last block has arrived, or until it continues without that.
 It is receiving from the last grant, once its gradient has arrived, until it begins the next one. (These are the states
 of records/spans.py.) Where workers start by their own rule, nobody can tell a block's way from the wait for it:
 all of that is waiting, and only sending is counted.
@@ -36,14 +36,14 @@ class Communication:
         self._sent_at[worker] = now
         self._num_missing[worker] = self._num_unanswered[worker] = self._num_shards
 
-    def arrived(self, worker: int, now: float, network_s: float, is_void: bool) -> None:
+    def arrived(self, worker: int, now: float, network_s: float, is_stale: bool) -> None:
         """A block of the last gradient has arrived.
 
         Args:
             network_s: that the network took for it, injected delays left out.
-            is_void: what the worker goes on with was sent when its gradient became void.
+            is_stale: what the worker continues with was sent when its gradient became stale.
         """
-        if is_void:
+        if is_stale:
             self._num_unanswered[worker] = 0
         missing = self._num_missing[worker]
         if missing == 0:
@@ -54,7 +54,7 @@ class Communication:
             self._add(now - self._sent_at[worker], network_s)
 
     def granted(self, worker: int, now: float) -> None:
-        """A shard answers; a newer block for a worker to which one is under way changes nothing."""
+        """A shard answers; a newer block for a worker to which one is under way has no effect."""
         if self._num_unanswered[worker]:
             self._num_unanswered[worker] -= 1
             self._granted_at[worker] = now
@@ -82,7 +82,7 @@ class Communication:
         return {name: copy(getattr(self, name)) for name in _STATE}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Continue from what `state_dict` gave."""
         for name in _STATE:
             setattr(self, name, copy(state[name]))
 

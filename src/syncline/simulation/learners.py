@@ -40,7 +40,7 @@ class Learners:
         return self._shards[shard].pin()
 
     def unpin(self, shard: int, version: Version) -> None:
-        """A message with this version came to nothing."""
+        """A message with this version is not used."""
         self._shards[shard].unpin(version)
 
     def take(self, worker: int, shard: int, version: Version) -> None:
@@ -84,7 +84,7 @@ class Learners:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
-        """Go on from what `state_dict` gave; for workers and shards that have done nothing yet."""
+        """Continue from what `state_dict` gave; for workers and shards that have done nothing yet."""
         for number, shard in enumerate(self._shards):
             shard.optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
             shard.current = table.current(state["current"][number])

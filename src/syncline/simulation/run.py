@@ -22,12 +22,14 @@ from syncline.learning.server import Shard, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Totals
 from syncline.records.events import EventLog
-from syncline.simulation.collective import Collective, Exchange, Replicas
+from syncline.simulation.collective import Collective
 from syncline.simulation.engine import PAUSED, Simulation
+from syncline.simulation.exchanges import Exchange
 from syncline.simulation.learners import Learners
+from syncline.simulation.replicas import Replicas
 from syncline.timing.cluster import Cluster
 
-LOOK_EVERY = 1000  # gradients used between two looks at a run in which nothing is learned
+CHECK_EVERY = 1000  # gradients used between two calls of the observer, with times alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def simulate(
 
     Args:
         log: receives the events.
-        checkpointer: asked at every look at the run whether a checkpoint is due.
+        checkpointer: asked at every call of the observer whether a checkpoint is due.
         state: what a checkpointer of the same run saved, to resume from; the log is as it was then.
         save_parameters: receives the parameters at the end, a file for each shard or replica; None to save none.
 
@@ -273,8 +275,8 @@ class _Observer:
             simulation.pause()
         if self.learning is not None:
             return totals.updates + 1
-        # With times alone, a thousand gradients lie between two looks, however many an update takes.
-        return totals.updates + max(1, LOOK_EVERY * totals.updates * self._batch_size // totals.samples)
+        # With times alone, a thousand gradients lie between two calls, however many an update takes.
+        return totals.updates + max(1, CHECK_EVERY * totals.updates * self._batch_size // totals.samples)
 
     def end(self, totals: Totals, ended_by: str) -> str:
         """Evaluate the last state, unless it was evaluated just now or has diverged. Returns why the run ended."""

@@ -1,7 +1,7 @@
 """The tensors of a run in virtual time on their way to a checkpoint and back, each of them once.
 
 Versions and gradients are held in several places at one time (a snapshot, a message, a pending push). A state holds
-their numbers in these places; whoever takes one off the table is counted among its readers.
+their numbers in these places; whatever takes one from the table counts as one of its readers.
 """
 
 from collections.abc import Mapping

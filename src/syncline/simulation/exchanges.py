@@ -1,0 +1,107 @@
+"""When each worker of a collective computes and exchanges: a recurrence, since a worker waits for its group alone.
+
+With d_i(t) the seconds of worker i's gradient of step t and x those of an exchange:
+
+    after_step       begun_i(t) = joined_i(t-1)             computed_i(t) = begun_i(t) + d_i(t)
+                     joined_i(t) = x + max of computed_j(t) over i's group of step t
+    before_forward   begun_i(t) = x + max of computed_j(t-1) over i's group of step t
+
+No worker is ever more than two gradients ahead: before a worker begins step t+1 its group has computed step t, and
+before that the groups of step t-1 of all these have computed step t-1; together they are all workers.
+
+Shape legend: P workers, K steps of a block.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncline.timing.cluster import Cluster
+from syncline.timing.distributions import Array
+from syncline.timing.network import Network
+
+
+class Exchange:
+    """The groups of a step, and what their exchange takes.
+
+    Args:
+        groups: every worker is in one of them.
+        size_bytes: what each member holds.
+        num_messages: all-reduces one after another.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[int]], network: Network, size_bytes: int, num_messages: int) -> None:
+        sizes = [len(group) for group in groups]
+        self.groups = groups
+        self._members = np.concatenate([np.asarray(group) for group in groups])  # [P], group after group
+        self._in_order = bool((np.diff(self._members) > 0).all())
+        self._starts = np.cumsum([0, *sizes[:-1]])
+        self._group_of = np.empty_like(self._members)  # [P]
+        self._group_of[self._members] = np.repeat(np.arange(len(groups)), sizes)
+        self._seconds = np.array([network.all_reduce_s(size, size_bytes, num_messages) for size in sizes])
+        self.seconds = self._seconds.take(self._group_of)  # [P], what each worker's takes
+
+    def joined(self, computed: Array) -> Array:
+        """When each worker has the mean of its group, if it was ready for it at `computed`; both [P]."""
+        if not self._in_order:
+            computed = computed.take(self._members)
+        last: Array = np.maximum.reduceat(computed, self._starts)
+        last += self._seconds
+        return last.take(self._group_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """K steps; each [K, P], in seconds."""
+
+    begun: Array
+    gradient: Array  # duration, without the injected delay
+    delay: Array
+    computed: Array
+    ended: Array  # the exchange, where it closes a step
+    exchange: Array  # seconds of it
+
+
+class Clocks:
+    """The recurrence at the head of this file.
+
+    Args:
+        exchanges: of even and of odd steps.
+        averages_first: a step begins with its exchange.
+    """
+
+    def __init__(self, cluster: Cluster, exchanges: tuple[Exchange, Exchange], averages_first: bool) -> None:
+        self._cluster, self._exchanges, self._averages_first = cluster, exchanges, averages_first
+        self._now = np.zeros(cluster.num_workers)  # where the last step left each worker
+        self._step = 0
+        self._begun = self._now, self._step  # before the last block
+
+    def state_dict(self) -> dict[str, Any]:
+        """From which `next_block` gives the last block again; plain types."""
+        now, step = self._begun
+        return {"now": now.tolist(), "step": step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._now, self._step = np.array(state["now"]), state["step"]
+        self._cluster.seek_computes(self._step)
+
+    def next_block(self) -> Block:
+        self._begun = self._now, self._step
+        gradient, delay = (np.ascontiguousarray(drawn.T) for drawn in self._cluster.draw_computes())
+        duration = gradient + delay
+        begun, computed, ended, exchange_s = (np.empty_like(duration) for _ in range(4))
+        now = self._now
+        for row, seconds in enumerate(duration):
+            exchange = self._exchanges[(self._step + row) % 2]
+            exchange_s[row] = exchange.seconds
+            if self._averages_first:
+                begun[row] = exchange.joined(now)
+                now = ended[row] = np.add(begun[row], seconds, out=computed[row])
+            else:
+                begun[row] = now
+                now = ended[row] = exchange.joined(np.add(now, seconds, out=computed[row]))
+        self._now = now
+        self._step += len(duration)
+        return Block(begun, gradient, delay, computed, ended, exchange_s)

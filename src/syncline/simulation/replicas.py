@@ -1,0 +1,132 @@
+"""What the workers of a collective learn in virtual time.
+
+Shape legend: P workers, n parameters, m float buffer elements.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from syncline.learning.evaluate import Evaluator, consensus, final_state
+from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.optimizer import Optimizer
+from syncline.simulation.tensor_table import TensorTable
+
+
+class Replicas:
+    """What the workers of a collective learn: a replica each, or one for all where they join their gradients.
+
+    Args:
+        gradient: the gradient function, on the module that all share; its weights and buffers are the initial ones.
+        batches: of each worker.
+        optimizers: one a replica; with a single one all workers make one step on their mean gradient.
+        rate: (samples, updates) so far -> learning rate of the next update.
+        averages_first: a step begins with the averaging.
+        evaluator: of the run; num_train: training samples; best_possible: metrics that nothing can surpass on them.
+    """
+
+    def __init__(
+        self,
+        *,
+        gradient: GradientFunction,
+        batches: Sequence[WorkerBatches],
+        optimizers: Sequence[Optimizer],
+        rate: Callable[[int, int], float],
+        averages_first: bool,
+        evaluator: Evaluator,
+        num_train: int,
+        best_possible: Mapping[str, float],
+    ) -> None:
+        self.evaluator, self.rate, self.num_train, self.best_possible = evaluator, rate, num_train, best_possible
+        self.num_parameters = gradient.flat.weights.numel()
+        self.num_tensors = len(gradient.flat.weight_tensors)
+        self.weights = [gradient.flat.weights.clone() for _ in optimizers]  # [n] of each replica
+        self.buffers = [gradient.flat.buffers.clone() for _ in optimizers]  # [m]
+        self._gradient, self._batches = gradient, batches
+        self._optimizers = optimizers
+        self._averages_first = averages_first
+
+    def step(self, iteration: int, groups: Sequence[Sequence[int]], rate: float) -> list[float]:
+        """One step of all workers. Returns their losses; if one is no number, the weights may be worthless."""
+        workers = range(len(self._batches))
+        if len(self._optimizers) < len(workers):
+            return self._step_together(iteration, rate)
+        if self._averages_first:
+            self._average(groups)
+        losses = [self._step_alone(worker, iteration, rate) for worker in workers]
+        if not self._averages_first:
+            self._average(groups)
+        return losses
+
+    def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
+        """What is to be evaluated, weights and buffers, and what else its row holds: the consensus of the replicas."""
+        pairs = zip(self._optimizers, self.weights, strict=True)
+        evaluated = [optimizer.evaluated(weights) for optimizer, weights in pairs]
+        if len(evaluated) == 1:
+            return evaluated, self.buffers[0], {}
+        weights, buffers, divergence = consensus(evaluated, self.buffers)
+        return [weights], buffers, {"divergence": divergence}
+
+    def final_states(self) -> list[dict[str, Tensor]]:
+        """Of each replica."""
+        replicas = zip(self._optimizers, self.weights, self.buffers, strict=True)
+        return [final_state(weights, optimizer.evaluated(weights), buffers) for optimizer, weights, buffers in replicas]
+
+    def put(self, table: TensorTable) -> None:
+        """Put all that changes into the table."""
+        table.put_all("weights", {str(number): weights for number, weights in enumerate(self.weights)})
+        table.put_all("buffers", {str(number): buffers for number, buffers in enumerate(self.buffers)})
+        for number, optimizer in enumerate(self._optimizers):
+            table.put_all(f"optimizer-{number}", optimizer.state_dict())
+
+    def take(self, table: TensorTable) -> None:
+        """Continue from what `put` put there."""
+        for name, replicas in (("weights", self.weights), ("buffers", self.buffers)):
+            for key, tensor in table.take_all(name).items():
+                replicas[int(key)].copy_(tensor)
+        for number, optimizer in enumerate(self._optimizers):
+            optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights[0].device
+
+    def _step_together(self, iteration: int, rate: float) -> list[float]:
+        (weights,), (buffers,) = self.weights, self.buffers
+        losses, gradients, left = [], [], []
+        for worker in range(len(self._batches)):
+            loss, gradient, after = self._compute(worker, iteration, weights, buffers)
+            losses.append(loss)
+            gradients.append(gradient.clone())
+            left.append(after.clone())
+        _mean(left)
+        _mean(gradients)
+        buffers.copy_(left[0])
+        self._optimizers[0].step(weights, gradients[0], rate, out=weights)
+        return losses
+
+    def _step_alone(self, worker: int, iteration: int, rate: float) -> float:
+        weights, buffers = self.weights[worker], self.buffers[worker]
+        loss, gradient, after = self._compute(worker, iteration, weights, buffers)
+        buffers.copy_(after)
+        self._optimizers[worker].step(weights, gradient, rate, out=weights)
+        return loss
+
+    def _compute(self, worker: int, iteration: int, weights: Tensor, buffers: Tensor) -> tuple[float, Tensor, Tensor]:
+        return self._gradient([weights], buffers, self._batches[worker].take(iteration))
+
+    def _average(self, groups: Sequence[Sequence[int]]) -> None:
+        for group in groups:
+            for replicas in (self.weights, self.buffers):
+                members = [replicas[worker] for worker in group]
+                _mean(members)
+                for other in members[1:]:
+                    other.copy_(members[0])
+
+
+def _mean(tensors: list[Tensor]) -> None:
+    """The first becomes the mean of all: their sum in order, divided."""
+    for other in tensors[1:]:
+        tensors[0].add_(other)
+    tensors[0].div_(len(tensors))
