@@ -12,7 +12,7 @@ PAPERS := $(sort $(patsubst %/,%,$(dir $(EXPERIMENTS))))
 RESULTS := $(lastword $(patsubst results=%,%,$(filter results=%,$(ARGS))))
 INTO := $(if $(RESULTS),--results $(RESULTS))
 CORES = $(shell $(PYTHON) -c "import os; print(os.cpu_count())")
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --dist loadgroup
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
 # Runs, then their report, if there is a plan: experiment, its plans' names.
@@ -55,7 +55,7 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 	$(BIN)/lint-imports
 
 test: $(READY) ## what every change runs: make test ARGS="-k dssp"
-	$(PYTEST) -m "core or not (papers or system or processes or statistical or slow)" $(ARGS)
+	$(PYTEST) -n $$(($(CORES) * 3 / 2)) -m "core or not (papers or system or processes or statistical or slow)" $(ARGS)
 
 # Two a core: many of its tests wait for processes, and for time to pass.
 test-all: $(READY) ## all tests: exactly what CI runs
