@@ -36,7 +36,6 @@ from syncline.live.messages import (
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
-from syncline.server.interpreter import of_all_shards
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
@@ -270,4 +269,4 @@ class Attempt:
     def _outcome(self) -> Outcome:
         totals = [Totals.from_state(self._done[leader].totals) for leader in range(self._num_leaders)]
         reasons = [self._done[part].ended_by for part in sorted(self._done)]
-        return Outcome("diverged" if "diverged" in reasons else reasons[0], of_all_shards(totals))
+        return Outcome("diverged" if "diverged" in reasons else reasons[0], Totals.of_shards(totals))

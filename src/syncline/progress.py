@@ -1,7 +1,8 @@
 """How far a run is, in the same terms for every engine: its limits, its totals, and the reports of its progress."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -123,6 +124,20 @@ class Totals:
         self.loss_sum, self.loss_count = 0.0, 0
         about = {"time_s": self.time_s, "updates": self.updates, "samples": self.samples}
         return about | {"train_loss": loss, "learning_rate": rate, "waits_for": self.count}
+
+    @classmethod
+    def of_shards(cls, parts: Sequence["Totals"]) -> "Totals":
+        """The totals of a run from those of its shards.
+
+        A gradient counts once, at the first shard. The shard furthest behind tells how far the run is. Staleness counts
+        each block of a gradient.
+        """
+        whole = cls.from_state(parts[0].state_dict())
+        whole.staleness = dict(sum((Counter(part.staleness) for part in parts), Counter[int]()))
+        whole.time_s = max(part.time_s for part in parts)
+        whole.updates = min(part.updates for part in parts)
+        whole.samples = min(part.samples for part in parts)
+        return whole
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Totals":

@@ -14,7 +14,7 @@ from engine_play import Rows
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.progress import Limits, Totals
-from syncline.server.interpreter import STALE, ShardInterpreter, of_all_shards
+from syncline.server.interpreter import STALE, ShardInterpreter
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -235,7 +235,7 @@ def test_the_totals_of_shards_make_those_of_the_run() -> None:
     first.updates, first.samples, first.time_s, first.staleness = 5, 50, 1.0, {0: 4, 1: 1}
     second.updates, second.samples, second.time_s, second.staleness = 4, 40, 2.0, {1: 4}
     first.used_by_worker, second.used_by_worker = [3, 2], [2, 2]
-    whole = of_all_shards([first, second])
+    whole = Totals.of_shards([first, second])
     assert (whole.updates, whole.samples, whole.time_s) == (4, 40, 2.0)
     assert whole.staleness == {0: 4, 1: 5}
     assert whole.used_by_worker == [3, 2], "a gradient counts once"

@@ -16,8 +16,7 @@ the process of a real shard, and replay. There is no socket, no event queue and 
 """
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from syncline.learning.server import Gradient, Shard
@@ -300,17 +299,3 @@ class ShardInterpreter:
         self._levels, self._highest_level = list(state["levels"]), state["highest_level"]
         self._min_valid_version = dict(state["min_valid_version"])
         self._pending = {push: (worker, version, gradients[push]) for push, worker, version in state["pending"]}
-
-
-def of_all_shards(parts: Sequence[Totals]) -> Totals:
-    """The totals of a run from those of its shards.
-
-    A gradient counts once, at the first shard. The shard furthest behind tells how far the run is. Staleness counts
-    each block of a gradient.
-    """
-    staleness = sum((Counter(part.staleness) for part in parts), Counter[int]())
-    whole = Totals.from_state(parts[0].state_dict() | {"staleness": staleness.items()})
-    whole.time_s = max(part.time_s for part in parts)
-    whole.updates = min(part.updates for part in parts)
-    whole.samples = min(part.samples for part in parts)
-    return whole

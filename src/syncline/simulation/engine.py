@@ -13,7 +13,7 @@ from torch import Tensor
 from syncline.learning.server import Shard
 from syncline.progress import Limits, Totals
 from syncline.records.time_use import TimeUse
-from syncline.server.interpreter import Log, ShardInterpreter, of_all_shards
+from syncline.server.interpreter import Log, ShardInterpreter
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
 from syncline.simulation.learners import Learners
@@ -210,7 +210,7 @@ class Simulation:
         """Complete the totals."""
         self._count()
         totals, now = self.totals, self._queue.now
-        of_shards = of_all_shards([shard.totals for shard in self._shards])
+        of_shards = Totals.of_shards([shard.totals for shard in self._shards])
         totals.used_by_worker, totals.discarded_by_worker = of_shards.used_by_worker, of_shards.discarded_by_worker
         totals.staleness, totals.max_lead = of_shards.staleness, of_shards.max_lead
         totals.wasted_by_worker = of_shards.wasted_by_worker

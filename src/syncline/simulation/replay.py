@@ -21,7 +21,7 @@ from syncline.progress import Limits, Totals
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary
-from syncline.server.interpreter import RESUMED, ShardInterpreter, of_all_shards
+from syncline.server.interpreter import RESUMED, ShardInterpreter
 from syncline.simulation.run import Learning, build_learning
 
 COMPUTED = ("started", "computed", "delayed", "dropped")  # what workers did: follows from the rest
@@ -138,7 +138,7 @@ class _Replay:
     @property
     def totals(self) -> Totals:
         """Of the run so far."""
-        totals = of_all_shards([shard.totals for shard in self._shards])
+        totals = Totals.of_shards([shard.totals for shard in self._shards])
         totals.time_s, totals.loss_sum, totals.loss_count = self.time_s, self._loss_sum, self._loss_count
         return totals
 
