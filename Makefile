@@ -1,4 +1,4 @@
-# A few words do everything; `make help` lists them and the papers' artefacts.
+# A few targets do everything; `make help` lists them and the papers' artefacts.
 PYTHON ?= python3
 SCALE ?= laptop
 SEEDS ?=
@@ -40,8 +40,8 @@ $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@# On all cores, which pip does not. Where PYTHONDONTWRITEBYTECODE is set, each of a run's many processes would
-	@# else compile all that it imports. (Of one file of torch's, for a newer Python, nothing becomes.)
+	@# On all cores, which pip does not. With PYTHONDONTWRITEBYTECODE set, each of a run's many processes would
+	@# otherwise compile all that it imports. (One file of torch, for a newer Python, does not compile.)
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src runners reports || true
 	@touch $@
 
@@ -57,7 +57,7 @@ check: $(READY) ## format, lint, types, who imports whom: exactly what CI runs
 test: $(READY) ## what every change runs: make test ARGS="-k dssp"
 	$(PYTEST) -n $$(($(CORES) * 3 / 2)) -m "core or not (papers or system or processes or statistical or slow)" $(ARGS)
 
-# Two a core: many of its tests wait for processes, and for time to pass.
+# Two workers per core: many of these tests wait for processes, and for time to pass.
 test-all: $(READY) ## all tests: exactly what CI runs
 	$(PYTEST) -n $$(($(CORES) * 2)) --hypothesis-profile=ci --durations=25 $(ARGS)
 
@@ -70,13 +70,13 @@ report: $(READY) ## the pages that show them: results/site/index.html, from what
 bench: $(READY) ## side-by-side measurements of speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
-fidelity: $(READY) ## does the simulator foresee what real processes do? (4 minutes)
+fidelity: $(READY) ## does the simulator predict what real processes do? (4 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity && $(BIN)/python -m reports fidelity
 
 kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
 
-hosts: $(READY) ## does it foresee runs over several hosts? Emulated ones, as root (11 minutes)
+hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated ones, as root (11 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hosts $(ARGS)
 
 cuts: $(READY) ## a host is cut off in the middle of a run, and comes back: each strategy, as root (2 minutes)

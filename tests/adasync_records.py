@@ -31,7 +31,7 @@ def timed(label: str, seed: int, jitter: dict[str, Any], workers: int, strategy:
 
 
 def write_fig6(results: Path, factor: Callable[[str, int], float] = lambda name, workers: 1.0) -> None:
-    """Theorem 1 to the letter, but for `factor`."""
+    """Times by Theorem 1, times `factor`."""
     runs = []
     for name, workers in (("exponential", 2), ("exponential", 10), ("pareto", 10), ("pareto", 2)):
         jitter, of = JITTERS[name]

@@ -30,15 +30,15 @@ class View:
     broken_images: list[str]
     overflow: int  # pixels that the page is wider than the window
     clipped: list[str]  # drawings, and parts of them, of which not all is visible
-    overlaps: list[str]  # parts of a drawing that lie on each other
+    overlaps: list[str]  # parts of a drawing that overlap
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of a page."""
+    """What happened on a page."""
 
     faults: list[str] = field(default_factory=list)  # of the console, and scripts' errors
-    requests: list[str] = field(default_factory=list)  # all that was asked for
+    requests: list[str] = field(default_factory=list)  # all that was requested
 
 
 @contextmanager
@@ -52,17 +52,17 @@ def browser() -> Iterator[Any]:
 
 
 class Window:
-    """Shows one page after another: a window of its own for each would compile Plotly's script anew."""
+    """Shows one page after another: a window for each would compile Plotly's script every time."""
 
     def __init__(self, chromium: Any, scripts: bool = True) -> None:
         self.page = chromium.new_page(java_script_enabled=scripts)
         self._seen = Seen()
-        self.page.on("console", self._hear)
+        self.page.on("console", self._on_request)
         self.page.on("pageerror", lambda error: self._seen.faults.append(str(error)))
         self.page.on("requestfailed", lambda request: self._seen.faults.append(f"{request.url}: failed"))
         self.page.on("request", lambda request: self._seen.requests.append(request.url))
 
-    def _hear(self, message: Any) -> None:
+    def _on_request(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self._seen.faults.append(message.text)
 

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: how to call it, and how to make records without it."""
+"""For tests of the command line: how to run it, and how to make records without it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the tests of the config share: composing once, its leaves, the line of an error."""
+"""For tests of the config: composing once, its leaves, the line of an error."""
 
 from collections.abc import Iterator
 from functools import cache

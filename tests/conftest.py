@@ -9,8 +9,8 @@ import pytest
 from examples import CI
 from hypothesis import HealthCheck, settings
 
-# Fixed examples, so that a failure seen once is seen again; no deadline, since machines of CI are shared. A test that
-# asks for its own number of examples does so by `examples.scaled`, which follows the profile.
+# Fixed examples, so that failures are reproducible; no deadline, since CI machines are shared. A test sets its own
+# number of examples by `examples.scaled`, which follows the profile.
 PROFILES = {"quick": CI // 3, "ci": CI, "thorough": 1000}
 for name, max_examples in PROFILES.items():
     settings.register_profile(
@@ -25,12 +25,12 @@ settings.load_profile("quick")
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The longest first, so that no core is left with one of them at the end.
+# The longest first, so that none of them runs alone at the end.
 TIERS = ("papers", "system", "processes", "statistical", "slow")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite-traces", action="store_true", help="write tests/traces/*.txt anew instead of comparing")
+    parser.addoption("--rewrite-traces", action="store_true", help="write tests/traces/*.txt instead of comparing")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

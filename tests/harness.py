@@ -1,10 +1,10 @@
-"""Plays the engine for one strategy and checks, after every event, what every strategy owes.
+"""Acts as the engine of one strategy and checks the contract of all strategies after every event.
 
-Invariants: each push is applied or discarded exactly once; nobody is granted who is computing, unless it is interrupted
-first or keeps the block until its pull rule takes it; nobody is interrupted who is not computing, or without a grant;
-while anybody is here somebody computes or a timer is set; the strategy's own bounds on lead and staleness hold; an
-illegal event is refused and changes nothing; a copy made from the saved state answers as the original does; one that
-left is never waited for.
+Invariants: each push is applied or discarded exactly once; a computing worker is granted only if it is interrupted
+first or if its pull rule keeps the block; only computing workers are interrupted, and each is then granted; while a
+worker is active, a worker computes or a timer is set; the strategy's own bounds on lead and staleness hold; an illegal
+event is rejected and changes nothing; a copy made from the saved state answers as the original does; no update waits
+for a worker that has left.
 
 There is one shard, and messages take no time.
 """
@@ -37,7 +37,7 @@ from syncline.strategies.protocol import (
     WorkerLeft,
 )
 
-STRANGER = 99  # a worker that is never here
+UNKNOWN_WORKER = 99
 
 
 class Harness:
@@ -47,21 +47,21 @@ class Harness:
         self.num_workers = num_workers
         self.strategy = options.start(num_workers)
         self.version = 0
-        self.granted: dict[int, int] = {}  # worker -> version (or tag) it computes at; only while it does
-        self.began: dict[int, float] = {}  # worker -> when it began the mini-batch it computes, or computed last
-        self.batches = dict.fromkeys(range(num_workers), 0)  # mini-batches that each worker has begun
-        self.counts = dict.fromkeys(range(num_workers), 0)  # pushes of the workers that are here
+        self.granted: dict[int, int] = {}  # worker -> version (or tag); those that compute
+        self.began: dict[int, float] = {}  # worker -> start of its current or last mini-batch
+        self.batches = dict.fromkeys(range(num_workers), 0)  # mini-batches that each worker has started
+        self.counts = dict.fromkeys(range(num_workers), 0)  # pushes of the active workers
         self.pushed: dict[int, int] = {}  # worker -> version of its last push
         self.pending: dict[int, int] = {}  # push -> its version
         self.settled: set[int] = set()
         self.next_push = 0
         self.now = 0.0
-        self.timer = math.inf  # what the strategy asked for
-        self.waits_for = options.first_count  # what it told last
-        self.rules: dict[int, PullRule] = {}  # of the workers that are here
-        self.goes_at: dict[int, float] = {}  # worker -> when its rule lets it go on, if nothing happens before
+        self.timer = math.inf  # the time that the strategy asked for
+        self.waits_for = options.first_count  # as it last reported
+        self.rules: dict[int, PullRule] = {}  # of the active workers
+        self.starts_at: dict[int, float] = {}  # worker -> when its rule lets it start, unless an event comes first
         for worker in range(num_workers):
-            if self._is_ruled(worker):
+            if self._give_rule(worker):
                 self._block_arrives(worker)
             else:
                 self._begin(worker, 0)
@@ -72,8 +72,8 @@ class Harness:
 
     @property
     def due(self) -> float:
-        """The next moment that a timer is set to."""
-        return min(self.timer, *self.goes_at.values(), math.inf)
+        """The time of the next timer."""
+        return min(self.timer, *self.starts_at.values(), math.inf)
 
     def push(self, worker: int, after: float = 1.0, loss: float = 0.0) -> list[Command]:
         assert self.now + after <= self.due + 1e-9, f"a timer is due before, at {self.due}"
@@ -83,12 +83,12 @@ class Harness:
         version = self.granted.pop(worker)
         rule = self.rules.get(worker)
         if rule is not None:
-            assert rule.tag >= version, "the tag fell"
+            assert rule.tag >= version, "the tag decreased"
             version = rule.tag
         self.pending[push] = self.pushed[worker] = version
         self.counts[worker] += 1
         if rule is not None:
-            self._may_go_on(worker, rule.pushed(self.now))
+            self._start_when(worker, rule.pushed(self.now))
         return self._event(PushArrived(self.now, push, worker, version, loss))
 
     def wait(self) -> list[Command]:
@@ -98,12 +98,12 @@ class Harness:
         if self.timer <= self.now:
             self.timer = math.inf
             return self._event(TimerFired(self.now))
-        worker = min(self.goes_at, key=lambda w: (self.goes_at[w], w))
-        self._may_go_on(worker, self.goes_at[worker])
+        worker = min(self.starts_at, key=lambda w: (self.starts_at[w], w))
+        self._start_when(worker, self.starts_at[worker])
         return []
 
     def step(self, seconds: Callable[[int, int], float], loss: float = 0.0) -> tuple[int | None, list[Command]]:
-        """What happens next if the n-th mini-batch of a worker takes seconds(worker, n); n from 0.
+        """The next event, if the n-th mini-batch of a worker takes seconds(worker, n); n from 0.
 
         Returns:
             The worker that pushed, or None if a timer was due; and the commands.
@@ -116,22 +116,22 @@ class Harness:
 
     def leave(self, worker: int) -> list[Command]:
         del self.counts[worker]
-        for table in (self.granted, self.rules, self.goes_at):
+        for table in (self.granted, self.rules, self.starts_at):
             table.pop(worker, None)
         return self._event(WorkerLeft(self.now, worker))
 
     def join(self, worker: int) -> list[Command]:
         self.counts[worker] = min(self.counts.values(), default=0)
-        self._is_ruled(worker)
+        self._give_rule(worker)
         commands = self._event(WorkerJoined(self.now, worker))
-        assert worker in self.granted, "a worker that joins is given weights at once"
+        assert worker in self.granted, "a worker that joins is granted weights at once"
         return commands
 
     def lead(self) -> int:
         return max(self.counts.values()) - min(self.counts.values()) if self.counts else 0
 
     def fork(self) -> "Harness":
-        """A copy whose strategy goes on from the saved state."""
+        """A copy whose strategy is restored from the saved state."""
         other = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, dict | set):
@@ -142,7 +142,7 @@ class Harness:
 
     def check_illegal_events_change_nothing(self) -> None:
         before = json.loads(json.dumps(self.strategy.state_dict()))
-        absent = [STRANGER, *(w for w in range(self.num_workers) if w not in self.counts)]
+        absent = [UNKNOWN_WORKER, *(w for w in range(self.num_workers) if w not in self.counts)]
         illegal: list[Event] = [TimerFired(self.now)] if self.now < self.timer else []
         illegal += [PushArrived(self.now, self.next_push, worker, self.version, 0.0) for worker in absent]
         illegal += [WorkerLeft(self.now, worker) for worker in absent]
@@ -154,7 +154,7 @@ class Harness:
         for event in illegal:
             with pytest.raises(ProtocolError):
                 self.strategy.handle(event)
-            assert self.strategy.state_dict() == before, f"{event} was refused but changed the state"
+            assert self.strategy.state_dict() == before, f"{event} was rejected but changed the state"
 
     def _event(self, event: Event) -> list[Command]:
         twin = self._from_saved_state()
@@ -163,13 +163,13 @@ class Harness:
         assert twin.state_dict() == self.strategy.state_dict()
         interrupted: set[int] = set()
         for command in commands:
-            self._obey(command, interrupted)
+            self._execute(command, interrupted)
         assert not interrupted, f"interrupted and not granted: {interrupted}"
         if isinstance(event, PushArrived) and event.worker in self.counts and event.worker not in self.rules:
             is_held = any(isinstance(c, Hold) and c.worker == event.worker for c in commands)
-            assert is_held is (event.worker not in self.granted), "neither told to go on nor held, or both"
-        can_go_on = bool(self.granted) or self.due < math.inf
-        assert can_go_on or not self.counts, f"deadlock after {event}: {self.strategy.state_dict()}"
+            assert is_held is (event.worker not in self.granted), "neither granted nor held, or both"
+        can_continue = bool(self.granted) or self.due < math.inf
+        assert can_continue or not self.counts, f"deadlock after {event}: {self.strategy.state_dict()}"
         bound = self.options.lead_bound
         assert bound is None or self.lead() <= bound, f"lead {self.lead()} > bound {bound} after {event}"
         return commands
@@ -179,10 +179,10 @@ class Harness:
         twin.load_state_dict(json.loads(json.dumps(self.strategy.state_dict())))
         return twin
 
-    def _obey(self, command: Command, interrupted: set[int]) -> None:
+    def _execute(self, command: Command, interrupted: set[int]) -> None:
         match command:
             case Apply(pushes=pushes, scale=scale):
-                assert pushes, "an update of nothing"
+                assert pushes, "an update without gradients"
                 assert 0 < scale < math.inf
                 bound = self.options.staleness_bound
                 for push in pushes:
@@ -192,7 +192,7 @@ class Harness:
             case Discard(push=push):
                 self._settle(push)
             case Grant(worker=worker):
-                assert worker in self.counts, "granted, but not here"
+                assert worker in self.counts, "granted, but not active"
                 interrupted.discard(worker)
                 if worker in self.rules:
                     self._block_arrives(worker)
@@ -200,8 +200,8 @@ class Harness:
                     assert worker not in self.granted, "granted while it computes"
                     self._begin(worker, self.version)
             case Repeat(worker=worker):
-                assert worker in self.counts, "told to go on, but not here"
-                assert worker not in self.granted, "told to go on while it computes"
+                assert worker in self.counts, "repeats, but is not active"
+                assert worker not in self.granted, "repeats while it computes"
                 assert worker not in self.rules, "its rule decides"
                 self._begin(worker, self.pushed[worker])
             case Hold(worker=worker):
@@ -225,7 +225,7 @@ class Harness:
 
     def _settle(self, push: int) -> int:
         """Returns the version of the push."""
-        assert push in self.pending, f"push {push} settled twice, or never made"
+        assert push in self.pending, f"push {push} settled twice, or never sent"
         self.settled.add(push)
         return self.pending.pop(push)
 
@@ -234,8 +234,8 @@ class Harness:
         self.began[worker] = self.now
         self.batches[worker] += 1
 
-    def _is_ruled(self, worker: int) -> bool:
-        """Give a worker that starts or joins a pull rule, if the strategy has one."""
+    def _give_rule(self, worker: int) -> bool:
+        """Give a new worker a pull rule, if the strategy has one. Returns whether it has."""
         rule = self.options.pull_rule(1)
         if rule is not None:
             self.rules[worker] = rule
@@ -246,13 +246,13 @@ class Harness:
         if worker in self.granted:
             assert when is None, "it computes"
         else:
-            self._may_go_on(worker, when)
+            self._start_when(worker, when)
 
-    def _may_go_on(self, worker: int, when: float | None) -> None:
-        """A pull rule has said when its worker goes on: at once, later, or not before another block."""
-        self.goes_at.pop(worker, None)
+    def _start_when(self, worker: int, when: float | None) -> None:
+        """Start the worker at `when`, as its pull rule says; None: not before another block."""
+        self.starts_at.pop(worker, None)
         if when is not None and when > self.now:
-            self.goes_at[worker] = when
+            self.starts_at[worker] = when
         elif when is not None:
             taken = list(self.rules[worker].start())
             assert taken in ([], [0])
@@ -265,7 +265,7 @@ def applied(commands: list[Command]) -> list[tuple[int, ...]]:
 
 
 def granted(commands: list[Command]) -> list[int]:
-    """The workers that are sent the weights."""
+    """The workers that receive the weights."""
     return [command.worker for command in commands if isinstance(command, Grant)]
 
 

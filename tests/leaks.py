@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE_S = 10.0  # for threads to notice that their connection is gone
+PATIENCE_S = 10.0  # for threads to notice that their connection is closed
 
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """Afterwards no thread and no socket is there that was not there before."""
+    """No thread and no socket is left afterwards that did not exist before."""
     threads, sockets = set(threading.enumerate()), open_sockets()
     yield
     wait_until(lambda: set(threading.enumerate()) <= threads and open_sockets() <= sockets)

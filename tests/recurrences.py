@@ -34,7 +34,7 @@ def ssp_pushes_s(durations_s: Array, staleness: int) -> Array:
 
         F[p, i] = max(F[p, i-1], max over q of F[q, i-1-s]) + X[p, i]
 
-    After i pushes p goes on while i - min t <= s: once the slowest has made i - s pushes, the last of which is number
+    After i pushes p continues while i - min t <= s: once the slowest has made i - s pushes, the last of which is number
     i-1-s from 0. s = 0 gives BSP's times.
 
     Args:

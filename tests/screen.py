@@ -1,4 +1,4 @@
-"""A terminal as far as rich uses one: what stands on it after all that was written to it."""
+"""A terminal as far as rich uses one: its content after all that was written to it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A real Slurm of several nodes on this machine, in a folder of its own: nothing outside it is touched."""
+"""A real Slurm of several nodes on this machine, in a folder of its own: nothing outside it is changed."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
-NODE_LOST_S = 6  # a node that is silent so long is down
+NODE_LOST_S = 6  # a node that is silent for this long is down
 
 CONF = """
 ClusterName=lab
@@ -67,7 +67,7 @@ class Slurm:
         ).stdout
 
     def states(self) -> dict[str, str]:
-        """task -> its state, of what is not over."""
+        """task -> its state, for unfinished tasks."""
         lines = self.ask("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
         return dict(line.split() for line in lines)
 
@@ -84,7 +84,7 @@ class Slurm:
         self.ask("slurmd", "-N", name, "-f", str(self.conf))
 
     def wait_for_idle(self, num_nodes: int) -> None:
-        """Until all nodes are there, and have nothing to do."""
+        """Until all nodes are up and idle."""
         ends = time.monotonic() + 60
         while len(self.ask("sinfo", "--noheader", "-N", "-t", "idle", "-o", "%N").split()) < num_nodes:
             assert time.monotonic() < ends, (self.base / "slurmctld.log").read_text()[-2000:]
@@ -93,7 +93,7 @@ class Slurm:
     def kill_node(self, name: str) -> None:
         """As if its machine lost power: its daemon and all its processes end at once."""
         pids = [int((self.base / f"slurmd.{name}.pid").read_text())]
-        # The programs of its jobs say where they run; their supervisors are their ancestors.
+        # The environment of a job's programs names their node; their supervisors are their ancestors.
         for pid in _processes():
             with suppress(OSError):
                 environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -124,11 +124,11 @@ def skip_without_slurm() -> None:
 
 @contextmanager
 def slurm(base: Path, num_nodes: int) -> Iterator[Slurm]:
-    """Up while it is entered; all nodes are idle when this begins."""
+    """A running cluster; all nodes are idle at first."""
     munge = base / "munge"
     for folder in (munge, base / "state", *(base / f"spool.node{node}" for node in range(1, num_nodes + 1))):
         folder.mkdir(parents=True, mode=0o755)
-    for folder in (base, *base.parents):  # munged insists that others cannot change the way to its socket
+    for folder in (base, *base.parents):  # munged requires that others cannot change the path to its socket
         if folder == Path("/tmp"):
             break
         folder.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Checksums of files: never those of before, and a large file is read once."""
+"""Checksums of files: never outdated ones, and a large file is read once."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ def md5(content: bytes) -> str:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What is read, once files count as settled and as large; the cache lies in a folder of its own."""
+    """The files that are read. Every file counts as large and long unchanged; the cache is in a folder of its own."""
     found: list[str] = []
 
     def read(path: str) -> tuple[str, bool]:
@@ -47,7 +47,7 @@ def test_a_file_is_read_once_in_a_process_and_once_by_all_processes(tmp_path: Pa
     assert reads == [str(path)]
 
 
-def test_a_kept_checksum_that_is_broken_is_made_anew(tmp_path: Path, reads: list[str]) -> None:
+def test_a_broken_entry_of_the_cache_is_computed_again(tmp_path: Path, reads: list[str]) -> None:
     path = tmp_path / "a"
     path.write_bytes(CONTENT)
     file_checksum(path)
@@ -59,7 +59,7 @@ def test_a_kept_checksum_that_is_broken_is_made_anew(tmp_path: Path, reads: list
         assert kept.read_text() == md5(CONTENT)
 
 
-def test_where_nothing_can_be_kept_it_is_read_again(
+def test_without_a_cache_the_file_is_read_again(
     tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a"
@@ -69,7 +69,7 @@ def test_where_nothing_can_be_kept_it_is_read_again(
 
 
 def test_other_bytes_of_the_same_length_and_time_are_noticed(tmp_path: Path, reads: list[str]) -> None:
-    """Only the time of status change tells them apart, which nobody can set."""
+    """Only the time of status change tells them apart, which cannot be set."""
     path = tmp_path / "a"
     path.write_bytes(CONTENT)
     before = path.stat()
@@ -90,7 +90,7 @@ def test_what_changed_a_moment_ago_is_read_again_each_time(tmp_path: Path) -> No
         assert file_checksum(path) == md5(content)
 
 
-def test_another_time_alone_is_no_other_checksum(tmp_path: Path, reads: list[str]) -> None:
+def test_another_time_alone_does_not_change_the_checksum(tmp_path: Path, reads: list[str]) -> None:
     path = tmp_path / "a"
     path.write_bytes(CONTENT)
     before = file_checksum(path)

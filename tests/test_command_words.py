@@ -10,7 +10,7 @@ import run
 from syncline.config import GROUPS, ConfigError, choices, compose, sweep
 from syncline.config.words import pieces
 
-# Plain text is taken as it stands.
+# Plain text is taken literally.
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from syncline.config.words import pieces
         ("${oc.env:HOME}", "HOME"),
     ],
 )
-def test_a_path_is_text_as_it_stands(monkeypatch: pytest.MonkeyPatch, text: str, value: str) -> None:
+def test_a_path_is_literal_text(monkeypatch: pytest.MonkeyPatch, text: str, value: str) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
     assert compose([f"results={text}"])[1].results == value.replace("HOME", "/home/ann")
 
@@ -42,7 +42,7 @@ def test_a_path_of_a_run_is_text_too_but_for_the_comma_that_sweeps() -> None:
     assert (runner.tls_cert, runner.tls_key) == ("/ä/c d.pem", "a,b")
 
 
-# Numbers, lists and mappings are read as their keys want them.
+# Numbers, lists and mappings are read by the types of their keys.
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ DSSP_TAKES = "strategy takes s_lower, r_max, bound"
         ("scenario.slow={a: 2}", "scenario.slow must be a mapping such as {1: 1.5}, got {a: 2}"),
         ("cluster.jitter=[1,", "cluster.jitter must be text, a number, [a list] or {name: value}, got [1,"),
         ("cluster.jitter=0.1", "cluster.jitter must be null or {name: <distribution>, ...}, got 0.1"),
-        # Keys that there are not.
+        # Unknown keys.
         ("workers=6", "workers: unknown key; did you mean cluster.workers=6?"),
         ("lr=0.1", "lr: unknown key; did you mean optimizer.lr=0.1?"),
         ("ptimizer.lr=1", "ptimizer.lr: unknown key; did you mean optimizer.lr=1?"),
@@ -160,7 +160,7 @@ DSSP_TAKES = "strategy takes s_lower, r_max, bound"
         ),
         ("cluster.jitter.a=1", "cluster.jitter.a: unknown; normal takes mean, std"),
         *((f"{group}.name=x", f"{group}.name cannot be set; write {group}=x") for group in GROUPS),
-        # Choices that there are not.
+        # Unknown choices.
         ("cluster=5", f"cluster must be one of {', '.join(choices('cluster'))}; got '5'"),
         ("optimizer={}", "optimizer must be one of adam, adamw, nesterov, rmsprop, sgd; got '{}'"),
         (
@@ -197,7 +197,7 @@ def test_of_several_interpolations_the_broken_one_is_named(broken: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["hydra.x=", "hydra.run.dir=x", "experiment.x=3", "xyz=1"])
-def test_a_key_like_no_other_is_refused_with_those_that_there_are(word: str) -> None:
+def test_a_key_unlike_any_other_is_refused_with_the_known_ones(word: str) -> None:
     line = line_of(word)
     assert line.startswith(f"{word.partition('=')[0]}: unknown key; the top level takes model, dataset, ")
     assert line.endswith(", results, rerun, jobs, fail_fast, debug, experiment")
@@ -296,7 +296,7 @@ def test_a_mistaken_option_is_one_line(words: str, line: str) -> None:
     assert str(refused.value) == line
 
 
-# And whatever else is written either composes or is refused in one line.
+# Any other words either compose or are refused in one line.
 
 KEYS = [*GROUPS, "seed", "epochs", "gradients", "results", "target", "cluster.network", "cluster.gradient_s"]
 BELOW = [

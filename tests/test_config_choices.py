@@ -39,7 +39,7 @@ FILES = [(group, choice) for group in GROUPS for choice in choices(group)]
 
 
 def content(group: str, choice: str) -> dict[str, Any]:
-    """What a file says, and those that it builds on."""
+    """The content of a file and of those that it builds on."""
     values = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
     *others, own = values.pop("defaults")
     assert own == "_self_"
@@ -64,7 +64,7 @@ def test_every_file_of_every_group_composes_and_all_it_sets_arrives(group: str, 
 
 
 @pytest.mark.parametrize("place", [0, 1, -1])
-def test_choices_are_what_hydra_makes_of_all_of_them_at_once(place: int) -> None:
+def test_choices_are_what_hydra_composes_from_all_of_them_at_once(place: int) -> None:
     chosen = {group: choices(group)[place] for group in (*GROUPS, "experiment")}
     values, kinds = _chosen(chosen)
     words = [f"{'+' if group == 'experiment' else ''}{group}={choice}" for group, choice in chosen.items()]
@@ -183,7 +183,7 @@ def test_a_timing_only_run_counts_by_the_sizes_that_the_data_set_has(choice: str
 @pytest.mark.parametrize(
     "choice", ["digits", "glyphs10", "mnist_digits", "ctr_synthetic", "pydoc_text", "qa_synthetic"]
 )
-def test_what_the_config_says_of_a_data_set_is_so(choice: str) -> None:
+def test_what_the_config_says_of_a_data_set_is_true(choice: str) -> None:
     drawn = [] if choice in ("digits", "pydoc_text") else ["dataset.train_size=40", "dataset.test_size=10"]
     config, _ = compose([*choosing("dataset", choice), *drawn])
     loaded = load_dataset(config)
@@ -223,7 +223,7 @@ def test_slurm_may_be_asked_for_as_a_runner_and_does_not_change_what_a_run_is() 
         ("partition='a b'", "launcher.partition must be one word, got 'a b'"),
     ],
 )
-def test_what_no_batch_script_can_hold_is_refused(word: str, line: str) -> None:
+def test_values_that_no_batch_script_can_hold_are_refused(word: str, line: str) -> None:
     with pytest.raises(ConfigError) as refused:
         compose(["runner=slurm", f"runner.{word}"])
     assert str(refused.value) == line

@@ -1,4 +1,4 @@
-"""What a strategy cannot do, alone or on the cluster asked for, is one line: what was given, what is allowed."""
+"""Impossible options of a strategy, also on the given cluster, are one line: what was given, what is allowed."""
 
 import pytest
 from composing import composed, line_of
@@ -117,7 +117,7 @@ def test_a_collective_is_refused_on_more_shards(overrides: str) -> None:
         "strategy=bsp strategy.topology=allreduce strategy.impl=naive",
     ],
 )
-def test_the_last_that_is_allowed_is_accepted(overrides: str) -> None:
+def test_the_largest_allowed_value_is_accepted(overrides: str) -> None:
     config, _ = composed(*overrides.split(), "cluster.workers=4")
     config.strategy.check_cluster(4, config.cluster.shards)
 

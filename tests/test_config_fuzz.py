@@ -1,4 +1,4 @@
-"""Malformed and extreme command lines: a little of `python -m benchmarks.fuzz_configs`, and that it sees faults."""
+"""Malformed and extreme command lines: a part of `python -m benchmarks.fuzz_configs`, and that it detects errors."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ from syncline.config import ConfigError
 
 
 @pytest.mark.processes
-def test_each_is_refused_in_one_line_or_its_run_comes_to_its_end() -> None:
+def test_each_is_refused_in_one_line_or_its_run_ends() -> None:
     words = ["--configs", "100", "--seed", "1", "--processes", "2"]
     done = subprocess.run([sys.executable, "-m", "benchmarks.fuzz_configs", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -74,7 +74,7 @@ def test_an_unexpected_error_is_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp
     assert judged(("seed=1",), tmp_path).kind == TRACEBACK
 
 
-def test_a_record_that_is_not_true_is_seen(tmp_path: Path) -> None:
+def test_a_wrong_record_is_detected(tmp_path: Path) -> None:
     config, _ = composed("max_updates=2", "gradients=false")
     summary = run_one(config, tmp_path, lambda progress: None)
     folder = tmp_path / config.identity
@@ -85,7 +85,7 @@ def test_a_record_that_is_not_true_is_seen(tmp_path: Path) -> None:
     assert "strategy=bsp" in untrue(config, summary, folder)
 
 
-def test_nonsense_that_would_be_accepted_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_accepted_nonsense_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config, _ = composed()
     assert unnoticed(["strategy=dssp"], config) == ""
     assert unnoticed(["strategy=bsp"], config) == "strategy=bsp is dssp"
@@ -94,7 +94,7 @@ def test_nonsense_that_would_be_accepted_is_seen(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_who_does_not_come_to_an_end_is_killed_and_the_next_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_does_not_end_is_killed_and_the_next_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     def judge(words: tuple[str, ...], _: Path) -> Any:
         while words == ("endless",):
             pass

@@ -51,8 +51,8 @@ def test_a_whole_number_and_the_same_number_with_a_point_are_one_run(one: list[s
     assert left.identity == right.identity
 
 
-def test_a_run_of_before_cards_could_be_shared_is_still_itself() -> None:
-    """What was stored then is found."""
+def test_a_run_from_before_fair_sharing_keeps_its_identity() -> None:
+    """Its record is still found."""
     assert compose(["max_updates=7", "epochs=30"])[0].identity == "dssp-lenet-digits-s0-5029b48d5d"
 
 
@@ -199,7 +199,7 @@ def test_the_place_the_machine_and_what_is_written_down_are_not_in_the_identity(
     assert other.identity == plain.identity
 
 
-def test_where_and_how_to_go_about_it_is_no_part_of_the_run() -> None:
+def test_where_and_how_it_is_run_is_no_part_of_the_run() -> None:
     words = ["results=elsewhere", "rerun=true", "jobs=3", "fail_fast=true", "debug=true", "scale=smoke"]
     config, invocation = compose(words)
     assert config == composed()[0]

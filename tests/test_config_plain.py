@@ -82,7 +82,7 @@ def test_every_choice_of_every_group_comes_back(group: str, choice: str, tmp_pat
     ],
     ids=" ".join,
 )
-def test_whatever_else_is_chosen_comes_back(words: list[str], tmp_path) -> None:
+def test_other_choices_come_back(words: list[str], tmp_path) -> None:
     assert_comes_back(config_of(*words), tmp_path)
 
 
@@ -108,7 +108,7 @@ def measured_run(path: Path) -> RunConfig:
     return compose([word.format(path) for word in MEASURED])[0]
 
 
-def test_measured_durations_are_known_by_their_content_wherever_they_lie(tmp_path: Path) -> None:
+def test_measured_durations_are_identified_by_their_content(tmp_path: Path) -> None:
     path = tmp_path / "measured.csv"
     path.write_text("\n".join(map(str, np.random.default_rng(0).random(20_000))))
     config = measured_run(path)
@@ -136,7 +136,7 @@ def test_a_record_holds_the_durations_that_its_run_was_drawn_from(tmp_path: Path
     assert from_plain(read_run_config(moved)).cluster.jitter.sample.tolist() == [0.25, 0.5], "made again from itself"
 
 
-def test_a_few_values_are_the_run_that_they_were_before_files_had_checksums() -> None:
+def test_a_few_values_keep_the_identity_from_before_files_had_checksums() -> None:
     assert config_of("cluster.jitter={name: empirical, values: [1, 2]}").identity == "dssp-lenet-digits-s0-59195510ca"
 
 
@@ -203,7 +203,7 @@ def test_what_is_out_of_range_is_refused_in_one_line(override: str, line: str) -
     assert line_of("runner=local", f"runner.{override}") == line
 
 
-def test_a_run_in_virtual_time_is_kept_after_some_time() -> None:
+def test_a_simulated_run_is_checkpointed_after_some_time() -> None:
     assert line_of("runner.checkpoint_every_s=0") == "runner.checkpoint_every_s must be > 0, got 0.0"
 
 

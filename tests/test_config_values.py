@@ -20,7 +20,7 @@ from syncline.metrics import LOWER_IS_BETTER, METRICS, RANGES
 
 
 @pytest.mark.parametrize("group", TABLES)
-def test_a_part_cannot_bear_the_name_of_another(group: str) -> None:
+def test_a_part_cannot_have_the_name_of_another(group: str) -> None:
     """A record names its parts: the rule holds for every source of a config."""
     config, _ = composed()
     part = getattr(config, group)
@@ -30,12 +30,12 @@ def test_a_part_cannot_bear_the_name_of_another(group: str) -> None:
             dataclasses.replace(config, **{group: dataclasses.replace(part, name=name)})
 
 
-def test_a_part_that_is_none_is_refused() -> None:
+def test_an_unknown_part_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^model must be what its name says, one of .*, got NoneType"):
         RunConfig(model=None, epochs=1.0)
 
 
-# Targets; who is slow, how fast the workers are, how many samples there are.
+# Targets, slow workers, times of gradients, numbers of samples.
 
 
 def test_every_metric_has_a_range() -> None:
@@ -118,7 +118,7 @@ def test_a_target_within_the_range_of_its_metric_is_accepted(words: list[str]) -
         ["cluster.gradient_s=[1,2,3,4]"],
         ["batch_size=1437"],
         ["cluster.workers=1437"],
-        ["cluster.workers=2000", "gradients=false"],  # nobody needs samples
+        ["cluster.workers=2000", "gradients=false"],  # no samples are needed
         ["dataset=glyphs10", "dataset.train_size=20000"],  # which are drawn
     ],
     ids=" ".join,
@@ -143,7 +143,7 @@ def test_a_batch_larger_than_a_text_is_refused_when_the_text_is_read(tmp_path: P
         assembly.build_learner(config, assembly.torch.device("cpu"))
 
 
-# Limits: the default of 30 epochs is for those who set none.
+# Limits: the default of 30 epochs applies if none is set.
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_batch_larger_than_a_text_is_refused_when_the_text_is_read(tmp_path: P
     ],
     ids=str,
 )
-def test_the_default_of_the_epochs_is_for_who_sets_no_limit(words: list[str], limits: tuple[Any, ...]) -> None:
+def test_the_default_of_the_epochs_applies_if_no_limit_is_set(words: list[str], limits: tuple[Any, ...]) -> None:
     config, _ = composed(*words)
     assert (config.epochs, config.max_updates, config.max_time_s) == limits
 
@@ -179,7 +179,7 @@ class Whole:
 
 
 @given(st.floats() | st.integers(), st.sampled_from(["plain", "list", "mapping", "part"]))
-def test_a_number_is_within_the_bounds_wherever_it_stands(number: float, place: str) -> None:
+def test_a_number_is_within_the_bounds_at_any_place(number: float, place: str) -> None:
     values: dict[str, Any] = {"plain": number, "list": [1, [number]], "mapping": {1: {2: number}}, "part": Part(number)}
     fits = number == 0 or SMALLEST <= abs(number) <= LARGEST
     if fits:

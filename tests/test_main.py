@@ -1,4 +1,4 @@
-"""python -m syncline: what it writes, what it says when it cannot, and that it is light."""
+"""python -m syncline: what it writes, its errors, and that it imports little."""
 
 import json
 import subprocess

@@ -56,7 +56,7 @@ def test_a_row_whose_loss_is_not_finite_is_divergence_and_no_point_of_the_curve(
     assert monitor.curve.rows == received == [row(0, 0.1)]
 
 
-def test_a_restored_curve_forgets_what_came_later_and_is_not_received_again(
+def test_a_restored_curve_drops_later_points_and_is_not_received_again(
     monitor: RunMonitor, received: list[Any]
 ) -> None:
     monitor.add(row(0, 0.1))

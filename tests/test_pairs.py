@@ -1,4 +1,4 @@
-"""Which network learns from which data: what the documentation's table says, and what becomes of every pair."""
+"""Which network learns from which data: the documentation's table, and whether every pair is built or refused."""
 
 import dataclasses
 import re
@@ -34,7 +34,7 @@ def parts() -> dict[str, dict[str, object]]:
     """Every model's and every data set's options, each composed once."""
     models = {choice: composed(*choosing("model", choice))[0].model for choice in MODELS}
     datasets = {choice: composed(*choosing("dataset", choice))[0].dataset for choice in DATASETS}
-    # Vocabularies whose size the data would have to tell.
+    # Vocabularies whose size depends on the data.
     datasets["squad"] = dataclasses.replace(datasets["squad"], vocab="minilm")
     return {"model": models, "dataset": datasets}
 

@@ -30,7 +30,7 @@ VERDICT = re.compile(r'<span class="verdict [^"]*">([^<]*)<')
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All papers at scale smoke, PSP with both seeds, the others with one: made once, whatever process comes first."""
+    """All papers at scale smoke, PSP with both seeds, the others with one: made once, by the first process."""
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "papers"
     with FileLock(f"{folder}.lock"):
@@ -46,7 +46,7 @@ def site(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.core
-def test_every_artefact_and_claim_of_the_papers_is_there() -> None:
+def test_every_artefact_and_claim_of_the_papers_exists() -> None:
     assert {key: len(paper.shows) for key, paper in PAPERS.items()} == ARTEFACTS
     assert {key: len(paper.claims) for key, paper in PAPERS.items()} == CLAIMS
     experiments = {f"{paper.key}/{name}" for paper in (*PAPERS.values(), OVERVIEW) for name in paper.shows}
@@ -68,7 +68,7 @@ def test_the_findings_have_a_part_a_paper_and_lead_to_no_file() -> None:
     assert {target.removeprefix("#") for target in page.targets} <= set(parts)
 
 
-def test_asked_again_nothing_is_made(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_second_time_nothing_is_run(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run.main(["+experiment=backup", *ONE_SEED, f"results={results}"]) == 0
     assert re.search(r" 0 to make\b", capfd.readouterr().err)
 

@@ -1,4 +1,4 @@
-"""Plans: what is made once, what is left; and that every experiment file means what it says."""
+"""Plans: which runs are made and which are left; and that every value of every experiment file arrives."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ def finish(results: Path, *entries: Entry) -> None:
             record.finish({})
 
 
-# What is made, and what is left.
+# Runs that are made, and those that are left.
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["a", "b", "c"])), max_size=20))
@@ -73,7 +73,7 @@ def test_a_run_that_rows_share_is_made_for_the_first_of_them() -> None:
     assert [made.label for made in plan(entry_of(1, "a"), entry_of(2, "b"), entry_of(1, "c")).unique()] == ["a", "b"]
 
 
-def test_runs_that_differ_only_in_where_they_are_written_down_are_one() -> None:
+def test_runs_that_differ_only_in_where_they_are_stored_are_one() -> None:
     quiet, _ = compose(["epochs=1", "tracker=wandb", "runner.events=false", "threads=2", "device=cpu"])
     loud, _ = compose(["epochs=1"])
     assert len(plan(Entry("a", (), quiet), Entry("b", (), loud)).unique()) == 1
@@ -98,7 +98,7 @@ def test_with_rerun_everything_is_left_once(tmp_path: Path) -> None:
     assert [made.config.seed for made in all_of_it.left(tmp_path, rerun=True)] == [1, 2]
 
 
-# Written down.
+# Plans on disk.
 
 
 def test_a_plan_is_written_as_json_that_reports_can_read(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_plans_of_other_scales_and_experiments_lie_beside_each_other(tmp_path: P
     assert len({Plan(name, scale, (entry_of(1),), {}).write(tmp_path) for name, scale in names}) == 4
 
 
-def test_one_sweep_does_not_take_the_place_of_another_and_the_same_one_has_the_same_name(tmp_path: Path) -> None:
+def test_one_sweep_does_not_replace_another_and_the_same_one_has_the_same_name(tmp_path: Path) -> None:
     def written(*entries: Entry) -> Path:
         return Plan("sweep", "", entries, {}).write(tmp_path)
 
@@ -150,7 +150,7 @@ def test_one_sweep_does_not_take_the_place_of_another_and_the_same_one_has_the_s
         ),
     ],
 )
-def test_a_plan_says_the_words_that_make_exactly_it(
+def test_a_plan_holds_the_words_that_make_it_again(
     tmp_path: Path, overrides: list[str], with_sweeps: bool, commands: dict[str, list[str]]
 ) -> None:
     plans, _ = experiment_plans(overrides, with_sweeps)
@@ -255,7 +255,7 @@ def test_times_alone_may_be_of_another_size_at_a_scale() -> None:
     assert at["smoke"]["BSP/timing"] == [*base, "epochs=2", "strategy=bsp"]
     assert at["smoke"]["SSP/timing"] == [*base, "epochs=2", "seed=3", "strategy=ssp", "batch_size=64"]
     assert at["paper"]["BSP/timing"] == [*base, "strategy=bsp"]
-    assert "epochs=2" not in at["smoke"]["BSP"], "what learns is as its own scale says"
+    assert "epochs=2" not in at["smoke"]["BSP"], "runs with gradients keep their own scale"
 
 
 def test_more_runs_are_made_at_their_scale_or_at_every_one() -> None:
@@ -268,7 +268,7 @@ def test_more_runs_are_made_at_their_scale_or_at_every_one() -> None:
     assert [label for label, _ in alone][3:] == ["BSP/timing", "SSP/timing", "SSP/other/timing"]
 
 
-def test_real_data_drop_what_was_said_of_those_that_stand_in_for_them(tmp_path: Path) -> None:
+def test_real_data_drop_the_overrides_of_their_replacements(tmp_path: Path) -> None:
     scales = {"laptop": ["dataset=glyphs10", "dataset.image_size=16", "dataset.test_size=50", "epochs=2"]}
     real = {"cifar10.npz": {"BSP": ["dataset=cifar10", "dataset.train_size=9"], "SSP": ["epochs=3"]}}
     experiment = EXPERIMENT | {"scales": scales, "real_data": real}
@@ -307,7 +307,7 @@ def parsed(overrides: Sequence[str]) -> dict[str, Any]:
         values |= {f"{group}.{key}": value for key, value in content.items() if key != "defaults"}
     for key, value in read:
         if key not in GROUPS:
-            values.pop(key, None)  # what is set last stands last
+            values.pop(key, None)  # what is set last is last
             values[key] = value
     return {
         key: value
@@ -354,7 +354,7 @@ def everything() -> Iterator[Any]:
             yield pytest.param(name, "laptop", True, marks=pytest.mark.papers)
 
 
-def test_what_does_not_arrive_is_seen() -> None:
+def test_a_value_that_does_not_arrive_is_detected() -> None:
     """The check below must be able to fail."""
     words = ["strategy=ssp", "strategy.staleness=5", "cluster=gtx1060_1080ti", "optimizer.schedule.at_epochs=[3,4]"]
     config, invocation = compose(words)

@@ -1,4 +1,4 @@
-"""What the README says is run: every command, every path it names, every link."""
+"""The README: every command runs, every path exists, every link resolves."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def test_a_command_runs(command, tmp_path, capsys):
 
 @pytest.mark.processes
 @pytest.mark.parametrize("command", LIVE_RUNS)
-def test_a_command_of_real_processes_runs_and_so_does_what_looks_at_its_record(command, tmp_path, capsys):
+def test_a_command_of_real_processes_runs_and_so_do_those_that_read_its_record(command, tmp_path, capsys):
     """As above, and then each command that takes the identity of such a run."""
     words = [*command.split()[2:], f"results={tmp_path}", "max_updates=3"]
     assert run.main(words) == 0
@@ -62,7 +62,7 @@ def test_a_command_writes_a_batch_script(command, tmp_path, capsys):
     assert list(tmp_path.glob("plans/*.slurm/1/array.sbatch"))
 
 
-def test_the_commands_that_look_after_plans_are_those_of_their_own_page():
+def test_the_commands_for_plans_are_those_of_their_own_page():
     """Whose tests run them (tests/operations)."""
     own = (ROOT / "docs" / "operations.md").read_text().splitlines()
     assert OPERATIONS

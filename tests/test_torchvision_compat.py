@@ -52,7 +52,7 @@ def test_absent_operators_are_declared_before_a_fresh_import(monkeypatch: pytest
     assert "torchvisionary" in sys.modules
 
 
-def test_other_faults_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def import_module(name: str) -> ModuleType:
         raise RuntimeError("out of memory")
 

@@ -1,4 +1,4 @@
-"""pad_crop_flip against a plain loop, and the distribution of what it does."""
+"""pad_crop_flip against a plain loop, and its distribution."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_equals_the_plain_loop(batch: int, channels: int, height: int, width: in
     assert torch.equal(fast, slow(images, np.random.default_rng(seed), padding))
 
 
-def test_all_places_and_both_mirrorings_come_equally_often() -> None:
+def test_all_offsets_and_both_mirrorings_are_equally_frequent() -> None:
     image = torch.arange(1, 50, dtype=torch.uint8).reshape(1, 1, 7, 7)
     out = pad_crop_flip(image.expand(20_000, 1, 7, 7), np.random.default_rng(0), padding=2)
     kinds, counts = out.flatten(1).unique(dim=0, return_counts=True)
@@ -57,7 +57,7 @@ def test_without_padding_only_mirrors() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_chance_comes_from_the_generator_alone(seed: int) -> None:
+def test_random_numbers_come_from_the_generator_alone(seed: int) -> None:
     images = torch.from_numpy(np.random.default_rng(5).integers(0, 256, (8, 1, 6, 6), np.uint8))
     first = pad_crop_flip(images, np.random.default_rng(seed))
     torch.manual_seed(123)

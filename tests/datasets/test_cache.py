@@ -1,4 +1,4 @@
-"""What is made once appears whole, once, whoever asks and however it ends."""
+"""`build_once`: a result appears complete and is built once, by any number of processes, also after a crash."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from syncline.datasets import cache
 from syncline.datasets.cache import build_once
 
-# Two parts, written slowly: the folder must never be seen with one of them alone.
+# Two parts, written slowly: the folder must never appear with only one of them.
 MAKER = """
 import sys, time
 from pathlib import Path
@@ -43,7 +43,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_it_is_made_once(tmp_path: Path) -> None:
+def test_it_is_built_once(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "thing"
     assert build_once(folder, lambda empty: (empty / "x").touch()) == folder
 
@@ -53,7 +53,7 @@ def test_it_is_made_once(tmp_path: Path) -> None:
     assert [path.name for path in build_once(folder, never).iterdir()] == ["x"]
 
 
-def test_of_several_processes_one_makes_it_and_the_others_wait(tmp_path: Path) -> None:
+def test_of_several_processes_one_builds_it_and_the_others_wait(tmp_path: Path) -> None:
     log = tmp_path / "log"
     makers = [start(tmp_path / "thing", log, 0.5) for _ in range(3)]
     said = [maker.communicate(timeout=60)[0] for maker in makers]
@@ -62,7 +62,7 @@ def test_of_several_processes_one_makes_it_and_the_others_wait(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_one_that_is_broken_off_leaves_nothing_to_be_taken_for_whole(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_build_leaves_nothing_that_looks_complete(tmp_path: Path, number: signal.Signals) -> None:
     folder, log = tmp_path / "thing", tmp_path / "log"
     broken = start(folder, log, 60)
     wait_for(log)

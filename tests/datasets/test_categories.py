@@ -1,4 +1,4 @@
-"""Rows of the joint table: the same everywhere, one for what is missing, and no field in another's."""
+"""Rows of the joint table: the same on every machine, one for missing values, and separate for each field."""
 
 from collections import Counter
 
@@ -59,7 +59,7 @@ def test_buckets_are_filled_evenly_and_differently_by_field() -> None:
         counts = np.bincount(place, minlength=100)
         assert counts[0] == 0
         assert abs(counts[1:] - 1000).max() < 6 * 32
-    assert 500 < (places[0] == places[1]).sum() < 1500  # 1 in 99, as of strangers
+    assert 500 < (places[0] == places[1]).sum() < 1500  # 1 in 99, as for unrelated fields
 
 
 @given(st.lists(values_of_a_field, min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 30))

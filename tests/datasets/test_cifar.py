@@ -163,7 +163,7 @@ def test_a_damaged_folder_is_not_opened(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the packed folder on a server to images; then no more is asked for."""
+    """From the packed folder on a server to images; then nothing more is requested."""
     (tmp_path / "there").mkdir()
     written = write_torchvision_folder(tmp_path / "there", monkeypatch)
     with tarfile.open(tmp_path / "packed.tar.gz", "w:gz") as tar:

@@ -1,4 +1,4 @@
-"""Criteo's text is read as it was written, whatever is missing and wherever blocks end."""
+"""Criteo's text is read as it was written, with any fields missing and any block boundaries."""
 
 from pathlib import Path
 

@@ -46,7 +46,7 @@ def test_characters_and_words_are_those_of_the_decoded_text(text: str, stretch: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus_module, "COUNTED_BYTES", stretch)
         assert corpus.characters() == len(text)
-        # bytes.split() knows ASCII's white space alone. A lone first byte is no word: nothing predicts it.
+        # bytes.split() splits at ASCII white space only. A single first byte is no word: nothing predicts it.
         lone = raw[1:2] in (b" ", b"\n", b"\t", b"\r", b"")
         assert corpus.words() == len(raw.split()) - lone + raw.count(b"\n")
 

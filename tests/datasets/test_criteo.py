@@ -1,4 +1,4 @@
-"""Criteo: the same records as a plain reading of the text gives, kept in a cache that can be trusted."""
+"""Criteo: the records are those of a plain reading of the text, and the cache never returns others."""
 
 import math
 import os
@@ -22,7 +22,7 @@ NUM_ROWS = 137
 
 
 def write(path: Path, num_rows: int = NUM_ROWS, seed: int = 0) -> list[list[str]]:
-    """Rows with missing fields, negative counts and values that come once or often."""
+    """Rows with missing fields, negative counts and values that occur once or often."""
     random = np.random.default_rng(seed)
     rows = []
     for _ in range(num_rows):
@@ -83,8 +83,8 @@ def test_one_of_every_ten_rows_is_for_the_test(seed: int) -> None:
     drawn = is_test(0, 100_000, seed)
     assert (drawn.reshape(-1, 10).sum(axis=1) == 1).all()
     places = np.bincount(drawn.reshape(-1, 10).argmax(axis=1), minlength=10)
-    assert abs(places - 1000).max() < 6 * 30  # each place of the ten as often: 1000 +- 30
-    for begin, size in ((0, 7), (7, 20), (99_990, 10), (12_345, 678)):  # wherever a block begins
+    assert abs(places - 1000).max() < 6 * 30  # each position in ten equally often: 1000 +- 30
+    for begin, size in ((0, 7), (7, 20), (99_990, 10), (12_345, 678)):  # at any block boundary
         np.testing.assert_array_equal(is_test(begin, size, seed), drawn[begin : begin + size])
 
 
@@ -106,7 +106,7 @@ def test_what_was_parsed_is_not_parsed_again(
     parsed = []
     monkeypatch.setattr(criteo_module, "read", lambda source: parsed.append(source) or click_text.read(source))
     first = criteo(**options)
-    again = criteo(**options, train_size=5, min_count=7)  # what does not matter does not
+    again = criteo(**options, train_size=5, min_count=7)  # options that do not matter
     np.testing.assert_array_equal(again.train, first.train[:5])
     assert len(parsed) == 1
     criteo(**options, buckets=99)
@@ -117,7 +117,7 @@ def test_what_was_parsed_is_not_parsed_again(
     assert len(parsed) == 4
 
 
-def test_a_fault_in_the_text_leaves_no_cache(options: dict[str, Any], tmp_path: Path) -> None:
+def test_an_error_in_the_text_leaves_no_cache(options: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "data/train.txt"
     write(path)
     whole = path.read_text()
@@ -192,7 +192,7 @@ def test_a_cache_that_cannot_be_written_is_named(options: dict[str, Any], tmp_pa
     assert str(tmp_path / "cache") in str(caught.value)
 
 
-def test_the_parts_are_mapped_and_batches_are_ones_own(options: dict[str, Any], tmp_path: Path) -> None:
+def test_the_parts_are_mapped_and_batches_are_copies(options: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path / "data/train.txt")
     dataset = criteo(**options)
     assert not dataset.train.flags.writeable
@@ -203,7 +203,7 @@ def test_the_parts_are_mapped_and_batches_are_ones_own(options: dict[str, Any], 
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason=f"no Criteo slice at {REAL}; SYNCLINE_DATA names its folder")
-def test_the_real_slice_is_whole(tmp_path: Path) -> None:
+def test_the_real_slice_is_complete(tmp_path: Path) -> None:
     dataset = criteo(str(REAL.parent), file=REAL.name, cache=str(tmp_path))
     assert (dataset.num_train, len(dataset.test)) == (9000, 1000)
     clicked = np.concatenate([dataset.train["clicked"], dataset.test["clicked"]])

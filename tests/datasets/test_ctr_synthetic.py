@@ -1,4 +1,4 @@
-"""Clicks of a known machine: its probabilities are true, and pairs of fields matter."""
+"""Clicks of a known factorisation machine: its probabilities are exact, and pairs of fields matter."""
 
 from itertools import combinations
 
@@ -59,14 +59,14 @@ def test_clicks_happen_as_often_as_their_probabilities_say() -> None:
         assert abs(clicked[tenth].mean() - chances[tenth].mean()) < 5 * deviation
     logits = np.log(chances / (1 - chances))
     assert logits.mean() == pytest.approx(BIAS, abs=0.05)
-    assert logits.std() == pytest.approx(2**0.5, abs=0.1)  # two terms of deviation 1 that know nothing of each other
+    assert logits.std() == pytest.approx(2**0.5, abs=0.1)  # two independent terms of deviation 1
 
 
 def test_the_best_is_that_of_the_true_probabilities() -> None:
     dataset = ctr_synthetic(1, 3000)
     clicked = dataset.test["clicked"]
     assert dataset.best == {"auc": roc_auc_score(clicked, dataset.chances), "loss": log_loss(clicked, dataset.chances)}
-    # No monotone change of the probabilities ranks better, and no other probabilities cost less by more than luck.
+    # No monotone change of the probabilities ranks better, and no other probabilities cost less by more than chance.
     assert dataset.chances is not None
     for bent in (dataset.chances**1.2, np.clip(dataset.chances + 0.05, 0, 1 - 1e-9), dataset.chances.clip(0.1, 0.9)):
         assert log_loss(clicked, bent) > dataset.best["loss"]

@@ -15,7 +15,7 @@ from scipy.stats import ks_2samp
 from syncline.datasets.decoding import decode, random_box
 from syncline.torchvision_compat import import_torchvision
 
-import_torchvision()  # what stands beside a CPU-only torch needs that door
+import_torchvision()  # a torchvision beside a CPU-only torch needs it
 
 SIDES = st.integers(1, 900)
 
@@ -78,7 +78,7 @@ def test_a_box_lies_inside_and_is_neither_too_thin_nor_too_small(width: int, hei
 
 
 @pytest.mark.parametrize(("width", "height"), [(400, 20), (20, 400), (299, 400), (401, 300)])
-def test_what_fits_no_box_gives_the_middle_as_torchvision_does(width: int, height: int) -> None:
+def test_without_a_box_that_fits_the_middle_is_taken_as_by_torchvision(width: int, height: int) -> None:
     transforms = importlib.import_module("torchvision.transforms")
 
     class TooLarge(random.Random):

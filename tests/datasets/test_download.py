@@ -41,18 +41,18 @@ def test_the_whole_file_arrives_in_a_folder_that_is_made(tmp_path: Path, capfd: 
     assert "3.00M/3.00M" in err
 
 
-def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_downloaded_again(tmp_path: Path) -> None:
     path = tmp_path / "data.bin"
     with serving({"data.bin": CONTENT}) as site:
         for _ in range(2):
             fetch([f"{site.url}data.bin"], path, MD5, "toy")
     assert site.asked == ["data.bin"]
     path.chmod(0o600)
-    fetch([f"{site.url}data.bin"], path, MD5, "toy")  # the server is gone
-    assert path.stat().st_mode & 0o777 == 0o600  # nor touched: it may be somebody else's
+    fetch([f"{site.url}data.bin"], path, MD5, "toy")  # the server is down
+    assert path.stat().st_mode & 0o777 == 0o600  # nor changed: it may belong to another user
 
 
-def test_a_damaged_file_is_fetched_again(tmp_path: Path) -> None:
+def test_a_damaged_file_is_downloaded_again(tmp_path: Path) -> None:
     path = tmp_path / "data.bin"
     path.write_bytes(CONTENT[:-1])
     with serving({"data.bin": CONTENT}) as site:
@@ -69,7 +69,7 @@ def test_a_wrong_checksum_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_transfer_broken_in_the_middle_leaves_nothing_but_what_was_finished(tmp_path: Path) -> None:
+def test_an_interrupted_transfer_leaves_only_finished_files(tmp_path: Path) -> None:
     with serving({"first.bin": CONTENT, "second.bin": CONTENT}, broken=frozenset({"second.bin"})) as site:
         fetch([f"{site.url}first.bin"], tmp_path / "first.bin", MD5, "toy")
         with pytest.raises(DataMissingError, match="1500000 bytes read, 1500000 more expected") as caught:
@@ -109,10 +109,10 @@ def test_a_folder_that_cannot_be_written_is_one_line_too(tmp_path: Path) -> None
     one_line(caught)
 
 
-def test_of_many_who_ask_at_once_one_downloads(tmp_path: Path) -> None:
+def test_of_many_concurrent_callers_one_downloads(tmp_path: Path) -> None:
     with serving({"data.bin": CONTENT}) as site:
         url, path = f"{site.url}data.bin", tmp_path / "data.bin"
-        with ThreadPoolExecutor(3) as pool:  # the lock is a file's, so threads meet it as processes do
+        with ThreadPoolExecutor(3) as pool:  # the lock is a file's, so it holds for threads as for processes
             assert list(pool.map(lambda _: fetch([url], path, MD5, "toy"), range(3))) == [path] * 3
     assert site.asked == ["data.bin"]
     assert path.read_bytes() == CONTENT
@@ -149,7 +149,7 @@ def test_the_folder_of_an_archive_is_unpacked_once(tmp_path: Path) -> None:
     ],
     ids=["outside", "absolute", "no such folder", "cut off", "no archive"],
 )
-def test_an_archive_that_is_not_what_it_should_be_leaves_nothing(tmp_path: Path, content: bytes) -> None:
+def test_an_unexpected_archive_leaves_nothing(tmp_path: Path, content: bytes) -> None:
     folder = tmp_path / "root"
     folder.mkdir()
     (folder / "a.tar.gz").write_bytes(content)

@@ -1,4 +1,4 @@
-"""Fingerprints: other content is another one, the same content elsewhere is not, and all that is read counts."""
+"""Fingerprints: they depend on the content of all that is read, and not on its place."""
 
 import json
 import os
@@ -92,17 +92,17 @@ def files_below(root: str) -> list[Path]:
 _opened: list[str] | None = None
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+def _on_audit(event: str, arguments: tuple[Any, ...]) -> None:
     if _opened is not None and event == "open" and isinstance(arguments[0], str | bytes):
         _opened.append(os.fsdecode(arguments[0]))
 
 
-sys.addaudithook(_hear)
+sys.addaudithook(_on_audit)
 
 
 @contextmanager
 def opened() -> Iterator[list[str]]:
-    """The files that are opened meanwhile."""
+    """The files that are opened within."""
     global _opened
     _opened = found = []
     try:
@@ -115,10 +115,10 @@ def test_every_data_set_is_tested_here() -> None:
     assert {*WRITERS, *BROUGHT, "imagenet", "ctr_synthetic", "qa_synthetic"} == set(DATASETS)
 
 
-def test_what_a_loader_opens_is_what_the_fingerprint_is_made_of(options: dict[str, Any]) -> None:
+def test_the_fingerprint_covers_all_that_a_loader_opens(options: dict[str, Any]) -> None:
     known = {file for part in parts(**options) for file in part.files}
     assert known == set(files_below(options["root"]))
-    if options["name"] != "criteo":  # whose one file is read by Arrow, unheard
+    if options["name"] != "criteo":  # whose only file is read by Arrow, without an audit event
         with opened() as found:
             load(**options)
         assert {Path(path) for path in found if path.startswith(options["root"])} == known
@@ -174,26 +174,26 @@ def test_a_slice_under_another_name_is_known_by_its_content(tmp_path: Path) -> N
     for part in ("train", "dev"):
         (tmp_path / SQUAD[part][0]).rename(tmp_path / SQUAD[part][1])
     assert fingerprint(asked) == official
-    assert fingerprint({**asked, "download": True}) != official, "then the official files are fetched"
+    assert fingerprint({**asked, "download": True}) != official, "then the official files are downloaded"
 
 
 # Before and after a download.
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "ptb", "squad", "text8"])
-def test_what_is_absent_and_can_be_fetched_counts_as_published(name: str, tmp_path: Path) -> None:
+def test_absent_files_that_can_be_downloaded_count_as_published(name: str, tmp_path: Path) -> None:
     _, given = WRITERS[name]
     assert fingerprint({"name": name, "root": str(tmp_path), **given}) == PUBLISHED
 
 
 @pytest.mark.parametrize("name", ["billion", "criteo", "text", "imagenet"])
-def test_what_is_absent_and_unknown_is_called_so(name: str, tmp_path: Path) -> None:
+def test_absent_and_unknown_files_are_reported_as_such(name: str, tmp_path: Path) -> None:
     _, given = WRITERS.get(name, (None, {}))
     assert fingerprint({"name": name, "root": str(tmp_path), **given}) == ABSENT
 
 
 @pytest.mark.parametrize("name", ["ptb", "squad", "text8"])
-def test_files_with_the_published_checksums_are_those_that_were_foreseen(
+def test_files_with_the_published_checksums_have_the_fingerprint_of_the_absent_ones(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, given = WRITERS[name]
@@ -203,7 +203,7 @@ def test_files_with_the_published_checksums_are_those_that_were_foreseen(
     assert fingerprint({"name": name, "root": str(tmp_path), **given}) == PUBLISHED
 
 
-def test_one_file_that_is_there_and_one_that_is_fetched_come_to_the_same_as_both(
+def test_one_existing_and_one_downloaded_file_have_the_fingerprint_of_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {"name": "ptb", "root": str(tmp_path), "path": None}
@@ -224,7 +224,7 @@ def test_one_file_that_is_there_and_one_that_is_fetched_come_to_the_same_as_both
 
 
 @pytest.mark.parametrize("name", ["ctr_synthetic", "qa_synthetic"])
-def test_what_is_made_at_start_reads_nothing(name: str) -> None:
+def test_generated_data_read_nothing(name: str) -> None:
     assert fingerprint({"name": name, "vocab": "", "seed": 3}) == PUBLISHED
 
 

@@ -48,7 +48,7 @@ def test_the_first_of_more_are_the_same(small: int, more: int, num_classes: int)
     assert torch.equal(few.test_labels, many.test_labels[:more])
 
 
-def test_no_image_comes_twice_in_any_seed_or_split() -> None:
+def test_no_image_occurs_twice_in_any_seed_or_split() -> None:
     drawn = [glyphs(10, 150, 150, seed=seed) for seed in (0, 1, 2**32)]
     images = torch.cat([part for d in drawn for part in (d.train_images, d.test_images)])
     assert len(images.flatten(1).unique(dim=0)) == 6 * 150
@@ -97,7 +97,7 @@ def test_no_two_characters_differ_in_size_only(group: str) -> None:
     assert len(set(group) & set(KINDS[100].characters)) <= 1
 
 
-def test_templates_lie_whole_inside_their_squares() -> None:
+def test_templates_lie_completely_inside_their_squares() -> None:
     shapes = templates(KINDS[100].characters, 32)
     assert shapes.max(axis=(2, 3)).min() > 0.4
     assert max(shapes[..., :2].max(), shapes[..., -2:].max(), shapes[..., :2, :].max(), shapes[..., -2:, :].max()) == 0

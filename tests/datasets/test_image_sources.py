@@ -77,7 +77,7 @@ def test_the_data_set_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("augment", [False, True])
-def test_the_test_set_comes_whole_and_in_order(augment: bool) -> None:
+def test_the_test_set_is_complete_and_in_order(augment: bool) -> None:
     dataset = noise(num_test=1007, augment=augment)
     for _ in range(2):
         batches = list(source(dataset).test())
@@ -87,7 +87,7 @@ def test_the_test_set_comes_whole_and_in_order(augment: bool) -> None:
 
 
 def shades(copies: int) -> ImageDataset:
-    """Every value of a pixel, so many times over: as training images and as test images."""
+    """Every value of a pixel, `copies` times: as training images and as test images."""
     images = torch.arange(256, dtype=torch.uint8).repeat(copies).reshape(copies, 1, 16, 16)
     labels = torch.zeros(copies, dtype=torch.int64)
     return ImageDataset("shades", images, labels, images.clone(), labels, 1, (127.5,), (73.9,))
@@ -127,7 +127,7 @@ def test_the_test_pixels_are_drawn_too_but_always_the_same() -> None:
     assert torch.equal(torch.cat(batches), torch.cat([pixels for (pixels,) in again.test()]))
 
 
-def test_pixels_are_drawn_anew_from_each_generator() -> None:
+def test_pixels_are_drawn_again_from_each_generator() -> None:
     binary, index = source(noise(), "generation"), np.array([3, 1, 3])
     (first,) = binary.take(index, np.random.default_rng(1))
     (same,) = binary.take(index, np.random.default_rng(1))
@@ -137,6 +137,6 @@ def test_pixels_are_drawn_anew_from_each_generator() -> None:
     assert not torch.equal(first[0], first[2])  # the same image, drawn twice
 
 
-def test_without_chance_pixels_are_rounded() -> None:
+def test_without_randomness_pixels_are_rounded() -> None:
     (pixels,) = source(shades(1), "generation").take(np.array([0]), None)
     assert torch.equal(pixels.flatten(), (torch.arange(256) >= 128).float())

@@ -1,4 +1,4 @@
-"""ImageNet's layout on generated photographs: order, the same bits whoever decodes, and loaders that leave nothing."""
+"""ImageNet's layout on generated photographs: order, equal bits with any loaders, and no process left behind."""
 
 import gc
 import os
@@ -47,7 +47,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def before() -> Iterator[set[int]]:
-    """The processes of this one before the test, and after it."""
+    """The children of this process before the test; there are no others after it."""
     there = children()
     yield there
     gc.collect()
@@ -76,7 +76,7 @@ def names(files: np.ndarray) -> list[str]:
     return [Path(os.fsdecode(file)).name for file in files]
 
 
-def test_classes_are_numbered_by_name_and_come_in_turn(root: Path) -> None:
+def test_classes_are_numbered_by_name_and_alternate(root: Path) -> None:
     dataset = load(root)
     assert dataset.classes == CLASSES
     assert dataset.shape == ImageShape(3, SIZE, 3)
@@ -115,7 +115,7 @@ def test_a_batch_is_what_decoding_gives(root: Path, loaders: int) -> None:
 
 @pytest.mark.parametrize("loaders", [0, 2])
 @pytest.mark.parametrize("augment", [False, True])
-def test_without_chance_photographs_are_as_for_the_test(root: Path, loaders: int, augment: bool) -> None:
+def test_without_randomness_photographs_are_decoded_as_for_the_test(root: Path, loaders: int, augment: bool) -> None:
     source = load(root, loaders, augment).batch_source(CPU, "classification")
     assert source.is_random is augment
     images, _ = source.take(np.arange(5), None)
@@ -126,7 +126,7 @@ def test_without_chance_photographs_are_as_for_the_test(root: Path, loaders: int
 
 
 @pytest.mark.parametrize("loaders", [0, 2])
-def test_the_test_set_comes_whole_and_in_order(root: Path, loaders: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_set_is_complete_and_in_order(root: Path, loaders: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syncline.datasets.imagenet.TEST_BATCH", 3)
     dataset = load(root, loaders)
     source = dataset.batch_source(CPU, "classification")
@@ -156,7 +156,7 @@ def test_what_was_prefetched_is_taken_with_the_same_bits_in_any_order(root: Path
 
 
 def test_prefetched_photographs_are_decoded_before_they_are_taken(root: Path, tmp_path: Path) -> None:
-    """Their files may be gone by then; those of a batch that was one too many for the memory are read when taken."""
+    """Their files may be deleted by then; those of a batch that exceeds the memory limit are read when taken."""
     copy = tmp_path / "imagenet"
     subprocess.run(["cp", "-r", root / "imagenet", copy], check=True)
     source = load(tmp_path, 1).batch_source(CPU, "classification")
@@ -173,7 +173,7 @@ def test_prefetched_photographs_are_decoded_before_they_are_taken(root: Path, tm
 
 
 @pytest.mark.parametrize("loaders", [0, 2])
-def test_a_broken_photograph_is_named_and_the_others_still_come(root: Path, tmp_path: Path, loaders: int) -> None:
+def test_a_broken_photograph_is_named_and_the_others_still_arrive(root: Path, tmp_path: Path, loaders: int) -> None:
     subprocess.run(["cp", "-r", root / "imagenet", tmp_path / "imagenet"], check=True)
     dataset = load(tmp_path, loaders)
     broken = Path(os.fsdecode(dataset.train_files[9]))
@@ -199,7 +199,7 @@ def test_a_loader_inherits_no_socket_and_ends_with_its_source(root: Path, before
     with socket.create_server(("127.0.0.1", 0)) as server:
         os.set_inheritable(server.fileno(), True)
         source = load(root, 2).batch_source(CPU, "classification")
-        assert children() <= before  # none before it is needed
+        assert children() <= before  # none until one is needed
         source.take(np.arange(16), None)
         loaders = children() - before
         assert len(loaders) == 2
@@ -216,8 +216,8 @@ def test_a_loader_inherits_no_socket_and_ends_with_its_source(root: Path, before
 
 
 @pytest.mark.parametrize("end", ["return", "error", "SIGKILL", "SIGINT"])
-def test_loaders_end_with_the_process_whatever_ends_it(root: Path, end: str) -> None:
-    """Ctrl-C goes to the whole group of processes; loaders are not in it, and so have nothing to say."""
+def test_loaders_end_with_the_process_however_it_ends(root: Path, end: str) -> None:
+    """Ctrl-C goes to the whole group of processes; loaders are not in it, and so print nothing."""
     code = f"""
         import sys, time, types
 

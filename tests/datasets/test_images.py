@@ -1,4 +1,4 @@
-"""ImageDataset refuses what the rest could not work with; take keeps the first."""
+"""ImageDataset rejects invalid fields; `take` keeps the first images."""
 
 from typing import Any
 

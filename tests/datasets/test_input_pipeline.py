@@ -1,4 +1,4 @@
-"""No network waits for its data, and loaders take decoding off the process that computes."""
+"""No network waits for its data, and loaders decode in place of the process that computes."""
 
 import pytest
 import torch

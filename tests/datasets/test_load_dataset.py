@@ -19,7 +19,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", ["digits", "glyphs10", "glyphs100"])
-def test_sizes_and_name_are_what_was_asked_for(name: str) -> None:
+def test_sizes_and_name_are_those_requested(name: str) -> None:
     dataset = load(name, train_size=20, test_size=11)
     assert dataset.name == name
     assert (len(dataset.train_labels), len(dataset.test_labels)) == (20, 11)

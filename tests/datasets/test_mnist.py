@@ -58,7 +58,7 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def check(root: Path) -> None:
-    """All that was written is there."""
+    """The images and labels are those that were written."""
     dataset, written = mnist(str(root)), arrays()
     assert (dataset.name, dataset.num_classes, dataset.shape.in_channels, dataset.shape.image_size) == (
         *("mnist", 10),

@@ -66,7 +66,7 @@ def test_the_first_of_more_are_the_same(small: int, more: int) -> None:
     assert torch.equal(few.test_images, many.test_images[:more])
 
 
-def test_no_image_comes_twice_and_every_ten_hold_each_digit() -> None:
+def test_no_image_occurs_twice_and_every_ten_hold_each_digit() -> None:
     dataset = mnist_digits(1_000, 500)
     images = torch.cat([dataset.train_images, dataset.test_images]).flatten(1)
     assert len(images.unique(dim=0)) == 1_500

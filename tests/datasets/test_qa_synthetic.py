@@ -1,4 +1,4 @@
-"""Generated lives: reproducible, answered by their texts, the test's people unknown, and learnable by a small BERT."""
+"""Generated biographies: reproducible, with answers in the texts, new people in the test, learnable by a small BERT."""
 
 import importlib.util
 
@@ -65,7 +65,7 @@ def test_answers_stand_in_their_texts_and_every_word_is_known() -> None:
     assert UNKNOWN not in windows.questions.values
     assert len(windows) == 2000
     assert (windows.answers > 0).all()
-    # Cut into pieces and put together again, an answer is what it was: no token holds more.
+    # Tokenised and joined again, an answer is unchanged: no token is longer than it.
     logits = torch.zeros(2, len(dataset.test), 128)
     for side in (0, 1):
         logits[side, torch.arange(len(dataset.test)), torch.from_numpy(dataset.test.answers[:, side]).long()] = 1.0
@@ -73,11 +73,11 @@ def test_answers_stand_in_their_texts_and_every_word_is_known() -> None:
 
 
 def people(questions: tuple[Question, ...]) -> set[str]:
-    """Of whom the texts tell: the first two words of each sentence."""
+    """The people in the texts: the first two words of each sentence."""
     return {" ".join(s.split()[:2]) for question in questions for s in question.paragraph.split(". ")}
 
 
-def test_nobody_of_the_test_is_known_from_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_person_of_the_test_is_in_the_training_set(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[tuple[Question, ...]] = []
     from syncline.datasets import qa_synthetic as module
 

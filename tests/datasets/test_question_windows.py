@@ -1,4 +1,4 @@
-"""Windows of tokens: BERT's form of a row, transformers' own windows, and where the answers are."""
+"""Windows of tokens: BERT's row format, the windows of transformers, and the positions of answers."""
 
 import importlib.util
 import os
@@ -88,7 +88,7 @@ def test_the_answer_is_the_shortest_row_of_tokens_that_covers_it(question: Quest
             assert (first - begin + low, last - begin + low) == shortest
 
 
-def test_neighbours_share_the_stride() -> None:
+def test_neighbouring_windows_share_the_stride() -> None:
     text = "a " * 100
     windows = cut([Question("a b c", text, (("a", 0),))], TOKENIZER, 88, 20)
     # 88 - 3 - 3 = 82 tokens fit, so a step is 62.
@@ -97,13 +97,13 @@ def test_neighbours_share_the_stride() -> None:
     assert windows.bounds.tolist() == [[0, 82]]
 
 
-def test_a_long_question_loses_its_end() -> None:
+def test_a_long_question_is_truncated() -> None:
     windows = cut([Question("a " * 63 + "b c", "d", (("d", 0),))], TOKENIZER, 88, 20)
     tokens = next(rows(windows))[0]
     assert tokens == [2, *[PIECES.index("a")] * 63, PIECES.index("b"), 3, PIECES.index("d"), 3]
 
 
-def test_texts_are_held_once() -> None:
+def test_texts_are_stored_once() -> None:
     questions = [Question(q, t, (("b", 2),)) for t in ("a b", "c b") for q in ("a", "b", "c")]
     windows = cut(questions, TOKENIZER, 88, 20)
     assert windows.texts.values.tolist() == [PIECES.index(letter) for letter in "abcb"]

@@ -86,7 +86,7 @@ def test_sizes_are_spread_over_all_questions(tmp_path: Path) -> None:
         squad(str(tmp_path), train_size=27)
 
 
-def test_ninety_to_ten_by_whole_articles(tmp_path: Path) -> None:
+def test_ninety_to_ten_by_complete_articles(tmp_path: Path) -> None:
     articles = [article(name, 2 + 2 * (number % 3)) for number, name in enumerate("abcdefghijklmnopqrst")]
     (tmp_path / "train-v1.1.json").write_text(json.dumps({"data": articles[:14]}))
     (tmp_path / "dev-v1.1.json").write_text(json.dumps({"data": articles[14:]}))
@@ -122,7 +122,7 @@ def test_batches(tmp_path: Path) -> None:
     assert mask[1].tolist() == [1] * len(row) + [0] * (tokens.shape[1] - len(row))
 
 
-def test_the_test_comes_in_order_and_scores_itself(tmp_path: Path) -> None:
+def test_the_test_set_is_in_order_and_scores_answers(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "dev-v1.1.json").write_text(json.dumps({"data": [article("c", 80)]}))
     source = squad(str(tmp_path)).batch_source(CPU, "qa")
@@ -193,7 +193,7 @@ def test_other_options_out_of_range_are_refused(tmp_path: Path) -> None:
 
 
 def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And then it insists on the official files, whatever else is there."""
+    """And then it requires the official files, even beside others."""
     write(tmp_path, train=SQUAD["train"][1])
     asked: list[Any] = []
 

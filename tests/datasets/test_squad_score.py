@@ -26,7 +26,7 @@ TOKENIZER = tokenizer([*SPECIAL, *ALPHABET, *(f"##{letter}" for letter in ALPHAB
         ("  an  Apple a\tday ", "apple day"),
         ("Theatre, Anne & Andes", "theatre anne andes"),  # articles are whole words
         ("U.S.-led", "usled"),  # punctuation leaves no gap
-        ("the-end", "theend"),  # and goes before the articles
+        ("the-end", "theend"),  # and is removed before the articles
         ("$3.5 million", "35 million"),
         ("A.", ""),
         ("the the a an", ""),
@@ -45,12 +45,12 @@ def test_normalised_answers(answer: str, expected: str) -> None:
     [
         ("Denver Broncos", "the Denver Broncos!", 1, 1),
         ("Broncos", "Denver Broncos", 0, 2 / 3),  # precision 1, recall 1/2
-        ("Denver Broncos of Denver", "Denver Broncos", 0, 2 / 3),  # the second Denver has no partner
+        ("Denver Broncos of Denver", "Denver Broncos", 0, 2 / 3),  # the second Denver has no match
         ("in 1990 and 1991", "1990", 0, 0.4),
         ("Broncos Denver", "Denver Broncos", 0, 1),  # a bag of words has no order
         ("Carolina", "Denver", 0, 0),
         ("", "Denver", 0, 0),
-        ("the", "a", 1, 0),  # nothing is left of both: the official script says so too
+        ("the", "a", 1, 0),  # both are empty then; the official script agrees
         ("50", "50.", 1, 1),
         ("5.0", "50", 1, 1),
     ],
@@ -60,7 +60,7 @@ def test_known_pairs(prediction: str, answer: str, exact: float, overlap: float)
     assert f1(prediction, answer) == pytest.approx(overlap)
 
 
-def test_each_measure_takes_the_answer_that_suits_it_best() -> None:
+def test_each_measure_takes_its_best_answer() -> None:
     one = Question("?", "", (("Denver", 0), ("Denver Broncos of Colorado", 0), ("the Broncos", 0)))
     other = Question("?", "", (("Santa Clara", 0),))
     assert score(["Broncos", "Clara"], [one, other]) == pytest.approx((1 / 2, (1 + 2 / 3) / 2))
@@ -171,14 +171,14 @@ def test_the_order_of_windows_does_not_matter(seed: int) -> None:
     assert predict(turned, questions, firsts[order], lasts[order]) == straight
 
 
-def test_twenty_firsts_meet_twenty_lasts() -> None:
+def test_twenty_first_tokens_are_paired_with_twenty_last_tokens() -> None:
     """n_best_size of the code of BERT's authors; [CLS], question and [SEP] take their places too."""
     letters = list(ALPHABET * 2)
     questions = [Question("w", " ".join(letters), (("b", 2),))]
     cutting = windows(questions)
     begin, end = 3, 3 + len(letters)
     firsts, lasts = torch.zeros(2, 1, end + 1)
-    firsts[0, end - 18 : end + 1] = 2.0  # 19 that no last follows
+    firsts[0, end - 18 : end + 1] = 2.0  # 19 that no last token follows
     firsts[0, begin + 5] = 1.0
     lasts[0, begin + 10 : begin + 30] = 1.0
     lasts[0, begin + 7] = 1.5
@@ -191,13 +191,13 @@ def test_padding_is_not_read() -> None:
     questions = [Question("what", "a b c", (("b", 2),)), Question("w", "a b c d e f g", (("g", 12),))]
     cutting = windows(questions)
     firsts, lasts = perfect(cutting)
-    firsts[0, 9:], lasts[0, 9:] = 99.0, 99.0  # the first row ends at 9, the second goes on
+    firsts[0, 9:], lasts[0, 9:] = 99.0, 99.0  # the first row ends at 9, the second continues
     assert predict(cutting, questions, firsts, lasts) == ["b", "g"]
     wider = torch.full((2, 2, 5), math.inf)
     assert predict(cutting, questions, torch.cat([firsts, wider[0]], 1), torch.cat([lasts, wider[1]], 1)) == ["b", "g"]
 
 
-def test_a_network_gone_astray_scores_nothing() -> None:
+def test_a_diverged_network_scores_zero() -> None:
     questions = [Question("what", "a b c", (("b", 2),))]
     cutting = windows(questions)
     lost = torch.full_like(perfect(cutting)[0], math.nan)

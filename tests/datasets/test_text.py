@@ -1,4 +1,4 @@
-"""Texts by name: where they lie, how they are cut, and what is said when they are absent."""
+"""Texts by name: their files, their parts, and the errors if they are absent."""
 
 import hashlib
 import io
@@ -69,7 +69,7 @@ def write_billion(root: Path) -> None:
         (place / name).write_bytes(words)
 
 
-def test_one_billion_words_lie_in_many_files(tmp_path: Path) -> None:
+def test_one_billion_words_are_in_many_files(tmp_path: Path) -> None:
     write_billion(tmp_path)
     dataset = text("billion", str(tmp_path), length=4)
     assert content(dataset.train) == b"first\nsecond\n"
@@ -82,7 +82,7 @@ def test_gigabytes_of_text_take_no_memory(tmp_path: Path) -> None:
     write_billion(tmp_path)
     large = tmp_path / BILLION / "training-monolingual.tokenized.shuffled" / "news.en-00001-of-00100"
     with large.open("wb") as file:
-        file.truncate(5 << 30)  # a hole: no disk is taken either
+        file.truncate(5 << 30)  # a sparse file: it takes no disk space either
     before = resident_bytes()
     dataset = text("billion", str(tmp_path))
     assert dataset.num_train == ((5 << 30) + 7 - 1) // 128
@@ -143,7 +143,7 @@ def test_absent_files_are_named_with_the_ways_out(
         assert part in said
 
 
-def test_what_is_half_there_is_named_too(tmp_path: Path) -> None:
+def test_an_incomplete_text_is_named_too(tmp_path: Path) -> None:
     (tmp_path / "ptb.train.txt").write_bytes(LETTERS)
     with pytest.raises(DataMissingError, match=r"no file .*ptb\.test\.txt"):
         text("ptb", str(tmp_path))
@@ -181,7 +181,7 @@ def served() -> Iterator[tuple[str, dict[str, bytes]]]:
     server.server_close()
 
 
-def test_text8_is_fetched_when_asked(
+def test_text8_is_downloaded_on_request(
     tmp_path: Path, served: tuple[str, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, files = served
@@ -198,7 +198,7 @@ def test_text8_is_fetched_when_asked(
     assert len(text("text8", str(root), length=10, download=True).test) == 50  # no second time
 
 
-def test_ptb_is_fetched_when_asked_and_only_whole(
+def test_ptb_is_downloaded_on_request_and_only_complete(
     tmp_path: Path, served: tuple[str, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, files = served
@@ -224,7 +224,7 @@ def test_python_documents_itself() -> None:
     assert content(pydoc_text(train_size=10).train) == content(dataset.train)[:1281]
 
 
-def test_a_python_without_documentation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_documentation_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(DataMissingError, match="has 0 bytes of text, 356002 are needed") as caught:
         pydoc_text()

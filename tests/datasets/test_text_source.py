@@ -68,7 +68,7 @@ def test_streams_predict_every_test_byte_but_the_first_once(
     assert bytes(inputs[counted].tolist()) == test[:-1]
     assert set(targets[~counted].tolist()) <= {-1}
     ends = counted.sum(dim=1)
-    assert all(bool(row[:end].all()) for row, end in zip(counted, ends.tolist(), strict=True))  # padding comes last
+    assert all(bool(row[:end].all()) for row, end in zip(counted, ends.tolist(), strict=True))  # padding is last
 
 
 def test_the_test_is_the_same_every_time() -> None:
@@ -79,7 +79,7 @@ def test_the_test_is_the_same_every_time() -> None:
             assert torch.equal(a, b)
 
 
-def test_what_a_text_is_measured_by() -> None:
+def test_characters_and_words_of_the_test_are_counted() -> None:
     test = "Größe zählt.\nNicht?\n".encode()
     source = source_of(b"abcd", test, 2)
     assert (source.characters, source.words) == (19, 3 + 2)

@@ -53,7 +53,7 @@ def test_the_metrics_are_those_of_a_plain_loop(num_classes):
     assert found["loss"] == pytest.approx(loss, rel=1e-5)
 
 
-def test_evaluation_leaves_the_statistics_and_the_mode_alone():
+def test_evaluation_leaves_the_statistics_and_the_mode_unchanged():
     flat = FlatModule(build("resnet", depth=8, in_channels=3, image_size=8, num_classes=10))
     buffers = flat.buffers.clone()
     evaluator(noise(50, 10), flat)([flat.weights.clone()], buffers)

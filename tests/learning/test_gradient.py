@@ -1,4 +1,4 @@
-"""The one gradient function: clipping, precision, and what a network leaves to chance."""
+"""The gradient function: clipping, precision, and random networks."""
 
 from dataclasses import asdict, replace
 
@@ -19,7 +19,7 @@ TASK = TASKS["classification"]
 
 
 class Dropping(nn.Module):
-    """A network that leaves half of its inputs to chance."""
+    """A network that drops half of its inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,19 +43,19 @@ def gradient_at(function: GradientFunction, batch) -> torch.Tensor:
     return gradient.clone()
 
 
-def test_a_network_that_draws_numbers_draws_the_same_for_the_same_worker_and_iteration(batches):
+def test_a_random_network_draws_the_same_for_the_same_worker_and_iteration(batches):
     torch.manual_seed(0)
     function = GradientFunction(FlatModule(Dropping()), TASK)
     assert function.flat.is_random
     batch = batches.take(5)
     first = gradient_at(function, batch)
-    torch.manual_seed(99)  # whatever was drawn before
+    torch.manual_seed(99)  # numbers drawn earlier do not matter
     assert torch.equal(first, gradient_at(function, batches.take(5)))
     for key in ((1, 5, 3), (0, 6, 3), (0, 5, 4)):  # worker, iteration, seed of the run
         assert not torch.equal(first, gradient_at(function, replace(batch, key=key))), key
 
 
-def test_a_network_without_chance_leaves_the_global_generator_alone(batches):
+def test_a_network_without_randomness_leaves_the_global_generator_unchanged(batches):
     function = GradientFunction(FlatModule(build("lenet", in_channels=1, image_size=8, num_classes=10)), TASK)
     assert not function.flat.is_random
     torch.manual_seed(1)

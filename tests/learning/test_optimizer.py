@@ -117,7 +117,7 @@ def run(optimizer: Optimizer, weights: Tensor, steps: Sequence[Tensor]) -> Tenso
 
 @every_optimizer
 def test_what_it_writes_does_not_depend_on_where(options: Options) -> None:
-    """In place, and from version to version, where the last version stays as it was."""
+    """In place, and from version to version, where the previous version stays as it was."""
     in_place, by_version = build(**options), build(**options)
     weights, version = start(), start()
     for gradient in gradients(6):
@@ -149,7 +149,7 @@ def test_blocks_are_independent_of_each_other(options: Options, cut: int) -> Non
 
 @every_optimizer
 @pytest.mark.parametrize("at", [0, 1, 4])
-def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(options: Options, at: int) -> None:
+def test_saved_and_loaded_it_continues_in_every_bit(options: Options, at: int) -> None:
     given = gradients(8)
     straight, broken_off, restored = build(**options), build(**options), build(**options)
     expected, weights = run(straight, start(), given), run(broken_off, start(), given[:at])
@@ -159,7 +159,9 @@ def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(options: Options, at
     assert all(torch.equal(on_disk[name], tensor) for name, tensor in state.items())
     restored.load_state_dict(state)
     evaluated = broken_off.evaluated(weights).clone()
-    run(broken_off, weights.clone(), given[at:])  # what was loaded is a copy: going on with the first changes nothing
+    run(
+        broken_off, weights.clone(), given[at:]
+    )  # the loaded state is a copy: steps of the first optimizer do not change it
     assert torch.equal(bits(restored.evaluated(weights)), bits(evaluated))
     run(restored, weights, given[at:])
     assert torch.equal(bits(weights), bits(expected))
@@ -167,7 +169,7 @@ def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(options: Options, at
 
 
 @every_optimizer
-def test_loading_a_state_without_steps_begins_anew(options: Options) -> None:
+def test_loading_a_state_without_steps_resets_it(options: Options) -> None:
     given = gradients(4)
     used = build(**options)
     run(used, start(), given)
@@ -189,7 +191,7 @@ def test_past_the_first_step_it_allocates_nothing(options: Options) -> None:
 
 
 @every_optimizer
-def test_at_rate_zero_nothing_moves(options: Options) -> None:
+def test_at_rate_zero_nothing_changes(options: Options) -> None:
     """The first update of a warm-up."""
     weights = start()
     build(**options).step(weights, gradients(1)[0].clone(), 0.0, out=weights)

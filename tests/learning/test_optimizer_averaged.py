@@ -12,7 +12,7 @@ from syncline.learning.sgd import Sgd
 
 
 def moved_to(optimizer: Averaged, weights: Tensor, target: Tensor) -> None:
-    """A step of plain SGD whose outcome is known: rate 1, gradient weights - target."""
+    """A step of plain SGD with a known result: rate 1, gradient weights - target."""
     optimizer.step(weights, weights - target, 1.0, out=weights)
 
 
@@ -28,7 +28,7 @@ def test_by_hand() -> None:
         assert weights.item() == pytest.approx(target, rel=1e-12)
 
 
-def test_it_changes_nothing_of_what_is_trained() -> None:
+def test_it_does_not_change_the_trained_weights() -> None:
     generator = torch.Generator().manual_seed(0)
     plain, averaged = Adam(0.9, 0.999, 1e-8, 0.01), Averaged(Adam(0.9, 0.999, 1e-8, 0.01), 0.99)
     weights, others = torch.ones(40), torch.ones(40)
@@ -75,7 +75,7 @@ def test_the_mean_of_the_replicas_averages_is_the_average_of_their_mean(
         torch.testing.assert_close(sum(evaluated) / 4, average, rtol=1e-10, atol=1e-12)
 
 
-def test_the_average_quiets_a_rate_that_is_too_high() -> None:
+def test_the_average_reduces_the_noise_of_a_high_rate() -> None:
     """Noisy gradients of w^2 / 2 about its minimum at 0: the average lies nearer to it."""
     optimizer, weights = Averaged(Sgd(0, 0), 0.99), torch.zeros(200)
     generator = torch.Generator().manual_seed(0)

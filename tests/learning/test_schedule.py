@@ -1,4 +1,4 @@
-"""Learning rates by the epoch: against torch's and transformers' schedulers, and what must hold of all."""
+"""Learning rates by the epoch: against torch's and transformers' schedulers, and invariants of all schedules."""
 
 import math
 import warnings
@@ -32,7 +32,7 @@ def test_the_rate_drops_when_an_epoch_is_over(epoch, rate):
 
 
 def theirs(make: Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler], epochs: int) -> list[float]:
-    """What a scheduler of torch gives at the begin of every epoch."""
+    """What a scheduler of torch gives at the start of every epoch."""
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=BASE)
     with warnings.catch_warnings():  # torch asks for an optimizer's step before the scheduler's
         warnings.simplefilter("ignore", UserWarning)
@@ -144,7 +144,7 @@ def steps_at(schedule: Schedule, epoch: float) -> bool:
 
 
 @given(st.floats(0.1, 20), st.floats(0, 1), st.floats(0, 2))
-def test_the_ends_of_a_linear_decay_are_met_and_kept(end, final_factor, beyond):
+def test_a_linear_decay_reaches_its_last_rate_and_keeps_it(end, final_factor, beyond):
     schedule = LinearSchedule(BASE, end, final_factor)
     assert schedule.rate(0) == pytest.approx(BASE, rel=1e-15)
     assert schedule.rate(end) == schedule.rate(end + beyond) == BASE * final_factor
@@ -170,7 +170,9 @@ def test_by_samples_the_epoch_does_not_depend_on_the_strategy():
 def test_by_server_updates_asynchronous_workers_drop_the_rate_p_times_too_early():
     """Four workers: the drop meant for epoch 200 comes at epoch 50, that for 250 at 62."""
     clock = EpochClock("server_updates", num_samples=50_000, num_workers=4, batch_size=125)
-    asynchronous = {epoch: clock.epoch(samples=0, updates=epoch * 400) for epoch in (50, 62.5)}  # 400 single gradients
+    asynchronous = {
+        epoch: clock.epoch(samples=0, updates=epoch * 400) for epoch in (50, 62.5)
+    }  # 400 gradients, each an update
     assert asynchronous == {50: 200, 62.5: 250}
     assert clock.epoch(samples=0, updates=200 * 100) == 200, "BSP: 100 updates an epoch"
 

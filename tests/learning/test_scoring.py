@@ -39,7 +39,7 @@ def test_it_equals_scikit_learns(dtype: torch.dtype, levels: int) -> None:
 
 
 @given(labelled)
-def test_order_alone_counts(pairs: list[tuple[float, int]]) -> None:
+def test_only_the_order_counts(pairs: list[tuple[float, int]]) -> None:
     scores = torch.tensor([score for score, _ in pairs])
     labels = torch.tensor([float(label) for _, label in pairs])
     backwards = auc(-scores, labels)
@@ -49,7 +49,7 @@ def test_order_alone_counts(pairs: list[tuple[float, int]]) -> None:
     assert auc(scores[turned], labels[turned]) == pytest.approx(auc(scores, labels), nan_ok=True, abs=0)
 
 
-def test_a_large_set_overflows_nothing() -> None:
+def test_a_large_set_does_not_overflow() -> None:
     labels = torch.arange(400_000) % 2
     assert auc(labels.float(), labels) == 1.0
     assert auc(torch.zeros(400_000), labels) == 0.5

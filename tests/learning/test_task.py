@@ -11,8 +11,8 @@ from syncline.learning.task import AUXILIARY_WEIGHT, TASKS
 from syncline.metrics import METRICS
 
 
-class Says(nn.Module):
-    """Answers every batch with the next of the answers it was given; remembers what it was asked."""
+class Answers(nn.Module):
+    """Returns the next of the given answers for every batch; records its inputs."""
 
     def __init__(self, *answers) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ def test_a_second_head_counts_two_fifths_while_learning():
     logits, auxiliary = torch.randn(2, 3), torch.randn(2, 3)
     entropy = nn.functional.cross_entropy
     task = TASKS["classification"]
-    assert task.loss(Says(logits), (torch.zeros(2), labels)) == entropy(logits, labels)
-    both = task.loss(Says((logits, auxiliary)), (torch.zeros(2), labels))
+    assert task.loss(Answers(logits), (torch.zeros(2), labels)) == entropy(logits, labels)
+    both = task.loss(Answers((logits, auxiliary)), (torch.zeros(2), labels))
     assert both == entropy(logits, labels) + AUXILIARY_WEIGHT * entropy(auxiliary, labels)
     assert AUXILIARY_WEIGHT == 0.4
 
@@ -76,9 +76,9 @@ def test_top_1_top_5_and_log_loss_over_batches_of_unequal_size():
 
 def test_a_bound_is_the_mean_over_images_not_over_batches():
     source = Held([(torch.zeros(3, 1, 2, 2),), (torch.zeros(1, 1, 2, 2),)])
-    module = Says(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0]))
+    module = Answers(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0]))
     assert TASKS["generation"].evaluate(module, source) == {"bound": 4.0}
-    loss = TASKS["generation"].loss(Says(torch.tensor([1.0, 2.0, 6.0])), (torch.zeros(3, 1, 2, 2),))
+    loss = TASKS["generation"].loss(Answers(torch.tensor([1.0, 2.0, 6.0])), (torch.zeros(3, 1, 2, 2),))
     assert loss == 3.0
 
 
@@ -91,7 +91,7 @@ def question_batch(first: list[int], last: list[int], length: int) -> tuple[Tens
 def test_the_loss_of_an_answer_is_the_mean_of_its_first_and_its_last_token():
     begins, ends = torch.randn(2, 6), torch.randn(2, 6)
     batch = question_batch([1, 0], [3, 0], 6)
-    loss = TASKS["qa"].loss(Says((begins, ends)), batch)
+    loss = TASKS["qa"].loss(Answers((begins, ends)), batch)
     entropy = nn.functional.cross_entropy
     assert loss == (entropy(begins, batch[3]) + entropy(ends, batch[4])) / 2
 
@@ -99,14 +99,14 @@ def test_the_loss_of_an_answer_is_the_mean_of_its_first_and_its_last_token():
 def test_all_rows_are_scored_at_once_and_no_padding_can_be_an_answer():
     parts = [(torch.randn(2, 6), torch.randn(2, 6)), (torch.randn(1, 4), torch.randn(1, 4))]
     source = Questions([question_batch([1, 0], [3, 0], 6), question_batch([2], [2], 4)])
-    found = TASKS["qa"].evaluate(Says(*parts), source)
+    found = TASKS["qa"].evaluate(Answers(*parts), source)
     assert (found["exact_match"], found["f1"]) == (0.25, 0.5)
     ((firsts, lasts),) = source.scored
     for logits, (wide, narrow) in ((firsts, (parts[0][0], parts[1][0])), (lasts, (parts[0][1], parts[1][1]))):
         assert torch.equal(logits[:2], wide)
         assert torch.equal(logits[2:, :4], narrow)
         assert (logits[2:, 4:] == -math.inf).all()
-    losses = [TASKS["qa"].loss(Says(part), batch).item() for part, batch in zip(parts, source.batches, strict=True)]
+    losses = [TASKS["qa"].loss(Answers(part), batch).item() for part, batch in zip(parts, source.batches, strict=True)]
     assert found["loss"] == pytest.approx((2 * losses[0] + losses[1]) / 3)
 
 
@@ -114,8 +114,8 @@ def test_clicks_are_ranked_over_the_whole_test_set():
     logits = [torch.tensor([2.0, -1.0, 0.0]), torch.tensor([3.0, 1.0])]
     clicked = [torch.tensor([1.0, 0.0, 1.0]), torch.tensor([1.0, 0.0])]
     source = Held([(torch.zeros(1), torch.zeros(1), part) for part in clicked])
-    found = TASKS["ctr"].evaluate(Says(*logits), source)
-    assert found["auc"] == pytest.approx(5 / 6)  # of six pairs one is the wrong way round: 0.0 clicked, 1.0 not
+    found = TASKS["ctr"].evaluate(Answers(*logits), source)
+    assert found["auc"] == pytest.approx(5 / 6)  # of six pairs one is in the wrong order: 0.0 clicked, 1.0 not
     p = torch.cat(logits).double().sigmoid()
     y = torch.cat(clicked)
     assert found["loss"] == pytest.approx(-(y * p.log() + (1 - y) * (1 - p).log()).mean().item())
@@ -125,29 +125,29 @@ def test_text_that_is_guessed_at_random_costs_the_bits_of_its_alphabet():
     """Uniform over 8 symbols: 3 bits each; with 2 words of 5 symbols, a word costs 8^5."""
     targets = torch.randint(0, 8, (2, 5))
     source = Text([(targets, targets)], characters=10, words=2)
-    found = TASKS["language"].evaluate(Says((torch.zeros(2, 5, 8), None)), source)
+    found = TASKS["language"].evaluate(Answers((torch.zeros(2, 5, 8), None)), source)
     assert found["bits_per_character"] == pytest.approx(3.0)
     assert found["word_perplexity"] == pytest.approx(8.0**5, rel=1e-5)  # logits are float32
     assert found["loss"] == pytest.approx(math.log(8))
 
 
-def test_the_state_goes_on_from_piece_to_piece_and_what_is_no_target_counts_for_nothing():
+def test_the_state_carries_over_between_pieces_and_padding_does_not_count():
     logits = torch.randn(1, 3, 4)
     pieces = [torch.tensor([[0, 1, 2]]), torch.tensor([[3, -1, -1]])]
     source = Text([(piece.clamp(min=0), piece) for piece in pieces], characters=4, words=1)
-    module = Says((logits, "first state"), (logits, "second state"))
+    module = Answers((logits, "first state"), (logits, "second state"))
     found = TASKS["language"].evaluate(module, source)
     assert [asked[1] for asked in module.asked] == [None, "first state"]
     nats = -logits.log_softmax(2)
     expected = nats[0, 0, 0] + nats[0, 1, 1] + nats[0, 2, 2] + nats[0, 0, 3]
     assert found["loss"] == pytest.approx(expected.item() / 4)
     assert found["word_perplexity"] == pytest.approx(math.exp(expected.item()))
-    only = TASKS["language"].loss(Says((logits, None)), (pieces[1].clamp(min=0), pieces[1]))
+    only = TASKS["language"].loss(Answers((logits, None)), (pieces[1].clamp(min=0), pieces[1]))
     assert only.item() == pytest.approx(nats[0, 0, 3].item())
 
 
 def test_every_task_gives_its_metrics_in_their_order():
-    """As the table says them: a run is judged by the first."""
+    """As in the table; the first one is what a run is judged by."""
     known = {
         "classification": Held([(torch.randn(2, 3), torch.tensor([0, 1]))]),
         "generation": Held([(torch.zeros(1, 1, 2, 2),)]),
@@ -157,10 +157,10 @@ def test_every_task_gives_its_metrics_in_their_order():
     }
     modules = {
         "classification": nn.Identity(),
-        "generation": Says(torch.tensor([1.0])),
-        "qa": Says((torch.randn(1, 3), torch.randn(1, 3))),
-        "ctr": Says(torch.randn(2)),
-        "language": Says((torch.randn(1, 2, 4), None)),
+        "generation": Answers(torch.tensor([1.0])),
+        "qa": Answers((torch.randn(1, 3), torch.randn(1, 3))),
+        "ctr": Answers(torch.randn(2)),
+        "language": Answers((torch.randn(1, 2, 4), None)),
     }
     for name, task in TASKS.items():
         assert tuple(task.evaluate(modules[name], known[name])) == METRICS[name]

@@ -1,4 +1,4 @@
-"""The shard's engine without sockets: played by hand and at random, against its own log."""
+"""The shard's engine without sockets: chosen and random histories, against its own log."""
 
 import json
 import math
@@ -6,20 +6,11 @@ from collections import Counter
 
 import pytest
 import torch
-from engine_play import (
-    ONE_BY_ONE,
-    Play,
-    Rows,
-    check_rows,
-    every_case,
-    every_elastic_case,
-    one_step,
-    recount,
-    steps,
-)
 from examples import scaled
+from fake_run import APPLY_EACH_PUSH, BATCH, FakeRun, every_case, every_elastic_case, one_step, steps
 from hypothesis import given
 from hypothesis import strategies as st
+from log_checks import Rows, check_rows, recount
 from torch import Tensor
 
 from syncline.live.engine import NotElastic
@@ -40,25 +31,25 @@ from syncline.strategies.ssp import SspOptions
 @scaled(20)
 @given(num_workers=st.integers(1, 4), history=steps)
 def test_in_any_order_of_events_gradients_log_totals_and_lead_are_right(options, num_workers, history):
-    play = Play(options, num_workers, prompt=False)
+    run = FakeRun(options, num_workers, delivers_at_once=False)
     for step in history:
-        play.step(*step)
-    play.check_gradients()
-    check_rows(play.rows)
-    assert play.engine.totals == recount(play.rows, play.num_workers, options.first_count)
-    assert options.lead_bound is None or play.engine.totals.max_lead <= options.lead_bound
-    assert options.staleness_bound is None or max(play.engine.totals.staleness, default=0) <= options.staleness_bound
-    iterations = Counter(row.worker for row in (*play.rows.of("pushed"), *play.void_rows()))
-    for worker in range(play.num_workers):
-        assert play.engine.iteration(worker) == iterations[worker]
-        made = [row.value for row in play.rows.of("pushed") if row.worker == worker]
-        assert made == sorted(set(made)), "the worker's own count"
-        if play.void_rows() == []:
-            assert made == list(range(len(made))), "from 0, each once"
+        run.step(*step)
+    run.check_gradients()
+    check_rows(run.rows)
+    assert run.engine.totals == recount(run.rows, run.num_workers, BATCH, options.first_count)
+    assert options.lead_bound is None or run.engine.totals.max_lead <= options.lead_bound
+    assert options.staleness_bound is None or max(run.engine.totals.staleness, default=0) <= options.staleness_bound
+    iterations = Counter(row.worker for row in (*run.rows.of("pushed"), *run.stale_rows()))
+    for worker in range(run.num_workers):
+        assert run.engine.iteration(worker) == iterations[worker]
+        iterations_pushed = [row.value for row in run.rows.of("pushed") if row.worker == worker]
+        assert iterations_pushed == sorted(set(iterations_pushed)), "the worker's own count"
+        if run.stale_rows() == []:
+            assert iterations_pushed == list(range(len(iterations_pushed))), "from 0, each once"
 
 
 def copied(state: tuple[dict[str, Tensor], dict]) -> tuple[dict[str, Tensor], dict]:
-    """As it comes back from a file."""
+    """As read back from a file."""
     tensors, plain = state
     return {name: tensor.clone() for name, tensor in tensors.items()}, json.loads(json.dumps(plain))
 
@@ -66,28 +57,26 @@ def copied(state: tuple[dict[str, Tensor], dict]) -> tuple[dict[str, Tensor], di
 @every_case
 @scaled(12)
 @given(num_workers=st.integers(1, 4), before=steps, after=st.lists(one_step, min_size=12, max_size=40))
-def test_an_engine_loaded_from_a_state_goes_on_exactly_as_the_one_that_never_stopped(
-    options, num_workers, before, after
-):
-    play = Play(options, num_workers, prompt=False)
+def test_an_engine_loaded_from_a_state_continues_exactly_as_one_that_never_stopped(options, num_workers, before, after):
+    run = FakeRun(options, num_workers, delivers_at_once=False)
     for step in before:
-        play.step(*step)
-    pinned = play.engine.shard.pin()  # as the process does while the state is being written
-    state = play.engine.state()
-    at_the_time = copied(state)
-    again = play.twin(copied(state))
+        run.step(*step)
+    pinned = run.engine.shard.pin()  # as the process does while it writes the state
+    state = run.engine.state()
+    before_the_steps = copied(state)
+    again = run.twin(copied(state))
     assert not again.rows
-    assert len(again.gradients) == len(play.gradients) - len(play.released), "those that are pending come back"
-    num_rows = len(play.rows)
+    assert len(again.gradients) == len(run.gradients) - len(run.released), "the pending gradients are restored"
+    num_rows = len(run.rows)
     for step in after:
-        play.step(*step)
+        run.step(*step)
         again.step(*step)
-    assert again.rows == play.rows[num_rows:]
-    assert again.engine.totals == play.engine.totals
-    assert same(again.engine.state(), play.engine.state())
+    assert again.rows == run.rows[num_rows:]
+    assert again.engine.totals == run.engine.totals
+    assert same(again.engine.state(), run.engine.state())
     assert set(again.released.values()) <= {1}
-    assert same(state, at_the_time), "what was given to be written does not change meanwhile"
-    play.engine.shard.unpin(pinned)
+    assert same(state, before_the_steps), "the state does not change while it is written"
+    run.engine.shard.unpin(pinned)
 
 
 def same(one: tuple[dict[str, Tensor], dict], other: tuple[dict[str, Tensor], dict]) -> bool:
@@ -101,11 +90,11 @@ def same(one: tuple[dict[str, Tensor], dict], other: tuple[dict[str, Tensor], di
 
 
 def test_a_state_holds_the_momentum_the_held_workers_and_the_pending_pushes():
-    """BSP: one update is made, then one worker of three has pushed for the next and waits."""
-    play = Play(BspOptions())
+    """BSP: after one update, one worker of three has pushed for the next and waits."""
+    run = FakeRun(BspOptions())
     for worker in (0, 1, 2, 1):
-        play.push(worker)
-    tensors, plain = play.engine.state()
+        run.push(worker)
+    tensors, plain = run.engine.state()
     assert set(tensors) == {"weights", "buffers", "optimizer.momentum", "pending.3.gradient", "pending.3.buffers"}
     assert plain["interpreter"]["pending"] == [(3, 1, 1)]
     assert (plain["waiting"], plain["iterations"]) == ([1], [1, 2, 1])
@@ -114,37 +103,37 @@ def test_a_state_holds_the_momentum_the_held_workers_and_the_pending_pushes():
 @every_case
 @scaled(8)
 @given(num_workers=st.integers(1, 4), history=steps)
-def test_a_resumed_run_grants_all_but_the_held_at_the_current_version_and_says_so(options, num_workers, history):
-    play = Play(options, num_workers, prompt=False)
+def test_a_resumed_run_grants_the_current_version_to_all_but_the_held_and_logs_it(options, num_workers, history):
+    run = FakeRun(options, num_workers, delivers_at_once=False)
     for step in history:
-        play.step(*step)
-    state = copied(play.engine.state())
-    again = Play(options, num_workers, resume=state)
-    again.now = play.now
+        run.step(*step)
+    state = copied(run.engine.state())
+    again = FakeRun(options, num_workers, resume=state)
+    again.now = run.now
     again.engine.begin(again.now, resumed=True)
-    updates = play.engine.totals.updates
-    running = sorted(play.engine.active - play.engine.waiting)
+    updates = run.engine.totals.updates
+    running = sorted(run.engine.active - run.engine.waiting)
     assert again.rows == [Row(again.now, "granted", worker, 0, -1, updates, 0.0, "resumed") for worker in running]
-    assert sorted(again.given) == running
+    assert sorted(again.computing) == running
     for worker in again.absent:
         again.join(worker)
     for step in history:
         again.step(*step)
-    assert again.given or again.engine.wakes_at < math.inf or not again.engine.active
+    assert again.computing or again.engine.wakes_at < math.inf or not again.engine.active
 
 
 def test_the_rate_of_an_update_is_that_of_the_samples_and_updates_before_it():
-    play, asked = Play(BspOptions(), num_workers=2), []
-    play.engine.shard.rate = lambda samples, updates: asked.append((samples, updates)) or 0.1
+    run, asked = FakeRun(BspOptions(), num_workers=2), []
+    run.engine.shard.rate = lambda samples, updates: asked.append((samples, updates)) or 0.1
     for worker in (0, 1, 1, 0, 0, 1):
-        play.push(worker)
+        run.push(worker)
     assert asked == [(0, 0), (16, 1), (32, 2)]
 
 
-def test_the_first_grants_of_a_fresh_run_are_not_in_the_log():
-    play = Play(AspOptions())
-    assert play.rows == []
-    assert {worker: (given.version, given.iteration) for worker, given in play.given.items()} == {
+def test_the_first_grants_of_a_new_run_are_not_in_the_log():
+    run = FakeRun(AspOptions())
+    assert run.rows == []
+    assert {worker: (granted.version, granted.iteration) for worker, granted in run.computing.items()} == {
         0: (0, 0),
         1: (0, 0),
         2: (0, 0),
@@ -154,11 +143,11 @@ def test_the_first_grants_of_a_fresh_run_are_not_in_the_log():
 # The log, row by row.
 
 
-def test_a_push_leaves_these_rows():
-    play = Play(SspOptions(staleness=0), num_workers=2)
-    play.push(1, after=2.0, loss=0.5)
-    play.push(0, after=1.0, loss=0.25)
-    assert play.rows == [
+def test_a_push_is_logged_as_these_rows():
+    run = FakeRun(SspOptions(staleness=0), num_workers=2)
+    run.push(1, after=2.0, loss=0.5)
+    run.push(0, after=1.0, loss=0.25)
+    assert run.rows == [
         (0.0, "started", 1, -1, -1, 0, 2.0, ""),
         (2.0, "computed", 1, -1, -1, 0, 0.5, ""),
         (2.0, "pushed", 1, 0, 0, 0, 0, ""),
@@ -173,12 +162,12 @@ def test_a_push_leaves_these_rows():
     ]
 
 
-def test_injected_delays_are_in_the_log_where_they_begin():
-    play = Play(AspOptions(), num_workers=1)
-    play.push(0)
-    play.rows.clear()
-    play.push(0, after=8.0, slowdown_s=2.0, compute_delay_s=1.0, pull_delay_s=0.5, push_delay_s=3.0, loss=0.0)
-    assert play.rows[:7] == [
+def test_injected_delays_are_logged_where_they_begin():
+    run = FakeRun(AspOptions(), num_workers=1)
+    run.push(0)
+    run.rows.clear()
+    run.push(0, after=8.0, slowdown_s=2.0, compute_delay_s=1.0, pull_delay_s=0.5, push_delay_s=3.0, loss=0.0)
+    assert run.rows[:7] == [
         (0.5, "delayed", 0, 0, -1, -1, 0.5, "pull"),
         (1.0, "started", 0, -1, -1, 1, 5.0, ""),
         (3.0, "delayed", 0, -1, -1, -1, 2.0, "slow"),
@@ -187,183 +176,183 @@ def test_injected_delays_are_in_the_log_where_they_begin():
         (6.0, "delayed", 0, 0, -1, -1, 3.0, "push"),
         (9.0, "pushed", 0, 0, 1, 1, 1, ""),
     ]
-    check_rows(Rows([Row(0.0, "pushed", 0, 0, 0, 0, 0, ""), Row(0.0, "applied", 0, 0, 0, 1, 0, ""), *play.rows]))
+    check_rows(Rows([Row(0.0, "pushed", 0, 0, 0, 0, 0, ""), Row(0.0, "applied", 0, 0, 0, 1, 0, ""), *run.rows]))
 
 
-def test_what_the_worker_did_is_told_by_the_first_shard_alone():
-    play = Play(AspOptions(), number=2)
-    play.push(0, slowdown_s=0.25, compute_delay_s=0.25, pull_delay_s=0.25, push_delay_s=0.25)
-    play.push(1)
-    assert [row.kind for row in play.rows] == ["delayed", "delayed", *["pushed", "applied", "granted"] * 2]
-    assert [row.because for row in play.rows[:2]] == ["pull", "push"]
-    check_rows(play.rows, number=2)
-    play.check_gradients()
+def test_what_the_worker_did_is_logged_by_the_first_shard_alone():
+    run = FakeRun(AspOptions(), number=2)
+    run.push(0, slowdown_s=0.25, compute_delay_s=0.25, pull_delay_s=0.25, push_delay_s=0.25)
+    run.push(1)
+    assert [row.kind for row in run.rows] == ["delayed", "delayed", *["pushed", "applied", "granted"] * 2]
+    assert [row.because for row in run.rows[:2]] == ["pull", "push"]
+    check_rows(run.rows, number=2)
+    run.check_gradients()
 
 
 def test_without_a_log_the_run_is_the_same():
-    logged, silent = Play(SspOptions(staleness=1)), Play(SspOptions(staleness=1))
+    logged, silent = FakeRun(SspOptions(staleness=1)), FakeRun(SspOptions(staleness=1))
     silent.engine._log = silent.engine._interpreter._log = None
-    for play in (logged, silent):
+    for run in (logged, silent):
         for worker in (0, 0, 1, 2, 0, 2):
-            play.push(worker)
+            run.push(worker)
     assert silent.rows == []
     assert same(logged.engine.state(), silent.engine.state())
 
 
-# Work that comes to nothing.
+# Wasted work.
 
 
-def test_a_push_that_meets_an_interrupt_on_its_way_is_void():
-    """The strategy never hears of it; the time that it took, and that it was in vain, are counted."""
-    play = Play(KSyncOptions(k=1), num_workers=2, prompt=False)
-    play.push(0, after=2.0, loss=0.5)
-    before = copied(play.engine.state())[1]["interpreter"]["strategy"]
-    num_rows = len(play.rows)
-    play.push(1, after=1.0, loss=math.nan)
-    assert play.rows[num_rows:] == [
+def test_a_push_that_crosses_an_interrupt_is_stale():
+    """The strategy never receives it; the time that it took, and that it was wasted, are counted."""
+    run = FakeRun(KSyncOptions(k=1), num_workers=2, delivers_at_once=False)
+    run.push(0, after=2.0, loss=0.5)
+    before = copied(run.engine.state())[1]["interpreter"]["strategy"]
+    num_rows = len(run.rows)
+    run.push(1, after=1.0, loss=math.nan)
+    assert run.rows[num_rows:] == [
         (0.0, "started", 1, -1, -1, 0, 3.0, ""),
         (3.0, "computed", 1, -1, -1, 0, pytest.approx(math.nan, nan_ok=True), ""),
         (3.0, "dropped", 1, -1, -1, 0, 0.0, "on its way"),
     ]
-    totals = play.engine.totals
+    totals = run.engine.totals
     assert (totals.interrupted_by_worker, totals.wasted_by_worker) == ([0, 1], [0, 1])
     assert (totals.busy_s_by_worker, totals.loss_count, totals.updates) == ([2.0, 3.0], 1, 1)
-    assert play.engine.ended_by is None, "its loss is not looked at either"
-    assert copied(play.engine.state())[1]["interpreter"]["strategy"] == before
-    given = play.given[1]
-    assert (given.version, given.iteration) == (1, 1), "its mini-batch was used up"
-    play.push(1)
-    assert play.engine.totals.used_by_worker == [1, 1]
-    play.check_gradients()
+    assert run.engine.ended_by is None, "its loss is not checked either"
+    assert copied(run.engine.state())[1]["interpreter"]["strategy"] == before
+    granted = run.computing[1]
+    assert (granted.version, granted.iteration) == (1, 1), "its mini-batch counts as used"
+    run.push(1)
+    assert run.engine.totals.used_by_worker == [1, 1]
+    run.check_gradients()
 
 
-def test_who_waits_is_granted_and_who_computes_is_interrupted():
-    play = Play(KSyncOptions(k=2))
-    play.push(1)
-    play.push(0)
-    assert [row[1:] for row in play.rows[-4:]] == [
+def test_a_waiting_worker_is_granted_and_a_computing_one_interrupted():
+    run = FakeRun(KSyncOptions(k=2))
+    run.push(1)
+    run.push(0)
+    assert [row[1:] for row in run.rows[-4:]] == [
         ("interrupted", 2, 0, -1, 1, 0.0, "the first 2 are here"),
         ("granted", 1, 0, -1, 1, 0.0, "the first 2 are here"),
         ("granted", 0, 0, -1, 1, 0.0, "the first 2 are here"),
         ("granted", 2, 0, -1, 1, 0.0, "the first 2 are here"),
     ]
-    assert {worker: (given.version, given.iteration) for worker, given in play.given.items()} == {
+    assert {worker: (granted.version, granted.iteration) for worker, granted in run.computing.items()} == {
         0: (1, 1),
         1: (1, 1),
         2: (1, 0),  # the mini-batch that it did not finish
     }
 
 
-def test_what_was_broken_off_is_told_with_the_next_push():
-    play = Play(KSyncOptions(k=1), num_workers=2, prompt=False)
+def test_cancelled_gradients_are_reported_with_the_next_push():
+    run = FakeRun(KSyncOptions(k=1), num_workers=2, delivers_at_once=False)
     for is_late in (False, True, False):
-        play.push(0)
-        play.hear(1, is_late)
-    assert play.engine.totals.interrupted_by_worker == [0, 0], "nobody has told"
-    play.push(1, after=2.0)
-    told = [row for row in play.rows if row.kind == "dropped"]
-    assert [row[:2] for row in told] == [(3.0, "dropped")] * 3
-    assert [row.because for row in told] == ["its delay was broken off"] * 2 + ["computed to the end"]
-    assert play.engine.totals.interrupted_by_worker == [0, 3]
-    assert play.engine.totals.wasted_by_worker == [0, 1]
-    assert play.rows.of("pushed")[-1].value == 0, "its first mini-batch is still the next"
+        run.push(0)
+        run.deliver(1, is_late)
+    assert run.engine.totals.interrupted_by_worker == [0, 0], "not reported yet"
+    run.push(1, after=2.0)
+    dropped = [row for row in run.rows if row.kind == "dropped"]
+    assert [row[:2] for row in dropped] == [(3.0, "dropped")] * 3
+    assert [row.because for row in dropped] == ["its delay was broken off"] * 2 + ["computed to the end"]
+    assert run.engine.totals.interrupted_by_worker == [0, 3]
+    assert run.engine.totals.wasted_by_worker == [0, 1]
+    assert run.rows.of("pushed")[-1].value == 0, "its first mini-batch is still its next one"
 
 
-def test_a_void_push_is_void_also_after_a_checkpoint():
-    play = Play(KSyncOptions(k=1), num_workers=2, prompt=False)
-    play.push(0)
-    again = play.twin(copied(play.engine.state()))
+def test_a_stale_push_is_stale_also_after_a_checkpoint():
+    run = FakeRun(KSyncOptions(k=1), num_workers=2, delivers_at_once=False)
+    run.push(0)
+    again = run.twin(copied(run.engine.state()))
     again.push(1)
     assert [row.because for row in again.rows[-1:]] == ["on its way"]
 
 
-def test_a_worker_that_repeats_goes_on_at_its_version_with_its_next_mini_batch():
-    play = Play(KBatchSyncOptions(k=3), num_workers=2)
-    play.push(0)
-    assert play.rows[-1][1:] == ("repeated", 0, 0, -1, 0, 0.0, "1 of K 3 are here")
-    assert play.given[0][:2] == (0, 1)
-    play.push(0)
-    play.push(0)
-    assert {worker: given[:2] for worker, given in play.given.items()} == {0: (1, 3), 1: (1, 0)}
-    assert play.engine.totals.used_by_worker == [3, 0]
+def test_a_worker_that_repeats_continues_at_its_version_with_its_next_mini_batch():
+    run = FakeRun(KBatchSyncOptions(k=3), num_workers=2)
+    run.push(0)
+    assert run.rows[-1][1:] == ("repeated", 0, 0, -1, 0, 0.0, "1 of K 3 are here")
+    assert run.computing[0][:2] == (0, 1)
+    run.push(0)
+    run.push(0)
+    assert {worker: granted[:2] for worker, granted in run.computing.items()} == {0: (1, 3), 1: (1, 0)}
+    assert run.engine.totals.used_by_worker == [3, 0]
 
 
 def test_a_late_gradient_is_discarded_and_released():
-    play = Play(BackupOptions(backups=1), num_workers=2)
-    play.push(0)
-    play.push(1)
-    assert play.rows[-2:] == [
+    run = FakeRun(BackupOptions(backups=1), num_workers=2)
+    run.push(0)
+    run.push(1)
+    assert run.rows[-2:] == [
         (2.0, "discarded", 1, 0, 1, 0, 0.0, "computed at version 0, now 1"),
         (2.0, "granted", 1, 0, -1, 1, 0.0, "computed at version 0, now 1"),
     ]
-    assert play.engine.totals.discarded_by_worker == [0, 1]
-    play.check_gradients()
+    assert run.engine.totals.discarded_by_worker == [0, 1]
+    run.check_gradients()
 
 
 # Timers, pull rules, counts that change.
 
 
-def test_the_strategy_is_told_of_the_time_it_asked_for():
-    play = Play(PspOptions(c=1, tau1=0.5), num_workers=2)
-    play.push(0, after=1.0)
-    assert play.engine.wakes_at == 1.5
-    assert play.engine.totals.updates == 0
-    play.go_on(1.0)
-    assert [row[:2] for row in play.rows.of("timer", "applied")] == [(1.5, "timer"), (1.5, "applied")]
-    assert play.engine.wakes_at == math.inf
+def test_a_timer_fires_at_the_time_that_the_strategy_set():
+    run = FakeRun(PspOptions(c=1, tau1=0.5), num_workers=2)
+    run.push(0, after=1.0)
+    assert run.engine.wakes_at == 1.5
+    assert run.engine.totals.updates == 0
+    run.advance(1.0)
+    assert [row[:2] for row in run.rows.of("timer", "applied")] == [(1.5, "timer"), (1.5, "applied")]
+    assert run.engine.wakes_at == math.inf
 
 
-def test_a_timer_that_is_not_needed_any_more_is_put_out():
-    play = Play(PspOptions(c=1, tau1=5.0), num_workers=2)
-    play.push(0)
-    assert play.engine.wakes_at == 6.0
-    play.push(1)
-    assert (play.engine.totals.updates, play.engine.wakes_at) == (1, math.inf)
+def test_a_timer_that_is_no_longer_needed_is_cancelled():
+    run = FakeRun(PspOptions(c=1, tau1=5.0), num_workers=2)
+    run.push(0)
+    assert run.engine.wakes_at == 6.0
+    run.push(1)
+    assert (run.engine.totals.updates, run.engine.wakes_at) == (1, math.inf)
 
 
-def test_a_state_holds_the_time_that_was_asked_for():
-    play = Play(PspOptions(c=1, tau1=5.0), num_workers=2)
-    play.push(0)
-    again = play.twin(copied(play.engine.state()))
+def test_a_state_holds_the_timer():
+    run = FakeRun(PspOptions(c=1, tau1=5.0), num_workers=2)
+    run.push(0)
+    again = run.twin(copied(run.engine.state()))
     assert again.engine.wakes_at == 6.0
-    for one in (play, again):
-        one.go_on(10.0)
-    assert again.engine.totals.updates == play.engine.totals.updates == 1
-    assert same(again.engine.state(), play.engine.state())
+    for one in (run, again):
+        one.advance(10.0)
+    assert again.engine.totals.updates == run.engine.totals.updates == 1
+    assert same(again.engine.state(), run.engine.state())
 
 
-def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_hears_the_tag():
-    """The worker has passed this shard by: it is at tag 2 with this shard's block of version 0."""
-    play = Play(PspOptions(c=1), num_workers=2)
-    play.push(0)
-    play.push(0)
-    gradient = play.new_gradient()
+def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_receives_the_tag():
+    """The worker is ahead of this shard: it is at tag 2 with this shard's block of version 0."""
+    run = FakeRun(PspOptions(c=1), num_workers=2)
+    run.push(0)
+    run.push(0)
+    gradient = run.new_gradient()
     gradient.versions = torch.tensor([0, 7])
-    frame = PushReport(1, iteration=4, version=0, tag=2, loss=1.0, started_at=2.5, computed_at=3.0)
-    play.engine.pushed(3.0, frame, gradient)
-    assert play.rows[-5:-2] == [
+    report = PushReport(1, iteration=4, version=0, tag=2, loss=1.0, started_at=2.5, computed_at=3.0)
+    run.engine.pushed(3.0, report, gradient)
+    assert run.rows[-5:-2] == [
         (2.5, "pulled", 1, 0, -1, 0, 4, "0 7"),
         (3.0, "pushed", 1, 0, 2, 2, 4, ""),
         (3.0, "applied", 1, 0, 2, 3, 2, "1 are here"),
     ]
-    assert play.engine.totals.staleness == {0: 2, 2: 1}
+    assert run.engine.totals.staleness == {0: 2, 2: 1}
 
 
-def test_who_owes_a_push_is_known_whatever_the_strategy():
-    """A worker that waits for its shard is not silent, however long it says nothing."""
-    play = Play(PspOptions(), num_workers=2)
-    assert [play.engine.owes(worker) for worker in (0, 1)] == [True, True]
-    play.push(0)
-    assert [play.engine.owes(worker) for worker in (0, 1)] == [False, True]
-    assert play.engine.expects(0), "though it might push"
-    play.push(1)
-    assert [play.engine.owes(worker) for worker in (0, 1)] == [True, True]
-    play = Play(SspOptions(staleness=0), num_workers=2)
-    play.push(0)
-    assert [play.engine.owes(worker) for worker in (0, 1)] == [False, True]
-    play = Play(KBatchSyncOptions(k=9), num_workers=2)
-    play.push(0)
-    assert [play.engine.owes(worker) for worker in (0, 1)] == [True, True]
+def test_which_worker_owes_a_push_is_known_for_every_strategy():
+    """A worker that waits for its shard is not silent, however long it sends nothing."""
+    run = FakeRun(PspOptions(), num_workers=2)
+    assert [run.engine.owes(worker) for worker in (0, 1)] == [True, True]
+    run.push(0)
+    assert [run.engine.owes(worker) for worker in (0, 1)] == [False, True]
+    assert run.engine.expects(0), "though it might push"
+    run.push(1)
+    assert [run.engine.owes(worker) for worker in (0, 1)] == [True, True]
+    run = FakeRun(SspOptions(staleness=0), num_workers=2)
+    run.push(0)
+    assert [run.engine.owes(worker) for worker in (0, 1)] == [False, True]
+    run = FakeRun(KBatchSyncOptions(k=9), num_workers=2)
+    run.push(0)
+    assert [run.engine.owes(worker) for worker in (0, 1)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -381,173 +370,175 @@ def test_who_owes_a_push_is_known_whatever_the_strategy():
     ids=str,
 )
 def test_the_user_is_warned_once_when_an_update_has_to_wait_for_fewer(options, warnings):
-    play = Play(options)
-    play.leave(1)
-    assert play.warnings == warnings
-    told = [(row.worker, row.version, f"waits for {row.value}") for row in play.rows.of("waits_for")]
-    assert told == [(-1, 0, words.split("update ")[1].split(" gradients")[0]) for words in warnings]
-    play.join(1)
-    assert play.warnings == warnings, "that all is well again needs no warning"
-    assert len(play.engine.totals.waits_for) == 2 * len(warnings)
+    run = FakeRun(options)
+    run.leave(1)
+    assert run.warnings == warnings
+    logged = [(row.worker, row.version, f"waits for {row.value}") for row in run.rows.of("waits_for")]
+    assert logged == [(-1, 0, warning.split("update ")[1].split(" gradients")[0]) for warning in warnings]
+    run.join(1)
+    assert run.warnings == warnings, "a return to the old count needs no warning"
+    assert len(run.engine.totals.waits_for) == 2 * len(warnings)
 
 
-def test_a_count_that_grows_is_in_the_log_and_the_totals_and_no_warning():
-    play = Play(AdasyncOptions(variant="k_async", k=1, interval=10.0))
-    play.push(0, after=5.0, loss=4.0)
-    play.push(0, after=6.0, loss=1.0)  # of the second interval; F_0 = 4
-    play.push(1, after=10.0, loss=1.0)  # of the third: F = 1, K = sqrt(4)
-    assert play.engine.totals.waits_for == [(0.0, 0, 1), (21.0, 3, 2)]
-    assert play.rows[-1] == (21.0, "waits_for", -1, 0, -1, 3, 2, "F_0 4, F 1")
-    assert play.warnings == []
-    assert play.engine.totals.snapshot(0.1)["waits_for"] == 2
+def test_a_count_that_grows_is_in_the_log_and_the_totals_and_gives_no_warning():
+    run = FakeRun(AdasyncOptions(variant="k_async", k=1, interval=10.0))
+    run.push(0, after=5.0, loss=4.0)
+    run.push(0, after=6.0, loss=1.0)  # of the second interval; F_0 = 4
+    run.push(1, after=10.0, loss=1.0)  # of the third: F = 1, K = sqrt(4)
+    assert run.engine.totals.waits_for == [(0.0, 0, 1), (21.0, 3, 2)]
+    assert run.rows[-1] == (21.0, "waits_for", -1, 0, -1, 3, 2, "F_0 4, F 1")
+    assert run.warnings == []
+    assert run.engine.totals.snapshot(0.1)["waits_for"] == 2
 
 
-# Who leaves and who comes.
+# Workers that leave and join.
 
 
 @every_elastic_case
-def test_the_others_go_on_when_a_worker_leaves(options):
-    play = Play(options)
-    play.push(0)
-    play.leave(2)
-    before = play.engine.totals.updates
+def test_the_others_continue_when_a_worker_leaves(options):
+    run = FakeRun(options)
+    run.push(0)
+    run.leave(2)
+    before = run.engine.totals.updates
     for _ in range(20):
-        play.push(min(play.given, key=lambda worker: play.engine.iteration(worker)))
-    made = play.engine.totals.updates - before
-    assert made == 20 if options.name in ONE_BY_ONE else made >= 20 // 3
-    assert play.engine.active == {0, 1}
-    assert not play.engine.expects(2)
-    play.check_gradients()
+        run.push(min(run.computing, key=lambda worker: run.engine.iteration(worker)))
+    applied = run.engine.totals.updates - before
+    assert applied == 20 if options.name in APPLY_EACH_PUSH else applied >= 20 // 3
+    assert run.engine.active == {0, 1}
+    assert not run.engine.expects(2)
+    run.check_gradients()
 
 
-def test_who_was_held_for_the_one_that_left_is_granted():
-    play = Play(SspOptions(staleness=0), num_workers=3)
-    play.push(0)
-    play.push(1)
-    assert set(play.given) == {2}
-    play.leave(2)
-    assert set(play.given) == {0, 1}
-    assert [row[1:3] for row in play.rows[-3:]] == [("left", 2), ("granted", 0), ("granted", 1)]
-    assert play.rows[-3].because == "killed"
+def test_a_worker_held_for_one_that_left_is_granted():
+    run = FakeRun(SspOptions(staleness=0), num_workers=3)
+    run.push(0)
+    run.push(1)
+    assert set(run.computing) == {2}
+    run.leave(2)
+    assert set(run.computing) == {0, 1}
+    assert [row[1:3] for row in run.rows[-3:]] == [("left", 2), ("granted", 0), ("granted", 1)]
+    assert run.rows[-3].because == "killed"
 
 
-def test_a_synchronous_run_cannot_go_on_without_a_worker():
-    play = Play(BspOptions())
-    play.push(1)
-    rows, before = list(play.rows), copied(play.engine.state())
+def test_a_synchronous_run_cannot_continue_without_a_worker():
+    run = FakeRun(BspOptions())
+    run.push(1)
+    rows, before = list(run.rows), copied(run.engine.state())
     with pytest.raises(NotElastic, match=r"worker 2 is gone \(no route\)"):
-        play.engine.left(2.0, 2, "no route")
-    assert play.rows == rows
-    assert same(play.engine.state(), before)
+        run.engine.left(2.0, 2, "no route")
+    assert run.rows == rows
+    assert same(run.engine.state(), before)
 
 
 @every_elastic_case
-def test_everybody_may_leave_and_come_back(options):
-    play = Play(options, num_workers=2)
-    workers = range(play.num_workers)
+def test_all_workers_may_leave_and_rejoin(options):
+    run = FakeRun(options, num_workers=2)
+    workers = range(run.num_workers)
     for worker in (0, 1, 0):
-        if worker in play.given:
-            play.push(worker)
-    made = {worker: play.engine.iteration(worker) for worker in workers}
+        if worker in run.computing:
+            run.push(worker)
+    iterations = {worker: run.engine.iteration(worker) for worker in workers}
     for worker in workers:
-        play.leave(worker)
-    assert not play.given
+        run.leave(worker)
+    assert not run.computing
     for worker in reversed(workers):
-        play.join(worker)
-    assert {worker: given.iteration for worker, given in play.given.items()} == made
+        run.join(worker)
+    assert {worker: granted.iteration for worker, granted in run.computing.items()} == iterations
     for _ in range(10):
-        play.push(min(play.given, key=lambda worker: play.engine.iteration(worker)))
-    check_rows(play.rows)
-    play.check_gradients()
+        run.push(min(run.computing, key=lambda worker: run.engine.iteration(worker)))
+    check_rows(run.rows)
+    run.check_gradients()
 
 
 @every_elastic_case
-def test_a_worker_that_rejoins_goes_on_after_its_last_push_and_level_with_the_slowest(options):
-    play = Play(options)
-    play.push(2)
-    play.leave(2)
-    for _ in range(10):  # the other two go on together
-        play.push(min(play.given, key=lambda worker: play.engine.iteration(worker)))
-    lead, updates = play.engine.totals.max_lead, play.engine.totals.updates
-    play.join(2)
-    given = play.given[2]
-    assert (given.version, given.iteration) == (updates, 1), "its gradient under way when it left is made again"
-    assert [row[1:] for row in play.rows[-3:] if row.kind != "waits_for"][-2:] == [
+def test_a_worker_that_rejoins_continues_after_its_last_push_and_counts_from_the_slowest(options):
+    run = FakeRun(options)
+    run.push(2)
+    run.leave(2)
+    for _ in range(10):  # the other two continue together
+        run.push(min(run.computing, key=lambda worker: run.engine.iteration(worker)))
+    lead, updates = run.engine.totals.max_lead, run.engine.totals.updates
+    run.join(2)
+    granted = run.computing[2]
+    assert (granted.version, granted.iteration) == (updates, 1), (
+        "the gradient it was computing when it left is computed again"
+    )
+    assert [row[1:] for row in run.rows[-3:] if row.kind != "waits_for"][-2:] == [
         ("joined", 2, 0, -1, -1, 0.0, ""),
         ("granted", 2, 0, -1, updates, 0.0, "joined"),
     ]
-    play.push(2)
-    assert play.engine.totals.max_lead == lead == 1, "it is one ahead of the others, not four behind them"
+    run.push(2)
+    assert run.engine.totals.max_lead == lead == 1, "it is one ahead of the others, not four behind them"
 
 
-def test_the_lead_of_one_that_left_does_not_count():
-    play = Play(AspOptions(), num_workers=2)
+def test_the_lead_of_a_worker_that_left_does_not_count():
+    run = FakeRun(AspOptions(), num_workers=2)
     for _ in range(5):
-        play.push(0)
-    assert play.engine.totals.max_lead == 5
-    play.leave(0)
+        run.push(0)
+    assert run.engine.totals.max_lead == 5
+    run.leave(0)
     for _ in range(7):
-        play.push(1)
-    assert play.engine.totals.max_lead == 5, "alone nobody is ahead"
+        run.push(1)
+    assert run.engine.totals.max_lead == 5, "a single worker has no lead"
 
 
-def test_an_iteration_that_only_another_shard_has_heard_of_is_not_made_again():
-    play = Play(AspOptions(), num_workers=1)
-    play.push(0)
-    play.given[0] = play.given[0]._replace(iteration=5)
-    play.push(0)
-    assert play.given[0].iteration == 6
+def test_an_iteration_that_only_another_shard_received_is_not_repeated():
+    run = FakeRun(AspOptions(), num_workers=1)
+    run.push(0)
+    run.computing[0] = run.computing[0]._replace(iteration=5)
+    run.push(0)
+    assert run.computing[0].iteration == 6
 
 
-# How it ends.
+# The end of a run.
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 @every_case
-def test_a_loss_that_is_no_number_ends_the_run(options, loss):
-    play = Play(options)
+def test_a_loss_that_is_not_finite_ends_the_run(options, loss):
+    run = FakeRun(options)
     for worker in (0, 1, 2):
-        play.push(worker)
-    play.go_on(2.0)
-    before, updates = play.engine.shard.current.weights.clone(), play.engine.totals.updates
-    play.push(1, after=0.0, loss=loss)
-    assert play.engine.ended_by == "diverged"
-    assert 1 not in play.given
-    assert play.rows[-1].kind == "pushed", "the strategy is not asked any more"
-    assert play.engine.totals.updates == updates
-    assert play.engine.totals.time_s == play.now == 5.0
-    assert torch.equal(play.engine.shard.current.weights, before)
+        run.push(worker)
+    run.advance(2.0)
+    before, updates = run.engine.shard.current.weights.clone(), run.engine.totals.updates
+    run.push(1, after=0.0, loss=loss)
+    assert run.engine.ended_by == "diverged"
+    assert 1 not in run.computing
+    assert run.rows[-1].kind == "pushed", "the strategy does not receive it"
+    assert run.engine.totals.updates == updates
+    assert run.engine.totals.time_s == run.now == 5.0
+    assert torch.equal(run.engine.shard.current.weights, before)
 
 
 @every_case
 @scaled(12)
 @given(num_workers=st.integers(1, 4), max_updates=st.integers(1, 12), history=steps)
-def test_the_run_ends_at_its_last_update_and_nobody_is_granted_after(options, num_workers, max_updates, history):
-    play = Play(options, num_workers, limits=Limits(updates=max_updates), prompt=False)
+def test_the_run_ends_at_its_last_update_and_grants_nothing_after_it(options, num_workers, max_updates, history):
+    run = FakeRun(options, num_workers, limits=Limits(updates=max_updates), delivers_at_once=False)
     for step in history:
-        play.step(*step)  # `grant` checks that the end has not come
-    assert play.engine.totals.updates <= max_updates
-    assert (play.engine.ended_by == "max_updates") == (play.engine.totals.updates == max_updates)
-    if play.engine.ended_by:
-        assert play.rows[-1].kind == "applied"
-    play.check_gradients()
+        run.step(*step)  # `grant` checks that the run has not ended
+    assert run.engine.totals.updates <= max_updates
+    assert (run.engine.ended_by == "max_updates") == (run.engine.totals.updates == max_updates)
+    if run.engine.ended_by:
+        assert run.rows[-1].kind == "applied"
+    run.check_gradients()
 
 
 @pytest.mark.parametrize(("options", "pushes"), [(AspOptions(), 5), (SspOptions(), 5), (BspOptions(), 6)], ids=repr)
 def test_the_run_ends_with_the_first_update_that_completes_its_samples(options, pushes):
     """33 samples are five gradients of 8, or two updates of three such gradients."""
-    play = Play(options, limits=Limits(samples=33))
-    made = 0
-    while play.engine.ended_by is None:
-        play.push(made % 3)
-        made += 1
-    assert (play.engine.ended_by, made, play.engine.totals.samples) == ("epochs", pushes, 8 * pushes)
-    play.check_gradients()
+    run = FakeRun(options, limits=Limits(samples=33))
+    pushed = 0
+    while run.engine.ended_by is None:
+        run.push(pushed % 3)
+        pushed += 1
+    assert (run.engine.ended_by, pushed, run.engine.totals.samples) == ("epochs", pushes, 8 * pushes)
+    run.check_gradients()
 
 
-def test_of_two_limits_the_first_that_is_reached_ends_the_run():
-    for limits, why in ((Limits(samples=16, updates=3), "epochs"), (Limits(samples=100, updates=3), "max_updates")):
-        play = Play(AspOptions(), limits=limits)
-        while play.engine.ended_by is None:
-            play.push(0)
-        assert play.engine.ended_by == why
+def test_the_first_limit_that_is_reached_ends_the_run():
+    for limits, reason in ((Limits(samples=16, updates=3), "epochs"), (Limits(samples=100, updates=3), "max_updates")):
+        run = FakeRun(AspOptions(), limits=limits)
+        while run.engine.ended_by is None:
+            run.push(0)
+        assert run.engine.ended_by == reason

@@ -1,11 +1,11 @@
-"""The shard's engine, fed with the order of pushes of a simulated run, against that run."""
+"""The live engine, given the pushes of a simulated run in their order, against that run."""
 
 import math
 from collections import Counter
 
 import pytest
 import torch
-from engine_play import Rows
+from log_checks import Rows
 
 from benchmarks.simulator import NullObserver
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
@@ -28,21 +28,21 @@ from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential, Normal
 
 ANSWERS = ("applied", "discarded", "granted", "held", "repeated", "interrupted", "waits_for")
-ON_ITS_WAY = "on its way"
+STALE = "on its way"
 
 
-class Replay:
-    """Live engines, one a shard, fed with the pushes of a simulated run; gradients are computed anew."""
+class LiveReplay:
+    """Live engines, one a shard, given the events of a simulated run; gradients are computed again."""
 
     def __init__(self, config: RunConfig) -> None:
         self.learning = build_learning(config)
         self.rows = Rows()
         self.granted: dict[tuple[int, int], int] = {}  # (worker, shard) -> version
-        self.sent: dict[tuple[int, int, int], Version] = {}  # (worker, shard, version), where a rule chooses
-        self.pulled: dict[tuple[int, int], list[int]] = {}  # (worker, iteration) -> versions that it chose
+        self.sent: dict[tuple[int, int, int], Version] = {}  # (worker, shard, version), with a pull rule
+        self.pulled: dict[tuple[int, int], list[int]] = {}  # (worker, iteration) -> the versions it was computed at
         self.computed: dict[tuple[int, int], tuple[float, Gradient]] = {}  # (worker, iteration)
-        self.to_tell: Counter[int] = Counter()  # worker -> gradients broken off since its last push
-        self.dropped: set[int] = set()  # gradients that are not ours to release
+        self.to_report: Counter[int] = Counter()  # worker -> gradients cancelled since its last push
+        self.placeholders: set[int] = set()  # stand in for gradients that were never computed
         self.rules = config.strategy.pull_rule(config.cluster.shards) is not None
         if self.rules:
             for shard in self.learning.shards:
@@ -53,10 +53,10 @@ class Replay:
                 config.strategy.start(config.cluster.workers),
                 shard,
                 config.batch_size,
-                Limits(),  # a simulated shard goes on until the last of them is done
+                Limits(),  # a simulated shard continues until the last one has ended
                 config.strategy.elastic,
                 self.rules,
-                _Post(self, number),
+                _Driver(self, number),
                 self.rows,  # type: ignore[arg-type]
                 config.strategy.first_count,
             )
@@ -65,8 +65,8 @@ class Replay:
         for engine in self.engines:
             engine.begin(0.0, resumed=False)
 
-    def feed(self, row: Row) -> None:
-        """Let the engines meet what the simulator met."""
+    def replay(self, row: Row) -> None:
+        """Give the engines the event of this row."""
         if row.kind == "pushed":
             self.push(row)
         elif row.kind == "timer":
@@ -74,14 +74,14 @@ class Replay:
             self.engines[row.shard].timer(row.at)
         elif row.kind == "pulled":
             self.pulled[row.worker, int(row.value)] = [int(version) for version in row.because.split()]
-        elif row.kind == "dropped" and row.because == ON_ITS_WAY:
+        elif row.kind == "dropped" and row.because == STALE:
             iteration = self.engines[0].iteration(row.worker)
-            about = self.frame(row, iteration, row.version, row.version)
+            report = self.report(row, iteration, row.version, row.version)
             gradient = Gradient(torch.zeros(1), torch.zeros(1))
-            self.dropped.add(id(gradient))
-            self.engines[0].pushed(row.at, about, gradient)
+            self.placeholders.add(id(gradient))
+            self.engines[0].pushed(row.at, report, gradient)
         elif row.kind == "dropped":
-            self.to_tell[row.worker] += 1
+            self.to_report[row.worker] += 1
 
     def push(self, row: Row) -> None:
         key = row.worker, int(row.value)
@@ -89,7 +89,7 @@ class Replay:
         workers = self.learning.learners
         if key not in self.computed:
             for shard, version in enumerate(versions or ()):
-                if (row.worker, shard, version) in self.sent:  # else it has it already
+                if (row.worker, shard, version) in self.sent:  # otherwise the worker has it already
                     workers.take(row.worker, shard, self.sent.pop((row.worker, shard, version)))
             workers.seek(*key)
             self.computed[key] = workers.compute(row.worker)
@@ -97,17 +97,17 @@ class Replay:
         if versions is None:
             assert self.granted.pop((row.worker, row.shard)) == row.version, "granted what the simulator granted"
         loss, gradient = self.computed[key]
-        self.engines[row.shard].pushed(row.at, self.frame(row, key[1], version, row.version, loss), gradient)
+        self.engines[row.shard].pushed(row.at, self.report(row, key[1], version, row.version, loss), gradient)
 
-    def frame(self, row: Row, iteration: int, version: int, tag: int, loss: float = 0.0) -> PushReport:
-        cut = self.to_tell.pop(row.worker, 0)
+    def report(self, row: Row, iteration: int, version: int, tag: int, loss: float = 0.0) -> PushReport:
+        cancelled = self.to_report.pop(row.worker, 0)
         return PushReport(
-            row.worker, iteration, version, tag, loss, cancelled=cut, started_at=row.at, computed_at=row.at
+            row.worker, iteration, version, tag, loss, cancelled=cancelled, started_at=row.at, computed_at=row.at
         )
 
 
-class _Post:
-    def __init__(self, replay: Replay, shard: int) -> None:
+class _Driver:
+    def __init__(self, replay: LiveReplay, shard: int) -> None:
         self._replay, self._shard = replay, shard
 
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
@@ -123,18 +123,18 @@ class _Post:
         assert (worker, self._shard) not in self._replay.granted
         self._replay.granted[worker, self._shard] = version
 
-    def warn(self, words: str) -> None:
-        raise AssertionError("nobody leaves")
+    def warn(self, message: str) -> None:
+        raise AssertionError("no worker leaves")
 
     def release(self, gradient: Gradient) -> None:
-        if id(gradient) in self._replay.dropped:
-            self._replay.dropped.remove(id(gradient))
+        if id(gradient) in self._replay.placeholders:
+            self._replay.placeholders.remove(id(gradient))
         else:
             self._replay.learning.learners.release(gradient)
 
 
-def with_own_numbers(rows: list[Row]) -> list[Row]:
-    """The simulator numbers the pushes of all shards together, a live shard its own."""
+def numbered_by_shard(rows: list[Row]) -> list[Row]:
+    """The simulator numbers the pushes of all shards together, a live shard its own alone."""
     numbers = {-1: -1}
     seen = Counter[int]()
     for row in rows:
@@ -166,20 +166,20 @@ CASES = [
     (PspOptions(c=2, b=60.0), 3),
     (PspOptions(c=1, b=30.0, tau1=0.3, tau2=0.2, tag="newest"), 3),
 ]
-# What is interrupted where messages take no time has never been computed.
-AT_ONCE = [KSyncOptions(k=2), KBatchSyncOptions(k=5), PspOptions(c=1, tag="newest"), PspOptions(c=2, tau1=0.5)]
+# Where messages take no time, an interrupted gradient has never been computed.
+INSTANT = [KSyncOptions(k=2), KBatchSyncOptions(k=5), PspOptions(c=1, tag="newest"), PspOptions(c=2, tau1=0.5)]
 
 
 @pytest.mark.parametrize(
-    ("options", "num_shards", "sends_at_once"),
-    [(*case, False) for case in CASES] + [(options, 1, True) for options in AT_ONCE],
+    ("options", "num_shards", "is_instant"),
+    [(*case, False) for case in CASES] + [(options, 1, True) for options in INSTANT],
     ids=str,
 )
-def test_fed_with_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the_same_bits(
-    options, num_shards, sends_at_once
+def test_given_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the_same_bits(
+    options, num_shards, is_instant
 ):
     torch.set_num_threads(1)
-    adapts = isinstance(options, AdasyncOptions)  # which wants a loss that falls
+    adapts = isinstance(options, AdasyncOptions)  # which needs a loss that falls
     delays = ScenarioConfig(push_delay=Exponential(0.3), pull_delay=Exponential(0.3))
     config = RunConfig(
         model=ModelConfig(),
@@ -187,7 +187,7 @@ def test_fed_with_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_
         optimizer=SgdConfig(lr=0.1 if adapts else 0.02, momentum=0.9, weight_decay=1e-3),
         strategy=options,
         cluster=ClusterConfig(workers=3, shards=num_shards, gradient_s=[1.0, 1.7, 2.9], jitter=Normal(1.0, 0.2)),
-        scenario=ScenarioConfig() if sends_at_once else delays,
+        scenario=ScenarioConfig() if is_instant else delays,
         batch_size=16,
         max_updates=80 if adapts else 40,
         device="cpu",
@@ -206,24 +206,24 @@ def test_fed_with_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_
         first_count=options.first_count,
     )
     assert simulation.run() == "max_updates"
-    if options.interrupts and not sends_at_once:
-        assert any(row.because == ON_ITS_WAY for row in rows), "or the case shows little"
-    rows[:] = with_own_numbers(rows)
-    again = Replay(config)
+    if options.interrupts and not is_instant:
+        assert any(row.because == STALE for row in rows), "or the case tests little"
+    rows[:] = numbered_by_shard(rows)
+    again = LiveReplay(config)
     for row in rows:
-        again.feed(row)
-    told = ("pushed", "timer", *ANSWERS)
-    assert again.rows.of(*told) == rows.of(*told)
+        again.replay(row)
+    kinds = ("pushed", "timer", *ANSWERS)
+    assert again.rows.of(*kinds) == rows.of(*kinds)
     ours, theirs = [engine.totals for engine in again.engines], simulation.totals
     assert min(totals.updates for totals in ours) == theirs.updates == config.max_updates
     assert min(totals.samples for totals in ours) == theirs.samples
     assert sum((Counter(totals.staleness) for totals in ours), Counter()) == theirs.staleness
     assert (ours[0].max_lead, ours[0].used_by_worker) == (theirs.max_lead, theirs.used_by_worker)
     assert ours[0].discarded_by_worker == theirs.discarded_by_worker
-    interrupted = [count + again.to_tell[worker] for worker, count in enumerate(ours[0].interrupted_by_worker)]
+    interrupted = [count + again.to_report[worker] for worker, count in enumerate(ours[0].interrupted_by_worker)]
     assert (interrupted, ours[0].wasted_by_worker) == (theirs.interrupted_by_worker, theirs.wasted_by_worker)
     assert ours[0].waits_for == theirs.waits_for
     if adapts and options.interrupts:
-        assert theirs.waits_for[-1][2] > 1, "or the case shows little"
+        assert theirs.waits_for[-1][2] > 1, "or the case tests little"
     for one, other in zip(again.learning.shards, learning.shards, strict=True):
         assert torch.equal(one.current.weights, other.current.weights)

@@ -1,4 +1,4 @@
-"""The handshake over real sockets: nobody without the secret is let in, and nothing of theirs is parsed."""
+"""The handshake over real sockets: peers without the secret are not admitted, and none of their bytes is parsed."""
 
 import os
 import socket

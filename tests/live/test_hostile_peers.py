@@ -181,7 +181,7 @@ def test_a_replayed_session_is_refused():
 
 
 @pytest.mark.parametrize("way", ["unix", "tcp with TLS"], indirect=True)
-def test_more_silent_peers_than_are_admitted_at_once_block_nobody_for_long(monkeypatch, way):
+def test_more_silent_peers_than_are_admitted_at_once_block_no_worker_for_long(monkeypatch, way):
     shorten_handshake(monkeypatch, 0.5)
     num_peers = 2 * handshake.MAX_UNPROVED
     with server(way) as made:

@@ -11,20 +11,20 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from leaks import nothing_left, wait_until
-from link_play import (
+from fake_shards import (
     LONG_S,
     NONE,
     SECRET,
     SIZE,
     Delays,
-    Shard,
+    FakeShard,
     at_once,
     linked,
     push,
     soon,
     staging,
 )
+from leaks import nothing_left, wait_until
 
 from syncline.assembly import build_flat, build_learner
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
@@ -89,14 +89,14 @@ LARGE = 1 << 21  # elements, more than a socket buffers
 
 
 @contextmanager
-def blocked() -> Iterator[tuple[Shard, socket.socket]]:
+def blocked() -> Iterator[tuple[FakeShard, socket.socket]]:
     """A shard, and a worker that reads nothing."""
     with nothing_left():
-        shard = Shard(LARGE, 0)
+        shard = FakeShard(LARGE, 0)
         links = Links(0, SimpleNamespace(weights=torch.zeros(LARGE), gradient=None, buffers=torch.zeros(0)), 1)  # type: ignore[arg-type]
         links._staging.gradient = links._staging.weights
         links.connect([shard.address], SECRET, None, {})
-        shard.meet()
+        shard.accept()
         try:
             yield shard, links._links[0].sock
         finally:
@@ -184,7 +184,7 @@ def test_an_interrupt_during_the_delay_of_a_push_cancels_it():
             assert not push(links, Delays(push=LONG_S))
         with at_once():
             assert links.await_blocks(NONE)
-        assert shard.nothing_came()
+        assert shard.received_nothing()
 
 
 def test_an_interrupt_during_the_delay_of_a_block_ends_it_and_the_newer_block_has_a_delay_of_its_own():
@@ -256,15 +256,15 @@ def test_after_a_repeat_the_worker_continues_at_the_version_it_has():
         place.buffers[:] = 9.0  # as the forward pass leaves them
         push(links)
         assert set(shard.pushed().gradient.buffers.tolist()) == {9.0}
-        shard.say(Kind.REPEAT)
+        shard.send(Kind.REPEAT)
         with at_once():
             assert links.await_blocks(NONE)
         assert set(place.buffers.tolist()) == {0.0}, "those of the version, as at first"
         push(links, iteration=4)
         assert (shard.pushed().report.version, place.weights[0]) == (0, 0.0)
-        shard.say(Kind.REPEAT)
+        shard.send(Kind.REPEAT)
         links.await_blocks(NONE)
-        shard.say(Kind.REPEAT)
+        shard.send(Kind.REPEAT)
         with pytest.raises(ShardLost, match="unexpected REPEAT"):
             links.wait(1.0)
 
@@ -282,7 +282,7 @@ def test_the_end_of_the_run_ends_a_long_delay():
     links = Links(0, staging(), 1)
     with linked(links) as (shard,):
         links.await_blocks(NONE)
-        soon(lambda: shard.say(Kind.STOP))
+        soon(lambda: shard.send(Kind.STOP))
         with at_once():
             assert not links.wait(LONG_S)
             assert not links.await_blocks(NONE)
@@ -306,7 +306,7 @@ def test_a_shard_that_is_slow_to_send_delays_no_other():
 
 
 @contextmanager
-def nothing_read_by(shard: Shard) -> Iterator[None]:
+def nothing_read_by(shard: FakeShard) -> Iterator[None]:
     """No push is received before the end."""
     may_read = threading.Event()
     pool = shard.connection.pool
@@ -349,21 +349,21 @@ def test_a_worker_continues_with_the_shards_that_have_not_ended():
         links.await_blocks(NONE)
         push(links)
         assert (first.pushed().report.version, second.pushed().report.version) == (0, 0)
-        first.say(Kind.STOP)
+        first.send(Kind.STOP)
         second.block(1)
         with at_once():
             assert links.await_blocks(NONE)
         assert place.weights.tolist() == [0.0] * SIZE + [1.0] * SIZE
         push(links)
         assert second.pushed().report.version == 1
-        assert first.nothing_came()
+        assert first.received_nothing()
 
 
 # A whole worker
 
 
 @contextmanager
-def running(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shard]:
+def running(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeShard]:
     """A real worker, connected to a shard of the test; it must end when the run does."""
     torch.set_num_threads(1)
     made: list[Links] = []  # whose sockets otherwise end with the process
@@ -375,15 +375,15 @@ def running(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shar
 
     monkeypatch.setattr(worker_module, "Links", KeptLinks)
     flat = build_flat(config, config.dataset.shape, torch.device("cpu"))
-    shard = Shard(flat.weights.numel(), flat.buffers.numel())
+    shard = FakeShard(flat.weights.numel(), flat.buffers.numel())
     context = RunContext(config, Path(), SECRET, None, control_address="", listen_at="", resume=None)
     thread = threading.Thread(target=run_worker, args=(context, 0, [shard.address], 0))
     thread.start()
-    shard.meet()
+    shard.accept()
     try:
         yield shard
     finally:
-        shard.say(Kind.STOP)
+        shard.send(Kind.STOP)
         thread.join(LONG_S / 2)
         for link in made[0]._links:
             link.sock.close()

@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from link_play import (
+from fake_shards import (
     LONG_S,
     NONE,
     SIZE,
@@ -170,18 +170,18 @@ def test_a_worker_with_a_pull_rule_continues_when_one_of_two_shards_has_ended(wh
     with linked(links, 2) as (first, second):
         links.await_blocks(NONE)
         if when == "computing":
-            first.say(Kind.STOP)
+            first.send(Kind.STOP)
             links.wait(0.05)
         push(links)
         second.block(1)
         if when == "waiting":
-            soon(lambda: first.say(Kind.STOP))
+            soon(lambda: first.send(Kind.STOP))
         with at_once():
             assert links.await_blocks(NONE), "nothing more will come of the first"
         assert halves(place) == (0.0, 1.0)
         push(links)
         tags = [second.pushed().report.tag for _ in range(2)]
         assert tags == [0, 1]
-        second.say(Kind.STOP)
+        second.send(Kind.STOP)
         with at_once():
             assert not links.await_blocks(NONE)

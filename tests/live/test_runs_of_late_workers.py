@@ -43,7 +43,7 @@ def test_k_sync_counts_cancelled_gradients_and_a_worker_that_is_never_first_is_n
     assert "worker 2 left" not in said
     summary, log = run.summary(), log_of(run)
     assert summary["ended_by"] == "max_updates"
-    assert summary["time_s"] > 1.6, "or nobody would have been called silent"
+    assert summary["time_s"] > 1.6, "otherwise no worker would have been reported as silent"
     assert summary["staleness"] == {"0": 70}
     assert sum(summary["used_by_worker"]) == 70
     assert summary["used_by_worker"][2] == 0
@@ -51,10 +51,10 @@ def test_k_sync_counts_cancelled_gradients_and_a_worker_that_is_never_first_is_n
     assert summary["gradients_interrupted"] == len(dropped) == sum(summary["interrupted_by_worker"])
     wasted = dropped[dropped.because != "its delay was broken off"]
     assert summary["gradients_wasted"] == len(wasted) <= len(dropped)
-    assert len(dropped) > 35, "nearly every update finds the other one at work"
-    assert len(dropped) <= (log.kind == "interrupted").sum(), "some may hear of two at once"
+    assert len(dropped) > 35, "at nearly every update the other worker computes"
+    assert len(dropped) <= (log.kind == "interrupted").sum(), "some may be notified of two at once"
     quick = [summary["used_by_worker"][worker] for worker in (0, 1)]
-    assert min(quick) > 10, "what is broken off does not make a worker late for the next update"
+    assert min(quick) > 10, "cancelled work does not make a worker late for the next update"
     # An update takes 10 ms and the smaller of two delays of 50 ms, and what messages and gradients take.
     assert summary["time_s"] / 70 < 0.25
     again = replayed(run)
@@ -90,7 +90,7 @@ def test_psp_on_two_shards_continues_with_half_of_the_blocks_and_is_replayed_in_
     assert applied.groupby(["shard", "version"]).size().min() >= 2
     pulled = log[(log.kind == "pulled") & (log.shard == 0)]
     versions = [tuple(map(int, words.split())) for words in pulled.because]
-    assert any(first != second for first, second in versions), "or nobody went on with half of them"
+    assert any(first != second for first, second in versions), "otherwise no worker continued with half of them"
     for worker in range(3):
         mine = [tuple(map(int, words.split())) for words in pulled[pulled.worker == worker].because]
         assert mine == sorted(mine)
@@ -98,7 +98,7 @@ def test_psp_on_two_shards_continues_with_half_of_the_blocks_and_is_replayed_in_
     assert (log.kind == "timer").any()
     late = log[(log.kind == "delayed") & (log.because == "pull")]
     assert len(late) > 0
-    assert not late.duplicated(["worker", "shard", "at"]).any(), "each late block is told once"
+    assert not late.duplicated(["worker", "shard", "at"]).any(), "each late block is reported once"
     again = replayed(run)
     assert again["replay"]["equal"]
     assert again["updates"] == 80
@@ -149,7 +149,7 @@ def test_backup_workers_keep_the_fast_workers_rate_with_a_slow_one_and_a_killed_
 
 
 def test_adasync_raises_k_as_the_loss_falls_reports_it_everywhere_and_is_replayed(tmp_path):
-    """The replay chooses K from losses that it computes again: they are equal in every bit, or so would not K be.
+    """The replay chooses K from losses that it computes again: K is equal only if they are equal in every bit.
 
     K goes from 2 to 3 when the loss has fallen by a third (2.5^2 / 2^2), which 300 updates are more than enough for.
     """

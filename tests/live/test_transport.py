@@ -180,7 +180,7 @@ def test_a_peer_that_sends_byte_by_byte_over_tls_meets_the_deadline(monkeypatch,
                     except OSError:
                         break
         assert isinstance(outcome[0], WireError), repr(outcome[0])
-        assert time.monotonic() - begun < 2, "the patience began anew with every byte"
+        assert time.monotonic() - begun < 2, "the deadline restarted with every byte"
 
 
 def test_a_client_drops_a_silent_server(monkeypatch, way):

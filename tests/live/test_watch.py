@@ -94,8 +94,8 @@ def test_a_worker_that_waits_for_a_hung_one_is_neither_named_nor_dropped(options
     assert watched.engine.active == {0, 2}
     assert not [words for words in said if "worker 0" in words or "worker 2" in words]
     if options != PspOptions(c=2, tau1=9.0):
-        assert watched.engine.owes(0), "it has been let go on"
-    assert watched.watch() == [], "and has its time from now on"
+        assert watched.engine.owes(0), "it has been granted"
+    assert watched.watch() == [], "and its time starts now"
 
 
 def test_a_granted_worker_that_is_silent_is_named_once_and_then_dropped():

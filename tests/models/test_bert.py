@@ -1,4 +1,4 @@
-"""BERT: its published sizes, its start, the real weights of a small one, and checkpoints that do not fit."""
+"""BERT: published sizes, initial weights, the real weights of a small one, and checkpoints that do not fit."""
 
 import importlib.util
 import json
@@ -90,7 +90,7 @@ def test_start() -> None:
             assert parameter.std().item() == pytest.approx(0.02, rel=0.1), name
 
 
-def test_the_same_seed_starts_and_drops_alike() -> None:
+def test_the_same_seed_gives_the_same_weights_and_dropout() -> None:
     one, two, other = small(), small(), small(seed=1)
     results = []
     for network in (one, two, other):
@@ -110,7 +110,7 @@ def test_every_parameter_learns() -> None:
     firsts, lasts = network(tokens, mask, types)
     (firsts.log_softmax(1)[:, 7] + lasts.log_softmax(1)[:, 9]).sum().backward()
     idle = [name for name, parameter in network.named_parameters() if not parameter.grad.any()]
-    # A softmax over tokens does not see what is added to all of them.
+    # A softmax over tokens does not depend on what is added to all of them.
     assert [name for name in idle if not name.endswith(("key.bias", "qa_outputs.bias"))] == []
 
 
@@ -118,12 +118,12 @@ def test_padding_changes_nothing_that_is_read() -> None:
     network = small().eval()
     tokens, mask, types = rows(length=15)
     padded = [F.pad(part, (0, 9)) for part in (tokens, mask, types)]
-    padded[0][:, 15:] = 3  # whatever stands there
+    padded[0][:, 15:] = 3  # any tokens
     for short, long in zip(network(tokens, mask, types), network(*padded), strict=True):
         torch.testing.assert_close(long[:, :15], short, rtol=0, atol=1e-6)
 
 
-def test_question_and_text_order_and_type_all_count() -> None:
+def test_order_and_type_of_question_and_text_matter() -> None:
     network = small().eval()
     tokens, mask, types = rows()
     plain = network(tokens, mask, types)[0]
@@ -178,7 +178,7 @@ def old_name(name: str) -> str:
 
 
 def bare_name(name: str) -> str:
-    """As in a file of BertModel alone."""
+    """As in a file of a plain BertModel."""
     return "" if name.startswith("qa_outputs") else name.removeprefix("bert.")
 
 
@@ -192,7 +192,7 @@ def test_a_checkpoint_replaces_all_but_the_head(tmp_path: Path, rename: Any) -> 
         assert torch.equal(parameter, source.network.get_parameter(name)), name
 
 
-def test_a_checkpoint_of_questions_brings_its_head(tmp_path: Path) -> None:
+def test_a_checkpoint_for_question_answering_includes_its_head(tmp_path: Path) -> None:
     folder = write(tmp_path / "squad", small(seed=1))
     loaded = small(pretrained=str(folder))
     assert torch.equal(loaded.network.qa_outputs.weight, small(seed=1).network.qa_outputs.weight)
@@ -226,7 +226,7 @@ def test_broken_checkpoints_are_named(tmp_path: Path) -> None:
     assert refusal(pretrained=str(folder)).endswith("bert holds no model.safetensors")
 
 
-def test_nothing_is_fetched_unasked(tmp_path: Path) -> None:
+def test_nothing_is_downloaded_unless_requested(tmp_path: Path) -> None:
     text = refusal(pretrained="nobody/bert", root=str(tmp_path))
     assert f"{tmp_path / 'nobody/bert'}/ with config.json and model.safetensors is not there" in text
     assert "model.download=true" in text

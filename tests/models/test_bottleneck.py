@@ -12,7 +12,7 @@ def size(network: nn.Module) -> int:
 
 
 def maps(network: nn.Module, image_size: int) -> list[tuple[int, ...]]:
-    """Channels and pixels of what the four stages put out."""
+    """Channels and pixels of the outputs of the four stages."""
     shapes: list[tuple[int, ...]] = []
     for stage in ("layer1", "layer2", "layer3", "layer4"):
         network.get_submodule(stage).register_forward_hook(
@@ -40,7 +40,7 @@ def test_wide_resnet50_2_widens_the_inner_convolutions_alone() -> None:
     for name, module in wide.named_modules():
         stage, _, rest = name.partition(".")
         if stage.startswith("layer") and isinstance(module, nn.Conv2d):
-            out_factor, in_factor = inner.get(rest.rpartition(".")[2], (1, 1))  # else a shortcut
+            out_factor, in_factor = inner.get(rest.rpartition(".")[2], (1, 1))  # otherwise a shortcut
             before = narrow.get_submodule(name)
             assert (module.out_channels, module.in_channels) == (
                 before.out_channels * out_factor,
@@ -62,7 +62,7 @@ def test_fifty_weighted_layers_beside_four_shortcuts() -> None:
     assert sum(isinstance(module, nn.Conv2d | nn.Linear) for module in network.modules()) == 50 + 4
 
 
-def test_weights_start_as_published() -> None:
+def test_initial_weights_are_those_published() -> None:
     """He's normal in its fan-out form; every batch norm starts at scale 1, the last of a block too."""
     torch.manual_seed(0)
     for module in resnet50_bottleneck_cifar(in_channels=3, image_size=32, num_classes=10).modules():

@@ -1,4 +1,4 @@
-"""The character language model: what it sees, how it starts, how large it is."""
+"""The character language model: its inputs, initial weights and size."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_piece_by_piece_with_the_state_is_one_long_pass(pieces: list[int]) -> No
 
 
 @pytest.mark.parametrize("changed", [0, 4, 9])
-def test_no_symbol_is_seen_before_its_time(changed: int) -> None:
+def test_no_prediction_depends_on_a_later_symbol(changed: int) -> None:
     lstm, symbols = network(), text(2, 10)
     others = symbols.clone()
     others[:, changed] = (others[:, changed] + 1) % NUM_SYMBOLS
@@ -56,7 +56,7 @@ def test_parameter_count(num_layers: int, embedding: int, hidden: int) -> None:
 
 @pytest.mark.parametrize("num_layers", [1, 3])
 def test_forget_gates_start_with_bias_one(num_layers: int) -> None:
-    """torch adds two biases; they must not add up to 2. The other gates start about 0."""
+    """torch adds two biases; they must not add up to 2. The other gates start near 0."""
     lstm = network(num_layers).lstm
     for layer in range(num_layers):
         bias = getattr(lstm, f"bias_ih_l{layer}") + getattr(lstm, f"bias_hh_l{layer}")
@@ -90,12 +90,12 @@ def test_dropout_in_training_only(num_layers: int) -> None:
 def test_what_is_dropped_does_not_depend_on_how_far_back_it_lies(num_layers: int) -> None:
     """Zaremba et al. 2014, section 3.2: dropout on L + 1 upward connections, none through time.
 
-    With everything dropped the logits are the output layer's bias; no layer knows anything of what lies below it.
+    With everything dropped the logits are the output layer's bias; no layer depends on those below it.
     """
     lstm = network(num_layers, dropout=1.0)
     logits, (hidden, _) = lstm(text(2, 6))
     torch.testing.assert_close(logits, lstm.linear.bias.expand(2, 6, NUM_SYMBOLS))
-    assert hidden.abs().min() > 0  # biases still reach the state, and the state still goes on
+    assert hidden.abs().min() > 0  # biases still reach the state, and the state still carries over
     for layer in range(num_layers):
         nn.init.normal_(getattr(lstm.lstm, f"weight_ih_l{layer}"))
     assert torch.equal(hidden, lstm(text(2, 6))[1][0])

@@ -19,7 +19,7 @@ def network(**options: object) -> DeepFM:
     torch.manual_seed(0)
     deepfm = DeepFM(NUM_COUNTS, NUM_CATEGORIES, NUM_ROWS, **{"hidden": (16, 8)} | options)  # type: ignore[arg-type]
     for weight in (deepfm.counts, deepfm.table):
-        nn.init.normal_(weight)  # large enough to matter, the first order too
+        nn.init.normal_(weight)  # large enough to matter, also in the first order
     return deepfm
 
 
@@ -123,7 +123,7 @@ def test_the_gradient_of_a_batch_is_added_in_place_where_one_is() -> None:
     assert torch.equal(view[elsewhere], before[elsewhere])
 
 
-def test_autograd_makes_a_sparse_gradient_only_where_a_dense_one_waits_for_it() -> None:
+def test_autograd_makes_a_sparse_gradient_only_where_a_dense_one_exists() -> None:
     deepfm = network()
     made: list[bool] = []
     deepfm.table.register_hook(lambda gradient: made.append(gradient.is_sparse))
@@ -143,7 +143,7 @@ def test_the_gradient_added_to_zeros_is_the_dense_one_in_every_bit() -> None:
 
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_an_ordinary_loop_with_adam(set_to_none: bool) -> None:
-    """Adam refuses sparse gradients: whether gradients are dropped or zeroed, it must never see one."""
+    """Adam refuses sparse gradients: whether gradients are dropped or zeroed, it must never receive one."""
     deepfm = network(dropout=0.0)
     counts, rows = batch(200)
     clicked = (rows[:, 0] % 2).float()

@@ -39,7 +39,7 @@ def look_at_everything(attention: nn.Module) -> None:
     num_filters=st.integers(1, 8),
     num_pixels=st.integers(1, 30),
 )
-def test_every_filter_adds_up_to_one_wherever_it_lies(
+def test_every_filter_adds_up_to_one_at_any_position(
     centre: float, log_stride: float, log_variance: float, num_filters: int, num_pixels: int
 ) -> None:
     filters = filterbank(
@@ -91,7 +91,7 @@ def test_a_patch_as_large_as_the_image_is_the_image(channels: int, size: int) ->
     torch.testing.assert_close(write(hidden), write.linear(hidden).unflatten(1, (channels, size, size)))
 
 
-def test_writing_is_the_adjoint_of_reading_and_gamma_is_turned_over() -> None:
+def test_writing_is_the_adjoint_of_reading_with_gamma_inverted() -> None:
     """<write(w), x> gamma^2 = <w, read(x)> where both have the same attention (equations 27 and 29)."""
     torch.manual_seed(0)
     read, write = AttentiveRead(4, 9, 3).double(), AttentiveWrite(4, 2, 9, 3).double()
@@ -135,7 +135,7 @@ def test_divergence_adds_up_over_the_dimensions_and_is_zero_at_the_prior() -> No
 
 @pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_a_net_that_draws_nothing_pays_log_2_a_pixel_and_the_divergence(channels: int, attention: bool) -> None:
+def test_a_network_that_draws_nothing_costs_log_2_per_pixel_and_the_divergence(channels: int, attention: bool) -> None:
     draw = small(channels, attention=attention)
     for module in (draw.write.linear, draw.posterior):
         nn.init.zeros_(module.weight)
@@ -195,7 +195,7 @@ def test_a_bound_and_a_gradient_for_every_size(channels: int, size: int, attenti
         assert parameter.grad.abs().max() > 0, name
 
 
-def test_chance_comes_from_the_global_generator() -> None:
+def test_random_numbers_come_from_the_global_generator() -> None:
     assert Draw.samples
     draw, images = small().eval(), pixels(3, 1, 6)
     torch.manual_seed(7)
@@ -217,7 +217,7 @@ def test_certain_pixels_stay_finite() -> None:
 
 @pytest.mark.parametrize("attention", [True, False])
 def test_two_patterns_are_learned(attention: bool) -> None:
-    """The best bound is log 2 nats: which of the two it is. A mean image alone would pay 12 pixels of log 2."""
+    """The best bound is log 2 nats: which of the two it is. A mean image alone would cost 12 pixels of log 2."""
     torch.manual_seed(0)
     draw = Draw(1, 6, 4, hidden_size=32, latent_size=2, read_size=3, write_size=3, attention=attention)
     patterns = torch.zeros(2, 1, 6, 6)

@@ -1,4 +1,4 @@
-"""What every network for images keeps to, whatever its layers."""
+"""What holds for every image network."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="module")
 def network(case: Case) -> nn.Module:
-    """Built once, for the large ones take their time."""
+    """Built once, because the large ones are slow to build."""
     torch.manual_seed(7)
     return case.build()
 
@@ -99,7 +99,7 @@ def test_evaluation_is_not_random_and_gives_logits(case: Case, network: nn.Modul
 
 
 def test_shapes_on_the_meta_device(case: Case) -> None:
-    """Sizes are asked for without computing anything: more channels, other images."""
+    """Sizes are found without computing anything: more channels, other images."""
     for channels in case.channels:
         for size in (case.smallest, case.smallest + 5):
             with torch.device("meta"):

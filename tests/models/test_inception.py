@@ -28,7 +28,7 @@ def test_inception_v3_for_imagenet() -> None:
     assert (outputs.logits.shape, outputs.aux_logits.shape) == ((2, 1000), (2, 1000))
 
 
-def test_the_auxiliary_head_cannot_do_with_less_than_299_pixels() -> None:
+def test_the_auxiliary_head_needs_299_pixels() -> None:
     with torch.device("meta"):
         network = import_torchvision().models.inception_v3(init_weights=True)
         with pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
@@ -72,13 +72,13 @@ def test_inception_small_has_the_published_maps() -> None:
 
 def test_batch_norm_shifts_but_does_not_scale() -> None:
     module = ConvModule(3, 64, 3)
-    nn.init.constant_(module.shift, 10.0)  # far above zero: the ReLU takes nothing off
+    nn.init.constant_(module.shift, 10.0)  # far above zero: the ReLU changes nothing
     out = module(5 * torch.randn(16, 3, 8, 8) + 2)
     assert out.mean(dim=(0, 2, 3)).tolist() == pytest.approx([10.0] * 64, abs=1e-3)
     assert out.std(dim=(0, 2, 3)).tolist() == pytest.approx([1.0] * 64, abs=1e-2)
 
 
-def test_inception_modules_put_their_branches_side_by_side() -> None:
+def test_inception_modules_concatenate_their_branches() -> None:
     module = InceptionModule(4, 3, 5).eval()
     maps = torch.randn(2, 4, 6, 6)
     out = module(maps)
@@ -86,7 +86,7 @@ def test_inception_modules_put_their_branches_side_by_side() -> None:
     assert torch.equal(out[:, 3:], module.conv3(maps))
 
 
-def test_downsampling_keeps_the_largest_of_nine_pixels_beside_its_convolution() -> None:
+def test_downsampling_concatenates_a_max_pooling_and_a_convolution() -> None:
     module = DownsampleModule(4, 3).eval()
     maps = torch.randn(2, 4, 6, 6)
     out = module(maps)

@@ -16,7 +16,7 @@ def test_62006_parameters_for_cifar10() -> None:
 
 
 def test_the_original_input_needs_61706_parameters() -> None:
-    """One channel of 32x32; the trained pooling of 1998 is gone and every map sees all maps."""
+    """One channel of 32x32; the trained pooling of 1998 is replaced, and every map is connected to all maps."""
     assert num_parameters(LeNet(in_channels=1, image_size=32, num_classes=10)) == 61_706
 
 

@@ -14,8 +14,8 @@ def test_30730_parameters_for_cifar10() -> None:
     assert sum(parameter.numel() for parameter in network.parameters()) == 30_730
 
 
-def test_it_starts_without_an_opinion() -> None:
-    """Whatever the seed: every image has the loss log(number of classes)."""
+def test_it_starts_with_uniform_predictions() -> None:
+    """For any seed, every image has the loss log(number of classes)."""
     torch.manual_seed(3)
     logits = SoftmaxRegression(1, 4, 5)(torch.randn(7, 1, 4, 4))
     assert F.cross_entropy(logits, torch.arange(7) % 5).item() == pytest.approx(math.log(5))

@@ -47,8 +47,8 @@ def test_published_parameter_counts(depth: int, width: int, published_millions: 
 
 @given(blocks=st.integers(1, 8))
 @scaled(8)
-def test_width_one_is_the_cifar_resnet_and_two_shortcuts(blocks: int) -> None:
-    """Of 16 x 32 and 32 x 64 weights; the batch norms, though moved, are as large together."""
+def test_width_one_is_the_cifar_resnet_with_two_shortcuts(blocks: int) -> None:
+    """Of 16 x 32 and 32 x 64 weights; the batch norms have moved, but have as many weights in total."""
     with torch.device("meta"):
         plain = CifarResNet(in_channels=3, image_size=32, num_classes=10, depth=6 * blocks + 2)
         wide = wrn(6 * blocks + 4, 1)
@@ -87,8 +87,8 @@ def test_maps_halve_where_the_width_doubles() -> None:
     assert shapes == [(64, 32, 32)] * 2 + [(128, 16, 16)] * 2 + [(256, 8, 8)] * 2
 
 
-def test_the_shortcut_is_untouched_where_the_channels_stay() -> None:
-    """Pre-activation: nothing, not even a ReLU, lies on the way past the block."""
+def test_the_shortcut_is_the_identity_where_the_channels_stay() -> None:
+    """Pre-activation: nothing, not even a ReLU, is applied on the shortcut."""
     block = WideBlock(in_channels=4, channels=4, stride=1, dropout=0.0)
     nn.init.zeros_(block.conv2.weight)
     maps = torch.randn(3, 4, 6, 6)
@@ -105,8 +105,8 @@ def test_the_shortcut_convolves_the_activation_where_they_change() -> None:
     assert expected.shape == (3, 8, 3, 3)
 
 
-def test_dropout_lies_between_the_convolutions() -> None:
-    """2.4: so much of what enters the second convolution is zero, beyond the half that the ReLU makes so."""
+def test_dropout_is_between_the_convolutions() -> None:
+    """2.4: this part of the inputs of the second convolution is zero, beyond the half that the ReLU zeroes."""
     torch.manual_seed(0)
     zeros = []
     for dropout in (0.0, 0.4):

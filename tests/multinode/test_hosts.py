@@ -27,7 +27,7 @@ def is_connected(pid: int) -> bool:
     return any(line.split()[3] == established for line in lines)
 
 
-def test_a_cut_cable_leaves_the_others_where_they_were(hosts: EmulatedHosts):
+def test_a_disconnected_host_does_not_affect_the_others(hosts: EmulatedHosts):
     """Whichever is cut, the launcher keeps the address that the others know: none of them loses it for seconds."""
     card = [*hosts.on(hosts.switch), "cat", "/sys/class/net/br0/address"]
     before = subprocess.check_output(card)
@@ -39,7 +39,9 @@ def test_a_cut_cable_leaves_the_others_where_they_were(hosts: EmulatedHosts):
             hosts.heal(name)
 
 
-def test_bsp_of_hosts_with_clocks_apart_begins_again_when_a_cut_host_is_back(hosts: EmulatedHosts, run_on, tmp_path):
+def test_bsp_of_hosts_with_different_clocks_restarts_when_a_disconnected_host_is_back(
+    hosts: EmulatedHosts, run_on, tmp_path
+):
     """All-reduce over all hosts; their monotonic clocks are hours apart."""
     enter = tmp_path / "enter"
     enter.write_text(
@@ -70,14 +72,16 @@ def test_bsp_of_hosts_with_clocks_apart_begins_again_when_a_cut_host_is_back(hos
     assert 0.05 * 160 < summary["time_s"] < 3 * 0.05 * 160
 
 
-def test_psp_through_two_shards_goes_on_without_a_host_that_is_cut_off_until_it_is_back(hosts: EmulatedHosts, tmp_path):
+def test_psp_on_two_shards_continues_without_a_host_that_is_disconnected_until_it_is_back(
+    hosts: EmulatedHosts, tmp_path
+):
     """Over TLS; `make cuts` does so with all strategies that have a server, without."""
     cuts = cut_once("psp", hosts, tmp_path, *over_tls(tmp_path))
     assert len(cuts) == 2
     assert all(cut.is_survived for cut in cuts), cuts
 
 
-def test_who_is_not_there_is_named_within_the_time_out(hosts: EmulatedHosts, run_on):
+def test_a_missing_host_is_named_within_the_timeout(hosts: EmulatedHosts, run_on):
     lost = hosts.names[2]
     hosts.cut(lost)
     begun = time.monotonic()

@@ -72,7 +72,7 @@ def test_with_yes_that_goes_and_nothing_else(littered: Path, said: Said, as_json
     assert [run["state"] for run in plan["runs"]] == ["finished", "finished", "running", "left", "left", "left"]
 
 
-def test_finished_records_of_no_plan_go_only_when_asked(results: Path, said: Said) -> None:
+def test_finished_records_of_no_plan_are_removed_only_on_request(results: Path, said: Said) -> None:
     assert identity_of(9) not in said("clean")
     assert "finished, of no plan" in said("clean", "--orphans")
     said("clean", "--orphans", "--yes")

@@ -1,4 +1,4 @@
-"""Slurm's jobs of a plan, where Slurm is, and where it is not. (A real one: tests/slurm.)"""
+"""Slurm's jobs of a plan, with Slurm and without. (A real one: tests/slurm.)"""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_without_submissions_slurm_is_not_asked(monkeypatch: pytest.MonkeyPatch)
     assert cancel([]) == []
 
 
-def test_where_there_is_no_slurm_the_status_says_so_and_all_else(
+def test_without_slurm_the_status_says_so_and_shows_all_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")

@@ -23,8 +23,8 @@ from syncline.records.store import RecordError
 Said, AsJson = Callable[..., str], Callable[..., Any]
 
 
-def test_each_run_is_in_the_state_that_it_is_in(results: Path) -> None:
-    """Seed 4's owner was killed with -9: its lock is there, and it is not running."""
+def test_each_run_has_its_state(results: Path) -> None:
+    """Seed 4's owner was killed with -9: its lock exists, but it is not running."""
     found = run_states(results, [identity_of(seed) for seed in range(6)], {})
     wanted = [FINISHED, FINISHED, RUNNING, FAILED, UNFINISHED, LEFT]
     assert [found[identity_of(seed)].state for seed in range(6)] == wanted
@@ -56,7 +56,7 @@ def test_a_run_that_this_process_makes_is_running_even_if_it_was_finished_before
         ("running", [FINISHED, FINISHED, RUNNING, FAILED, QUEUED, QUEUED]),
     ],
 )
-def test_what_slurm_will_make_is_queued_and_what_failed_in_a_task_that_goes_on_is_not(
+def test_runs_that_slurm_will_make_are_queued_and_failed_ones_of_a_running_task_are_not(
     results: Path, waiting: str, states_then: list[str]
 ) -> None:
     identities = [identity_of(seed) for seed in range(6)]
@@ -121,7 +121,7 @@ def test_a_plan_is_a_line_with_its_counts_and_times(said: Said) -> None:
     assert diverged == "1 of the finished diverged"
 
 
-def test_a_plan_tells_when_it_was_started_and_how(results: Path, said: Said) -> None:
+def test_a_plan_shows_when_it_was_started_and_how(results: Path, said: Said) -> None:
     """Only that distinguishes two sweeps."""
     for number, strategies in enumerate(("bsp,asp", "ssp,dssp")):
         command = ["-m", f"strategy={strategies}", "scenario.slow={0: 3}"]
@@ -229,7 +229,7 @@ def test_a_plan_that_is_unknown_or_ambiguous_is_one_line_with_what_there_is(
     assert err.startswith(f"error: {line}")
 
 
-def test_where_nothing_is_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_folder_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--results", str(tmp_path / "none")]) == 0
     assert capsys.readouterr().out == f"no plans and no records in {tmp_path / 'none'}\n"
     assert main(["status", "dssp/table1", "--results", str(tmp_path / "none")]) == 1
@@ -273,7 +273,7 @@ def test_ten_thousand_runs_are_read_in_three_seconds_without_heavy_imports(tmp_p
     assert not {"torch", "hydra", "omegaconf", "pandas", "scipy", "matplotlib"} & set(modules)
 
 
-def test_its_reader_may_leave_early(results: Path) -> None:
+def test_a_closed_pipe_is_no_error(results: Path) -> None:
     command = f"{sys.executable} -m syncline status --runs --results {results} | true"
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert ended.stderr == ""

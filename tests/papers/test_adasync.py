@@ -1,7 +1,7 @@
 """K-sync, K-async, their batch variants and AdaSync (adasync.txt), statement by statement: section 2.2, 6, appendix D.
 
-The file has a paragraph in each line, and the numbers here are those lines; it lost its symbols, which are put back in
-the quotations. Figures 4 and 5, the timelines of the four variants, are tests/traces/k_*.txt.
+The numbers are lines of that file, each a paragraph; the quotations have the symbols that the file lost.
+Figures 4 and 5, the timelines of the four variants, are tests/traces/k_*.txt.
 """
 
 import random
@@ -25,7 +25,7 @@ choices = st.integers(0, 60).flatmap(lambda size: st.lists(st.integers(0, 99), m
 
 
 def same_answers(one: StrategyOptions, other: StrategyOptions, history: list[int], num_workers: int) -> None:
-    """Both strategies are told the same, and answer with the same updates and the same grants."""
+    """Both strategies receive the same events, and answer with the same updates and grants."""
     ours, theirs = Harness(one, num_workers), Harness(other, num_workers)
     for choice in history:
         worker = theirs.running[choice % len(theirs.running)]
@@ -68,8 +68,8 @@ def test_k_sync_with_k_of_p_is_synchronous_sgd(num_workers, history):
     same_answers(KSyncOptions(k=num_workers), BspOptions(), history, num_workers)
 
 
-def test_k_sync_nobody_gives_two_gradients_to_one_update():
-    """47: the sum of equation 2 runs over workers. One that left and came back in the middle has given its own."""
+def test_k_sync_no_worker_contributes_two_gradients_to_one_update():
+    """47: the sum of equation 2 runs over workers. One that left and rejoined meanwhile has already contributed."""
     harness = Harness(KSyncOptions(k=2), 4)
     harness.push(0)
     harness.leave(0)
@@ -90,7 +90,7 @@ def test_k_batch_sync_all_compute_at_the_same_weights(num_workers, k, history):
         assert harness.granted == dict.fromkeys(range(num_workers), harness.version), "and no worker is idle"
 
 
-def test_k_batch_sync_a_worker_goes_on_with_the_next_mini_batch_at_the_same_weights():
+def test_k_batch_sync_a_worker_continues_with_the_next_mini_batch_at_the_same_weights():
     """50: "it pushes its update to the PS and evaluates the gradient on the next mini-batch at the same w"."""
     harness = Harness(KBatchSyncOptions(k=4), 2)
     for _ in range(3):
@@ -99,21 +99,21 @@ def test_k_batch_sync_a_worker_goes_on_with_the_next_mini_batch_at_the_same_weig
         assert harness.granted[0] == 0
 
 
-def test_k_batch_sync_takes_the_first_k_mini_batches_whoever_they_come_from():
+def test_k_batch_sync_takes_the_first_k_mini_batches_of_any_workers():
     """50: "The PS updates using the first K mini-batches that finish and cancels the remaining workers"."""
     harness = Harness(KBatchSyncOptions(k=3), 3)
     harness.push(1)
     harness.push(1)
     third = harness.push(0)
     assert applied(third) == [(0, 1, 2)]
-    assert interrupted(third) == [1, 2], "worker 0 has just finished, the others are at work"
+    assert interrupted(third) == [1, 2], "worker 0 has just finished, the others compute"
     assert sorted(granted(third)) == [0, 1, 2]
 
 
 # --- 2.2 K-async SGD (line 51) ---
 
 
-def test_k_async_waits_for_the_first_k_workers_and_cancels_nobody():
+def test_k_async_waits_for_the_first_k_workers_and_cancels_none():
     """51: "The PS waits for the first K out of P that finish first, but it does not cancel the remaining workers"."""
     harness = Harness(KAsyncOptions(k=2), 4)
     harness.push(3)
@@ -136,7 +136,7 @@ def test_k_async_uses_gradients_of_older_weights():
 
 @given(st.integers(1, 5), st.data())
 def test_k_async_takes_one_gradient_of_k_different_workers(num_workers, data):
-    """51: "all the P workers compute their respective gradients on a single mini-batch"; who pushed waits."""
+    """51: "all the P workers compute their respective gradients on a single mini-batch"; after it a worker waits."""
     k = data.draw(st.integers(1, num_workers))
     harness = Harness(KAsyncOptions(k=k), num_workers)
     owner = {}
@@ -148,8 +148,8 @@ def test_k_async_takes_one_gradient_of_k_different_workers(num_workers, data):
         assert num_workers - len(harness.running) < k
 
 
-def test_k_async_nobody_gives_two_gradients_to_one_update():
-    """53: "the index of the workers that contribute to the update": who comes back waits with what it gave."""
+def test_k_async_no_worker_contributes_two_gradients_to_one_update():
+    """53: "the index of the workers that contribute to the update": one that rejoins has already contributed."""
     harness = Harness(KAsyncOptions(k=2), 4)
     harness.push(0)
     harness.leave(0)
@@ -185,7 +185,7 @@ def test_k_batch_async_no_worker_is_idle(num_workers, k, history):
         assert harness.running == list(range(num_workers))
 
 
-def test_k_batch_async_takes_k_mini_batches_whoever_they_come_from():
+def test_k_batch_async_takes_k_mini_batches_of_any_workers():
     """56: "the PS waits for K mini-batches before updating itself but irrespective of which worker they come from"."""
     harness = Harness(KBatchAsyncOptions(k=3), 3)
     assert [applied(harness.push(worker)) for worker in (1, 1, 1, 0, 2, 1)] == [
@@ -198,7 +198,7 @@ def test_k_batch_async_takes_k_mini_batches_whoever_they_come_from():
     ]
 
 
-def test_k_batch_async_a_worker_fetches_what_the_server_has_now():
+def test_k_batch_async_a_worker_fetches_the_current_weights():
     """56: it "pushes its gradient to the PS, fetches current parameter at PS and starts computing gradient on the next
     mini-batch based on the current value of the PS": updated by this very gradient, or not yet."""
     harness = Harness(KBatchAsyncOptions(k=2), 3)
@@ -216,7 +216,7 @@ def test_k_batch_async_with_k_of_1_is_asynchronous_sgd(num_workers, history):
     same_answers(KBatchAsyncOptions(k=1), AspOptions(), history, num_workers)
 
 
-# --- 3 Run times: the state machines keep the paper's expectations ---
+# --- 3 Run times: simulated means against the paper's expectations ---
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_k_batch_async_with_k_of_1_is_asynchronous_sgd(num_workers, history):
     ids=lambda value: value.name if isinstance(value, StrategyOptions) else "",
 )
 def test_the_time_of_an_update_is_as_expected(options, expected):
-    """Lemmas 1 to 5 with exponential times, where all hold with equality: 0.6345 and K/P = 0.5 for K = 4 of 8."""
+    """Lemmas 1 to 5 with exponential times, for which all are equalities: 0.6345 and K/P = 0.5 for K = 4 of 8."""
     draw, drawn = random.Random(1), {}
     harness = Harness(options, 8)
     while harness.version < 600:
@@ -241,25 +241,25 @@ def test_the_time_of_an_update_is_as_expected(options, expected):
 # --- 6 AdaSync, and appendix D ---
 
 
-def fed(options: AdasyncOptions, losses: list[float], num_workers: int = 8) -> list[list[Command]]:
-    """What is said at the end of each interval, where F was as listed; the first is F_0."""
+def wait_fors(options: AdasyncOptions, losses: list[float], num_workers: int = 8) -> list[list[Command]]:
+    """The `WaitFor` commands after each interval, with F as listed; the first is F_0."""
     harness = Harness(options, num_workers)
-    said: list[list[Command]] = []
+    found: list[list[Command]] = []
     for number, loss in enumerate([*losses, 1.0]):
-        moment = number * options.interval  # the first push after the end of the interval before
-        news: list[Command] = []
+        begins_at = number * options.interval  # the first push after the end of the interval before
+        changes: list[Command] = []
         for place in range(3):
-            after = moment + place * options.interval / 4 - harness.now
-            news += [c for c in harness.push(harness.running[0], after, loss) if isinstance(c, WaitFor)]
-        said.append(news)
-    return said[1:]
+            after = begins_at + place * options.interval / 4 - harness.now
+            changes += [c for c in harness.push(harness.running[0], after, loss) if isinstance(c, WaitFor)]
+        found.append(changes)
+    return found[1:]
 
 
 def k_after(options: AdasyncOptions, losses: list[float], num_workers: int = 8) -> list[int]:
-    """K in the interval after each of these."""
+    """K in the interval after each of these losses."""
     k, found = options.k, []
-    for news in fed(options, losses, num_workers):
-        for wait_for in news:
+    for changes in wait_fors(options, losses, num_workers):
+        for wait_for in changes:
             assert isinstance(wait_for, WaitFor)
             k = wait_for.count
         found.append(k)
@@ -303,8 +303,8 @@ def test_k_changes_after_every_interval():
     assert k_after(options, [8.0, 2.0, 0.5, 0.125]) == [1, 2, 4, 8]
 
 
-def test_the_end_of_an_interval_is_seen_at_the_first_push_after_it():
-    """Decided: nothing is set to wake at it, and the next interval ends at the next multiple."""
+def test_an_interval_ends_at_the_first_push_after_it():
+    """Decided: no timer is set, and the next interval ends at the next multiple."""
     harness = Harness(AdasyncOptions(variant="k_batch_async", k=1, interval=10.0), 4)
 
     def push(at: float, loss: float) -> list[str]:
@@ -369,7 +369,7 @@ def test_without_losses_k_stays_as_it_was(variant):
     ],
 )
 @given(history=choices)
-def test_between_two_changes_it_is_the_variant_itself(variant, plain, history):
+def test_while_k_is_constant_it_is_the_plain_variant(variant, plain, history):
     """249: "gradually varying the level of synchronicity (parameter K) for the different SGD variants"."""
     ours, theirs = Harness(AdasyncOptions(variant=variant, k=2), 4), Harness(plain, 4)
     for choice in history:
@@ -378,7 +378,7 @@ def test_between_two_changes_it_is_the_variant_itself(variant, plain, history):
 
 
 def test_the_first_k_is_used_until_k_changes_and_the_new_one_from_then_on():
-    """253: K is chosen "for each time interval": a K that has grown holds for the update under way."""
+    """253: K is chosen "for each time interval": a K that has grown applies to the current update."""
     harness = Harness(AdasyncOptions(variant="k_sync", k=1, interval=10.0), 4)
     assert applied(harness.push(0, 1.0, loss=4.0)) == [(0,)]
     assert applied(harness.push(0, 10.0, loss=0.25)) == [(1,)]
@@ -388,26 +388,26 @@ def test_the_first_k_is_used_until_k_changes_and_the_new_one_from_then_on():
     assert [applied(harness.push(worker)) for worker in (0, 1, 2)] == [[], [], [(3, 4, 5)]]
 
 
-def test_k_0_is_one_unless_something_else_is_asked_for():
+def test_k_0_is_one_by_default():
     """503: "Start with an initial K_0 (typically 1)"."""
     assert AdasyncOptions().k == 1
     assert AdasyncOptions().variant == "k_async"
 
 
-def test_k_sync_from_all_workers_stays_there():
+def test_k_sync_with_k_0_of_all_workers_stays_there():
     """Decided: for K_0 = P the quadratic has no finite a."""
     assert Adasync(4, AdasyncOptions(variant="k_sync", k=4)).k_for(8.0, 1.0) == 4
 
 
 def test_a_worker_that_leaves_lowers_a_k_of_workers_until_it_is_back():
-    """Decided: K falls with the workers, and what the losses ask for is kept."""
+    """Decided: K falls with the workers, and the K that the losses ask for is kept."""
     harness = Harness(AdasyncOptions(variant="k_async", k=3), 3)
     assert harness.leave(2) == [WaitFor(2, "worker 2 left")]
     assert [applied(harness.push(worker)) for worker in (0, 1)] == [[], [(0, 1)]]
     assert harness.join(2) == [WaitFor(3, "worker 2 joined"), Grant(2, "joined")]
 
 
-def test_a_worker_that_is_gone_is_not_needed_for_the_loss():
+def test_workers_that_leave_or_join_do_not_change_the_loss():
     """Only pushes carry losses: other events leave F and the interval alone."""
     machine = Adasync(2, AdasyncOptions(variant="k_async", k=1, interval=1.0))
     machine.handle(PushArrived(0.5, 0, 0, 0, 4.0))

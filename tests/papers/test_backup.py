@@ -40,7 +40,7 @@ def test_the_server_stops_waiting_with_the_nth_gradient():
 
 
 def test_the_slower_workers_gradients_are_dropped_when_they_arrive():
-    """3: "while the slower workers' gradients will be dropped when they arrive"; their worker goes on at the newest."""
+    """3: "while the slower workers' gradients will be dropped when they arrive"; the worker gets the newest version."""
     harness = Harness(BackupOptions(backups=1), 3)
     harness.push(0)
     harness.push(1)
@@ -76,7 +76,7 @@ def test_the_actual_algorithm_is_true_mini_batch_sgd(num_workers, backups, choic
     assert harness.options.staleness_bound == 0
 
 
-def test_the_slowest_worker_no_longer_governs_the_step():
+def test_the_slowest_worker_no_longer_determines_the_step_time():
     """3: the "actual update time now depends on the slowest worker" without backups, on the N-th with them."""
 
     def five_updates_s(backups: int) -> float:
@@ -89,7 +89,7 @@ def test_the_slowest_worker_no_longer_governs_the_step():
     assert five_updates_s(1) == 5.0
 
 
-# --- 4. Experiments: what they say of the algorithm ---
+# --- 4. Experiments: statements on the algorithm ---
 
 
 @pytest.mark.parametrize(("aggregate", "is_sum"), [("sum", True), ("mean", False)])
@@ -112,7 +112,7 @@ def test_the_parameters_are_updated_once_in_place_of_n_times():
     assert (backup.version, asp.version) == (1, 3)
 
 
-def test_backup_workers_take_the_long_tail_away():
+def test_backup_workers_remove_the_long_tail():
     """4 and Figure 2: "backup workers are useful to remove such long tail events". A gradient takes 1 to 1.1 s, one
     in a hundred three times as long: with 20 workers that is one in every fifth step."""
 
@@ -133,7 +133,7 @@ def test_backup_workers_take_the_long_tail_away():
 
 
 def test_a_dead_worker_is_not_waited_for():
-    """4: workers "can be significantly slower or even dead". P is who is left, so N = P - b falls by one."""
+    """4: workers "can be significantly slower or even dead". P counts the active workers, so N = P - b falls by one."""
     harness = Harness(BackupOptions(backups=1), 4)
     assert harness.leave(3) == [WaitFor(2, "worker 3 left")]
     harness.push(0)
@@ -142,7 +142,7 @@ def test_a_dead_worker_is_not_waited_for():
 
 
 def test_n_is_never_less_than_one():
-    """Decided: or the run would hang with the last workers."""
+    """Decided: otherwise the run would hang with the last workers."""
     harness = Harness(BackupOptions(backups=2), 4)
     for worker in (3, 2, 1):
         harness.leave(worker)
@@ -150,8 +150,8 @@ def test_n_is_never_less_than_one():
     assert applied(harness.push(0)) == [(0,)]
 
 
-def test_those_that_wait_go_on_when_the_one_they_wait_for_dies():
-    """Decided: the worker that leaves takes its place among the N with it."""
+def test_waiting_workers_continue_when_the_one_they_wait_for_dies():
+    """Decided: N falls by one with the worker that leaves."""
     harness = Harness(BackupOptions(backups=1), 4)
     harness.push(0)
     harness.push(1)
@@ -159,8 +159,8 @@ def test_those_that_wait_go_on_when_the_one_they_wait_for_dies():
     assert harness.granted == {0: 1, 1: 1, 2: 0}
 
 
-def test_a_gradient_that_was_left_behind_is_used_but_not_waited_for():
-    """Decided: worker 3's gradient is in the mean of the N = 2 that are here to be granted."""
+def test_a_gradient_of_a_worker_that_left_is_used_but_does_not_count_towards_n():
+    """Decided: worker 3's gradient is in the mean with those of the N = 2 active workers."""
     harness = Harness(BackupOptions(backups=1), 4)
     harness.push(3)
     harness.leave(3)
@@ -168,8 +168,8 @@ def test_a_gradient_that_was_left_behind_is_used_but_not_waited_for():
     assert applied(harness.push(1)) == [(0, 1, 2)]
 
 
-def test_nobody_gives_two_gradients_to_one_update():
-    """Decided: who leaves and comes back in the middle of an update waits for it with what it gave before."""
+def test_no_worker_contributes_two_gradients_to_one_update():
+    """Decided: a worker that leaves and rejoins during an update waits for it with its earlier gradient."""
     harness = Harness(BackupOptions(backups=1), 4)
     harness.push(0)
     harness.leave(0)

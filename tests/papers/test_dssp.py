@@ -27,7 +27,7 @@ def is_granted(commands: list[Command], worker: int) -> bool:
 
 
 def simulate(options: StrategyOptions, cluster: ClusterConfig, gradients: int, seed: int = 0) -> Totals:
-    """Times alone, until so many gradients are used."""
+    """A run without gradients, until this number of them is used."""
     simulation = Simulation(
         strategies=[options.start(cluster.workers)],
         cluster=Cluster(cluster, ScenarioConfig(), seed),
@@ -52,7 +52,7 @@ def test_bsp_every_worker_starts_an_iteration_on_the_same_version(choices):
         assert set(harness.granted.values()) == {harness.version}
 
 
-def test_bsp_sends_the_weights_only_after_everybody_has_pushed():
+def test_bsp_sends_the_weights_only_after_all_have_pushed():
     """I-A.1: "Once the parameter server receives gradients from all workers and updates ... it sends"."""
     harness = Harness(BspOptions(), 3)
     assert granted(harness.push(1)) == []
@@ -63,14 +63,14 @@ def test_bsp_sends_the_weights_only_after_everybody_has_pushed():
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
-def test_asp_nobody_ever_waits(choices):
+def test_asp_no_worker_ever_waits(choices):
     """I-A.2: "no synchronization is required ... simply run independently"."""
     harness = Harness(AspOptions(), 4)
     for choice in choices:
         assert granted(harness.push(choice)) == [choice]
 
 
-def test_asp_workers_begin_on_different_versions():
+def test_asp_workers_start_at_different_versions():
     """I-A.2: "each worker may obtain a different version of the global weight"."""
     harness = Harness(AspOptions(), 3)
     for worker in (0, 1, 0):
@@ -90,7 +90,7 @@ def test_asp_needs_the_least_time_for_a_given_number_of_epochs(seed):
 
 @given(st.integers(0, 5), st.lists(st.integers(0, 99), max_size=100))
 def test_ssp_bounds_the_difference_in_iterations(staleness, choices):
-    """I-A.3: "the difference in the number of iterations among workers is no larger than s" among those that go on.
+    """I-A.3: "the difference in the number of iterations among workers is no larger than s" among those that continue.
 
     A worker granted at a difference of s may push once more, and then waits at s + 1.
     """
@@ -115,14 +115,14 @@ def test_ssp_forces_only_the_fastest_worker_to_wait():
 def test_each_worker_has_a_threshold_of_its_own_that_changes_over_time():
     """I-B: "allows the threshold to change over time and also allows different workers to have" their own."""
     harness = Harness(DsspOptions(s_lower=0, r_max=8), 3)
-    ends, leads = {0: 1.0, 1: 1.7, 2: 7.0}, {0: set(), 1: set(), 2: set()}
-    seconds = dict(ends)
+    ends_at, leads = {0: 1.0, 1: 1.7, 2: 7.0}, {0: set(), 1: set(), 2: set()}
+    seconds = dict(ends_at)
     for _ in range(120):
-        worker = min(ends, key=lambda w: ends[w])
-        commands = harness.push(worker, ends.pop(worker) - harness.now)
+        worker = min(ends_at, key=lambda w: ends_at[w])
+        commands = harness.push(worker, ends_at.pop(worker) - harness.now)
         if not is_granted(commands, worker):
             leads[worker].add(harness.counts[worker] - min(harness.counts.values()))
-        ends |= {w: harness.now + seconds[w] for w in harness.running if w not in ends}
+        ends_at |= {w: harness.now + seconds[w] for w in harness.running if w not in ends_at}
     assert len(leads[0]) > 1, "worker 0 was stopped at different leads"
     assert leads[0] != leads[1]
 
@@ -139,7 +139,7 @@ def test_the_server_counts_and_applies_every_push_at_once():
 
 
 @given(st.integers(0, 6), st.integers(0, 6))
-def test_a_worker_within_s_lower_goes_on(s_lower, r_max):
+def test_a_worker_within_s_lower_continues(s_lower, r_max):
     """Lines 7 to 9: "if the number of push requests of worker p is no more than s_L iterations away"."""
     harness = Harness(DsspOptions(s_lower=s_lower, r_max=r_max), 2)
     for _ in range(s_lower):
@@ -156,7 +156,7 @@ def test_beyond_s_lower_without_two_pushes_of_both_there_is_no_interval_and_the_
 
 
 def warmed_up(options: DsspOptions, own: float, others: float, leads: int) -> Dssp:
-    """Two workers with constant intervals; worker 0 has just made the push that leads by `leads`.
+    """Two workers with constant intervals; the last push of worker 0 leads by `leads`.
 
     Worker 1 pushed at 0 and at `others`; worker 0's last push falls at `others` + 0.1.
     """
@@ -172,7 +172,7 @@ def warmed_up(options: DsspOptions, own: float, others: float, leads: int) -> Ds
     push(1, 0.0)
     push(1, others)
     for step in range(leads + 2):
-        machine.held.clear()  # this is about the controller alone
+        machine.held.clear()  # only the controller is tested
         machine.extra.clear()
         push(0, others + 0.1 - (leads + 1 - step) * own)
     machine.held.clear()
@@ -183,15 +183,15 @@ def warmed_up(options: DsspOptions, own: float, others: float, leads: int) -> Ds
 def test_figure_2_three_extra_iterations_give_the_least_waiting():
     """Figure 2: "r* = 3 if r is in [0, 4]": worker 1 may run 3 more iterations and stop at the green line."""
     machine = warmed_up(DsspOptions(s_lower=1, r_max=4), own=1.0, others=3.2, leads=1)
-    # p's pushes foreseen at 3.3 + r, the slowest's at 6.4 + 3.2 k: r = 3 gives 6.3, a wait of 0.1
+    # predicted pushes: of p at 3.3 + r, of the slowest at 6.4 + 3.2 k; r = 3 gives 6.3, a wait of 0.1
     assert machine.controller(0, now=3.3) == 3
 
 
 def reference_controller(now, last, own, slowest_last, others, r_max):
-    """Algorithm 2, lines 6 to 8, literally: all pairs of foreseen pushes."""
-    mine = [max(now, last + r * own) for r in range(r_max + 1)]
-    theirs = [max(now, slowest_last + others + k * others) for k in range(r_max + 1)]
-    waits = [min(abs(t - m) for t in theirs) for m in mine]
+    """Algorithm 2, lines 6 to 8, literally: all pairs of predicted pushes."""
+    own_pushes = [max(now, last + r * own) for r in range(r_max + 1)]
+    others_pushes = [max(now, slowest_last + others + k * others) for k in range(r_max + 1)]
+    waits = [min(abs(t - m) for t in others_pushes) for m in own_pushes]
     return waits.index(min(waits))
 
 
@@ -225,7 +225,7 @@ def test_exactly_r_star_extra_iterations_are_run(bound):
     harness.push(0, 1.0)
     harness.push(1, 2.2)
     extra = []
-    harness.push(0, 0.1)  # 3.3: level + 1
+    harness.push(0, 0.1)  # at 3.3: ahead by one
     for _ in range(5):  # at 4.3 it leads by 2 > s_L; Figure 2's numbers from here: r* = 2 at 4.3 with pushes due at 6.4
         commands = harness.push(0, 1.0)
         extra.append(is_granted(commands, 0))
@@ -240,8 +240,8 @@ def test_r_star_zero_means_wait():
     harness.push(1, 1.0)
     harness.push(0, 0.0)
     harness.push(1, 1.0)
-    harness.push(0, 0.0)  # 2.0, level; the slowest is due at 3.0
-    commands = harness.push(0, 0.98)  # 2.98: to stop here costs 0.02 s, one more iteration 0.04 s
+    harness.push(0, 0.0)  # 2.0, level; the next push of the slowest is predicted at 3.0
+    commands = harness.push(0, 0.98)  # at 2.98: stopping costs a wait of 0.02 s, one more iteration 0.04 s
     assert "r* = 0" in commands[1].because
     assert not is_granted(commands, 0)
 
@@ -260,7 +260,7 @@ def test_only_a_fastest_worker_asks_the_controller():
     assert commands[1].because.endswith("not asked")
 
 
-def test_extra_iterations_are_kept_by_a_worker_that_is_no_longer_fastest():
+def test_a_worker_that_is_no_longer_fastest_keeps_its_extra_iterations():
     """III-C: "even if worker p is not the fastest worker in that iteration, as long as its r_p > 0"."""
     machine = Dssp(3, DsspOptions(s_lower=0, r_max=5))
     for worker in (0, 0, 1, 1, 1, 1, 1):
@@ -283,7 +283,7 @@ def test_a_push_is_answered_by_one_ok_at_most(choices, seconds):
 
 
 def test_a_held_worker_is_examined_again_at_the_slowest_workers_push():
-    """Line 17: "Wait until the slowest worker sends the next push request(s)"; three readings of what then happens."""
+    """Line 17: "Wait until the slowest worker sends the next push request(s)"; with three readings of what follows."""
     outcome = {}
     for bound in BOUNDS:
         machine = Dssp(2, DsspOptions(s_lower=0, r_max=4, bound=bound))
@@ -293,13 +293,13 @@ def test_a_held_worker_is_examined_again_at_the_slowest_workers_push():
         machine.held[0] = 9
         machine.last_push, machine.push_before = {0: 9.0, 1: 8.0}, {0: 8.0, 1: 5.0}
         outcome[bound] = is_granted(machine.handle(PushArrived(11.0, 0, 1, 0, 0.0)), 0)
-    # Worker 0 leads by 7. `paper` asks the controller (a push of its own would meet one of the slowest's at 14 s);
+    # Worker 0 leads by 7. `paper` asks the controller (its own push would coincide with one of the slowest at 14 s);
     # `hard` may not go beyond s_U + 1 = 5; `catchup` waits until the lead is 0.
     assert outcome == {"paper": True, "hard": False, "catchup": False}
 
 
 @given(st.lists(st.integers(0, 99), max_size=150), st.lists(st.floats(0.001, 3), min_size=3, max_size=3))
-def test_the_hard_reading_never_lets_anyone_beyond_the_upper_bound(choices, seconds):
+def test_the_hard_reading_enforces_the_upper_bound(choices, seconds):
     """III-A: s* lies in [s_L, s_U]; Theorem 2 needs it. (The harness checks the bound after every event.)"""
     harness = Harness(DsspOptions(s_lower=1, r_max=2, bound="hard"), 3)
     for choice in choices:
@@ -320,7 +320,7 @@ def test_without_a_range_dssp_is_ssp(bound, choices, s_lower):
 
 
 def test_one_logical_server_is_needed():
-    """III: the controller compares the push times of all workers at one place."""
+    """III: the controller compares the push times of all workers in one place."""
     assert DsspOptions.single_server
     assert not SspOptions.single_server
 
@@ -363,7 +363,7 @@ def test_table_1_the_leads_behind_the_times(mixed_cluster):
 
 
 def test_catchup_bounds_no_lead():
-    """Three workers whose gradients always take the same: whoever is not held is granted again and again."""
+    """Three workers with constant times: a worker that is not held is always granted."""
     cluster = ClusterConfig(workers=3, gradient_s=[1.0, 1.7, 4.0])
     totals = {bound: simulate(DsspOptions(s_lower=3, r_max=12, bound=bound), cluster, 500) for bound in BOUNDS}
     assert totals["catchup"].time_s == totals["paper"].time_s == pytest.approx(333, abs=1)

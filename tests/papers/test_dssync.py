@@ -64,7 +64,7 @@ def test_line_16_ranks_that_jump_by_the_group_size_at_odd_steps(num_workers):
 
 
 def test_line_16_as_printed_leaves_workers_without_a_group():
-    """Line 16 as printed, { x | x % GroupSize == Rank }, contradicts line 15: rank 2 of 4 would be with nobody."""
+    """Line 16 as printed, { x | x % GroupSize == Rank }, contradicts line 15: rank 2 of 4 would have no group."""
     printed = [[x for x in range(4) if x % 2 == rank] for rank in range(4)]
     assert printed == [[0, 2], [1, 3], [], []]
     assert [group_of(rank, 1, 4) for rank in range(4)] == [[0, 2], [1, 3], [0, 2], [1, 3]]
@@ -110,7 +110,7 @@ def test_after_two_exchanges_all_replicas_are_the_mean_of_all(num_workers):
     for first in range(4):
         once = averaged(replicas, first)
         twice = averaged(once, first + 1)
-        assert np.ptp(once, axis=0).min() > 0, "one step does not do"
+        assert np.ptp(once, axis=0).min() > 0, "one step is not enough"
         np.testing.assert_allclose(twice, np.tile(replicas.mean(axis=0), (num_workers, 1)), rtol=1e-12, atol=1e-12)
 
 
@@ -146,8 +146,8 @@ def test_every_worker_gets_the_update_of_every_other_within_two_steps(num_worker
 
 
 @pytest.mark.parametrize(("num_workers", "size"), [(6, 2), (8, 2), (12, 3), (15, 3), (18, 3), (16, 4)])
-def test_any_grid_will_do(num_workers, size):
-    """The paper assumes a square "for convenience"; otherwise the most square grid, rows not the longer."""
+def test_any_grid_is_allowed(num_workers, size):
+    """The paper assumes a square "for convenience"; otherwise the grid closest to it, rows not the longer."""
     options = DsSyncOptions()
     options.check_cluster(num_workers, 1)
     rows, columns = options.groups(0, num_workers), options.groups(1, num_workers)

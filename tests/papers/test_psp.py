@@ -24,7 +24,7 @@ from syncline.strategies.psp import Psp, PspOptions
 
 
 class Server:
-    """One shard that is told what arrives."""
+    """One shard, and the pushes that arrive at it."""
 
     def __init__(self, num_workers: int, **options: object) -> None:
         self.machine = Psp(num_workers, PspOptions(**options))
@@ -51,7 +51,7 @@ def test_server_line_3_broadcasts_to_all_workers():
 
 
 def test_server_lines_7_and_8_drop_older_gradients():
-    """Lines 7 and 8: "if t' < t then Drop g'"; its worker hears nothing, and d stays."""
+    """Lines 7 and 8: "if t' < t then Drop g'"; its worker receives nothing, and d stays."""
     server = Server(3, c=1)
     server.push(0, 0)
     server.push(0, 1)
@@ -62,7 +62,7 @@ def test_server_lines_7_and_8_drop_older_gradients():
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 5])
-def test_server_line_10_keeps_gradients_of_now_and_of_later(ahead):
+def test_server_line_10_keeps_current_and_newer_gradients(ahead):
     """Lines 9 and 10: else, t' >= t, "g <- g + g', d <- d + 1". A worker may be ahead of a slow server."""
     server = Server(3, c=2)
     server.push(0, 0)
@@ -90,7 +90,7 @@ def test_server_line_12_at_least_c_gradients_are_aggregated(num_workers, data):
 
 
 def test_server_line_12_waits_tau1_for_more():
-    """Line 12: "until Timeout tau1 after c gradients have been received": what comes before it is in, too."""
+    """Line 12: "until Timeout tau1 after c gradients have been received": what arrives before it is used, too."""
     server = Server(4, c=2, tau1=0.5)
     server.push(0, 0, at=1.0)
     assert server.push(1, 0, at=2.0) == [WakeAt(2.5, "2 are here")]
@@ -101,7 +101,7 @@ def test_server_line_12_waits_tau1_for_more():
 
 
 def test_server_line_12_or_until_all_workers_have_responded():
-    """Line 12: "or all workers have responded": then nobody is left to wait for, and the timeout is off."""
+    """Line 12: "or all workers have responded": then there is no worker to wait for, and the timeout is cancelled."""
     server = Server(3, c=2, tau1=0.5)
     server.push(0, 0, at=1.0)
     server.push(1, 0, at=1.1)
@@ -110,13 +110,13 @@ def test_server_line_12_or_until_all_workers_have_responded():
     assert WakeAt(math.inf, "all have answered") in last
 
 
-def test_server_line_12_a_dropped_gradient_is_no_response_to_the_update_under_way():
-    """Line 12: who sent an old gradient may still send one of now."""
+def test_server_line_12_a_dropped_gradient_is_no_response_to_the_current_update():
+    """Line 12: a worker that sent an old gradient may still send a current one."""
     server = Server(2, c=1, tau1=0.5)
     server.push(0, 0, at=0.0)
     server.machine.handle(TimerFired(0.5))
     server.push(0, 1, at=1.0)
-    assert len(server.push(1, 0, at=1.1)) == 1, "dropped, and the timeout goes on"
+    assert len(server.push(1, 0, at=1.1)) == 1, "dropped, and the timeout stays"
     assert updates(server.push(1, 1, at=1.2)) == [((1, 3), 2.0)]
 
 
@@ -124,13 +124,13 @@ def test_server_line_13_scales_the_rate_with_the_number_of_gradients():
     """Line 13 and 2.2: the mean of the d gradients at d times the rate; "dg" is read as g/d."""
     for c in (1, 2, 3):
         server = Server(3, c=c)
-        said = [server.push(worker, 0) for worker in range(c)]
-        (update,) = (command for command in said[-1] if isinstance(command, Apply))
+        answers = [server.push(worker, 0) for worker in range(c)]
+        (update,) = (command for command in answers[-1] if isinstance(command, Apply))
         assert (update.scale, update.is_sum) == (float(c), False)
 
 
-def test_server_line_14_goes_to_the_next_version_with_nothing_in():
-    """Lines 14 and 4: "t <- t + 1", and g and d begin at 0 again."""
+def test_server_line_14_starts_the_next_version_without_gradients():
+    """Lines 14 and 4: "t <- t + 1", and g and d start at 0 again."""
     server = Server(2, c=2)
     server.push(0, 0)
     server.push(1, 0)
@@ -139,7 +139,7 @@ def test_server_line_14_goes_to_the_next_version_with_nothing_in():
     assert updates(server.push(1, 1)) == [((2, 3), 2.0)]
 
 
-def test_the_server_waits_for_all_unless_told_otherwise():
+def test_the_server_waits_for_all_by_default():
     """4.2: "the naive synchronous SGD" is c = 32 of 32 workers."""
     server = Server(3)
     assert [len(applied(server.push(worker, 0))) for worker in range(3)] == [0, 0, 1]
@@ -210,23 +210,23 @@ def test_worker_lines_12_and_13_take_newer_blocks():
         (7.0, 100, 7),
     ],
 )
-def test_worker_line_15_goes_on_with_b_per_cent_of_the_blocks(b, num_shards, needed):
+def test_worker_line_15_continues_with_b_per_cent_of_the_blocks(b, num_shards, needed):
     """Line 15 and below: "at least b% of the blocks are guaranteed to be pulled": rounded up."""
     rule = rule_of(num_shards, b=b)
     rule.pushed(1.0)
-    came = [rule.arrived(1.0, shard, 1) for shard in range(needed)]
-    assert came[:-1] == [None] * (needed - 1)
-    assert came[-1] == 1.0
+    starts_at = [rule.arrived(1.0, shard, 1) for shard in range(needed)]
+    assert starts_at[:-1] == [None] * (needed - 1)
+    assert starts_at[-1] == 1.0
     assert list(rule.start()) == list(range(needed))
 
 
 def test_worker_line_15_waits_tau2_for_more():
-    """Line 15: "until Timeout tau2 after b% blocks have been received": what comes before it is taken."""
+    """Line 15: "until Timeout tau2 after b% blocks have been received": what arrives before it is taken."""
     rule = rule_of(4, b=50.0, tau2=0.5)
     rule.pushed(1.0)
     assert rule.arrived(1.1, 3, 1) is None
     assert rule.arrived(1.2, 1, 1) == 1.7
-    assert rule.arrived(1.4, 0, 1) == 1.7, "the timeout runs from the block that made b %"
+    assert rule.arrived(1.4, 0, 1) == 1.7, "the timeout runs from the block that completed b %"
     assert list(rule.start()) == [0, 1, 3]
 
 
@@ -238,7 +238,7 @@ def test_worker_line_15_or_until_all_servers_have_responded():
     assert rule.arrived(1.2, 1, 1) == 1.2
 
 
-def test_worker_line_4_blocks_that_did_not_come_stay_as_they_were():
+def test_worker_line_4_blocks_that_did_not_arrive_stay_as_they_were():
     """Line 4: "W_t <- W_{t-1}", before any block is taken."""
     rule = rule_of(4, b=50.0)
     rule.pushed(1.0)
@@ -247,7 +247,7 @@ def test_worker_line_4_blocks_that_did_not_come_stay_as_they_were():
     assert list(rule.start()) == [0, 2]
     assert rule.arrived(1.3, 1, 1) is None, "too late: it computes (line 16)"
     rule.pushed(2.0)
-    assert rule.tag == 2, "and not new enough for the next pull either"
+    assert rule.tag == 2, "and too old for the next pull"
     assert rule.arrived(2.1, 1, 2) is None
     assert rule.arrived(2.2, 3, 2) == 2.2
     assert list(rule.start()) == [1, 3]
@@ -269,13 +269,13 @@ def test_worker_line_18_counts_up_by_one():
     for version in (1, 2, 3, 4, 5):
         rule.arrived(0.5, 0, version)
     for tag in (1, 2, 3, 4, 5):
-        assert rule.pushed(float(tag)) == float(tag), "a new enough block is there already"
+        assert rule.pushed(float(tag)) == float(tag), "a new enough block has already arrived"
         rule.start()
         assert rule.tag == tag
-    assert rule.pushed(6.0) is None, "now it waits for the server, and is late no longer"
+    assert rule.pushed(6.0) is None, "now it waits for the server, and is no longer late"
 
 
-def test_a_late_workers_gradients_are_dropped_until_it_waits_for_somebody():
+def test_a_late_workers_gradients_are_dropped_until_it_has_caught_up():
     """Lines 7 and 18: worker 2 is two updates behind and as fast as the others, which wait for each other."""
     harness = Harness(PspOptions(c=2), 3)
     for worker in (0, 1, 0, 1):
@@ -292,8 +292,8 @@ def test_a_late_workers_gradients_are_dropped_until_it_waits_for_somebody():
     assert applied(harness.push(0)) != []
 
 
-def test_with_the_newest_tag_a_late_worker_counts_at_once():
-    """Decided: `tag=newest` moves the counter on as far as the blocks that have come, at any time."""
+def test_with_the_newest_tag_a_late_workers_gradient_is_used_at_once():
+    """Decided: `tag=newest` advances the counter to the versions of the blocks that have arrived, at any time."""
     harness = Harness(PspOptions(c=2, tag="newest"), 3)
     for worker in (0, 1, 0, 1):
         harness.push(worker)
@@ -302,8 +302,8 @@ def test_with_the_newest_tag_a_late_worker_counts_at_once():
     assert harness.pushed[2] == harness.version == 2
 
 
-def test_the_newest_tag_is_what_b_per_cent_of_the_blocks_have_got_to():
-    """Decided: with b below 100 % the counter goes as far as the worker may."""
+def test_the_newest_tag_is_the_version_that_b_per_cent_of_the_blocks_have_reached():
+    """Decided: with b below 100 % the counter goes as far as the worker may continue."""
     rule = rule_of(4, b=75.0, tag="newest")
     for shard, version in enumerate((7, 5, 3, 1)):
         rule.arrived(0.5, shard, version)
@@ -315,13 +315,13 @@ def test_the_newest_tag_is_what_b_per_cent_of_the_blocks_have_got_to():
     assert list(rule.start()) == [0, 1, 2]
 
 
-# --- 2.1 to 2.3: what it comes to in special cases ---
+# --- 2.1 to 2.3: special cases ---
 
 choices = st.integers(0, 50).flatmap(lambda size: st.lists(st.integers(0, 99), min_size=size, max_size=size))
 
 
 @given(st.integers(1, 5), choices)
-def test_without_either_weakening_it_is_synchronous_sgd(num_workers, history):
+def test_without_partial_pushing_and_pulling_it_is_synchronous_sgd(num_workers, history):
     """2.1: with c = k workers and b = 100 % every update takes one gradient of each, of the current version."""
     psp, bsp = Harness(PspOptions(), num_workers), Harness(BspOptions(), num_workers)
     for choice in history:
@@ -333,7 +333,7 @@ def test_without_either_weakening_it_is_synchronous_sgd(num_workers, history):
 def test_with_partial_pushing_alone_the_first_m_are_used_as_with_backup_workers():
     """2.3: "the server only waits for the first m <= k workers"; "All other delayed workers are simply ignored".
 
-    A worker that missed one update waits with backup workers for the newest weights, and here is still a step behind.
+    A worker that has missed updates gets the newest weights with backup workers; with PSP it stays a step behind.
     """
     psp, backup = Harness(PspOptions(c=2), 3), Harness(BackupOptions(backups=1), 3)
     for worker in (0, 1, 0, 1, 2):
@@ -349,25 +349,25 @@ def test_a_worker_that_leaves_lowers_c_where_too_few_are_left():
     machine = Psp(3, PspOptions(c=3))
     machine.handle(PushArrived(0.0, 0, 0, 0, 0.0))
     machine.handle(PushArrived(0.0, 1, 1, 0, 0.0))
-    gone = machine.handle(WorkerLeft(0.0, 2))
-    assert gone[0] == WaitFor(2, "worker 2 left")
-    assert updates(gone) == [((0, 1), 2.0)]
-    assert granted(gone) == [0, 1]
-    back = machine.handle(WorkerJoined(0.0, 2))
-    assert back[0] == WaitFor(3, "worker 2 joined")
-    assert granted(back) == [2]
+    left = machine.handle(WorkerLeft(0.0, 2))
+    assert left[0] == WaitFor(2, "worker 2 left")
+    assert updates(left) == [((0, 1), 2.0)]
+    assert granted(left) == [0, 1]
+    joined = machine.handle(WorkerJoined(0.0, 2))
+    assert joined[0] == WaitFor(3, "worker 2 joined")
+    assert granted(joined) == [2]
 
 
-def test_a_worker_that_leaves_is_no_longer_one_that_has_not_responded():
+def test_a_worker_that_has_left_need_not_respond():
     server = Server(3, c=1, tau1=0.5)
     server.push(0, 0, at=1.0)
     server.push(1, 0, at=1.1)
-    gone = server.machine.handle(WorkerLeft(1.2, 2))
-    assert updates(gone) == [((0, 1), 2.0)]
+    left = server.machine.handle(WorkerLeft(1.2, 2))
+    assert updates(left) == [((0, 1), 2.0)]
 
 
-def test_a_worker_that_comes_later_starts_where_b_per_cent_of_the_blocks_are():
-    """Its first push is then no further ahead of any shard than its b % allow."""
+def test_a_worker_that_joins_later_starts_at_the_version_of_b_per_cent_of_the_blocks():
+    """Its first push is then no further ahead of any shard than b allows."""
     rule = PspOptions(b=50.0).pull_rule(4)
     assert [rule.arrived(0.0, shard, version) for shard, version in enumerate((3, 7, 5, 6))] == [None, None, None, 0.0]
     assert sorted(rule.start()) == [0, 1, 2, 3]
@@ -391,4 +391,4 @@ def test_several_shards_each_count_for_themselves():
     second.push(2, 0)
     assert updates(first.push(1, 0)) == [((0, 1), 2.0)]
     assert updates(second.push(0, 0)) == [((0, 1), 2.0)]
-    assert discarded(first.push(2, 0)) == [2], "while worker 2 is in the other block's mean"
+    assert discarded(first.push(2, 0)) == [2], "while the mean of the other block includes worker 2"

@@ -1,4 +1,4 @@
-"""The event log: what goes in comes out, also of a log whose writer was stopped anywhere."""
+"""The event log: what is written is read back, also from a log whose writer was stopped at any point."""
 
 import math
 import subprocess
@@ -35,7 +35,7 @@ rows_of_any_kind = st.lists(
 
 
 def some(count: int, first: int = 0) -> list[Row]:
-    """Rows as runs leave them; new reasons turn up all the time."""
+    """Rows as runs leave them; with new reasons at any time."""
     return [
         (0.01 * i, KINDS[i % len(KINDS)], i % 4, i % 3 - 1, i, i // 2, i / 3, f"lead {i // 7}")
         for i in range(first, first + count)
@@ -65,12 +65,12 @@ def batches_of_3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(rows_of_any_kind)
-def test_what_goes_in_comes_out(folder: Path, rows: list[Row]) -> None:
+def test_what_is_written_is_read_back(folder: Path, rows: list[Row]) -> None:
     write(folder / "any.arrow", rows)
     assert as_rows(read_events(folder / "any.arrow")) == rows
 
 
-def test_a_value_that_is_no_number_comes_out_as_such(tmp_path: Path) -> None:
+def test_nan_is_read_back_as_nan(tmp_path: Path) -> None:
     write(tmp_path / "log", [(0.0, "computed", 0, -1, -1, 0, math.nan, ""), (1.0, "held", 1, 0, -1, 0, -math.inf, "x")])
     first, second = as_rows(read_events(tmp_path / "log"))
     assert math.isnan(first[6])
@@ -84,7 +84,7 @@ def test_an_empty_log_is_a_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [BATCH_ROWS - 1, BATCH_ROWS, BATCH_ROWS + 1, 3 * BATCH_ROWS + 5])
-def test_several_batches_with_new_reasons_in_the_later_ones_come_out_whole(tmp_path: Path, count: int) -> None:
+def test_several_batches_with_new_reasons_in_the_later_ones_are_read_back(tmp_path: Path, count: int) -> None:
     rows = some(count)
     write(tmp_path / "log", rows)
     assert as_rows(read_events(tmp_path / "log")) == rows
@@ -101,7 +101,7 @@ def test_each_batch_may_bring_kinds_and_reasons_of_its_own(tmp_path: Path) -> No
     assert set(table.to_pandas()["because"]) == {f"because of {kind}" for kind in KINDS}
 
 
-def test_every_full_batch_is_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_every_full_batch_is_on_disk_during_the_run(tmp_path: Path) -> None:
     path, rows = tmp_path / "log", some(2 * BATCH_ROWS + 100)
     log = EventLog(path)
     for row in rows:
@@ -205,7 +205,7 @@ def test_a_full_disk_is_an_os_error() -> None:
         write(Path("/dev/full"), some(3))
 
 
-def test_what_was_flushed_is_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_flushed_rows_are_on_disk_during_the_run(tmp_path: Path) -> None:
     path, rows = tmp_path / "log", some(12)
     log = EventLog(path)
     for i, row in enumerate(rows, 1):
@@ -221,21 +221,19 @@ def test_what_was_flushed_is_on_disk_while_the_run_goes_on(tmp_path: Path) -> No
 
 
 def test_a_log_is_one_from_its_beginning(tmp_path: Path) -> None:
-    """Whoever looks at a run that has only begun finds an empty log."""
+    """The log of a run that has just started can be read, and is empty."""
     log = EventLog(tmp_path / "log")
     log.append(*some(1)[0])
     assert as_rows(read_events(tmp_path / "log")) == []
     log.close()
 
 
-# A run that goes on from its checkpoint keeps the rows that were there.
+# A run that resumes from its checkpoint keeps the rows before it.
 
 
 @given(st.lists(st.integers(1, 7), max_size=6), st.data())
-def test_a_log_that_is_gone_on_with_keeps_exactly_its_first_rows(
-    folder: Path, sizes: list[int], data: st.DataObject
-) -> None:
-    """Whatever batches they lie in, and again and again: one crash may follow the other."""
+def test_a_resumed_log_keeps_exactly_its_first_rows(folder: Path, sizes: list[int], data: st.DataObject) -> None:
+    """In any batches and repeatedly: one crash may follow the other."""
     path, rows = folder / "kept.arrow", some(sum(sizes))
     log, end = EventLog(path), 0
     for size in sizes:
@@ -286,7 +284,7 @@ def test_of_no_log_nothing_can_be_kept(tmp_path: Path) -> None:
     assert as_rows(read_events(tmp_path / "log")) == []
 
 
-def test_a_log_that_a_crash_cut_off_is_gone_on_with_from_what_was_flushed(tmp_path: Path) -> None:
+def test_a_log_truncated_by_a_crash_resumes_from_its_flushed_rows(tmp_path: Path) -> None:
     """The checkpoint saw 7 rows, all flushed; 3 more came, and a crash cut the file anywhere behind the 7."""
     path, rows = tmp_path / "log", some(10)
     log = EventLog(path)
@@ -353,7 +351,7 @@ def test_long_logs_are_merged_whole(tmp_path: Path) -> None:
 
 
 def test_a_single_log_is_merged_into_itself_in_the_order_of_time(tmp_path: Path) -> None:
-    """What a worker did is told with its push, so rows of one log need not ascend."""
+    """What a worker did is reported with its push, so the rows of a log need not be in order of time."""
     rows: list[Row] = [(at, "started", i, 0, -1, 0, 0.0, "") for i, at in enumerate((2.0, 0.5, 2.0, 1.0, 0.5))]
     write(tmp_path / "log", rows)
     merge_events([tmp_path / "log"], tmp_path / "merged")

@@ -16,14 +16,14 @@ from syncline.records.store import RecordError
 
 
 def left_behind(folder: Path, **changes: object) -> Path:
-    """A lock of somebody else."""
+    """A lock of another process."""
     path = folder.with_name(f"{folder.name}.lock")
     about = {"host": socket.gethostname(), "pid": os.getpid(), "born": -7, "since": time.time(), "silent_s": 0.0}
     path.write_text(json.dumps(about | changes))
     return path
 
 
-def test_who_holds_it_is_told_and_nobody_else_gets_it(tmp_path: Path):
+def test_its_owner_is_reported_and_no_other_process_gets_it(tmp_path: Path):
     run = tmp_path / "run"
     assert owner_of(run) is None
     with held(run):
@@ -32,13 +32,13 @@ def test_who_holds_it_is_told_and_nobody_else_gets_it(tmp_path: Path):
         assert (owner.host, owner.pid) == (socket.gethostname(), os.getpid())
         with pytest.raises(Held, match=f"^run is already running in process {os.getpid()} on "), held(run):
             pass
-        assert owner_of(run) is not None, "who was refused takes nothing away"
+        assert owner_of(run) is not None, "a refused process removes nothing"
         with held(tmp_path / "another"):
             pass
     assert owner_of(run) is None
     with held(run):
         pass
-    assert list(tmp_path.iterdir()) == [], "nothing stays behind"
+    assert list(tmp_path.iterdir()) == [], "nothing is left"
 
 
 def test_it_is_given_back_when_the_run_fails(tmp_path: Path):
@@ -48,7 +48,7 @@ def test_it_is_given_back_when_the_run_fails(tmp_path: Path):
 
 
 def test_a_dead_process_of_this_host_is_followed_at_once(tmp_path: Path):
-    """Killed in the middle, so that it could not tidy up; a process that got its number later is another one."""
+    """Killed in the middle, so that it could not clean up; a process that got its number later is another one."""
     words = "import sys, time; from pathlib import Path; from syncline.records.lock import held\n"
     words += "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", words, str(tmp_path / "run")], stdout=subprocess.PIPE) as process:
@@ -93,7 +93,7 @@ def test_a_broken_lock_is_one_line(tmp_path: Path):
         pass
 
 
-def test_a_take_over_that_was_broken_off_is_no_hindrance(tmp_path: Path):
+def test_an_interrupted_take_over_does_not_block_the_next(tmp_path: Path):
     left_behind(tmp_path / "run")
     guard = tmp_path / "run.lock.taking"
     guard.touch()
@@ -104,7 +104,7 @@ def test_a_take_over_that_was_broken_off_is_no_hindrance(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_owner_that_ends_while_we_look_at_its_lock_takes_nobody_elses_with_it(
+def test_an_owner_that_ends_while_its_lock_is_read_removes_no_other_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """It is read; then its owner gives it back and ends, and the next one takes it; then its owner is found dead."""
@@ -126,7 +126,7 @@ def test_an_owner_that_ends_while_we_look_at_its_lock_takes_nobody_elses_with_it
     assert owner_of(tmp_path / "run") is not None, "the lock of the next one is still there"
 
 
-def test_who_goes_through_a_plan_says_so_and_several_may(tmp_path: Path):
+def test_processes_of_a_plan_are_announced_and_there_may_be_several(tmp_path: Path):
     plans = [tmp_path / "one-smoke.json", tmp_path / "two-smoke.json"]
     with announced(plans):
         (me,) = at_work_on(plans[0])
@@ -185,8 +185,8 @@ def test_of_processes_that_race_never_two_are_inside(tmp_path: Path):
     assert [(out.strip(), err) for out, err in said] == [("40", "")] * 4, "a third of them died inside"
 
 
-def test_where_a_process_cannot_be_looked_up_silence_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """On Windows, where a signal to a process would disturb it."""
+def test_where_a_process_cannot_be_looked_up_silence_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """On Windows, where a signal to a process would affect it."""
     monkeypatch.setattr(lock.sys, "platform", "win32")
     monkeypatch.setattr(os, "kill", lambda *about: pytest.fail("a signal was sent"))
     path = left_behind(tmp_path / "run", born=0)

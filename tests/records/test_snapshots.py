@@ -1,4 +1,4 @@
-"""States on disk: what goes in comes out, whole or not at all."""
+"""States on disk: what is written is read back, complete or not at all."""
 
 import subprocess
 import sys
@@ -59,7 +59,7 @@ SMALL = {"weights": torch.arange(5.0), "buffers": torch.empty(0)}
     st.dictionaries(st.text(max_size=8), plain, max_size=5),
     st.integers(0, 99),
 )
-def test_what_goes_in_comes_out(
+def test_what_is_written_is_read_back(
     folder: Path, kinds: dict[str, tuple[tuple[int, ...], torch.dtype]], state: dict[str, Any], seed: int
 ) -> None:
     tensors = {name: tensor_of(shape, dtype, seed) for name, (shape, dtype) in kinds.items()}
@@ -70,7 +70,7 @@ def test_what_goes_in_comes_out(
     assert found_state == state
 
 
-def test_numbers_that_are_none_come_out_in_every_bit(folder: Path) -> None:
+def test_nan_and_infinity_are_read_back_in_every_bit(folder: Path) -> None:
     weights = torch.tensor([float("nan"), float("inf"), -0.0, 1e-45])
     write_state(folder / "odd-0.safetensors", {"weights": weights}, {"loss": float("inf")})
     tensors, state = read_state(folder / "odd-0.safetensors")
@@ -94,10 +94,10 @@ def test_the_folder_is_made(tmp_path: Path) -> None:
     assert [entry.name for entry in (tmp_path / "checkpoint").iterdir()] == ["2.0-1.safetensors"]
 
 
-# Whole, or not there at all.
+# Complete, or absent.
 
 
-def test_a_state_that_cannot_be_written_leaves_the_old_one_and_counts_for_nothing(
+def test_a_state_that_cannot_be_written_leaves_the_old_one_and_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process is killed half-way through the file."""
@@ -183,7 +183,7 @@ def test_what_is_no_state_is_refused_in_one_line(tmp_path: Path, content: bytes)
     line_of(path)
 
 
-def test_a_file_of_somebody_elses_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "1.0-0.safetensors"
     for metadata in (None, {"format": "pt"}, {"state": "{"}):
         save_file({"a": torch.zeros(2)}, path, metadata=metadata)
@@ -195,7 +195,7 @@ def test_what_is_not_there_or_is_a_folder_is_refused_in_one_line(tmp_path: Path)
     line_of(tmp_path)
 
 
-# Which states there are.
+# Existing states.
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The record of a run: when it counts as finished, and what is said of one that is broken."""
+"""The record of a run: when it counts as finished, and the errors of a broken one."""
 
 import gc
 import json
@@ -56,7 +56,7 @@ def line_of(read: Callable[[Path], object], folder: Path) -> str:
 
 @contextmanager
 def files_no_larger_than(size_bytes: int) -> Iterator[None]:
-    """A disk that takes no more: writing beyond this fails with a true OSError."""
+    """A full disk: writing beyond this fails with a real OSError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:
@@ -182,9 +182,7 @@ def test_the_summary_is_written_last_and_all_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_a_run_that_breaks_off_leaves_an_unfinished_but_readable_record(
-    tmp_path: Path, kind: type[BaseException]
-) -> None:
+def test_an_interrupted_run_leaves_an_unfinished_but_readable_record(tmp_path: Path, kind: type[BaseException]) -> None:
     folder = tmp_path / "x"
     with pytest.raises(kind), RecordWriter(folder, CONFIG, with_events=True) as record:  # noqa: PT012 the block is it
         assert record.events is not None
@@ -208,7 +206,7 @@ def test_a_failed_run_keeps_its_traceback_and_what_it_had(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("before", ["unfinished", "failed"])
-def test_whatever_was_left_in_the_folder_is_replaced(tmp_path: Path, before: str) -> None:
+def test_anything_left_in_the_folder_is_replaced(tmp_path: Path, before: str) -> None:
     folder = tmp_path / "x"
     with RecordWriter(folder, {"seed": 99}, with_events=True) as record:
         record.evaluation({"epoch": 77})
@@ -244,7 +242,7 @@ def test_a_finished_record_is_replaced_only_by_the_next_finished_one(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"a": 1}', "[]", "3", '"x"', "null", '{"format": 1'])
-def test_a_broken_summary_is_refused_and_what_to_do_is_said(tmp_path: Path, text: str) -> None:
+def test_a_broken_summary_is_refused_with_what_to_do(tmp_path: Path, text: str) -> None:
     folder = finished(tmp_path / "x")
     (folder / "summary.json").write_text(text)
     line = line_of(read_summary, folder)

@@ -198,7 +198,7 @@ TWO = ["cluster.workers=2", "cluster.jitter=null", "cluster.network.bandwidth_gb
 SLOW_LINKS = [*TWO, "cluster.network.latency_s=0.25"]
 
 
-def test_k_sync_breaks_off_the_slower_at_each_update(tmp_path: Path) -> None:
+def test_k_sync_cancels_the_slower_at_each_update(tmp_path: Path) -> None:
     """1 s and 3 s a gradient, K = 1: of each of the slower's gradients 2 s are never computed."""
     words = ["strategy=k_sync", "strategy.k=1", "cluster.gradient_s=[1.0,3.0]", "max_updates=10", *TWO, *INSTANT]
     events, summary = simulated(tmp_path, *words)
@@ -213,8 +213,8 @@ def test_k_sync_breaks_off_the_slower_at_each_update(tmp_path: Path) -> None:
     assert timeline.shards[0][2].about == {"worker": 1, "version": 1, "reason": "the first 1 are here"}
 
 
-def test_who_is_interrupted_computes_until_it_hears_of_it(tmp_path: Path) -> None:
-    """1 s and 3 s a gradient, K = 1, 0.25 s a message: the update is at 1.5 s, the word of it there at 1.75 s."""
+def test_an_interrupted_worker_computes_until_it_is_notified(tmp_path: Path) -> None:
+    """1 s and 3 s a gradient, K = 1, 0.25 s a message: the update is at 1.5 s, its message arrives at 1.75 s."""
     words = ["strategy=k_sync", "strategy.k=1", "cluster.gradient_s=[1.0,3.0]", "max_updates=3", *SLOW_LINKS]
     events, summary = simulated(tmp_path, *words)
     faster, slower = timeline_of(events, summary["time_s"]).workers
@@ -228,8 +228,8 @@ def test_who_is_interrupted_computes_until_it_hears_of_it(tmp_path: Path) -> Non
     assert slower[1].about == {"version": 1, "reason": "dropped: broken off", "not_computed_s": 1.5}
 
 
-def test_a_push_that_is_void_when_it_arrives_was_work_for_nothing(tmp_path: Path) -> None:
-    """1 s and 1.125 s a gradient, K = 1, 0.25 s a message: the slower hears of the update when it has sent its own."""
+def test_a_push_that_is_stale_when_it_arrives_was_wasted_work(tmp_path: Path) -> None:
+    """1 s and 1.125 s a gradient, K = 1, 0.25 s a message: the slower is notified of an update after its own push."""
     words = ["strategy=k_sync", "strategy.k=1", "cluster.gradient_s=[1.0,1.125]", "max_updates=3", *SLOW_LINKS]
     events, summary = simulated(tmp_path, *words)
     _, slower = timeline_of(events, summary["time_s"]).workers
@@ -242,8 +242,8 @@ def test_a_push_that_is_void_when_it_arrives_was_work_for_nothing(tmp_path: Path
     assert slower[0].about == {"version": 0, "loss": 0, "reason": "dropped: on its way"}
 
 
-def test_who_is_to_repeat_goes_on_at_the_same_version(tmp_path: Path) -> None:
-    """1 s and 9 s a gradient, K = 2, 0.25 s a message: an update takes two of the faster's, and 3.25 s."""
+def test_a_worker_that_repeats_continues_at_the_same_version(tmp_path: Path) -> None:
+    """1 s and 9 s a gradient, K = 2, 0.25 s a message: an update takes two gradients of the faster, and 3.25 s."""
     words = ["strategy=k_batch_sync", "strategy.k=2", "cluster.gradient_s=[1.0,9.0]", "max_updates=2", *SLOW_LINKS]
     events, summary = simulated(tmp_path, *words)
     faster, slower = timeline_of(events, summary["time_s"]).workers
@@ -254,8 +254,8 @@ def test_who_is_to_repeat_goes_on_at_the_same_version(tmp_path: Path) -> None:
     assert shape(slower) == [(INTERRUPTED, 0.25, 3.25), (COMPUTING, 3.25, 6)]
 
 
-def test_broadcasts_do_not_disturb_who_computes(tmp_path: Path) -> None:
-    """1 s and 3.25 s a gradient, an update for each that is in time: the slower never is, and neither waits."""
+def test_broadcasts_do_not_interrupt_computing_workers(tmp_path: Path) -> None:
+    """1 s and 3.25 s a gradient, an update for each that is on time: the slower never is, and neither waits."""
     words = ["strategy=psp", "strategy.c=1", "cluster.shards=2", "cluster.gradient_s=[1.0,3.25]", "max_updates=9"]
     events, summary = simulated(tmp_path, *words, *TWO, *INSTANT)
     faster, slower = timeline_of(events, summary["time_s"]).workers
@@ -265,7 +265,7 @@ def test_broadcasts_do_not_disturb_who_computes(tmp_path: Path) -> None:
     assert [span.about["reason"] for span in slower[:2]] == [f"discarded: tagged {i}, now {3 * i + 3}" for i in (0, 1)]
 
 
-def test_who_starts_by_its_own_rule_waits_for_blocks(tmp_path: Path) -> None:
+def test_a_worker_with_a_pull_rule_waits_for_blocks(tmp_path: Path) -> None:
     """1 s and 3 s a gradient, an update waits for both; a message takes 0.25 s."""
     words = ["strategy=psp", "cluster.shards=2", "cluster.gradient_s=[1.0,3.0]", "max_updates=2", *SLOW_LINKS]
     events, summary = simulated(tmp_path, *words)
@@ -287,7 +287,7 @@ def test_who_starts_by_its_own_rule_waits_for_blocks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tag", ["step", "newest"])
-def test_a_gradient_is_known_by_its_number_where_the_next_begins_before_it_arrives(tmp_path: Path, tag: str) -> None:
+def test_a_gradient_is_identified_by_its_number_if_the_next_begins_before_it_arrives(tmp_path: Path, tag: str) -> None:
     words = ["strategy=psp", "strategy.b=25", "strategy.c=2", f"strategy.tag={tag}", "cluster.shards=4"]
     events, summary = simulated(tmp_path, *words, "cluster.network.latency_s=0.005", "epochs=1")
     rows = events.to_pylist()
@@ -337,7 +337,7 @@ def test_a_worker_waits_for_the_last_of_its_shards() -> None:
     assert [[mark.kind for mark in marks] for marks in timeline.shards] == [[PUSH, UPDATE]] * 2
 
 
-def test_who_is_held_at_one_shard_waits_until_that_one_lets_it_go() -> None:
+def test_a_worker_held_at_one_shard_waits_until_that_shard_grants_it() -> None:
     rows = [
         *TWO_SHARDS[:4],
         row(4.0, "pushed", 1),
@@ -349,7 +349,7 @@ def test_who_is_held_at_one_shard_waits_until_that_one_lets_it_go() -> None:
     assert shape(spans)[2:] == [(WAITING, 4, 5), (ANSWER, 5, 6), (RECEIVING, 6, 6.5)]
 
 
-def test_a_hold_that_comes_late_was_waiting_from_the_push_on() -> None:
+def test_a_late_hold_counts_as_waiting_since_the_push() -> None:
     rows = [*TWO_SHARDS[:3], row(3.2, "held", 0, because="slow"), row(5.0, "granted", 0, because="go")]
     (spans,) = timeline_of(table_of(rows), end_s=6.0).workers
     assert shape(spans)[2:] == [(WAITING, 3, 5), (RECEIVING, 5, 6)]
@@ -385,13 +385,13 @@ def test_a_killed_worker_is_absent_until_every_shard_has_it_again() -> None:
     assert shape(at_once)[3] == (RECEIVING, 5, 6), "where a start is logged at once, there was none"
 
 
-def test_a_run_that_goes_on_grants_again_what_came_to_nothing() -> None:
+def test_a_resumed_run_grants_again_what_was_cancelled() -> None:
     rows = [*TWO_SHARDS[:-1], row(9.0, "granted", 0, because="resumed"), row(9.5, "started")]
     (spans,) = timeline_of(table_of(rows), is_logged_late=True).workers
     assert shape(spans)[3:] == [(UNKNOWN, 5, 9), (RECEIVING, 9, 9.5)]
 
 
-def test_what_is_injected_lies_over_what_it_delays_and_no_further() -> None:
+def test_an_injected_delay_covers_what_it_delays_and_no_more() -> None:
     rows = [
         row(0.0, "started"),
         row(1.0, "delayed", value=0.5, because="slow"),
@@ -437,8 +437,8 @@ def test_a_discarded_gradient_says_why() -> None:
     assert [mark.kind for mark in timeline.shards[0]] == [PUSH, DISCARD]
 
 
-def test_a_void_push_that_is_overtaken_by_the_next_gradient_leaves_that_alone() -> None:
-    """The block comes before the push has arrived; the next gradient is computed and sent before it has, too."""
+def test_a_stale_push_that_the_next_gradient_overtakes_does_not_change_it() -> None:
+    """The block arrives before the push does; the next gradient is computed and sent before it has, too."""
     rows = [
         row(0.0, "started"),
         row(1.0, "computed", value=0.5),
@@ -463,7 +463,7 @@ def test_a_void_push_that_is_overtaken_by_the_next_gradient_leaves_that_alone() 
     assert shape(before) == [(INTERRUPTED, 0, 1), (SENDING, 1, 1.5), (COMPUTING, 1.5, 4)]
 
 
-def test_a_gradient_that_was_computed_to_the_end_and_dropped_came_to_nothing() -> None:
+def test_a_gradient_that_was_computed_to_the_end_and_dropped_was_wasted() -> None:
     rows = [
         *TWO_SHARDS[:2],
         row(2.0, "dropped", because="computed to the end"),
@@ -474,7 +474,7 @@ def test_a_gradient_that_was_computed_to_the_end_and_dropped_came_to_nothing() -
     assert shape(spans) == [(INTERRUPTED, 1, 2), (RECEIVING, 2, 2.5), (INTERRUPTED, 2.5, 3), (RECEIVING, 3, 4)]
 
 
-def test_what_was_dropped_without_a_word_of_its_beginning_is_broken_off_since_it_was_granted() -> None:
+def test_a_gradient_dropped_without_a_start_is_cancelled_since_it_was_granted() -> None:
     rows = [
         *steps(0, 1, 1.0),
         row(2.0, "interrupted", 0),
@@ -490,8 +490,8 @@ def test_what_was_dropped_without_a_word_of_its_beginning_is_broken_off_since_it
     assert spans[3].about["dropped"] == ["its delay was broken off", "computed to the end"]
 
 
-def test_a_worker_with_a_rule_of_its_own_is_absent_until_it_is_back_and_then_waits_for_blocks() -> None:
-    """The blocks are told of with the push, after the start; broadcasts go on all the time."""
+def test_a_worker_with_a_pull_rule_is_absent_until_it_rejoins_and_then_waits_for_blocks() -> None:
+    """The blocks are reported with the push, after the start; broadcasts happen at any time."""
     rows = [
         row(0.5, "granted", 0, because="broadcast"),
         row(1.0, "started"),
@@ -533,7 +533,7 @@ COUNTS = [
 ]
 
 
-def test_how_many_gradients_an_update_waits_for_is_of_a_shard_and_of_no_worker(tmp_path: Path) -> None:
+def test_the_number_of_gradients_an_update_waits_for_belongs_to_a_shard(tmp_path: Path) -> None:
     timeline = timeline_of(table_of(COUNTS), end_s=6.0, first_count=1)
     assert timeline.counts == [[(1.0, 1), (3.0, 2), (4.0, 4)], [(1.0, 1)]]
     assert timeline_of(table_of(COUNTS)).counts == [[(3.0, 2), (4.0, 4)], []]
@@ -551,18 +551,18 @@ def test_how_many_gradients_an_update_waits_for_is_of_a_shard_and_of_no_worker(t
     assert [(event["ts"], event["args"]["K"]) for event in part] == [(3_500_000, 2), (3_500_000, 1)]
 
 
-def test_k_has_a_curve_under_the_lanes_where_it_is_told(tmp_path: Path) -> None:
+def test_k_has_a_curve_under_the_lanes_if_it_is_logged(tmp_path: Path) -> None:
     timeline = timeline_of(table_of(COUNTS), end_s=6.0)
     svg = tmp_path / "timeline.svg"
     drawn(timeline, "some run", "virtual", 1.0, 6.0, tmp_path)
     assert ">K</text>" in svg.read_text()
     drawn(timeline, "some run", "virtual", 1.0, 2.0, tmp_path)
-    assert ">K</text>" not in svg.read_text(), "nobody knows it before it changes"
+    assert ">K</text>" not in svg.read_text(), "unknown before it changes"
     assert ">virtual time (s)</text>" in svg.read_text()
 
 
 def test_the_first_k_is_that_of_the_summary(tmp_path: Path) -> None:
-    """No row of the log tells it."""
+    """It is in no row of the log."""
     config, _ = compose(["gradients=false", "strategy=adasync", "strategy.k=3", "max_updates=20"])
     with RecordWriter(tmp_path / "run", config.as_dict(), with_events=True) as record:
         record.finish(simulate(config, lambda row: None, lambda progress: None, record.events))
@@ -573,7 +573,7 @@ def test_the_first_k_is_that_of_the_summary(tmp_path: Path) -> None:
 
 
 def check_trace(timeline: Timeline, folder: Path) -> list[dict[str, Any]]:
-    """What viewers ask of a trace."""
+    """What viewers require of a trace."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")

@@ -42,7 +42,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nobodys_settings(home: Path) -> Iterator[None]:
+def no_settings(home: Path) -> Iterator[None]:
     """None get in, and what wandb keeps about its user goes to a folder of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WANDB_")]:
@@ -66,7 +66,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The lines that a run says of its tracker."""
+    """The lines that a run prints about its tracker."""
     lines: list[str] = []
     monkeypatch.setattr(runners.one, "say", lines.append)
     return lines
@@ -155,7 +155,7 @@ def test_wandb_offline_has_all_of_a_true_run(record: Path) -> None:
 
 
 @pytest.mark.xdist_group("tracked_run")
-def test_told_twice_it_is_there_once(record: Path) -> None:
+def test_a_run_that_is_tracked_twice_is_stored_once(record: Path) -> None:
     command = [sys.executable, "-m", "syncline.records.trackers", str(record)]
     again = subprocess.run(command, capture_output=True, text=True)
     assert (again.returncode, again.stderr) == (0, "")
@@ -163,7 +163,7 @@ def test_told_twice_it_is_there_once(record: Path) -> None:
 
 
 @pytest.mark.processes
-def test_a_run_that_goes_on_from_a_checkpoint_has_each_point_once(
+def test_a_run_that_resumes_from_a_checkpoint_has_each_point_once(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syncline.monitor.REPORT_EVERY_S", 0.0)
@@ -251,7 +251,7 @@ class FakeService:
 def test_every_point_of_a_run_that_goes_back_is_there_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, bool]], is_finished: bool
 ) -> None:
-    """Each step: the record goes back by some rows, goes on by others, the same values or not, and is looked at."""
+    """Each step: the record loses some rows, gains others, with the same values or not, and is read."""
     folder = tmp_path_factory.mktemp("record") / "x"
     service = FakeService()
 
@@ -314,7 +314,7 @@ def broken_wandb(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("way", BROKEN)
-def test_a_tracker_that_fails_is_told_of_in_one_line_and_the_record_is_whole(
+def test_a_tracker_that_fails_is_reported_in_one_line_and_the_record_is_complete(
     way: str, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, wait_s, why = BROKEN[way]
@@ -359,7 +359,7 @@ def running(word: str) -> list[Path]:
     return found
 
 
-def test_a_tracker_that_hangs_is_never_waited_for_while_the_run_goes_on(
+def test_a_tracker_that_hangs_is_never_waited_for_during_the_run(
     begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
@@ -372,7 +372,7 @@ def test_a_tracker_that_hangs_is_never_waited_for_while_the_run_goes_on(
     assert "not ended 0.1 s after the run" in "".join(lines)
 
 
-def test_a_tracker_that_dies_is_told_of_at_the_next_evaluation_and_only_then(
+def test_a_tracker_that_dies_is_reported_at_the_next_evaluation_and_only_then(
     begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken_wandb(tmp_path / "broken", "raise SyntaxError('what is this')", monkeypatch)
@@ -387,7 +387,7 @@ def test_a_tracker_that_dies_is_told_of_at_the_next_evaluation_and_only_then(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_a_run_that_does_not_end_well_waits_hardly_for_its_tracker(
+def test_a_run_that_fails_waits_only_briefly_for_its_tracker(
     error: type[BaseException], begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)

@@ -84,10 +84,10 @@ def test_where_the_data_tell_the_networks_size_times_alone_depend_on_them(tmp_pa
     assert compose(words)[0].dataset.content not in (None, "absent", "published")
 
 
-# Asked for by hand.
+# A fingerprint given by the user.
 
 
-def test_a_content_that_is_asked_for_is_insisted_on(root: Path) -> None:
+def test_a_requested_content_is_required(root: Path) -> None:
     config = text_run(root)
     content = config.dataset.content
     assert text_run(root, f"dataset.content={content}") == config
@@ -127,7 +127,7 @@ def test_a_record_of_before_there_were_fingerprints_keeps_its_identity(root: Pat
     assert len(load_dataset(old).test) > 0, "nothing is known that its data could differ from"
 
 
-def test_who_loads_other_data_for_a_run_refuses_them(root: Path) -> None:
+def test_a_run_refuses_data_other_than_its_own(root: Path) -> None:
     config = text_run(root)
     assert load_dataset(config).num_train > 0
     (root / "book.txt").write_bytes(TEXT[::-1])
@@ -161,7 +161,7 @@ def planned(root: Path, tmp_path: Path, command: Command) -> Path:
     return path
 
 
-def test_a_plan_meets_other_data_with_one_line(root: Path, tmp_path: Path, command: Command) -> None:
+def test_a_plan_with_other_data_is_one_line(root: Path, tmp_path: Path, command: Command) -> None:
     path = planned(root, tmp_path, command)
     before = json.loads(path.read_text())["runs"][0]
     (root / "book.txt").write_bytes(TEXT[::-1])

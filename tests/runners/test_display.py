@@ -66,7 +66,7 @@ def said(summary: dict[str, Any]) -> dict[str, str]:
     return {line[:15].strip(): line[15:].strip() for line in output.getvalue().splitlines()[1:]}
 
 
-def test_the_line_and_the_table_of_adasync_tell_how_k_grew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_and_the_table_of_adasync_show_how_k_grew(monkeypatch: pytest.MonkeyPatch) -> None:
     output = io.StringIO()
     monkeypatch.setattr(display, "console", Console(file=output, width=200))
     monkeypatch.setattr(display, "PLAIN_EVERY_S", 0.0)
@@ -93,7 +93,7 @@ def test_the_line_has_no_k_if_the_strategy_has_none(monkeypatch: pytest.MonkeyPa
     assert "K" not in line
 
 
-def test_the_table_tells_of_interrupted_gradients_and_of_k_where_there_are_any(tmp_path: Path) -> None:
+def test_the_table_shows_interrupted_gradients_and_k_if_there_are_any(tmp_path: Path) -> None:
     summary = read_summary(made(tmp_path, "strategy=ssp", *TIMING))
     assert not {"K", "interrupted"} & set(said(summary))
     counts = {"gradients_interrupted": 1234, "gradients_wasted": 0, "waits_for": [[0.0, 0, 3]]}

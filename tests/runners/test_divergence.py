@@ -82,7 +82,7 @@ def network(name: str) -> tuple[RunConfig, FlatModule]:
         ("lenet", 1e30, ("diverged", 1)),  # the parameters are finite, the loss is not
     ],
 )
-def test_real_processes_are_asked_about_what_they_leave(
+def test_the_parameters_of_real_processes_are_checked(
     model: str, factor: float, expected: tuple[str, int], tmp_path: Path, supervisor: Supervisor
 ) -> None:
     config, flat = network(model)

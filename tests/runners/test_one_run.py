@@ -1,4 +1,4 @@
-"""One run: what it leaves, what asking again does, when it ends, what it computes."""
+"""One run: its record, a second request for it, its end, its results."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from syncline.metrics import METRICS
 from syncline.records.events import read_events
 from syncline.records.store import FINISHED, read_config, read_metrics, read_summary, status
 
-# What a run leaves.
+# The record of a run.
 
 
 def test_a_run_leaves_its_config_environment_events_metrics_and_summary(default: Default) -> None:
@@ -34,7 +34,7 @@ def test_a_run_leaves_its_config_environment_events_metrics_and_summary(default:
     assert environment["packages"]["torch"] == metadata.version("torch")
 
 
-def test_the_summary_says_what_was_run_and_what_came_out(default: Default) -> None:
+def test_the_summary_holds_the_run_and_its_results(default: Default) -> None:
     summary = read_summary(default.record)
     promised = "identity status strategy engine time_kind time_s updates gradients_used gradients_discarded samples "
     promised += "max_lead mean_staleness final best seed wall_s"
@@ -83,7 +83,7 @@ def test_a_run_ends_with_a_small_table_and_the_place_of_its_record(default: Defa
     assert default.said.err == ""
 
 
-# Asked again.
+# Requested again.
 
 
 def test_a_finished_run_is_shown_and_not_repeated(default: Default) -> None:
@@ -119,7 +119,7 @@ def test_another_seed_is_another_run(default: Default) -> None:
     assert read_summary(record)["time_s"] != read_summary(default.record)["time_s"]
 
 
-def test_status_says_what_is_there_and_starts_nothing(default: Default, command: Command) -> None:
+def test_status_shows_existing_records_and_starts_nothing(default: Default, command: Command) -> None:
     said = command("--status", *SHORT, f"results={default.results}")
     assert said.code == 0
     assert said.out.split() == ["finished", "run", "seed", "0", default.config.identity]
@@ -129,7 +129,7 @@ def test_status_says_what_is_there_and_starts_nothing(default: Default, command:
     assert len(list(default.results.iterdir())) == 1
 
 
-# When a run ends.
+# The end of a run.
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_run_ends_early_at_the_first_evaluation_that_reaches_its_target(
     assert summary["epochs"] < 59
 
 
-def test_a_target_that_is_not_reached_is_said_to_be_so(tmp_path: Path, command: Command) -> None:
+def test_a_target_that_is_not_reached_is_reported(tmp_path: Path, command: Command) -> None:
     said = command("max_updates=5", "target.value=1.0", f"results={tmp_path}")
     assert "not reached" in said.out
     summary = read_summary(next(tmp_path.iterdir()))
@@ -168,7 +168,7 @@ def test_a_run_ends_at_the_first_limit_that_it_reaches(tmp_path: Path, gradients
     assert 600 <= by_epochs["samples"] < 600 + 32
 
 
-def test_more_time_is_more_updates_and_never_another_course(tmp_path: Path) -> None:
+def test_more_time_gives_more_updates_after_the_same_events(tmp_path: Path) -> None:
     words = ["gradients=false", "epochs=null"]
     short, long = (made(tmp_path, *words, f"max_time_s={limit}") for limit in (0.5, 1.0))
     first, second = (read_events(record / "events.arrow").to_pandas() for record in (short, long))

@@ -1,4 +1,4 @@
-"""The parameters that a run in virtual time leaves, where it is asked for them."""
+"""The parameters that a run in virtual time leaves, if it is asked to."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ LEAVE = "runner.parameters=true"
     ],
     ids=lambda given: given[0] if isinstance(given, list) else None,
 )
-def test_they_evaluate_to_what_the_run_ended_with(words: list[str], num_files: int, tmp_path: Path) -> None:
+def test_they_evaluate_to_the_last_metrics_of_the_run(words: list[str], num_files: int, tmp_path: Path) -> None:
     record = made(tmp_path, *SMALL, *words, LEAVE)
     summary = read_summary(record)
     assert summary["parameters"] == sorted(path.name for path in record.glob("*.safetensors"))

@@ -1,4 +1,4 @@
-"""Plans of many runs: all are made, none twice; failures and interrupts stay their own."""
+"""Plans of many runs: all are made, none twice; the failure of one does not affect the others."""
 
 import json
 import os
@@ -160,7 +160,7 @@ def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Pa
         wait_for(lambda: bool(list(tmp_path.glob("*/metrics.jsonl"))), first)
         line = one_error_line(cli(*words))
         assert f"is already running in process {first.pid} on " in line
-        assert list(tmp_path.glob("*/metrics.jsonl")), "and what it has made so far is still there"
+        assert list(tmp_path.glob("*/metrics.jsonl")), "and its results so far are kept"
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.communicate()

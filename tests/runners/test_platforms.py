@@ -1,4 +1,4 @@
-"""Virtual time where the system offers what all systems do; real processes are refused there in one line."""
+"""Simulated runs on any system; runs of real processes are refused in one line where they are not possible."""
 
 import os
 import subprocess

@@ -42,7 +42,7 @@ def test_the_script_that_was_written_asks_for_all_of_them(plan: Path) -> None:
 
 
 @pytest.mark.parametrize("runs", ["1", "a:b", "-1:2", "1:2:3"])
-def test_a_part_that_is_none_is_refused(plan: Path, command: Command, runs: str) -> None:
+def test_an_invalid_part_is_refused(plan: Path, command: Command, runs: str) -> None:
     line = one_error_line(command("--plan", str(plan), f"--runs={runs}"))
     assert line == f"error: --runs must be FIRST:END, counted from 0, got {runs}"
 
@@ -51,7 +51,7 @@ def test_a_part_beyond_the_end_is_refused(plan: Path, command: Command) -> None:
     assert one_error_line(command("--plan", str(plan), "--runs", "3:4")) == f"error: {plan} has no runs 3:4"
 
 
-def test_what_would_be_another_run_by_now_is_not_made(plan: Path, command: Command) -> None:
+def test_a_run_whose_identity_has_changed_is_not_made(plan: Path, command: Command) -> None:
     content = json.loads(plan.read_text())
     content["runs"][0]["overrides"].append("batch_size=16")
     plan.write_text(json.dumps(content))

@@ -1,6 +1,6 @@
-"""What a shard makes of its strategy's commands, on tiny tensors, whoever drives it.
+"""How a shard executes the commands of its strategy, on tiny tensors and without a real driver.
 
-tests/live/test_engine.py plays whole runs of every strategy through the same interpreter.
+tests/live/test_engine.py runs every strategy through the same interpreter.
 """
 
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_play import Rows
+from log_checks import Rows
 
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
@@ -35,7 +35,7 @@ NUM_WORKERS, BATCH = 3, 8
 
 
 class Script:
-    """A strategy that says what the test says, event by event."""
+    """A strategy with given answers, one per event; then none."""
 
     def __init__(self, *answers: list[Command]) -> None:
         self.answers, self.events = list(answers), list[Event]()
@@ -51,35 +51,35 @@ class Script:
         self.loaded = state
 
 
-class Driver:
-    """Writes down what it is asked, with the version at that moment."""
+class RecordingDriver:
+    """Records its calls; those of `grant` with the version at that moment."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self.released: list[Gradient] = []
         self.shard: ShardInterpreter
 
     def grant(self, shard: int, worker: int) -> None:
-        self.asked.append(("grant", worker, self.shard.version))
+        self.calls.append(("grant", worker, self.shard.version))
 
     def repeat(self, shard: int, worker: int) -> None:
-        self.asked.append(("repeat", worker))
+        self.calls.append(("repeat", worker))
 
     def interrupt(self, shard: int, worker: int) -> None:
-        self.asked.append(("interrupt", worker))
+        self.calls.append(("interrupt", worker))
 
     def wake_at(self, shard: int, at: float) -> None:
-        self.asked.append(("wake", at))
+        self.calls.append(("wake", at))
 
     def release(self, gradient: Gradient) -> None:
         self.released.append(gradient)
 
 
-class Played:
-    """A shard whose weights are one number, from 0, with a rate of 1: each update subtracts the mean gradient."""
+class ScriptedShard:
+    """A shard with a single weight, at first 0, and a rate of 1: each update subtracts the mean gradient."""
 
     def __init__(self, *answers: list[Command], limits: Limits | None = None, number: int = 0) -> None:
-        self.strategy, self.driver, self.rows = Script(*answers), Driver(), Rows()
+        self.strategy, self.driver, self.rows = Script(*answers), RecordingDriver(), Rows()
         self.parameters = Shard(
             block=slice(0, 1),
             current=Version(torch.zeros(1), torch.zeros(0)),
@@ -113,124 +113,136 @@ class Played:
         return self.parameters.current.weights.item()
 
 
-def test_a_grant_sends_the_version_of_that_moment_not_of_the_end_of_the_answer() -> None:
-    played = Played([Hold(0)], [Grant(0), Apply((0,)), Grant(1), Apply((1,)), Grant(2)])
-    played.push(0)
-    played.push(1)
-    assert played.driver.asked == [("grant", 0, 0), ("grant", 1, 1), ("grant", 2, 2)]
+def test_a_grant_sends_the_version_at_that_command_not_after_the_last_one() -> None:
+    scripted = ScriptedShard([Hold(0)], [Grant(0), Apply((0,)), Grant(1), Apply((1,)), Grant(2)])
+    scripted.push(0)
+    scripted.push(1)
+    assert scripted.driver.calls == [("grant", 0, 0), ("grant", 1, 1), ("grant", 2, 2)]
 
 
 def test_an_update_is_one_step_on_the_mean_and_counts_what_it_used() -> None:
-    played = Played([], [Apply((0, 1), because="both")])
-    gradients = [played.push(0, value=1.0), played.push(1, value=4.0, at=2.0)]
-    totals = played.shard.totals
-    assert played.weight == -2.5
+    scripted = ScriptedShard([], [Apply((0, 1), because="both")])
+    gradients = [scripted.push(0, value=1.0), scripted.push(1, value=4.0, at=2.0)]
+    totals = scripted.shard.totals
+    assert scripted.weight == -2.5
     assert (totals.updates, totals.samples, totals.time_s) == (1, 2 * BATCH, 2.0)
     assert (totals.used_by_worker, totals.staleness) == ([1, 1, 0], {0: 2})
-    assert played.driver.released == gradients
-    assert [(row.worker, row.push, row.version, row.because) for row in played.rows.of("applied")] == [
+    assert scripted.driver.released == gradients
+    assert [(row.worker, row.push, row.version, row.because) for row in scripted.rows.of("applied")] == [
         (0, 0, 1, "both"),
         (1, 1, 1, "both"),
     ]
 
 
-def test_staleness_is_the_versions_between_computing_and_use() -> None:
-    played = Played([Apply((0,))], [Apply((1,))], [Apply((2,))])
+@pytest.mark.parametrize("command", [Apply((0, 1), scale=2.0), Apply((0, 1), is_sum=True)], ids=["scale", "sum"])
+def test_an_update_takes_the_scale_or_the_sum_that_the_strategy_asks_for(command: Apply) -> None:
+    scripted = ScriptedShard([], [command])
+    for worker, value in ((0, 1.0), (1, 4.0)):
+        scripted.push(worker, value=value)
+    assert scripted.weight == -5.0
+
+
+def test_staleness_is_the_number_of_updates_between_computing_and_use() -> None:
+    scripted = ScriptedShard([Apply((0,))], [Apply((1,))], [Apply((2,))])
     for version in (0, 0, 2):
-        played.push(0, version=version)
-    assert played.shard.totals.staleness == {0: 2, 1: 1}
+        scripted.push(0, version=version)
+    assert scripted.shard.totals.staleness == {0: 2, 1: 1}
 
 
 def test_nothing_is_executed_after_the_update_that_reaches_a_limit() -> None:
     for limits, reason in ((Limits(updates=1), "max_updates"), (Limits(samples=BATCH), "epochs")):
-        played = Played([], [Apply((0,)), Grant(0), Apply((1,))], limits=limits)
-        played.push(0)
-        played.push(1)
-        assert played.shard.ended_by == reason
-        assert played.driver.asked == []
-        assert played.shard.version == 1
+        scripted = ScriptedShard([], [Apply((0,)), Grant(0), Apply((1,))], limits=limits)
+        scripted.push(0)
+        scripted.push(1)
+        assert scripted.shard.ended_by == reason
+        assert scripted.driver.calls == []
+        assert scripted.shard.version == 1
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_not_finite_ends_the_run_before_the_strategy_sees_it(loss: float) -> None:
-    played = Played()
-    played.push(0, loss=loss, at=3.0)
-    assert (played.shard.ended_by, played.shard.totals.time_s) == ("diverged", 3.0)
-    assert played.strategy.events == []
+    scripted = ScriptedShard()
+    scripted.push(0, loss=loss, at=3.0)
+    assert (scripted.shard.ended_by, scripted.shard.totals.time_s) == ("diverged", 3.0)
+    assert scripted.strategy.events == []
 
 
-def test_a_discarded_push_is_forgotten_and_its_gradient_released() -> None:
-    played = Played([Discard(0, "late")])
-    gradient = played.push(2)
-    assert played.shard.totals.discarded_by_worker == [0, 0, 1]
-    assert played.driver.released == [gradient]
-    assert played.shard.pending_gradients() == {}
-    assert played.weight == 0.0
+def test_a_discarded_push_is_no_longer_pending_and_its_gradient_is_released() -> None:
+    scripted = ScriptedShard([Discard(0, "late")])
+    gradient = scripted.push(2)
+    assert scripted.shard.totals.discarded_by_worker == [0, 0, 1]
+    assert scripted.driver.released == [gradient]
+    assert scripted.shard.pending_gradients() == {}
+    assert scripted.weight == 0.0
 
 
 def test_after_an_interrupt_pushes_computed_before_it_are_rejected() -> None:
-    played = Played([Apply((0,)), Interrupt(1), Grant(1)])
-    assert not played.shard.is_stale(1, 0)
-    played.push(0)
-    assert [played.shard.is_stale(1, version) for version in (0, 1)] == [True, False]
-    assert not played.shard.is_stale(2, 0), "others are not concerned"
+    scripted = ScriptedShard([Apply((0,)), Interrupt(1), Grant(1)])
+    assert not scripted.shard.is_stale(1, 0)
+    scripted.push(0)
+    assert [scripted.shard.is_stale(1, version) for version in (0, 1)] == [True, False]
+    assert not scripted.shard.is_stale(2, 0), "only the interrupted worker"
+    assert scripted.driver.calls == [("interrupt", 1), ("grant", 1, 1)]
     gradient = Gradient(torch.zeros(1), torch.zeros(0))
-    played.shard.reject(2.0, 1, 0, gradient)
-    assert played.shard.totals.interrupted_by_worker == played.shard.totals.wasted_by_worker == [0, 1, 0]
-    assert played.driver.released[-1] is gradient
-    assert [row.because for row in played.rows.of("dropped")] == [STALE]
-    assert len(played.strategy.events) == 1
+    scripted.shard.reject(2.0, 1, 0, gradient)
+    assert scripted.shard.totals.interrupted_by_worker == scripted.shard.totals.wasted_by_worker == [0, 1, 0]
+    assert scripted.driver.released[-1] is gradient
+    assert [row.because for row in scripted.rows.of("dropped")] == [STALE]
+    assert len(scripted.strategy.events) == 1
+    scripted.shard.leave(3.0, 1, "killed")
+    assert not scripted.shard.is_stale(1, 0), "a new process of the worker was never interrupted"
 
 
-def test_a_timer_is_never_in_the_past_and_is_forgotten_when_it_fires() -> None:
-    played = Played([WakeAt(0.5), WakeAt(7.0)], [Repeat(0)])
-    played.push(0, at=1.0)
-    assert played.driver.asked == [("wake", 1.0), ("wake", 7.0)]
-    assert played.shard.wakes_at == 7.0
-    played.shard.fire_timer(7.0)
-    assert played.strategy.events[-1] == TimerFired(7.0)
-    assert (played.shard.wakes_at, played.driver.asked[-1]) == (math.inf, ("repeat", 0))
+def test_a_timer_is_never_in_the_past_and_is_reset_when_it_fires() -> None:
+    scripted = ScriptedShard([WakeAt(0.5), WakeAt(7.0)], [Repeat(0)])
+    scripted.push(0, at=1.0)
+    assert scripted.driver.calls == [("wake", 1.0), ("wake", 7.0)]
+    assert scripted.shard.wakes_at == 7.0
+    scripted.shard.fire_timer(7.0)
+    assert scripted.strategy.events[-1] == TimerFired(7.0)
+    assert (scripted.shard.wakes_at, scripted.driver.calls[-1]) == (math.inf, ("repeat", 0))
 
 
-def test_the_lead_is_counted_in_pushes_and_who_joins_is_level_with_the_slowest() -> None:
-    played = Played()
+def test_the_lead_is_counted_in_pushes_and_a_joining_worker_starts_at_the_lowest_count() -> None:
+    scripted = ScriptedShard()
     for worker in (0, 0, 1, 2, 0, 0):
-        played.push(worker)
-    assert played.shard.totals.max_lead == 3
-    played.shard.leave(2.0, 1, "gone")
-    assert played.strategy.events[-1] == WorkerLeft(2.0, 1)
-    assert played.shard.active == [0, 2]
-    played.push(2)
-    played.push(2)
-    played.shard.join(3.0, 1)
-    played.push(0)  # its fifth; the others have three each
-    assert played.shard.totals.max_lead == 3
-    played.push(0)
-    played.push(0)
-    assert played.shard.totals.max_lead == 4
+        scripted.push(worker)
+    assert scripted.shard.totals.max_lead == 3
+    scripted.shard.leave(2.0, 1, "killed")
+    assert scripted.strategy.events[-1] == WorkerLeft(2.0, 1)
+    assert scripted.shard.active == [0, 2]
+    scripted.push(2)
+    scripted.push(2)
+    scripted.shard.join(3.0, 1)
+    scripted.push(0)  # its fifth; the others have three each
+    assert scripted.shard.totals.max_lead == 3
+    scripted.push(0)
+    scripted.push(0)
+    assert scripted.shard.totals.max_lead == 4
 
 
 def test_leaving_returns_the_commands_that_were_executed() -> None:
-    played = Played([WaitFor(2, "one left")])
-    assert played.shard.leave(4.0, 0, "gone") == [WaitFor(2, "one left")]
-    assert played.shard.totals.waits_for == [(4.0, 0, 2)]
-    assert [(row.kind, row.value) for row in played.rows] == [("left", 0.0), ("waits_for", 2)]
+    scripted = ScriptedShard([WaitFor(2, "one left")])
+    assert scripted.shard.leave(4.0, 0, "killed") == [WaitFor(2, "one left")]
+    assert scripted.shard.totals.waits_for == [(4.0, 0, 2)]
+    assert [(row.kind, row.value) for row in scripted.rows] == [("left", 0.0), ("waits_for", 2)]
 
 
-def test_a_state_is_taken_up_by_another_one() -> None:
-    played, again = Played([], [Interrupt(2)], []), Played()
-    gradient = played.push(0)
-    played.push(1)
-    played.shard.leave(2.0, 1, "gone")
-    again.shard.load_state_dict(played.shard.state_dict(), played.shard.pending_gradients())
+def test_a_shard_is_restored_from_the_state_of_another() -> None:
+    scripted, again = ScriptedShard([], [Interrupt(2)], []), ScriptedShard()
+    gradient = scripted.push(0)
+    scripted.push(1)
+    scripted.shard.leave(2.0, 1, "killed")
+    again.shard.load_state_dict(scripted.shard.state_dict(), scripted.shard.pending_gradients())
     assert again.shard.state_dict()["pending"] == [(0, 0, 0), (1, 1, 0)]
     assert again.shard.pending_gradients()[0] is gradient
     assert again.shard.active == [0, 2]
-    assert again.shard.totals == played.shard.totals
-    assert again.strategy.loaded == played.strategy.state_dict()
+    assert again.shard.totals == scripted.shard.totals
+    assert again.shard.state_dict() == scripted.shard.state_dict()
+    assert again.strategy.loaded == scripted.strategy.state_dict()
 
 
-def test_the_totals_of_shards_make_those_of_the_run() -> None:
+def test_the_totals_of_a_run_follow_from_those_of_its_shards() -> None:
     first, second = Totals(2), Totals(2)
     first.updates, first.samples, first.time_s, first.staleness = 5, 50, 1.0, {0: 4, 1: 1}
     second.updates, second.samples, second.time_s, second.staleness = 4, 40, 2.0, {1: 4}
@@ -239,15 +251,15 @@ def test_the_totals_of_shards_make_those_of_the_run() -> None:
     assert (whole.updates, whole.samples, whole.time_s) == (4, 40, 2.0)
     assert whole.staleness == {0: 4, 1: 5}
     assert whole.used_by_worker == [3, 2], "a gradient counts once"
-    assert first.staleness == {0: 4, 1: 1}, "the parts stay as they are"
+    assert first.staleness == {0: 4, 1: 1}, "the totals of the shards do not change"
 
 
-def test_of_times_alone_there_are_no_tensors() -> None:
-    driver = Driver()
+def test_without_gradients_no_tensors_are_needed() -> None:
+    driver = RecordingDriver()
     shard = ShardInterpreter(
         0, Script([Apply((0,)), Grant(0)]), num_workers=1, batch_size=1, limits=Limits(), driver=driver
     )
     driver.shard = shard
     shard.push(1.0, 0, 0, 0, 0, 0, 0.0, None)
-    assert (shard.version, driver.asked) == (1, [("grant", 0, 1)])
+    assert (shard.version, driver.calls) == (1, [("grant", 0, 1)])
     assert PushArrived(1.0, 0, 0, 0, 0.0) == shard._strategy.events[0]  # type: ignore[attr-defined]

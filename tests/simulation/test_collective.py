@@ -1,4 +1,4 @@
-"""Collectives in virtual time: what they learn against plain sums, when they do it against a recurrence of its own."""
+"""Collectives in virtual time: what they learn, against plain sums; when they do, against a recurrence."""
 
 import math
 from dataclasses import replace
@@ -49,12 +49,12 @@ def run_of(config: RunConfig, log: EventLog | None = None) -> tuple[dict, list[d
 
 
 def timing_of(**changes) -> dict:
-    """The summary of a run of times alone."""
+    """The summary of a run without gradients."""
     return run_of(config_of(gradients=False, **changes))[0]
 
 
 def replicas_after(config: RunConfig, steps: int):
-    """The replicas after so many steps, without the clock."""
+    """The replicas after this many steps, without the simulator."""
     replicas = build_replicas(config)
     samples = config.batch_size * config.cluster.workers
     for step in range(steps):
@@ -63,8 +63,8 @@ def replicas_after(config: RunConfig, steps: int):
     return replicas
 
 
-def scatter(replicas, seed: int = 0) -> np.ndarray:
-    """Every replica at a place of its own. Returns them, [workers, n]."""
+def randomise(replicas, seed: int = 0) -> np.ndarray:
+    """Give every replica random weights of its own. Returns them, [workers, n]."""
     generator = torch.Generator().manual_seed(seed)
     for weights in replicas.weights:
         weights.normal_(generator=generator).mul_(0.1)
@@ -107,7 +107,7 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
     joined = replace(config, cluster=replace(config.cluster, workers=1), batch_size=64)
     many, one = build_replicas(config), build_replicas(joined)
 
-    class Joined:  # the four workers' batches, as one
+    class Joined:  # the batches of the four workers, as one
         worker, seed = 0, config.seed
 
         def batch(self, iteration: int):
@@ -120,7 +120,7 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
     torch.testing.assert_close(many.weights[0], one.weights[0], rtol=0, atol=1e-6)
 
 
-def test_both_ways_of_bsp_make_the_same_updates_to_1e_6():
+def test_both_topologies_of_bsp_apply_the_same_updates_to_1e_6():
     config = config_of(strategy=ALL_REDUCE, max_updates=20)
     learning = build_learning(replace(config, strategy=BspOptions()))
     shard, workers = learning.shards[0], learning.learners
@@ -138,7 +138,7 @@ def test_both_ways_of_bsp_make_the_same_updates_to_1e_6():
 @pytest.mark.parametrize("num_workers", [4, 6, 9, 12, 16])
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])
 def test_without_a_learning_rate_all_replicas_are_equal_after_two_steps(num_workers, average):
-    """dssync.txt, section 3.1: two steps carry what every worker has to every other."""
+    """dssync.txt, section 3.1: two steps spread what every worker has to all others."""
     config = config_of(
         strategy=DsSyncOptions(average=average),
         optimizer=STILL,
@@ -146,7 +146,7 @@ def test_without_a_learning_rate_all_replicas_are_equal_after_two_steps(num_work
         batch_size=1,
     )
     replicas = build_replicas(config)
-    mean = scatter(replicas).mean(axis=0)
+    mean = randomise(replicas).mean(axis=0)
     apart = replicas.current()[2]["divergence"]
     left = []
     for step in range(2):
@@ -159,7 +159,7 @@ def test_without_a_learning_rate_all_replicas_are_equal_after_two_steps(num_work
 
 
 @pytest.mark.parametrize(("num_workers", "group_size"), [(4, None), (9, None), (12, None), (12, 4), (16, None)])
-def test_a_group_averages_its_members_and_nobody_else(num_workers, group_size):
+def test_a_group_averages_its_members_and_no_others(num_workers, group_size):
     """Equation 1 of dssync.txt without gradients, against NumPy: rows at even steps, columns at odd ones."""
     size = group_size or {4: 2, 9: 3, 12: 3, 16: 4}[num_workers]
     config = config_of(
@@ -169,7 +169,7 @@ def test_a_group_averages_its_members_and_nobody_else(num_workers, group_size):
     )
     replicas = build_replicas(config)
     for step in (0, 1, 2):
-        grid = scatter(replicas, step).reshape(num_workers // size, size, -1)
+        grid = randomise(replicas, step).reshape(num_workers // size, size, -1)
         replicas.step(step, config.strategy.groups(step, num_workers), 0.0)
         mean = grid.mean(axis=0 if step % 2 else 1, keepdims=True)
         expected = np.broadcast_to(mean, grid.shape).reshape(num_workers, -1)
@@ -177,8 +177,8 @@ def test_a_group_averages_its_members_and_nobody_else(num_workers, group_size):
 
 
 @pytest.mark.parametrize("num_workers", [4, 6, 9, 12, 16])
-def test_every_pair_of_workers_meets_within_two_steps(num_workers):
-    """Each worker's own mark, averaged twice, has reached everybody."""
+def test_information_of_every_worker_reaches_every_other_within_two_steps(num_workers):
+    """A mark of each worker, averaged twice, has reached all."""
     for first in (0, 1):
         knows = np.eye(num_workers, dtype=bool)
         for step in (first, first + 1):
@@ -216,8 +216,8 @@ def test_a_worker_steps_by_itself_and_then_its_group_averages_weights_and_statis
         assert torch.equal(ours.buffers[worker], buffers[worker])
 
 
-def test_before_forward_is_the_same_but_for_the_place_of_the_averaging():
-    """Averaging of step t before its forward pass: as if the groups came one step later, and not after the last."""
+def test_before_forward_differs_only_in_when_it_averages():
+    """As if each step had the groups of the next one, and the last step none."""
     first = replicas_after(config_of(strategy=DsSyncOptions(average="before_forward")), 4)
     shifted = build_replicas(config_of())
     for step in range(4):
@@ -225,10 +225,10 @@ def test_before_forward_is_the_same_but_for_the_place_of_the_averaging():
         shifted.step(step, groups, shifted.rate(step * 64, step))
     for ours, theirs in zip(first.weights, shifted.weights, strict=True):
         assert torch.equal(ours, theirs)
-    assert len({weights.sum().item() for weights in first.weights}) == 4  # nothing was averaged last
+    assert len({weights.sum().item() for weights in first.weights}) == 4  # no averaging after the last step
 
 
-def test_the_consensus_is_evaluated_and_the_divergence_told():
+def test_the_consensus_is_evaluated_and_the_divergence_reported():
     config = config_of(max_updates=8, eval_every_epochs=0.1)
     summary, rows = run_of(config)
     assert rows[0]["divergence"] == 0
@@ -242,7 +242,7 @@ def test_the_consensus_is_evaluated_and_the_divergence_told():
     assert metrics["loss"] == pytest.approx(rows[-1]["loss"], rel=1e-5)
 
 
-def test_bsp_keeps_one_replica_and_tells_of_no_divergence():
+def test_bsp_keeps_one_replica_and_reports_no_divergence():
     summary, rows = run_of(config_of(strategy=ALL_REDUCE, max_updates=2))
     assert "divergence" not in summary
     assert all("divergence" not in row for row in rows)
@@ -265,7 +265,7 @@ def test_a_target_ends_a_run_at_the_evaluation_that_reaches_it():
 
 
 @pytest.mark.parametrize("strategy", [ALL_REDUCE, DsSyncOptions()], ids=lambda options: options.name)
-def test_a_loss_that_is_no_number_stops_the_run(strategy):
+def test_a_loss_that_is_not_finite_stops_the_run(strategy):
     summary, _ = run_of(config_of(strategy=strategy, optimizer=SgdConfig(lr=1e9), max_updates=500))
     assert summary["status"] == "diverged"
     assert summary["updates"] < 500
@@ -287,14 +287,17 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(strategy):
 
 
 def recurrence(strategy, cluster: Cluster, steps: int, exchange_s) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """begun, computed and joined [steps, workers] by the definition: a group begins with its last member."""
+    """Start, end of the computation and end of the exchange of every step, each [steps, workers].
+
+    By the definition: a group starts its exchange when its last member is ready.
+    """
     num_workers = cluster.num_workers
-    begun, computed, joined = (np.zeros((steps, num_workers)) for _ in range(3))
+    begun, computed, exchanged = (np.zeros((steps, num_workers)) for _ in range(3))
     now = [0.0] * num_workers
     for step in range(steps):
         groups = strategy.groups(step, num_workers)
 
-        def join(times, groups=groups):
+        def exchange(times, groups=groups):
             return [
                 max(times[other] for group in groups if worker in group for other in group)
                 + next(exchange_s(len(group)) for group in groups if worker in group)
@@ -302,20 +305,20 @@ def recurrence(strategy, cluster: Cluster, steps: int, exchange_s) -> tuple[np.n
             ]
 
         if strategy.averages_first:
-            now = join(now)
+            now = exchange(now)
         begun[step] = now
         now = [at + cluster.compute_s(worker) for worker, at in enumerate(now)]
         computed[step] = now
         if not strategy.averages_first:
-            now = join(now)
-        joined[step] = now
-    return begun, computed, joined
+            now = exchange(now)
+        exchanged[step] = now
+    return begun, computed, exchanged
 
 
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])
 @pytest.mark.parametrize(("num_workers", "group_size"), [(4, None), (6, None), (12, 4)])
 def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path, num_workers, group_size, average):
-    """Every row of the log at its exact time, over more than one block of draws; no row before another one's time."""
+    """Every row of the log at its exact time, over more than one block of draws; rows in the order of time."""
     strategy = DsSyncOptions(average=average, group_size=group_size)
     cluster = ClusterConfig(
         workers=num_workers,
@@ -332,23 +335,23 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path
     summary, _ = run_of(config, log)
     log.close()
     times = Cluster(cluster, scenario, config.seed)
-    begun, computed, joined = recurrence(strategy, times, steps, lambda size: 2 * (size - 1) * (0.1 + 1.0 / size))
+    begun, computed, exchanged = recurrence(strategy, times, steps, lambda size: 2 * (size - 1) * (0.1 + 1.0 / size))
     events = read_events(tmp_path / "events.arrow").to_pandas()
     assert (events["at"].diff().dropna() >= 0).all()
-    for kind, expected in (("started", begun), ("computed", computed), ("pushed", computed), ("applied", joined)):
+    for kind, expected in (("started", begun), ("computed", computed), ("pushed", computed), ("applied", exchanged)):
         rows = events[events.kind == kind].sort_values(["worker", "at"], kind="stable")
         np.testing.assert_allclose(rows["at"].to_numpy().reshape(num_workers, steps).T, expected, rtol=1e-12)
     granted = events[events.kind == "granted"].sort_values(["worker", "at"], kind="stable")
-    expected = begun[1:] if strategy.averages_first else joined
+    expected = begun[1:] if strategy.averages_first else exchanged
     np.testing.assert_allclose(granted["at"].to_numpy().reshape(num_workers, -1).T, expected, rtol=1e-12)
     assert set(events[events.kind == "granted"].because) == {"all-reduce"}
     assert sorted(events[events.kind == "applied"].push) == list(range(steps * num_workers))
     delayed = events[events.kind == "delayed"]
     assert 0 < len(delayed) < steps * num_workers
     assert set(delayed.value) == {3.0}
-    assert summary["time_s"] == pytest.approx(joined.max())
-    spent = (computed - begun).sum(axis=0) / joined.max()
-    assert summary["busy_by_worker"] == pytest.approx(spent.tolist())
+    assert summary["time_s"] == pytest.approx(exchanged.max())
+    busy = (computed - begun).sum(axis=0) / exchanged.max()
+    assert summary["busy_by_worker"] == pytest.approx(busy.tolist())
     # The largest lead by counting pushes one after another.
     counts, lead = np.zeros(num_workers, dtype=int), 0
     for worker in events[events.kind == "pushed"].worker:
@@ -368,7 +371,7 @@ def test_times_of_bsp_are_those_of_the_slowest():
     assert summary["used_by_worker"] == [200] * 5
 
 
-def test_who_is_never_late_is_never_two_ahead():
+def test_without_random_times_no_worker_is_two_ahead():
     assert timing_of(max_updates=100)["max_lead"] == 1
 
 
@@ -379,10 +382,10 @@ def test_a_time_limit_ends_a_run_before_the_update_that_would_be_late(average):
     cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 4.0, 4.0])
     summary = timing_of(strategy=strategy, cluster=cluster, max_updates=None, max_time_s=10.0)
     times = recurrence(strategy, Cluster(cluster, ScenarioConfig(), 0), 6, lambda size: 0.0)
-    begun, computed, joined = times
+    begun, computed, exchanged = times
     assert summary["ended_by"] == "max_time_s"
     assert summary["time_s"] == 10.0
-    assert summary["updates"] == (joined.max(axis=1) <= 10).sum()
+    assert summary["updates"] == (exchanged.max(axis=1) <= 10).sum()
     assert summary["busy_by_worker"] == pytest.approx(
         (np.clip(10 - begun, 0, computed - begun).sum(axis=0) / 10).tolist()
     )
@@ -390,19 +393,21 @@ def test_a_time_limit_ends_a_run_before_the_update_that_would_be_late(average):
     assert summary["max_lead"] == max(count.max() - count.min() for count in counts) == 2
 
 
-NOTHING = 1e-12  # seconds of a gradient
+NEGLIGIBLE_S = 1e-12  # a gradient
 
 
 @pytest.mark.parametrize(
     ("num_workers", "by_bandwidth", "by_latency"), [(4, 1.5, 3), (9, 4 / 3, 4), (16, 1.25, 5), (64, 1.125, 9)]
 )
 def test_the_exchange_of_ds_sync_is_shorter_as_the_models_say(num_workers, by_bandwidth, by_latency):
-    """BSP's time over DS-Sync's: 1 + 1/sqrt(W) where bandwidth is all that counts, 1 + sqrt(W) where latency is."""
+    """BSP's time over DS-Sync's: 1 + 1/sqrt(W) where only bandwidth counts, 1 + sqrt(W) where only latency does."""
     for network, expected in (
         (NetworkConfig(bandwidth_gbps=1.0), by_bandwidth),
         (NetworkConfig(latency_s=1.0), by_latency),
     ):
-        cluster = ClusterConfig(workers=num_workers, gradient_s=[NOTHING], network=network, message_bytes=125_000_000)
+        cluster = ClusterConfig(
+            workers=num_workers, gradient_s=[NEGLIGIBLE_S], network=network, message_bytes=125_000_000
+        )
         bsp, ds_sync = (
             timing_of(strategy=strategy, cluster=cluster)["time_s"] for strategy in (ALL_REDUCE, DsSyncOptions())
         )
@@ -410,7 +415,7 @@ def test_the_exchange_of_ds_sync_is_shorter_as_the_models_say(num_workers, by_ba
 
 
 @pytest.mark.parametrize("strategy", [ALL_REDUCE, DsSyncOptions()], ids=lambda options: options.name)
-def test_one_all_reduce_a_tensor_pays_the_latency_as_many_times(strategy):
+def test_one_all_reduce_per_tensor_pays_the_latency_as_many_times(strategy):
     network = NetworkConfig(latency_s=0.5, bandwidth_gbps=1.0)
     cluster = ClusterConfig(gradient_s=[1.0], network=network, message_bytes=125_000_000, message_tensors=7)
     naive = replace(strategy, impl="naive")
@@ -420,11 +425,11 @@ def test_one_all_reduce_a_tensor_pays_the_latency_as_many_times(strategy):
         assert timing_of(strategy=options, cluster=cluster, max_updates=10)["time_s"] == pytest.approx(
             10 * (1 + exchange_s)
         )
-    # Without a word about tensors it is the model's: LeNet has ten.
-    unsaid = replace(cluster, message_tensors=None)
-    lenet = timing_of(strategy=naive, cluster=unsaid, max_updates=10)["time_s"]
+    # By default the number of tensors is the model's: LeNet has ten.
+    default = replace(cluster, message_tensors=None)
+    lenet = timing_of(strategy=naive, cluster=default, max_updates=10)["time_s"]
     assert lenet == pytest.approx(10 * (1 + 2 * (members - 1) * (0.5 * 10 + 1.0 / members)))
-    learned = run_of(config_of(strategy=naive, cluster=unsaid, max_updates=10))[0]
+    learned = run_of(config_of(strategy=naive, cluster=default, max_updates=10))[0]
     assert learned["time_s"] == pytest.approx(lenet)
 
 

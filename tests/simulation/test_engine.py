@@ -1,9 +1,9 @@
-"""Virtual time alone: closed forms, ends, and what the log says."""
+"""Runs without gradients: closed forms, limits, and the log."""
 
 from collections import Counter
 
 import pytest
-from simulation_play import over_a_network
+from simulations import over_a_network
 
 from benchmarks.simulator import NullObserver
 from syncline.progress import Limits
@@ -20,7 +20,7 @@ from syncline.timing.network import SHARINGS, NetworkConfig
 NOISE = {"name": "exponential", "mean": 1.0}
 
 
-class Looks:
+class CountingObserver:
     def __init__(self, every: int = 1) -> None:
         self.seen: list[int] = []
         self.every = every
@@ -79,8 +79,8 @@ def test_asp_of_equal_workers_is_p_minus_1_versions_stale():
 
 
 @pytest.mark.parametrize("strategy", [AspOptions(), BspOptions(), SspOptions(), DsspOptions()], ids=lambda o: o.name)
-def test_two_strategies_under_one_seed_meet_the_same_times(strategy):
-    """The i-th gradient of a worker takes the same time whoever decides when it may begin."""
+def test_two_strategies_with_one_seed_draw_the_same_times(strategy):
+    """The i-th gradient of a worker takes the same time, whichever strategy decides when it starts."""
     cluster = ClusterConfig(workers=3, gradient_s=[1.0, 1.5], jitter=NOISE)
     scenario = ScenarioConfig(compute_delay={"name": "pareto", "minimum": 0.1, "shape": 2.5})
 
@@ -102,7 +102,7 @@ def test_a_step_over_the_network_is_pull_compute_push():
     assert totals.time_s == pytest.approx(10 * (0.01 + 0.1 + 0.01))
 
 
-def test_bsp_meets_incast_at_the_shards_card_both_ways():
+def test_bsp_has_incast_at_the_shards_nic_in_both_directions():
     """P equal workers: the last block leaves after P transfers, the P pushes queue behind each other."""
     network = NetworkConfig(latency_s=0.0, bandwidth_gbps=1.0)
     for workers in (1, 2, 8):
@@ -113,7 +113,7 @@ def test_bsp_meets_incast_at_the_shards_card_both_ways():
         assert totals.time_s == pytest.approx(5 * (0.008 * workers + 0.1 + 0.008))
 
 
-def test_bsp_over_fair_networks_moves_in_step():
+def test_bsp_over_a_fair_network_keeps_workers_in_step():
     """P equal workers: all blocks arrive when the last of a queue would, and so do all pushes."""
     network = NetworkConfig(latency_s=0.001, bandwidth_gbps=1.0, sharing="fair")
     for workers in (1, 2, 8):
@@ -123,7 +123,7 @@ def test_bsp_over_fair_networks_moves_in_step():
         assert totals.time_s == pytest.approx(5 * (2 * (0.008 * workers + 0.001) + 0.1))
 
 
-def test_sharing_matters_only_where_cards_have_a_bandwidth():
+def test_sharing_matters_only_where_nics_have_a_bandwidth():
     times = [
         run(
             AspOptions(),
@@ -136,7 +136,7 @@ def test_sharing_matters_only_where_cards_have_a_bandwidth():
     assert times[0] == times[1]
 
 
-def test_a_worker_alone_does_not_feel_how_cards_are_shared():
+def test_a_single_worker_does_not_depend_on_how_nics_are_shared():
     times = []
     for sharing in SHARINGS:
         network = NetworkConfig(bandwidth_gbps=1.0, sharing=sharing)
@@ -147,7 +147,7 @@ def test_a_worker_alone_does_not_feel_how_cards_are_shared():
 
 def test_two_shards_halve_what_the_server_sends():
     """Bound by the shards' NICs. Pushing takes each worker 2 x 4 ms; from the second step on, the shard that has its
-    pushes 4 ms earlier also answers earlier, so that the two halves no longer meet at a worker's NIC.
+    pushes 4 ms earlier also answers earlier, so that the two halves no longer overlap at a worker's NIC.
     """
     network = NetworkConfig(latency_s=0.0, bandwidth_gbps=1.0)
     times = []
@@ -159,13 +159,13 @@ def test_two_shards_halve_what_the_server_sends():
     assert times[1] == pytest.approx(20 * (100 * 0.004 + 0.01 + 0.008) + 0.004)
 
 
-def test_late_pull_responses_prolong_every_step_they_meet():
+def test_late_pull_responses_prolong_every_step_they_delay():
     scenario = ScenarioConfig(pull_delay={"name": "constant", "value": 4.0})
     _, totals = run(AspOptions(), ClusterConfig(workers=1, gradient_s=[1.0]), scenario, updates=10)
     assert totals.time_s == 50
 
 
-def test_more_workers_than_one_shard_log_every_push_once_a_shard():
+def test_every_push_is_logged_once_per_shard():
     rows = Rows()
     cluster = ClusterConfig(workers=3, shards=2, gradient_s=[1.0, 2.0])
     _, totals = run(SspOptions(staleness=1), cluster, log=rows, updates=30)
@@ -175,12 +175,12 @@ def test_more_workers_than_one_shard_log_every_push_once_a_shard():
     assert sum(totals.used_by_worker) == sum(row[3] == 0 for row in rows.of("applied")), "counted at the first shard"
 
 
-def test_the_log_tells_the_whole_story():
+def test_the_log_holds_every_update_its_staleness_and_the_reason_of_every_hold():
     rows = Rows()
     _, totals = run(SspOptions(staleness=1), ClusterConfig(workers=2, gradient_s=[1.0, 3.0]), log=rows, updates=20)
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
     applied = rows.of("applied")
-    assert [row[5] for row in applied] == list(range(1, 21)), "each update makes the next version"
+    assert [row[5] for row in applied] == list(range(1, 21)), "each update creates the next version"
     assert Counter(row[6] for row in applied) == totals.staleness
     assert len(rows.of("granted")) + len(rows.of("held")) >= len(rows.of("pushed"))
     assert all(row[7] for row in rows.of("held")), "every hold has its reason"
@@ -195,14 +195,14 @@ def test_a_run_ends_at_its_first_limit(limits, ended_by, updates):
     assert (reason, totals.updates) == (ended_by, updates)
 
 
-def test_the_observer_is_called_when_it_asked_to_be():
-    observer = Looks(every=4)
+def test_the_observer_is_called_at_the_updates_it_asked_for():
+    observer = CountingObserver(every=4)
     run(AspOptions(), ClusterConfig(workers=1, gradient_s=[1.0]), observer=observer, updates=12)
     assert observer.seen == [1, 5, 9]
 
 
 @pytest.mark.parametrize("strategy", [AspOptions(), BspOptions(), SspOptions(), DsspOptions()], ids=lambda o: o.name)
-def test_messages_that_take_no_time_give_the_same_run_with_and_without_a_place_in_the_queue(strategy):
+def test_messages_that_take_no_time_give_the_same_run_whether_they_are_scheduled_or_not(strategy):
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.6, 2.9], jitter=NOISE)
     logs = []
     for is_instant in (True, False):
@@ -217,7 +217,7 @@ def test_messages_that_take_no_time_give_the_same_run_with_and_without_a_place_i
 
 
 class HoldsForEver:
-    """Applies, and lets nobody go on."""
+    """Applies every push and grants no worker."""
 
     def handle(self, event: PushArrived):
         return [Apply((event.push,)), Hold(event.worker, "never again")]
@@ -226,7 +226,7 @@ class HoldsForEver:
         return {}
 
 
-def test_a_strategy_that_holds_everybody_is_named_and_not_waited_for():
+def test_a_strategy_that_holds_every_worker_raises_a_deadlock():
     with pytest.raises(Deadlock, match="nobody can go on at 3"):
         simulation_of(HoldsForEver(), ClusterConfig(workers=2, gradient_s=[1.0, 3.0])).run()
 

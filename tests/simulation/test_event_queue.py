@@ -17,7 +17,7 @@ class Event:
 
 
 class SortedList:
-    """The same interface; slow and obvious."""
+    """A slow and obvious queue with the same interface."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -26,8 +26,10 @@ class SortedList:
     def push(self, at: float, event: Event) -> None:
         self.events.append((at, event.number, event))
 
-    def pop(self) -> Event:
+    def pop(self, until: float) -> Event | None:
         self.events.sort(key=lambda entry: entry[:2])
+        if self.events[0][0] > until:
+            return None
         self.now, _, event = self.events.pop(0)
         return event
 
@@ -35,11 +37,12 @@ class SortedList:
         self.events = [entry for entry in self.events if entry[2] is not event]
 
 
-# Few different delays, so that many events meet at one time; 0: an event that is due at once.
+# Few different delays, so that many events share a time; 0: an event that is due at once.
+DELAYS_S = [0.0, 0.5, 1.0, 2.0]
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("push"), st.sampled_from([0.0, 0.5, 1.0, 2.0])),
-        st.tuples(st.just("pop"), st.just(0.0)),
+        st.tuples(st.just("push"), st.sampled_from(DELAYS_S)),
+        st.tuples(st.just("pop"), st.sampled_from([*DELAYS_S, math.inf])),
         st.tuples(st.just("cancel"), st.floats(0.0, 1.0)),
         st.tuples(st.just("save"), st.just(0.0)),
     ),
@@ -49,7 +52,7 @@ steps = st.lists(
 
 @scaled(200)
 @given(steps=steps)
-def test_it_gives_what_a_sorted_list_gives(steps: list[tuple[str, float]]) -> None:
+def test_it_returns_what_a_sorted_list_returns(steps: list[tuple[str, float]]) -> None:
     queue, model, events = EventQueue[Event](), SortedList(), list[Event]()
     for step, value in steps:
         if step == "push":
@@ -57,7 +60,7 @@ def test_it_gives_what_a_sorted_list_gives(steps: list[tuple[str, float]]) -> No
             queue.push(queue.now + value, events[-1])
             model.push(model.now + value, events[-1])
         elif step == "pop" and model.events:
-            assert queue.pop(math.inf) is model.pop()
+            assert queue.pop(queue.now + value) is model.pop(model.now + value)
         elif step == "cancel" and model.events:
             at, _, event = model.events[int(value * (len(model.events) - 1))]
             model.cancel(event)
@@ -69,12 +72,12 @@ def test_it_gives_what_a_sorted_list_gives(steps: list[tuple[str, float]]) -> No
         due = sorted((at, event.number) for at, event in queue.scheduled())
         assert due == sorted((at, number) for at, number, _ in model.events)
     while model.events:
-        assert queue.pop(math.inf) is model.pop()
+        assert queue.pop(math.inf) is model.pop(math.inf)
     with pytest.raises(IndexError):
         queue.pop(math.inf)
 
 
-def test_what_comes_later_than_asked_stays() -> None:
+def test_an_event_later_than_until_is_not_returned() -> None:
     queue, event = EventQueue[Event](), Event(0)
     queue.push(2.0, event)
     assert queue.pop(1.9) is None
@@ -83,7 +86,7 @@ def test_what_comes_later_than_asked_stays() -> None:
     assert queue.now == 2.0
 
 
-def test_times_whose_events_are_cancelled_do_not_fill_the_heap() -> None:
+def test_times_of_cancelled_events_do_not_fill_the_heap() -> None:
     queue = EventQueue[Event]()
     queue.push(1e9, Event(-1))
     for number in range(10_000):

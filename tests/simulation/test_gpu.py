@@ -1,4 +1,4 @@
-"""The same run on a GPU: close to the CPU's, and the same each time it is asked for."""
+"""A simulated run on a GPU learns what it learns on the CPU, to rounding."""
 
 from dataclasses import replace
 

@@ -1,10 +1,10 @@
-"""Virtual time where work is broken off, repeated, late or timed: closed forms and counts."""
+"""Runs without gradients, with cancelled, repeated and late work and with timers: closed forms and counts."""
 
 from collections import Counter
 
 import pytest
-from engine_play import Rows
-from simulation_play import (
+from log_checks import Rows
+from simulations import (
     DELAYS,
     LATENCY,
     NOISE,
@@ -32,14 +32,12 @@ from syncline.timing.network import NetworkConfig
 @pytest.mark.parametrize(
     ("k", "update_s", "busy_s", "used", "interrupted"),
     [
-        (1, 1, [1, 1, 1], [1, 0, 0], [0, 1, 1]),  # the others work as long as the first, for nothing
+        (1, 1, [1, 1, 1], [1, 0, 0], [0, 1, 1]),  # the others compute as long as the first, and are cancelled
         (2, 2, [1, 2, 2], [1, 1, 0], [0, 0, 1]),  # the first waits one second
         (3, 5, [1, 2, 5], [1, 1, 1], [0, 0, 0]),
     ],
 )
-def test_k_sync_takes_the_kth_workers_time_and_what_is_broken_off_costs_nothing_further(
-    k, update_s, busy_s, used, interrupted
-):
+def test_k_sync_takes_the_kth_workers_time_and_cancelled_work_takes_no_more(k, update_s, busy_s, used, interrupted):
     totals = run(KSyncOptions(k=k), ClusterConfig(workers=3, gradient_s=[1.0, 2.0, 5.0]), updates=10)
     assert totals.time_s == 10 * update_s
     assert totals.busy_s_by_worker == [10 * seconds for seconds in busy_s]
@@ -49,8 +47,8 @@ def test_k_sync_takes_the_kth_workers_time_and_what_is_broken_off_costs_nothing_
     assert totals.staleness == {0: 10 * k}
 
 
-def test_k_batch_sync_lets_the_quick_one_give_more():
-    """Every 3 s: three of worker 0, one of worker 1 (at 2 s); what worker 1 began then is broken off after 1 s."""
+def test_k_batch_sync_uses_more_gradients_of_a_fast_worker():
+    """Every 3 s: three of worker 0, one of worker 1 (at 2 s); what worker 1 started then is cancelled after 1 s."""
     totals = run(KBatchSyncOptions(k=4), ClusterConfig(workers=2, gradient_s=[1.0, 2.0]), updates=10)
     assert totals.time_s == 30
     assert totals.used_by_worker == [30, 10]
@@ -58,8 +56,8 @@ def test_k_batch_sync_lets_the_quick_one_give_more():
     assert totals.busy_s_by_worker == [30, 30]
 
 
-def test_a_push_that_crosses_a_block_is_void_and_its_time_was_in_vain():
-    """A second goes by on the way to and fro. Worker 1 sends 0.2 s after worker 0, 0.3 s before that one's push counts.
+def test_a_push_that_crosses_a_block_is_stale_and_its_time_is_wasted():
+    """A round trip takes 1 s. Worker 1 sends 0.2 s after worker 0, and 0.3 s before the push of worker 0 arrives.
 
     Every cycle takes 2 s: 0.5 (block), 1.0 (gradient of worker 0), 0.5 (push).
     """
@@ -68,15 +66,15 @@ def test_a_push_that_crosses_a_block_is_void_and_its_time_was_in_vain():
     totals = run(KSyncOptions(k=1), cluster, log=rows, updates=10)
     assert totals.time_s == 20
     assert totals.used_by_worker == [10, 0]
-    assert totals.interrupted_by_worker == totals.wasted_by_worker == [0, 9], "the tenth is still on its way"
+    assert totals.interrupted_by_worker == totals.wasted_by_worker == [0, 9], "the tenth is still in flight"
     assert totals.busy_s_by_worker == pytest.approx([10, 12]), "all of it was computed"
-    void = rows.of("dropped")
-    assert [row.at for row in void] == pytest.approx([2.2 + 2 * cycle for cycle in range(9)])
-    assert [(row.version, row.value, row.because) for row in void] == [(cycle, 0, "on its way") for cycle in range(9)]
+    stale = rows.of("dropped")
+    assert [row.at for row in stale] == pytest.approx([2.2 + 2 * cycle for cycle in range(9)])
+    assert [(row.version, row.value, row.because) for row in stale] == [(cycle, 0, "on its way") for cycle in range(9)]
 
 
-def test_a_gradient_is_broken_off_when_the_newer_block_arrives_not_when_it_is_sent():
-    """Worker 1 would need 2.5 s; the block that ends its work leaves after 1.5 s of it and is there after 2."""
+def test_a_gradient_is_cancelled_when_the_newer_block_arrives_not_when_it_is_sent():
+    """Worker 1 would need 2.5 s; the block that cancels it is sent after 1.5 s and arrives after 2."""
     cluster = ClusterConfig(workers=2, gradient_s=[1.0, 2.5], network=LATENCY)
     rows = Rows()
     totals = run(KSyncOptions(k=1), cluster, log=rows, time_s=20.25)
@@ -86,8 +84,8 @@ def test_a_gradient_is_broken_off_when_the_newer_block_arrives_not_when_it_is_se
     assert totals.busy_s_by_worker == pytest.approx([10, 9 * 2 + 1.75])
 
 
-def test_a_repeat_takes_its_way_to_the_worker():
-    """0.5 s there and back; blocks and repeats come after 0.5 s, so that each of three gradients takes 2 s."""
+def test_a_repeat_has_the_latency_of_a_message():
+    """0.5 s each way for pushes, blocks and repeats, so that each of three gradients takes 2 s."""
     rows = Rows()
     cluster = ClusterConfig(workers=1, gradient_s=[1.0], network=LATENCY)
     totals = run(KBatchSyncOptions(k=3), cluster, log=rows, updates=4)
@@ -96,7 +94,7 @@ def test_a_repeat_takes_its_way_to_the_worker():
     assert [row.version for row in rows.of("started")] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
-def test_k_async_disturbs_nobody():
+def test_k_async_interrupts_no_worker():
     totals = run(KAsyncOptions(k=2), ClusterConfig(workers=3, gradient_s=[1.0, 1.0, 7.5]), updates=8)
     assert sum(totals.interrupted_by_worker) == 0
     # Worker 2's first gradient is the first of the eighth update, with that of worker 0 or 1 at 8 s.
@@ -105,16 +103,16 @@ def test_k_async_disturbs_nobody():
     assert max(totals.staleness) == 7
 
 
-# Several that finish at one time, and work that takes no time.
+# Several gradients that finish at one time, and gradients that take no time.
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_of_several_that_finish_at_one_time_only_the_first_k_are_computed(k):
+def test_of_gradients_that_finish_at_one_time_only_the_first_k_are_computed(k):
     totals = run(KSyncOptions(k=k), ClusterConfig(workers=4, gradient_s=[1.0]), updates=10)
     assert totals.time_s == 10
     assert sum(totals.used_by_worker) == 10 * k
     assert sum(totals.interrupted_by_worker) == 10 * (4 - k)
-    assert totals.busy_s_by_worker == [10] * 4, "what was broken off was as good as finished"
+    assert totals.busy_s_by_worker == [10] * 4, "the cancelled ones were all but finished"
 
 
 @pytest.mark.parametrize("network", [NetworkConfig(), LATENCY], ids=["at once", "latency"])
@@ -155,7 +153,7 @@ LATE = [
 
 @pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])
 @pytest.mark.parametrize("options", INTERRUPTING + LATE, ids=str)
-def test_every_gradient_that_was_begun_is_accounted_for_and_busy_is_what_was_computed(options, scenario):
+def test_every_gradient_that_was_started_is_accounted_for_and_busy_time_is_what_was_computed(options, scenario):
     rows = Rows()
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.5, 0.7], jitter=NOISE)
     totals = run(options, cluster, scenario, log=rows, updates=200, seed=3)
@@ -164,11 +162,13 @@ def test_every_gradient_that_was_begun_is_accounted_for_and_busy_is_what_was_com
     if options in INTERRUPTING:
         assert sum(totals.interrupted_by_worker) > 100
         assert (sum(totals.wasted_by_worker) > 10) == (scenario is DELAYS)
-        assert {row.version for row in rows.of("started")} >= set(range(200)), "every version was computed at"
+        assert {row.version for row in rows.of("started")} >= set(range(200)), (
+            "a gradient was computed at every version"
+        )
 
 
 @pytest.mark.parametrize("options", [*INTERRUPTING, *LATE], ids=str)
-def test_messages_that_take_no_time_give_the_same_run_with_and_without_a_place_in_the_queue(options):
+def test_messages_that_take_no_time_give_the_same_run_whether_they_are_scheduled_or_not(options):
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.6, 2.9], jitter=NOISE)
     logs = []
     for is_instant in (True, False):
@@ -177,13 +177,13 @@ def test_messages_that_take_no_time_give_the_same_run_with_and_without_a_place_i
             simulation = simulation_of(options, cluster, log=logs[-1], updates=200)
         assert isinstance(simulation._transport, InstantTransport if is_instant else NetworkTransport)
         simulation.run()
-    ours, theirs = ([row for row in rows if row.at < rows[-1].at] for rows in logs)  # what follows the end may differ
+    ours, theirs = ([row for row in rows if row.at < rows[-1].at] for rows in logs)  # rows after the end may differ
     assert sorted(ours) == sorted(theirs)
     assert logs[0].of("applied") == logs[1].of("applied")
 
 
 def test_a_block_that_was_overtaken_by_a_newer_one_is_not_used():
-    """A block may take twenty updates to come, and the next one none."""
+    """A block may take twenty updates to arrive, and the next one none."""
     scenario = ScenarioConfig(pull_delay={"name": "constant", "value": 20.0, "probability": 0.3})
     rows = Rows()
     cluster = ClusterConfig(workers=4, gradient_s=[1.0], jitter=Uniform(0.5, 1.5))
@@ -196,26 +196,26 @@ def test_a_block_that_was_overtaken_by_a_newer_one_is_not_used():
             assert versions == sorted(versions)
 
 
-def test_the_heap_stays_small_when_nearly_all_work_is_broken_off():
-    """100 workers, of which the first alone counts: 50,000 gradients are broken off."""
+def test_the_heap_stays_small_when_nearly_all_gradients_are_cancelled():
+    """100 workers, of which only the first counts: 50,000 gradients are cancelled."""
 
-    class Looks:
-        most = 0
+    class QueueSizes:
+        largest = 0
 
         def updated(self, simulation: Simulation) -> int:
             queue = simulation._queue
-            self.most = max(self.most, len(queue))
-            assert len(queue) >= len({at for at, _ in queue.scheduled()} - {queue.now}), "no event is forgotten"
+            self.largest = max(self.largest, len(queue))
+            assert len(queue) >= len({at for at, _ in queue.scheduled()} - {queue.now}), "no event is lost"
             return simulation.totals.updates + 1
 
-    looks = Looks()
+    sizes = QueueSizes()
     cluster = ClusterConfig(workers=100, gradient_s=[1.0], jitter=NOISE)
-    totals = run(KSyncOptions(k=1), cluster, observer=looks, updates=500)
+    totals = run(KSyncOptions(k=1), cluster, observer=sizes, updates=500)
     assert sum(totals.interrupted_by_worker) == 99 * 500
-    assert looks.most <= 64 + 5 * 100
+    assert sizes.largest <= 64 + 5 * 100
     seconds = Cluster(cluster, ScenarioConfig(), 0).first_compute_s(500)
     expected = 0.0
-    for shortest in seconds.min(axis=0):  # everybody begins anew with every update
+    for shortest in seconds.min(axis=0):  # all workers restart with every update
         expected += shortest
     assert totals.time_s == expected
 
@@ -232,19 +232,19 @@ def test_backup_workers_never_apply_an_older_version_and_always_n_gradients(scen
     assert set(totals.staleness) == {0}
     sizes = Counter((row.shard, row.version) for row in rows.of("applied"))
     assert set(sizes.values()) == {3}
-    givers = Counter((row.shard, row.version, row.worker) for row in rows.of("applied"))
-    assert set(givers.values()) == {1}, "nobody gives two to one update"
+    contributions = Counter((row.shard, row.version, row.worker) for row in rows.of("applied"))
+    assert set(contributions.values()) == {1}, "no worker contributes twice to one update"
     assert sum(totals.discarded_by_worker) > 50
     check_counts(rows, totals, 5, shards)
 
 
 def test_backup_workers_do_not_wait_for_the_slowest():
-    """One of four is ten times slower: BSP takes its time for every update, one backup worker makes it harmless."""
+    """One of four is ten times slower: every update of BSP waits for it, none with one backup worker."""
     cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 1.0, 10.0])
     assert run(BspOptions(), cluster, updates=20).time_s == 200
     totals = run(BackupOptions(backups=1), cluster, updates=20)
     assert totals.time_s == 20
-    assert totals.discarded_by_worker == [0, 0, 0, 2], "of 10 s and of 20 s, each computed at a version long gone"
+    assert totals.discarded_by_worker == [0, 0, 0, 2], "at 10 s and at 20 s, each computed at an old version"
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_psp_on_several_shards_accounts_for_every_gradient(options):
         assert numbers == list(range(len(numbers)))
     tags = {row.push: row.version for row in rows.of("pushed")}
     for row in rows.of("applied"):
-        assert tags[row.push] >= row.version - 1, "tagged with the version it met, or a newer one"
+        assert tags[row.push] >= row.version - 1, "tagged with the current version, or a newer one"
     for row in rows.of("discarded"):
         assert "tagged" in row.because
 
@@ -279,7 +279,7 @@ def test_psp_on_several_shards_accounts_for_every_gradient(options):
 
 
 def test_a_shard_waits_tau1_for_more_than_c():
-    """The first is there after 1 s, the second within half a second of it, the third is late."""
+    """The first gradient arrives after 1 s, the second within half a second of it, the third is late."""
     rows = Rows()
     totals = run(
         PspOptions(c=1, tau1=0.5), ClusterConfig(workers=3, gradient_s=[1.0, 1.25, 50.0]), log=rows, updates=20
@@ -295,12 +295,12 @@ def test_a_shard_waits_no_longer_when_all_have_answered():
     totals = run(PspOptions(c=1, tau1=0.5), ClusterConfig(workers=2, gradient_s=[1.0, 1.25]), log=rows, updates=20)
     assert totals.time_s == 20 * 1.25
     assert totals.used_by_worker == [20, 20]
-    assert rows.of("timer") == [], "a timer that was put out does not fire"
+    assert rows.of("timer") == [], "a cancelled timer does not fire"
 
 
 @pytest.mark.parametrize("network", [NetworkConfig(), NetworkConfig(latency_s=0.125)], ids=["at once", "latency"])
 def test_a_timer_and_a_push_at_the_same_moment_settle_every_gradient_once(network):
-    """c = 1, tau1 = 1 s, and the second worker comes exactly one second after the first."""
+    """c = 1, tau1 = 1 s, and the second worker pushes exactly one second after the first."""
     rows = Rows()
     cluster = ClusterConfig(workers=3, gradient_s=[1.0, 2.0, 64.0], network=network)
     totals = run(PspOptions(c=1, tau1=1.0), cluster, log=rows, updates=12)

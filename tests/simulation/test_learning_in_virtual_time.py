@@ -1,4 +1,4 @@
-"""True gradients, truly stale: the simulator against plain PyTorch loops."""
+"""Simulated runs with real, stale gradients, against plain PyTorch loops."""
 
 import math
 from dataclasses import asdict, replace
@@ -63,7 +63,7 @@ def final_state(config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class PlainLoop:
-    """What anybody would write: nn.Module, DataLoader order, torch.optim.SGD."""
+    """An ordinary training loop: nn.Module, DataLoader order, torch.optim.SGD."""
 
     def __init__(self, config: RunConfig) -> None:
         self.dataset = load(**config.dataset.loader_options())
@@ -92,7 +92,7 @@ class PlainLoop:
 @pytest.mark.parametrize("strategy", [AspOptions(), BspOptions(), SspOptions()], ids=lambda options: options.name)
 @pytest.mark.parametrize("model", [ModelConfig(), ResnetConfig(depth=20)], ids=["lenet", "resnet20"])
 def test_with_one_worker_it_is_a_plain_loop_in_every_bit(model, strategy):
-    """50 steps with momentum and weight decay; ResNet-20 with batch norm, whose statistics must agree as well."""
+    """50 steps with momentum and weight decay; ResNet-20 with batch norm, whose statistics must also agree."""
     config = config_of(model=model, strategy=strategy)
     plain = PlainLoop(config)
     share = WorkerShare(len(plain.dataset.train_labels), 1, 0, config.batch_size, config.seed)
@@ -131,7 +131,7 @@ def test_asp_computes_each_gradient_at_the_weights_the_worker_was_granted():
         plain.optimizer.zero_grad()
         nn.functional.cross_entropy(plain.module(images), labels).backward()
         for parameter, value in zip(parameters, server, strict=True):
-            parameter.data = value.clone()  # the stale gradient meets the server's weights
+            parameter.data = value.clone()  # the stale gradient is applied to the server's weights
         plain.optimizer.step()
         server = [parameter.detach().clone() for parameter in parameters]
         copies[worker] = server
@@ -161,22 +161,22 @@ def test_the_number_of_shards_does_not_change_what_synchronous_workers_learn():
 
 
 def test_batch_norm_statistics_are_the_mean_of_those_pushed():
-    """BSP, one update of two workers: the server's statistics are the mean of what the two forward passes left."""
+    """BSP, one update of two workers: the server's statistics are the mean of those of the two forward passes."""
     config = config_of(
         model=ResnetConfig(depth=8),
         strategy=BspOptions(),
         cluster=ClusterConfig(workers=2, gradient_s=[1.0]),
         max_updates=1,
     )
-    left = []
+    statistics = []
     for worker in range(2):
         plain = PlainLoop(config)
         plain.step(WorkerShare(len(plain.dataset.train_labels), 2, worker, 16, config.seed).batch(0))
-        left.append(plain.state()[1])
-    assert torch.allclose(final_state(config)[1], (left[0] + left[1]) / 2, rtol=0, atol=1e-7)
+        statistics.append(plain.state()[1])
+    assert torch.allclose(final_state(config)[1], (statistics[0] + statistics[1]) / 2, rtol=0, atol=1e-7)
 
 
-def test_asynchronous_gradients_may_be_divided_by_the_workers_too():
+def test_asynchronous_gradients_may_be_divided_by_the_number_of_workers():
     """`mean_over_workers`: four asynchronous workers move a quarter as far in the first update."""
     start = final_state(
         config_of(
@@ -222,18 +222,18 @@ def test_the_learning_rate_follows_its_clock():
         assert {round(rate, 9) for epoch, rate in rates.items() if epoch >= drop} == {0.001}
 
 
-def test_evaluations_come_on_time_and_do_not_cost_any():
-    """The virtual clock stands still; each quarter of an epoch is met within one update; the last state is seen."""
+def test_evaluations_are_on_time_and_take_no_virtual_time():
+    """One after every quarter of an epoch, at the first update that completes it, and one of the last state."""
     config = config_of(max_updates=None, epochs=2, eval_every_epochs=0.25)
     rows = curve(config)
     updates_per_epoch = 1437 / 16
     assert [row["updates"] for row in rows] == [math.ceil(k * updates_per_epoch / 4) for k in range(9)]
     assert [row["time_s"] for row in rows] == [float(row["updates"]) for row in rows]
     sparse = curve(replace(config, eval_every_epochs=1))
-    assert sparse[-1]["loss"] == rows[-1]["loss"], "looking more often changes nothing"
+    assert sparse[-1]["loss"] == rows[-1]["loss"], "evaluating more often changes nothing"
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_says_so():
+def test_a_loss_that_is_not_finite_ends_the_run_as_diverged():
     config = config_of(optimizer=SgdConfig(lr=1e9, momentum=0.9), max_updates=500)
     summary = simulate(config, lambda row: None, lambda progress: None)
     assert summary["status"] == "diverged"
@@ -241,7 +241,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_says_so():
 
 
 def test_real_photographs_can_be_learned(tmp_path):
-    """CIFAR-10 where SYNCLINE_DATA holds it: LeNet is well above chance after 3 epochs of 2,000 images."""
+    """CIFAR-10 if SYNCLINE_DATA holds it: LeNet is well above chance after 3 epochs of 2,000 images."""
     import os
     from pathlib import Path
 

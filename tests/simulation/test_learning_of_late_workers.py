@@ -1,4 +1,4 @@
-"""What is learned where work is broken off, repeated, late or timed: equal bits, and no gradient in vain."""
+"""What is learned with cancelled, repeated and late work and with timers: equal bits, and no needless gradient."""
 
 import math
 from collections import Counter
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engine_play import Rows
-from simulation_play import (
+from log_checks import Rows
+from simulations import (
     DELAYS,
     check_counts,
     simulation_of,
@@ -91,7 +91,7 @@ def test_psp_that_waits_for_all_is_bsp_at_as_many_times_the_rate(scenario):
 
 
 def test_the_sum_of_the_gradients_is_their_mean_at_n_times_the_rate():
-    """Two of three: the sum of two at half the rate. Momentum and weight decay would see another gradient."""
+    """Two of three: the sum of two at half the rate. Momentum and weight decay would distinguish them."""
     cluster = replace(FOUR, workers=3)
     plain = SgdConfig(lr=0.02, momentum=0.0)
     mean = learned(config_of(BackupOptions(backups=1), cluster, optimizer=plain))[0]
@@ -101,11 +101,11 @@ def test_the_sum_of_the_gradients_is_their_mean_at_n_times_the_rate():
 
 @pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])
 @pytest.mark.parametrize("options", [KSyncOptions(k=1), KBatchSyncOptions(k=3)], ids=str)
-def test_what_is_broken_off_is_never_computed(options, scenario):
+def test_cancelled_gradients_are_never_computed(options, scenario):
     _, totals, rows, num_gradients = learned(config_of(options), scenario)
-    broken_off = sum(row.because == "broken off" for row in rows.of("dropped"))
-    assert broken_off > 15
-    assert num_gradients == len(rows.of("computed")) <= len(rows.of("started")) - broken_off
+    cancelled = sum(row.because == "broken off" for row in rows.of("dropped"))
+    assert cancelled > 15
+    assert num_gradients == len(rows.of("computed")) <= len(rows.of("started")) - cancelled
     check_counts(rows, totals, 4)
 
 
@@ -116,8 +116,8 @@ def test_what_is_broken_off_is_never_computed(options, scenario):
     [PspOptions(c=1, b=60.0), PspOptions(c=1, b=30.0, tag="newest"), BackupOptions(backups=3)],
     ids=lambda options: f"{options.name} {getattr(options, 'tag', '')}",
 )
-def test_late_workers_learn_whatever_version_they_hold(options, scenario, shards):
-    """One of four is always far behind; versions that nobody needs any more are used again."""
+def test_late_workers_learn_at_any_version_they_hold(options, scenario, shards):
+    """One of four is always far behind; the memory of versions that no worker needs is used again."""
     cluster = replace(FOUR, shards=shards, gradient_s=[1.0, 2.5, 4.0, 9.0])
     weights, totals, rows, _ = learned(config_of(options, cluster, max_updates=60), scenario)
     assert torch.isfinite(weights).all()
@@ -125,8 +125,8 @@ def test_late_workers_learn_whatever_version_they_hold(options, scenario, shards
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_adasync_tells_the_k_it_has_chosen(variant):
-    """A rate of nearly nothing: F stays at F_0, and so does K; then losses that halve again and again."""
+def test_adasync_reports_the_k_it_has_chosen(variant):
+    """Losses that halve in every interval."""
     rows = Rows()
     options = AdasyncOptions(variant=variant, k=2, interval=10.0)
     simulation = simulation_of(options, FOUR, log=rows, updates=120)
@@ -134,20 +134,20 @@ def test_adasync_tells_the_k_it_has_chosen(variant):
     def losses(worker: int) -> tuple[float, None]:
         return 4.0 * 0.5 ** int(simulation._queue.now // 10), None
 
-    class Falls:
+    class FallingLosses:
         compute = staticmethod(losses)
 
         def receive(self, worker: int, shard: int) -> None: ...
 
-    simulation._workers.learners = Falls()  # type: ignore[assignment]
+    simulation._workers.learners = FallingLosses()  # type: ignore[assignment]
     simulation.run()
-    told = simulation.totals.waits_for
-    assert told[0] == (0.0, 0, 2)
-    assert [count for _, _, count in told] == sorted({count for _, _, count in told}), "K grows and never falls"
-    assert told[-1][2] == 4
-    assert [(row.at, row.version, row.value) for row in rows.of("waits_for")] == told[1:]
-    assert all(at % 10 < 2 for at, _, _ in told[1:]), "soon after an interval ends"
+    reported = simulation.totals.waits_for
+    assert reported[0] == (0.0, 0, 2)
+    assert [count for _, _, count in reported] == sorted({count for _, _, count in reported}), "K grows and never falls"
+    assert reported[-1][2] == 4
+    assert [(row.at, row.version, row.value) for row in rows.of("waits_for")] == reported[1:]
+    assert all(at % 10 < 2 for at, _, _ in reported[1:]), "at the first push after an interval"
     sizes = Counter(row.version for row in rows.of("applied"))
-    for number, (_, updates, count) in enumerate(told):
-        after = told[number + 1][1] if number + 1 < len(told) else len(sizes)
+    for number, (_, updates, count) in enumerate(reported):
+        after = reported[number + 1][1] if number + 1 < len(reported) else len(sizes)
         assert {sizes[version] for version in range(updates + 1, after + 1)} <= {count}

@@ -1,4 +1,4 @@
-"""PSP's Table 1 in times alone: 32 workers, 32 shards, as conf/experiment/psp/table1.yaml has them."""
+"""PSP's Table 1 without gradients: 32 workers, 32 shards, as in conf/experiment/psp/table1.yaml."""
 
 from dataclasses import replace
 
@@ -12,26 +12,26 @@ pytestmark = [pytest.mark.statistical, pytest.mark.xdist_group("psp_times")]
 
 @pytest.fixture(scope="module")
 def seconds() -> dict[str, float]:
-    """Of an update: over all 879 of sync, whose standard error is 0.4 %, and a third of the others', with 0.7 %."""
+    """Per update: over all 879 for sync (standard error 0.4 %), and over a third of them for the others (0.7 %)."""
     plan, _ = experiment_plan(["+experiment=psp/table1", "scale=paper", "seed=0"], with_sweeps=False)
     whole = ("delayed/sync", "in_time/sync")
     part = ("delayed/push28", "delayed/push28_pull90", "delayed/push20_pull75", "delayed/push28_newest")
     runs = {entry.label.removesuffix("/timing"): entry.config for entry in plan.entries if "/timing" in entry.label}
-    made = {}
+    per_update = {}
     for label in (*whole, *part):
         config = runs[label] if label in whole else replace(runs[label], max_updates=293)
         summary = simulate(config, lambda _: None, lambda _: None)
-        made[label] = summary["time_s"] / summary["updates"]
-    return made
+        per_update[label] = summary["time_s"] / summary["updates"]
+    return per_update
 
 
-def test_partial_pushing_and_pulling_save_what_algorithms_say(seconds: dict[str, float]) -> None:
+def test_partial_pushing_and_pulling_save_as_much_as_the_algorithms_predict(seconds: dict[str, float]) -> None:
     """Relative to sync; the paper's minutes are 0.825, 0.70 and 0.68 of sync's."""
     for label, expected in {"push28": 0.83, "push28_pull90": 0.75, "push20_pull75": 0.74}.items():
         assert seconds[f"delayed/{label}"] / seconds["delayed/sync"] == pytest.approx(expected, abs=0.03), label
 
 
-def test_the_counter_that_jumps_saves_more_than_the_paper_says(seconds: dict[str, float]) -> None:
+def test_the_newest_tag_saves_more_than_the_paper_says(seconds: dict[str, float]) -> None:
     """-23 % and not the published -17 %: why `tag=step` is the default."""
     assert seconds["delayed/push28_newest"] / seconds["delayed/sync"] == pytest.approx(0.77, abs=0.02)
 

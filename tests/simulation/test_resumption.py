@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import without_wall_time
-from engine_play import CASES
+from fake_run import CASES
 from torch import Tensor
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, compose
@@ -46,14 +46,14 @@ DELAYS = ScenarioConfig(
 
 
 class Interrupted(Exception):
-    """The run was interrupted here."""
+    """Raised after the checkpoint was saved."""
 
 
 class InterruptingCheckpointer:
-    """Saves a run at the look with this number, and interrupts it; never for None. Counts the looks."""
+    """Saves and interrupts a run when it is asked for the `at`-th time whether a checkpoint is due; None: never."""
 
     def __init__(self, path: Path, log: EventLog, at: int | None) -> None:
-        self.path, self.log, self.at, self.looks = path, log, at, 0
+        self.path, self.log, self.at, self.asked = path, log, at, 0
 
     def __enter__(self) -> "InterruptingCheckpointer":
         return self
@@ -63,8 +63,8 @@ class InterruptingCheckpointer:
 
     @property
     def is_due(self) -> bool:
-        self.looks += 1
-        return self.looks == self.at
+        self.asked += 1
+        return self.asked == self.at
 
     def save(self, state: State) -> None:
         tensors, about = state
@@ -79,7 +79,7 @@ class Whole:
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
     events: bytes
-    looks: int
+    asked: int
     parameters: dict[str, bytes]
 
 
@@ -98,14 +98,14 @@ def whole(config: RunConfig, folder: Path) -> Whole:
     summary = simulate(config, rows.append, lambda progress: None, log, counter, save_parameters=saver(parameters))
     log.close()
     assert bool(parameters) == config.gradients
-    return Whole(*plain(summary, rows), (folder / "whole.arrow").read_bytes(), counter.looks, parameters)
+    return Whole(*plain(summary, rows), (folder / "whole.arrow").read_bytes(), counter.asked, parameters)
 
 
 def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
-    """Interrupted after these numbers of looks; each piece resumes from the file."""
+    """Interrupted after these numbers of chances to save; each piece resumes from the file."""
     path, place = folder / "pieces.arrow", folder / "checkpoint" / "run.safetensors"
     rows: list[Mapping[str, Any]] = []
-    state, looks, parameters = None, 0, dict[str, bytes]()
+    state, asked, parameters = None, 0, dict[str, bytes]()
     for length in [*lengths, None]:
         log = EventLog(path, **(state[1]["log"] if state else {}))
         checkpointer = InterruptingCheckpointer(place, log, length)
@@ -118,27 +118,27 @@ def in_pieces(config: RunConfig, folder: Path, lengths: list[int]) -> Whole:
         else:
             break
         finally:
-            looks += checkpointer.looks
+            asked += checkpointer.asked
             log.close()
-    return Whole(*plain(summary, rows), path.read_bytes(), looks, parameters)
+    return Whole(*plain(summary, rows), path.read_bytes(), asked, parameters)
 
 
 def plain(summary: dict[str, Any], rows: list[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return without_wall_time([summary])[0], without_wall_time([dict(row) for row in rows])
 
 
-def check(config: RunConfig, folder: Path, luck: random.Random, pieces: int = 4) -> None:
+def check(config: RunConfig, folder: Path, generator: random.Random, pieces: int = 4) -> None:
     expected = whole(config, folder)
-    assert expected.looks > pieces
-    breaks = sorted(luck.sample(range(1, expected.looks), pieces - 1))
-    lengths = [there - before for before, there in zip([0, *breaks], breaks, strict=False)]
+    assert expected.asked > pieces
+    interrupts = sorted(generator.sample(range(1, expected.asked), pieces - 1))
+    lengths = [this - before for before, this in zip([0, *interrupts], interrupts, strict=False)]
     found = in_pieces(config, folder, lengths)
     assert found == expected
 
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several batches of events precede an interrupt, and times alone are looked at as often as learning."""
+    """Several batches of events precede an interrupt, also in runs without gradients."""
     monkeypatch.setattr(events, "BATCH_ROWS", 100)
     monkeypatch.setattr(simulation_run, "CHECK_EVERY", 1)
 
@@ -159,7 +159,7 @@ def shards_of(strategy: StrategyOptions) -> int:
 
 @every_strategy
 @pytest.mark.parametrize("cluster", [DIRECT, LEVEL, REMOTE], ids=["direct", "level", "remote"])
-def test_times_alone(strategy: StrategyOptions, cluster: ClusterConfig, tmp_path: Path) -> None:
+def test_without_gradients(strategy: StrategyOptions, cluster: ClusterConfig, tmp_path: Path) -> None:
     is_remote = cluster is REMOTE
     cluster = replace(cluster, shards=shards_of(strategy) if is_remote else 1)
     config = config_of(strategy, cluster, scenario=DELAYS if is_remote else ScenarioConfig(), max_updates=150)
@@ -167,8 +167,8 @@ def test_times_alone(strategy: StrategyOptions, cluster: ClusterConfig, tmp_path
 
 
 @every_strategy
-def test_learning(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """With messages under way, of several shards where it may have them."""
+def test_with_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """With messages in flight, and several shards where the strategy allows it."""
     cluster = replace(REMOTE, shards=shards_of(strategy))
     check(config_of(strategy, cluster, scenario=DELAYS, gradients=True), tmp_path, random.Random(repr(strategy)))
 
@@ -183,7 +183,7 @@ every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
 
 @every_strategy
 def test_messages_that_share_the_nics(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """A run is interrupted with messages under way."""
+    """A run is interrupted with messages in flight."""
     cluster = replace(
         REMOTE, shards=shards_of(strategy), network=replace(NETWORK, bandwidth_gbps=0.001, sharing="fair")
     )
@@ -191,7 +191,7 @@ def test_messages_that_share_the_nics(strategy: StrategyOptions, tmp_path: Path)
 
 
 @every_collective
-def test_times_alone_of_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
+def test_a_collective_without_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
     """Over several blocks of steps."""
     scenario = ScenarioConfig(compute_delay=Exponential(0.01), slow={1: 2.0})
     cluster = replace(REMOTE, network=replace(NETWORK, jitter=None))
@@ -200,8 +200,8 @@ def test_times_alone_of_a_collective(strategy: StrategyOptions, tmp_path: Path) 
 
 
 @every_collective
-def test_learning_in_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """Statistics of batch norm and momentum, of each replica."""
+def test_a_collective_with_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """With the batch-norm statistics and the momentum of each replica."""
     about = {"gradients": True, "model": ResnetConfig(depth=8), "max_updates": 6, "batch_size": 2}
     check(config_of(strategy, DIRECT, **about), tmp_path, random.Random(repr(strategy)), pieces=3)
 
@@ -217,7 +217,7 @@ def test_learning_in_a_collective(strategy: StrategyOptions, tmp_path: Path) -> 
     ],
 )
 def test_every_optimizer(words: str, tmp_path: Path) -> None:
-    """Its state is of each shard's block; the rate follows the epochs."""
+    """Each shard has the state of its block; the rate follows the epochs."""
     about = "model=softmax_regression strategy=ssp cluster.workers=3 cluster.shards=2 batch_size=8 max_updates=40"
     about += " epochs=null eval_every_epochs=0.1 dataset.train_size=200"
     check(compose([*about.split(), *words.split()])[0], tmp_path, random.Random(words))
@@ -226,28 +226,28 @@ def test_every_optimizer(words: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "model=resnet8 dataset.augment=true strategy=asp",  # statistics of batch norm, and crops at random
-        "model=draw_small dataset=mnist_digits strategy=ssp optimizer.lr=1e-4",  # a network that draws numbers
+        "model=resnet8 dataset.augment=true strategy=asp",  # batch-norm statistics, and random crops
+        "model=draw_small dataset=mnist_digits strategy=ssp optimizer.lr=1e-4",  # a network that draws random numbers
         "model=char_lstm dataset=pydoc_text strategy=k_async",
     ],
 )
-def test_what_else_a_gradient_may_depend_on(words: str, tmp_path: Path) -> None:
+def test_networks_with_state_or_randomness(words: str, tmp_path: Path) -> None:
     about = "cluster.workers=3 cluster.gradient_s=[0.02,0.05] batch_size=4 max_updates=9 epochs=null"
     about += " eval_every_epochs=100 dataset.train_size=50 dataset.test_size=10"
     check(compose([*words.split(), *about.split()])[0], tmp_path, random.Random(words), pieces=3)
 
 
 @pytest.mark.parametrize("strategy", [BspOptions(), PspOptions(c=2, b=40, tau1=0.02)], ids=repr)
-def test_a_run_that_is_interrupted_at_every_look(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """Three shards: at an update of one, the others have gradients that wait, or a timer that runs."""
+def test_a_run_that_is_interrupted_at_every_chance(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """Three shards: at an update of one, the others have pending gradients or a running timer."""
     config = config_of(strategy, replace(REMOTE, shards=3), scenario=DELAYS, max_updates=30)
     expected = whole(config, tmp_path)
-    assert in_pieces(config, tmp_path, [1] * (expected.looks - 1)) == expected
+    assert in_pieces(config, tmp_path, [1] * (expected.asked - 1)) == expected
 
 
-def test_the_end_of_a_run_precedes_a_pause(tmp_path: Path) -> None:
-    """At its last look the run ends, and no checkpoint is saved."""
+def test_a_run_that_ends_saves_no_checkpoint(tmp_path: Path) -> None:
+    """A checkpoint that is due at the end of the run is not saved."""
     config = config_of(AspOptions(), DIRECT)
     expected = whole(config, tmp_path)
-    assert in_pieces(config, tmp_path, [expected.looks]) == expected
+    assert in_pieces(config, tmp_path, [expected.asked]) == expected
     assert not (tmp_path / "checkpoint").exists()

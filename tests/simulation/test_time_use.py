@@ -1,10 +1,10 @@
-"""Where the time of a run in virtual time went: what the engine adds up is what its log says, and closed forms."""
+"""How a simulated run spent its time: the engine's sums against its log, and against closed forms."""
 
 from dataclasses import replace
 
 import pytest
-from engine_play import CASES
-from simulation_play import simulation_of
+from fake_run import CASES
+from simulations import simulation_of
 
 from syncline.config import compose
 from syncline.records.events import EventLog, read_events
@@ -34,7 +34,7 @@ NETWORKS = {
 
 
 def time_use(options, cluster, scenario=None, *, size=0, log=None, **limits) -> tuple[TimeUse, float]:
-    """With the end of the run."""
+    """The time use of a run, and when it ended."""
     simulation = simulation_of(options, cluster, scenario, log=log, size=size, **limits)
     simulation.run()
     assert simulation.time_use is not None
@@ -46,19 +46,19 @@ def time_use(options, cluster, scenario=None, *, size=0, log=None, **limits) -> 
 @pytest.mark.parametrize(
     ("options", "shards"), [(case, num) for case in CASES for num in (1, 3) if num == 1 or not case.single_server]
 )
-def test_what_is_added_up_is_what_the_log_says(options, network, scenario, shards, tmp_path):
+def test_the_engines_sums_agree_with_its_log(options, network, scenario, shards, tmp_path):
     log = EventLog(tmp_path / "events.arrow")
     cluster = replace(CLUSTER, network=NETWORKS[network], shards=shards)
     ours, end_s = time_use(options, cluster, scenario, size=MB, log=log, time_s=3.0)
     log.close()
     theirs = timeline_of(read_events(tmp_path / "events.arrow"), end_s)
     first_pulls_s = sum(lane[0].begin_s for lane in theirs.workers)  # before the first row of each worker
-    told = time_use_of(theirs)
+    logged = time_use_of(theirs)
     receives = options.pull_rule(shards) is None
-    assert ours.total_s == pytest.approx(4 * 3.0) == pytest.approx(told.total_s + first_pulls_s)
-    assert ours.computing_s == pytest.approx(told.computing_s)
-    assert ours.sending_s + ours.queueing_s == pytest.approx(told.sending_s + receives * first_pulls_s)
-    assert ours.waiting_s == pytest.approx(told.waiting_s + (not receives) * first_pulls_s, abs=1e-9)
+    assert ours.total_s == pytest.approx(4 * 3.0) == pytest.approx(logged.total_s + first_pulls_s)
+    assert ours.computing_s == pytest.approx(logged.computing_s)
+    assert ours.sending_s + ours.queueing_s == pytest.approx(logged.sending_s + receives * first_pulls_s)
+    assert ours.waiting_s == pytest.approx(logged.waiting_s + (not receives) * first_pulls_s, abs=1e-9)
     assert (network in ("queue", "fair")) == (ours.links_s is not None)
     assert network in ("queue", "fair") or ours.queueing_s == pytest.approx(0)
 
@@ -76,13 +76,13 @@ def test_bsp_without_a_network_waits_for_its_slowest_worker():
     [SspOptions(staleness=2), DsspOptions(s_lower=1, r_max=1, bound="hard")],
     ids=lambda options: options.name,
 )
-def test_whoever_bounds_the_lead_waits_for_a_slow_worker(options):
+def test_a_strategy_that_bounds_the_lead_waits_for_a_slow_worker(options):
     """In the long run three fast workers compute 1 s of each 10 s."""
     use, end_s = time_use(options, ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 1.0, 10.0]), time_s=10_000)
-    told = use.summary(end_s, [0.1, 0.1, 0.1, 1.0])
-    assert told["bound_by"] == "waiting"
-    assert told["time_shares"]["waiting"] == pytest.approx(0.675, abs=0.001)
-    assert told["time_shares"]["computing"] == pytest.approx(0.325, abs=0.001)
+    summary = use.summary(end_s, [0.1, 0.1, 0.1, 1.0])
+    assert summary["bound_by"] == "waiting"
+    assert summary["time_shares"]["waiting"] == pytest.approx(0.675, abs=0.001)
+    assert summary["time_shares"]["computing"] == pytest.approx(0.325, abs=0.001)
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_asp_on_a_slow_link_is_bound_by_it(sharing, cycle_ms):
     network = NetworkConfig(bandwidth_gbps=1.0, sharing=sharing)
     cluster = ClusterConfig(workers=8, gradient_s=[0.01], network=network)
     use, end_s = time_use(AspOptions(), cluster, size=MB, time_s=20.0)
-    told = use.summary(end_s, [10 / cycle_ms] * 8)
-    assert told["bound_by"] == "network"
-    (link,) = told["link_busy"]
+    summary = use.summary(end_s, [10 / cycle_ms] * 8)
+    assert summary["bound_by"] == "network"
+    (link,) = summary["link_busy"]
     assert link == pytest.approx({"in": 64 / cycle_ms, "out": 64 / cycle_ms}, rel=0.01)
-    assert told["time_shares"]["computing"] == pytest.approx(10 / cycle_ms, rel=0.01)
-    assert told["time_shares"]["waiting"] == pytest.approx(0, abs=1e-9)
+    assert summary["time_shares"]["computing"] == pytest.approx(10 / cycle_ms, rel=0.01)
+    assert summary["time_shares"]["waiting"] == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("sharing", ["queue", "fair"])
-def test_one_worker_alone_queues_behind_nobody(sharing):
+def test_a_single_worker_never_queues(sharing):
     """A cycle is 8 ms of pull, 10 ms of gradient, 8 ms of push, and 2 ms of latency; the run ends in the third push."""
     network = NetworkConfig(latency_s=0.001, bandwidth_gbps=1.0, sharing=sharing)
     cluster = ClusterConfig(workers=1, gradient_s=[0.01], network=network)
@@ -113,28 +113,30 @@ def test_one_worker_alone_queues_behind_nobody(sharing):
     assert use.queueing_s == pytest.approx(0)
     ((received_s, sent_s),) = use.links_s
     assert sent_s == pytest.approx(3 * 0.008)
-    # latency passes before the receiver's NIC, or behind both where they are shared
+    # latency passes before the receiver's NIC; with fair sharing, after both NICs
     assert received_s == pytest.approx(2 * 0.008 + (0.004 if sharing == "queue" else 0.005))
 
 
 def test_workers_that_push_together_queue_for_the_servers_link():
-    """Of the three pushes at 2 s the second stands 1 s behind the first, the third 2 s; so do the pulls."""
+    """Of the three pushes at 2 s the second waits 1 s for the first, the third 2 s; and so for the pulls."""
     network = NetworkConfig(bandwidth_gbps=8e-9)
     cluster = ClusterConfig(workers=3, gradient_s=[1.0], network=network)
     scenario = ScenarioConfig()
     use, _ = time_use(BspOptions(), cluster, scenario, size=1, updates=1)
-    assert use.queueing_s == pytest.approx(1 + 2)  # pulls come at 1, 2, 3 s, so gradients at 2, 3, 4: no push queues
+    assert use.queueing_s == pytest.approx(
+        1 + 2
+    )  # pulls arrive at 1, 2, 3 s and gradients end at 2, 3, 4: no push queues
     assert use.sending_s == pytest.approx(6)
     assert use.waiting_s == pytest.approx(2 + 1 + 0)
 
 
-def test_latency_counts_as_the_network_though_the_link_is_idle():
+def test_latency_counts_as_network_time_though_the_link_is_idle():
     network = NetworkConfig(latency_s=1.0, bandwidth_gbps=100.0)
     use, end_s = time_use(AspOptions(), ClusterConfig(workers=2, gradient_s=[0.1], network=network), time_s=210.0)
-    told = use.summary(end_s, [0.1 / 2.1] * 2)
-    assert told["bound_by"] == "network"
-    assert told["link_busy"] == [{"in": 0.0, "out": 0.0}]
-    assert told["time_shares"]["sending"] == pytest.approx(2 / 2.1, rel=0.01)
+    summary = use.summary(end_s, [0.1 / 2.1] * 2)
+    assert summary["bound_by"] == "network"
+    assert summary["link_busy"] == [{"in": 0.0, "out": 0.0}]
+    assert summary["time_shares"]["sending"] == pytest.approx(2 / 2.1, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +149,11 @@ def test_latency_counts_as_the_network_though_the_link_is_idle():
         (0.0, 0.0, 0.0, 0.0, 0.0, "computing"),  # nothing ran
     ],
 )
-def test_the_rule_of_what_bound_a_run(busiest_worker, busiest_link, computing, waiting, sending, bound_by):
+def test_what_a_run_is_bound_by(busiest_worker, busiest_link, computing, waiting, sending, bound_by):
     shares = {"computing": computing, "waiting": waiting, "sending": sending}
     assert what_bound(shares, busiest_worker, busiest_link) == bound_by
-    apart = shares | {"sending": sending / 2, "queueing": sending / 2}
-    assert what_bound(apart, busiest_worker, busiest_link) == bound_by
+    with_queueing = shares | {"sending": sending / 2, "queueing": sending / 2}
+    assert what_bound(with_queueing, busiest_worker, busiest_link) == bound_by
 
 
 def simulated(folder, *words):
@@ -162,7 +164,7 @@ def simulated(folder, *words):
     return config, summary, read_events(folder / "events.arrow")
 
 
-def test_an_all_reduce_parts_computing_waiting_and_the_exchange(tmp_path):
+def test_an_all_reduce_separates_computing_waiting_and_the_exchange(tmp_path):
     """Each step takes 0.03 s of the slower worker and an exchange: a ring of two sends two halves of 125 kB."""
     words = ["strategy=bsp", "strategy.topology=allreduce", "cluster.workers=2", "cluster.gradient_s=[0.01,0.03]"]
     words += ["cluster.jitter=null", "cluster.message_bytes=125000", "cluster.network.latency_s=0"]
@@ -176,14 +178,14 @@ def test_an_all_reduce_parts_computing_waiting_and_the_exchange(tmp_path):
 
 
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])
-def test_the_log_of_a_collective_tells_waiting_from_the_exchange(average, tmp_path):
-    """As live runs must do it, which have nothing else; the log is silent of the very first and last exchange."""
+def test_the_log_of_a_collective_separates_waiting_from_the_exchange(average, tmp_path):
+    """As live runs do, which have only the log; it lacks the very first or last exchange."""
     words = ["strategy=ds_sync", f"strategy.average={average}", "cluster.workers=6", "model=resnet8"]
     config, summary, events = simulated(tmp_path, *words, "scenario=exponential_20ms", "epochs=null", "max_updates=37")
     timeline = timeline_of(events, summary["time_s"])
     later = int(average == "before_forward")
-    told = time_use_of_collective(timeline, events, lambda step: config.strategy.groups(step + later, 6))
+    logged = time_use_of_collective(timeline, events, lambda step: config.strategy.groups(step + later, 6))
     total_s = 6 * summary["time_s"]
-    assert told.computing_s / total_s == pytest.approx(summary["time_shares"]["computing"], abs=0.01)
-    assert told.sending_s / total_s == pytest.approx(summary["time_shares"]["sending"], abs=0.01)
-    assert told.waiting_s / total_s == pytest.approx(summary["time_shares"]["waiting"], abs=0.01)
+    assert logged.computing_s / total_s == pytest.approx(summary["time_shares"]["computing"], abs=0.01)
+    assert logged.sending_s / total_s == pytest.approx(summary["time_shares"]["sending"], abs=0.01)
+    assert logged.waiting_s / total_s == pytest.approx(summary["time_shares"]["waiting"], abs=0.01)

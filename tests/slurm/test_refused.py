@@ -1,4 +1,4 @@
-"""Slurm's commands that refuse or are not set up: one line, and nothing that looks like a plan under way."""
+"""Slurm's commands that refuse or are not set up: one line, and nothing that looks like a submitted plan."""
 
 import json
 import os

@@ -155,7 +155,7 @@ def test_a_task_makes_its_part_of_the_plan_and_hands_on_the_exit_code(tmp_path: 
     assert task.requeued == []
 
 
-def test_notice_of_the_time_limit_reaches_the_program_and_brings_the_task_back(tmp_path: Path) -> None:
+def test_the_signal_before_the_time_limit_reaches_the_program_and_requeues_the_task(tmp_path: Path) -> None:
     task = Task(tmp_path, f"listen({PAUSED})")
     task.wait_for("listens")
     task.process.send_signal(signal.SIGUSR1)
@@ -164,7 +164,7 @@ def test_notice_of_the_time_limit_reaches_the_program_and_brings_the_task_back(t
 
 
 @pytest.mark.processes
-def test_a_notice_that_comes_before_the_program_listens_is_given_again(tmp_path: Path) -> None:
+def test_a_signal_before_the_program_handles_it_is_sent_again(tmp_path: Path) -> None:
     task = Task(tmp_path, f"while not os.path.exists('now'): time.sleep(0.01)\nlisten({PAUSED})")
     task.wait_for("words")
     task.process.send_signal(signal.SIGUSR1)
@@ -174,7 +174,7 @@ def test_a_notice_that_comes_before_the_program_listens_is_given_again(tmp_path:
     assert task.requeued == ["requeue 17_4"]
 
 
-def test_a_program_that_ends_by_itself_after_the_notice_does_not_come_back(tmp_path: Path) -> None:
+def test_a_program_that_ends_by_itself_after_the_signal_is_not_requeued(tmp_path: Path) -> None:
     task = Task(tmp_path, "listen(0)")
     task.wait_for("listens")
     task.process.send_signal(signal.SIGUSR1)
@@ -182,8 +182,8 @@ def test_a_program_that_ends_by_itself_after_the_notice_does_not_come_back(tmp_p
     assert task.requeued == []
 
 
-def test_who_is_cancelled_or_preempted_does_not_ask_to_come_back(tmp_path: Path) -> None:
-    """Slurm signals the script and the program; whether the task comes back is up to it."""
+def test_a_cancelled_or_preempted_task_does_not_requeue_itself(tmp_path: Path) -> None:
+    """Slurm signals the script and the program; it decides whether the task is requeued."""
     task = Task(tmp_path, f"listen({PAUSED})")
     task.wait_for("listens")
     task.process.send_signal(signal.SIGTERM)

@@ -83,7 +83,7 @@ def cluster(lab: Slurm, tmp_path: Path) -> Cluster:
     return Cluster(lab, tmp_path)
 
 
-def test_an_array_of_eight_runs_finishes_and_in_the_morning_the_report_is_there(lab: Slurm, cluster: Cluster) -> None:
+def test_an_array_of_eight_runs_finishes_and_its_report_is_written(lab: Slurm, cluster: Cluster) -> None:
     said = cluster.run("+experiment=psp/fig2", "scale=smoke", "runner=slurm")
     assert said.code == 0, said
     assert "8 runs in 8 tasks, its report is job" in said.out
@@ -95,7 +95,7 @@ def test_an_array_of_eight_runs_finishes_and_in_the_morning_the_report_is_there(
     assert "nothing is left" in again.out
 
 
-def test_a_task_that_is_out_of_time_comes_back_and_ends_as_if_nothing_had_been(
+def test_a_task_that_is_out_of_time_is_requeued_and_ends_as_if_uninterrupted(
     lab: Slurm, cluster: Cluster, tmp_path: Path
 ) -> None:
     """The signal is the one that sbatch --signal=B:USR1 has Slurm send."""
@@ -116,7 +116,9 @@ def test_a_task_that_is_out_of_time_comes_back_and_ends_as_if_nothing_had_been(
     assert read_events(record / "events.arrow").equals(read_events(undisturbed / "events.arrow"))
 
 
-def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_mends(lab: Slurm, cluster: Cluster) -> None:
+def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_completes_the_plan(
+    lab: Slurm, cluster: Cluster
+) -> None:
     words = ["-m", "seed=0,1,2", *LONG]
     options = ["runner.cpus=4", "runner.extra=[--no-requeue]"]  # a node for each; what is lost stays lost
     records = [record_of(cluster.results, *LONG, f"seed={seed}") for seed in range(3)]

@@ -1,4 +1,4 @@
-"""The shared clocks against the plainest possible reference."""
+"""The shared clocks against a plain table of counts."""
 
 from hypothesis import given
 from hypothesis import strategies as st

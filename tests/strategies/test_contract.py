@@ -1,4 +1,4 @@
-"""What every strategy owes, checked for all of the table; a new strategy is under it by its row alone."""
+"""The contract of all strategies, checked for every row of the table; a new row is enough to be checked."""
 
 import pytest
 from examples import scaled
@@ -51,7 +51,7 @@ def sizes(options: StrategyOptions, most: int) -> st.SearchStrategy[int]:
 
 
 def small(*choices: tuple[int, int]) -> list[object]:
-    """Every server strategy with each number of workers that it accepts, and how many events to follow."""
+    """Every server strategy with each number of workers that it accepts, and the number of events to explore."""
     return [
         pytest.param(options, number, depth, id=f"{options}-{number}-{depth}")
         for options in SERVERS
@@ -101,8 +101,8 @@ def test_the_invariants_hold_in_any_order_of_pushes_timers_leaves_and_joins(opti
     choices=st.lists(st.integers(0, 99), max_size=40),
     seconds=st.lists(st.floats(0.01, 3), min_size=5, max_size=5),
 )
-def test_nobody_starves(options, data, choices, seconds):
-    """From any state, if everybody who computes finishes in its own time, everybody begins again and again."""
+def test_no_worker_starves(options, data, choices, seconds):
+    """From any state, if every computing worker finishes in its own time, every worker starts again and again."""
     num_workers = data.draw(sizes(options, 5))
     harness = Harness(options, num_workers)
     for number, choice in enumerate(choices):
@@ -116,7 +116,7 @@ def test_nobody_starves(options, data, choices, seconds):
     for _ in range(3000):
         harness.step(lambda worker, _: seconds[worker])
         if harness.version >= version + 3 and all(harness.batches[w] >= before[w] + 3 for w in before):
-            assert min(harness.pending, default=push) >= push, "an old push is forgotten"
+            assert min(harness.pending, default=push) >= push, "an old push is still pending"
             return
     pytest.fail(f"starved: {harness.batches} after {before}")
 
@@ -140,12 +140,12 @@ def test_every_interleaving_of_pushes_and_timers(options, num_workers, depth):
 
 @pytest.mark.parametrize(("options", "num_workers", "depth"), small((2, 5), (3, 5)))
 def test_every_interleaving_with_one_leave_and_one_return(options, num_workers, depth):
-    def explore(harness: Harness, left: int, gone: int | None, may_leave: bool) -> None:
+    def explore(harness: Harness, left: int, absent: int | None, may_leave: bool) -> None:
         if left == 0:
             return
         moves = [("push", worker) for worker in harness.running]
         moves += [("leave", worker) for worker in harness.counts] if may_leave else []
-        moves += [("join", gone)] if gone is not None else []
+        moves += [("join", absent)] if absent is not None else []
         for kind, worker in moves:
             after = harness.fork()
             if kind == "push":
@@ -155,7 +155,7 @@ def test_every_interleaving_with_one_leave_and_one_return(options, num_workers, 
             explore(
                 after,
                 left - 1,
-                worker if kind == "leave" else gone if kind == "push" else None,
+                worker if kind == "leave" else absent if kind == "push" else None,
                 may_leave and kind != "leave",
             )
 
@@ -164,8 +164,8 @@ def test_every_interleaving_with_one_leave_and_one_return(options, num_workers, 
 
 @scaled(5)
 @given(data=st.data(), history=steps)
-def test_a_harness_that_is_forked_goes_on_alike(options, data, history):
-    """The exploration above forks at every event: what is forked must be the whole state."""
+def test_a_forked_harness_continues_as_the_original(options, data, history):
+    """The exploration above forks at every event: a fork must have the whole state."""
     harness = Harness(options, data.draw(sizes(options, 4)))
     for _, choice, after in history[:12]:
         fork = harness.fork()
@@ -178,23 +178,23 @@ def test_a_harness_that_is_forked_goes_on_alike(options, data, history):
         assert (fork.granted, fork.due, fork.version) == (harness.granted, harness.due, harness.version)
 
 
-def test_the_harness_sees_what_must_not_be():
-    """Each is a fault of a strategy."""
+def test_the_harness_detects_violations():
+    """Each is a mistake of a strategy."""
 
-    def obey(*commands, worker: int = 0) -> None:
+    def answer(*commands, worker: int = 0) -> None:
         harness = Harness(KSyncOptions(k=2), 3)
         harness.strategy.handle = lambda event: list(commands)
         harness._from_saved_state = lambda: harness.strategy
         harness.push(worker)
 
     with pytest.raises(AssertionError, match="not computing"):
-        obey(Interrupt(0))
+        answer(Interrupt(0))
     with pytest.raises(AssertionError, match="interrupted and not granted"):
-        obey(Interrupt(1))
-    with pytest.raises(AssertionError, match="never made"):
-        obey(Apply((7,)))
-    with pytest.raises(AssertionError, match="neither told to go on nor held"):
-        obey(Apply((0,)))
+        answer(Interrupt(1))
+    with pytest.raises(AssertionError, match="never sent"):
+        answer(Apply((7,)))
+    with pytest.raises(AssertionError, match="neither granted nor held"):
+        answer(Apply((0,)))
 
 
 # Collectives.
@@ -205,7 +205,7 @@ def collective(request: pytest.FixtureRequest) -> StrategyOptions:
     return request.param
 
 
-def test_every_row_of_the_table_is_under_one_contract_or_the_other():
+def test_every_row_of_the_table_is_checked_by_one_contract_or_the_other():
     assert {options.name for options in SERVERS} | {options.name for options in COLLECTIVES} == set(STRATEGIES)
 
 
@@ -213,24 +213,24 @@ def numbers(options: StrategyOptions) -> list[int]:
     return [number for number in range(1, 41) if accepts(options, number)]
 
 
-def test_the_groups_of_every_step_share_out_the_workers(collective):
+def test_the_groups_of_every_step_partition_the_workers(collective):
     for num_workers in numbers(collective):
         for step in range(5):
             groups = collective.groups(step, num_workers)
             assert sorted(worker for group in groups for worker in group) == list(range(num_workers))
-            assert all(group == sorted(group) for group in groups), "each rank makes the same list"
+            assert all(group == sorted(group) for group in groups), "every rank computes the same list"
             assert groups == collective.groups(step, num_workers) == collective.groups(step + 2, num_workers)
 
 
-def test_two_steps_in_a_row_carry_everybody_to_everybody(collective):
+def test_two_consecutive_steps_spread_every_worker_to_all(collective):
     for num_workers in numbers(collective):
         for first in range(3):
-            heard = {worker: {worker} for worker in range(num_workers)}
+            reached = {worker: {worker} for worker in range(num_workers)}
             for step in (first, first + 1):
                 for group in collective.groups(step, num_workers):
-                    together = set().union(*(heard[worker] for worker in group))
-                    heard |= dict.fromkeys(group, together)
-            assert all(heard[worker] == set(range(num_workers)) for worker in heard)
+                    together = set().union(*(reached[worker] for worker in group))
+                    reached |= dict.fromkeys(group, together)
+            assert all(reached[worker] == set(range(num_workers)) for worker in reached)
 
 
 def test_a_collective_runs_on_some_number_of_workers_and_on_one_shard(collective):

@@ -1,6 +1,6 @@
-"""Golden traces: what each strategy says, event by event, in small cases that a person can follow.
+"""Golden traces: the commands of each strategy, event by event, in cases small enough to read.
 
-`make test ARGS="--rewrite-traces -k traces"` writes them anew; read the difference before you commit it.
+`make test ARGS="--rewrite-traces -k traces"` rewrites them; read the difference before you commit it.
 """
 
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ TRACES = Path(__file__).parents[1] / "traces"
 
 
 @dataclass(frozen=True)
-class Play:
-    """Messages take no time."""
+class Run:
+    """A run whose messages take no time."""
 
     options: StrategyOptions
-    seconds: tuple[float | tuple[float, ...], ...]  # a gradient takes, by worker, or by worker and mini-batch in turn
+    seconds: tuple[float | tuple[float, ...], ...]  # of a gradient, by worker, or by worker and mini-batch in turn
     pushes: int
     losses: tuple[float, ...] = ()  # reported with each push; the last one stays
     is_drawn: bool = False  # the workers' timelines, too; one column a second
@@ -37,7 +37,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Groups:
-    """A collective has no events: who averages with whom."""
+    """A collective has no events: the trace is the groups of each step."""
 
     options: StrategyOptions
     workers: tuple[int, ...]
@@ -46,38 +46,38 @@ class Groups:
 
 FIGURES_4_AND_5 = ((2, 4, 3, 6, 5), (3, 2, 5, 3), (8, 3, 4, 7))  # one set of times for all four K-variants
 
-CASES: dict[str, Play | Groups] = {
-    "bsp": Play(BspOptions(), (1.0, 1.3, 3.1), 9),
-    "asp": Play(AspOptions(), (1.0, 1.3, 3.1), 12),
-    "ssp": Play(SspOptions(staleness=2), (1.0, 1.3, 3.1), 18),
-    "dssp_paper": Play(DsspOptions(s_lower=1, r_max=4), (1.0, 3.1), 24),
-    "dssp_hard": Play(DsspOptions(s_lower=1, r_max=4, bound="hard"), (1.0, 3.1), 24),
-    "dssp_catchup": Play(DsspOptions(s_lower=1, r_max=4, bound="catchup"), (1.0, 3.1), 24),
-    "dssp_three_workers": Play(DsspOptions(s_lower=1, r_max=3), (1.0, 1.3, 3.1), 24),
-    "backup": Play(BackupOptions(backups=1), ((1, 2), (2, 1), (3, 4, 1)), 14, is_drawn=True),
-    # adasync.txt, figure 4: who waits for K = 2 of 3 workers, and what becomes of the third
-    "k_sync": Play(KSyncOptions(k=2), FIGURES_4_AND_5, 10, is_drawn=True),
-    "k_async": Play(KAsyncOptions(k=2), FIGURES_4_AND_5, 10, is_drawn=True),
+CASES: dict[str, Run | Groups] = {
+    "bsp": Run(BspOptions(), (1.0, 1.3, 3.1), 9),
+    "asp": Run(AspOptions(), (1.0, 1.3, 3.1), 12),
+    "ssp": Run(SspOptions(staleness=2), (1.0, 1.3, 3.1), 18),
+    "dssp_paper": Run(DsspOptions(s_lower=1, r_max=4), (1.0, 3.1), 24),
+    "dssp_hard": Run(DsspOptions(s_lower=1, r_max=4, bound="hard"), (1.0, 3.1), 24),
+    "dssp_catchup": Run(DsspOptions(s_lower=1, r_max=4, bound="catchup"), (1.0, 3.1), 24),
+    "dssp_three_workers": Run(DsspOptions(s_lower=1, r_max=3), (1.0, 1.3, 3.1), 24),
+    "backup": Run(BackupOptions(backups=1), ((1, 2), (2, 1), (3, 4, 1)), 14, is_drawn=True),
+    # adasync.txt, figure 4: K = 2 of 3 workers, and what the third does
+    "k_sync": Run(KSyncOptions(k=2), FIGURES_4_AND_5, 10, is_drawn=True),
+    "k_async": Run(KAsyncOptions(k=2), FIGURES_4_AND_5, 10, is_drawn=True),
     # adasync.txt, figure 5: the same for K = 2 mini-batches
-    "k_batch_sync": Play(KBatchSyncOptions(k=2), FIGURES_4_AND_5, 10, is_drawn=True),
-    "k_batch_async": Play(KBatchAsyncOptions(k=2), FIGURES_4_AND_5, 10, is_drawn=True),
-    "adasync": Play(
+    "k_batch_sync": Run(KBatchSyncOptions(k=2), FIGURES_4_AND_5, 10, is_drawn=True),
+    "k_batch_async": Run(KBatchAsyncOptions(k=2), FIGURES_4_AND_5, 10, is_drawn=True),
+    "adasync": Run(
         AdasyncOptions(variant="k_async", k=1, interval=3.0),
         (1.0, 1.4, 2.3),
         24,
         losses=(4.0,) * 5 + (1.0,) * 6 + (0.4,),
     ),
-    "psp_step": Play(PspOptions(c=2), ((1, 2), (2, 1), (6, 1, 1, 1, 1, 1)), 18, is_drawn=True),
-    "psp_newest": Play(PspOptions(c=2, tag="newest"), ((1, 2), (2, 1), (6, 1, 1, 1, 1, 1)), 18, is_drawn=True),
-    "psp_timeout": Play(PspOptions(c=2, tau1=1.5), ((1, 2), (2, 3), (4, 3)), 9),
+    "psp_step": Run(PspOptions(c=2), ((1, 2), (2, 1), (6, 1, 1, 1, 1, 1)), 18, is_drawn=True),
+    "psp_newest": Run(PspOptions(c=2, tag="newest"), ((1, 2), (2, 1), (6, 1, 1, 1, 1, 1)), 18, is_drawn=True),
+    "psp_timeout": Run(PspOptions(c=2, tau1=1.5), ((1, 2), (2, 3), (4, 3)), 9),
     "ds_sync": Groups(DsSyncOptions(), (4, 9), 4),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_trace_is_as_written_down(name, request):
+def test_the_trace_is_as_recorded(name, request):
     case = CASES[name]
-    trace = play(case) if isinstance(case, Play) else groups(case)
+    trace = trace_of_run(case) if isinstance(case, Run) else trace_of_groups(case)
     path = TRACES / f"{name}.txt"
     if request.config.getoption("--rewrite-traces"):
         path.write_text(trace)
@@ -88,8 +88,8 @@ def test_every_trace_belongs_to_a_case():
     assert {path.stem for path in TRACES.glob("*.txt")} == set(CASES)
 
 
-def play(case: Play) -> str:
-    """One line an event."""
+def trace_of_run(case: Run) -> str:
+    """One line per event."""
 
     def seconds(worker: int, number: int) -> float:
         given = case.seconds[worker]
@@ -106,18 +106,20 @@ def play(case: Play) -> str:
             line += [f"{before.get(each, '.')} "] * round(harness.now - then)
             if each == worker or each in interrupted(commands):
                 line[-1] = line[-1][0] + ("|" if each == worker else "x")
-        happened = "the timer fires"
+        event = "the timer fires"
         if worker is not None:
             word = "tagged " if harness.rules else "computed at v"
-            happened = f"worker {worker} pushes {push:2} {word}{harness.pushed[worker]:<2}"
-            happened += f" loss {loss:g}" if case.losses else ""
-        said = texts(commands)
+            event = f"worker {worker} pushes {push:2} {word}{harness.pushed[worker]:<2}"
+            event += f" loss {loss:g}" if case.losses else ""
+        answers = texts(commands)
         if harness.rules:
-            said += [f"{w} goes on as {harness.granted[w]}" for w in harness.running if harness.batches[w] > batches[w]]
-        lines.append(f"{harness.now:6.1f} s  {happened} -> {'; '.join(said) or 'nothing yet'}")
+            answers += [
+                f"{w} goes on as {harness.granted[w]}" for w in harness.running if harness.batches[w] > batches[w]
+            ]
+        lines.append(f"{harness.now:6.1f} s  {event} -> {'; '.join(answers) or 'nothing yet'}")
     if case.is_drawn:
-        what = "the tag it began with" if harness.rules else "the version it computes at"
-        lines += ["", f"each second: {what}; | it pushes, x it is cancelled, . it waits"]
+        number = "the tag it began with" if harness.rules else "the version it computes at"
+        lines += ["", f"each second: {number}; | it pushes, x it is cancelled, . it waits"]
         lines += [f"worker {worker}  {''.join(line).rstrip()}" for worker, line in enumerate(drawn)]
     return "\n".join(lines) + "\n"
 
@@ -148,8 +150,8 @@ def text(command: Command) -> str:
     return f"{type(command).__name__.lower()} {getattr(command, 'worker', '')}"
 
 
-def groups(case: Groups) -> str:
-    """One line a step."""
+def trace_of_groups(case: Groups) -> str:
+    """One line per step."""
     lines = [f"{case.options}"]
     for num_workers in case.workers:
         lines.append(f"{num_workers} workers")

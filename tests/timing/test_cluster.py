@@ -33,11 +33,11 @@ def test_gradient_seconds_are_cycled_over_the_workers() -> None:
     assert [five.compute_s(worker) for worker in range(5)] == [0.051, 0.158, 0.051, 0.158, 0.051]
 
 
-def test_more_gradient_seconds_than_workers_are_left_over() -> None:
+def test_more_gradient_seconds_than_workers_are_ignored() -> None:
     assert cluster(workers=1, gradient_s=[0.3, 0.4]).compute_s(0) == 0.3
 
 
-def test_slow_workers_take_so_many_times_longer_and_nobody_else_does() -> None:
+def test_slow_workers_take_a_multiple_of_the_time_and_the_others_do_not() -> None:
     options: dict[str, Any] = {"workers": 4, "gradient_s": [0.02, 0.06], "jitter": Normal(1.0, 0.1)}
     usual, slowed = cluster(**options), cluster(ScenarioConfig(slow={0: 3.0, 3: 1.5}), **options)
     for worker, factor in enumerate([3.0, 1.0, 1.0, 1.5]):
@@ -59,13 +59,13 @@ def test_the_compute_delay_is_added_to_every_gradient_and_not_slowed() -> None:
         assert times(delayed, worker) == pytest.approx([base + alone.next(worker) for _ in range(50)], rel=1e-12)
 
 
-def test_a_delay_leaves_the_luck_of_the_computing_untouched() -> None:
+def test_a_delay_does_not_change_the_draws_of_the_computation() -> None:
     options: dict[str, Any] = {"workers": 2, "jitter": Normal(1.0, 0.3)}
     plain, delayed = cluster(**options), cluster(ScenarioConfig(compute_delay=Constant(1.0)), **options)
     assert times(delayed, 1) == pytest.approx([1.0 + plain_s for plain_s in times(plain, 1)], rel=1e-12)
 
 
-def test_two_clusters_under_one_seed_draw_the_same_times_whoever_asks_first() -> None:
+def test_two_clusters_with_one_seed_draw_the_same_times_in_any_order_of_workers() -> None:
     scenario = ScenarioConfig(compute_delay=Exponential(0.02), push_delay=Exponential(1.0), pull_delay=Exponential(2.0))
     options: dict[str, Any] = {"workers": 3, "shards": 2, "jitter": Normal(1.0, 0.3)}
     one, other = cluster(scenario, 4, **options), cluster(scenario, 4, **options)
@@ -83,7 +83,7 @@ def test_another_seed_draws_other_times() -> None:
 
 
 def test_every_message_of_a_worker_and_a_shard_has_its_own_delay() -> None:
-    """On an instant network the delay is all there is: one stream for each direction, shard and worker."""
+    """On an instant network only the delay counts: one stream for each direction, shard and worker."""
     delay = Exponential(1.0)
     scenario = ScenarioConfig(push_delay=delay, pull_delay=delay)
     seen = {}
@@ -98,7 +98,7 @@ def test_every_message_of_a_worker_and_a_shard_has_its_own_delay() -> None:
     assert len({tuple(delays) for delays in seen.values()}) == 12
 
 
-def test_a_delayed_message_still_takes_its_time_on_the_network() -> None:
+def test_a_delayed_message_also_takes_its_time_on_the_network() -> None:
     late = cluster(ScenarioConfig(push_delay=Constant(4.0), pull_delay=Constant(7.0)), workers=1, network=SLOW_NETWORK)
     assert late.push(10.0, 0, 0, 2 * GBIT) == pytest.approx(10.0 + 4.0 + 0.5 + 2.0)
     assert late.pull(20.0, 0, 0, 2 * GBIT) == pytest.approx(20.0 + 7.0 + 0.5 + 2.0)
@@ -106,8 +106,8 @@ def test_a_delayed_message_still_takes_its_time_on_the_network() -> None:
 
 @pytest.mark.parametrize("network", [NetworkConfig(), SLOW_NETWORK], ids=["instant", "slow"])
 @pytest.mark.parametrize("direction", ["push", "pull"])
-def test_a_late_message_delays_nobody_elses(network: NetworkConfig, direction: str) -> None:
-    """PSP's late pulls come late "each on its own": the NIC is not busy while a message is being late."""
+def test_a_late_message_delays_no_other(network: NetworkConfig, direction: str) -> None:
+    """PSP's late pulls come late "each on its own": the NIC is not busy during the delay of a message."""
     late = Occasional(0.5, Constant(100.0))
     scenario = ScenarioConfig(push_delay=late, pull_delay=late)
     options: dict[str, Any] = {"workers": 8, "network": network}
@@ -126,7 +126,7 @@ def test_a_late_message_delays_nobody_elses(network: NetworkConfig, direction: s
         assert delayed == pytest.approx(plain + 100.0 * is_late[worker]), f"worker {worker}"
 
 
-def test_a_slow_servers_pull_responses_come_late_and_nothing_else_does() -> None:
+def test_only_the_pull_responses_of_a_slow_server_are_late() -> None:
     slow = cluster(ScenarioConfig(slow_shards={1: 4.0}), workers=2, shards=3, network=SLOW_NETWORK)
     usual = cluster(workers=2, shards=3, network=SLOW_NETWORK)
     for now in (0.0, 100.0):  # far enough apart for the NICs to be free again
@@ -139,7 +139,7 @@ def test_a_slow_servers_pull_responses_come_late_and_nothing_else_does() -> None
             assert slow.compute_s(worker) == usual.compute_s(worker)
 
 
-def test_a_slow_server_comes_on_top_of_the_injected_delays() -> None:
+def test_a_slow_server_adds_to_the_injected_delays() -> None:
     delay = Exponential(0.5)
     slow = cluster(ScenarioConfig(pull_delay=delay, slow_shards={0: 4.0}), seed=2, workers=1, shards=2)
     alone = [Draws(2, f"pull delay {shard}", delay, [1.0]) for shard in range(2)]
@@ -148,13 +148,13 @@ def test_a_slow_server_comes_on_top_of_the_injected_delays() -> None:
         assert slow.draw_pull_delay(1, 0) == alone[1].next(0)
 
 
-def test_a_server_that_is_not_there_slows_nobody() -> None:
+def test_a_server_that_does_not_exist_slows_no_worker() -> None:
     elsewhere = cluster(ScenarioConfig(slow_shards={3: 4.0}), workers=1, shards=2)
     assert elsewhere.sends_instantly
     assert [elsewhere.pull(1.0, shard, 0, 8) for shard in range(2)] == [1.0, 1.0]
 
 
-def test_a_real_worker_meets_the_slow_server_that_the_simulator_has() -> None:
+def test_a_real_worker_has_the_slow_server_of_the_simulator() -> None:
     scenario = ScenarioConfig(pull_delay=Occasional(0.5, Constant(1.0)), slow_shards={1: 4.0})
     config = ClusterConfig(workers=2, shards=2)
     simulated, own = Cluster(config, scenario, 7), DelayInjector(config, scenario, 7, 1, True, 0)
@@ -279,7 +279,7 @@ def test_psps_cluster_takes_its_updates_from_table_1() -> None:
     assert math.ceil(90 * 50_000 / (32 * 160)) == 879
     an_update_s = 139.95 * 60 / 879
     assert an_update_s == pytest.approx(9.55, abs=0.005)
-    # the 28th of 32 workers, and a message there and back of at most 50 ms each
+    # the 28th of 32 workers, and a message each way of at most 50 ms
     waiting_s = order_statistic(profile.jitter, 28, 32) * 9.3 - 9.3 + profile.network.jitter.high
     assert 9.3 + waiting_s == pytest.approx(an_update_s, abs=0.05)
     assert profile.network == NetworkConfig(jitter=Uniform(0.0, 0.05))
@@ -304,7 +304,7 @@ def test_waiting_for_all_k40_workers_costs_20_to_40_percent_and_backups_save_nea
     assert 100 * (order_statistic(jitter, 50, 52) - 1) == pytest.approx(14, abs=0.5)
 
 
-def test_adasyncs_cluster_computes_what_an_epoch_leaves_beside_the_delay() -> None:
+def test_adasyncs_cluster_computes_for_an_epochs_time_less_the_delay() -> None:
     """adasync.txt, section 6.1: 10 epochs in 60 s (as read here) under a delay of 20 ms; 8 workers, 32 images."""
     profile = profile_of("titanx8")
     assert (profile.workers, profile.shards) == (8, 1)

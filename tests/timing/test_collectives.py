@@ -21,7 +21,7 @@ from syncline.timing.network import Network, NetworkConfig
 
 
 @pytest.mark.parametrize(("num_workers", "ratio"), [(4, 2.33), (9, 3.4), (16, 4.43)])
-def test_table_1_divides_the_ring_by_so_much(num_workers: int, ratio: float) -> None:
+def test_table_1_divides_the_cost_of_the_ring(num_workers: int, ratio: float) -> None:
     """Section 3.2: at least half "even in the case of Tree All-reduce or W is as small as 4", a quarter for 16."""
     ring = synchronisation_scale("ring", num_workers)
     assert ring / synchronisation_scale("ds_sync_ring", num_workers) == pytest.approx(ratio, abs=0.005)
@@ -47,7 +47,7 @@ def test_the_larger_side_of_a_grid_counts(rows: int, columns: int) -> None:
         assert scale == pytest.approx(square, rel=1e-12)
 
 
-# Collectives: the alpha-beta model, against messages sent one by one over NICs that send and receive one at a time.
+# Collectives: the alpha-beta model, against single messages over NICs that send and receive one at a time.
 
 LATENCY_S, GBPS = 0.001, 8.0
 BETA = 8 / (GBPS * 1e9)  # seconds a byte
@@ -55,7 +55,7 @@ SIZE = 720_720  # bytes; divisible by 1 .. 15
 
 
 def peers(members: int, latency_s: float = LATENCY_S) -> Network:
-    """Worker and shard of one number are the two directions of one NIC."""
+    """The worker and the shard with one number are the two directions of one NIC."""
     return Network(NetworkConfig(latency_s, GBPS), members, members)
 
 
@@ -71,7 +71,7 @@ def test_a_ring_takes_as_long_as_its_messages(members: int) -> None:
 
 @pytest.mark.parametrize("members", range(1, 20))
 def test_a_tree_takes_as_long_as_its_messages(members: int) -> None:
-    """Rounds need not wait for each other; if the tree is full, its longest path takes as long as if they did."""
+    """Rounds need not wait for each other; in a full tree the longest path takes as long as if they did."""
     net = peers(members)
     ready = [0.0] * members
     holds = [{p} for p in range(members)]
@@ -95,7 +95,7 @@ def test_a_tree_takes_as_long_as_its_messages(members: int) -> None:
 
 
 def exchange_s(workers: int, shards: int, spread: bool) -> tuple[float, float]:
-    """Seconds of the pushes and of the pulls; `spread`: each begins at another shard, or worker."""
+    """Seconds of the pushes and of the pulls; `spread`: each starts at another shard, or worker."""
     net = Network(NetworkConfig(LATENCY_S, GBPS), workers, shards)
     block = SIZE // shards
     arrivals = [
@@ -131,7 +131,7 @@ def test_groups_save_little_bandwidth_and_much_latency(side: int) -> None:
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.floats(0, 1), st.floats(0, 1e-6))
-def test_rows_and_columns_take_turns(rows: int, columns: int, latency_s: float, beta: float) -> None:
+def test_rows_and_columns_alternate(rows: int, columns: int, latency_s: float, beta: float) -> None:
     both = ring_s(rows, SIZE, latency_s, beta) + ring_s(columns, SIZE, latency_s, beta)
     seconds = grouped_ring_s(rows * columns, columns, SIZE, latency_s, beta)
     assert 2 * seconds == pytest.approx(both, rel=1e-12)
@@ -139,7 +139,7 @@ def test_rows_and_columns_take_turns(rows: int, columns: int, latency_s: float, 
     assert seconds <= ring_s(rows * columns, SIZE, latency_s, beta) * (1 + 1e-12)
 
 
-def test_alone_there_is_nothing_to_exchange() -> None:
+def test_a_single_worker_exchanges_nothing() -> None:
     assert ring_s(1, SIZE, LATENCY_S, BETA) == tree_s(1, SIZE, LATENCY_S, BETA) == 0
     assert grouped_ring_s(1, 1, SIZE, LATENCY_S, BETA) == 0
 

@@ -34,7 +34,7 @@ def test_the_updates_to_a_multiple_of_the_floor(k: int, multiple: float, progres
     assert updates > 0
 
 
-def test_who_begins_at_the_floor_is_there() -> None:
+def test_from_the_floor_no_updates_are_needed() -> None:
     assert StronglyConvex(0.1, 0.05, 2.0, 0.2, 1.0).updates_to(2.0, 1) == 0.0
 
 
@@ -54,6 +54,6 @@ def test_probabilities_and_bounds_out_of_range_are_refused(gamma: float, fresh: 
 @pytest.mark.parametrize(
     "values", [(0, 1, 2, 1, 1), (1, 0, 2, 1, 1), (1, 1, 0.5, 1, 1), (1, 2, 2, 1, 1), (1, 1, 2, 0, 1)]
 )
-def test_a_problem_that_is_none_is_refused(values: tuple[float, ...]) -> None:
+def test_an_invalid_problem_is_refused(values: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="must be"):
         StronglyConvex(*values)

@@ -1,4 +1,4 @@
-"""Distributions against closed forms, and the door that turns config into one of them."""
+"""Distributions against closed forms, and `distribution`, which builds them from config."""
 
 import math
 from pathlib import Path
@@ -31,7 +31,7 @@ from syncline.timing.distributions import (
     distribution,
 )
 
-U = np.concatenate([[0.0, 2.0**-53], np.linspace(1e-6, 1 - 1e-6, 4001), [1 - 2.0**-53]])  # what a generator can give
+U = np.concatenate([[0.0, 2.0**-53], np.linspace(1e-6, 1 - 1e-6, 4001), [1 - 2.0**-53]])  # the range of a generator
 MEASURED = (0.3, 0.1, 0.2, 0.2, 0.9)
 
 CONTINUOUS = [
@@ -136,7 +136,9 @@ def test_a_normal_moves_its_negative_part_to_zero() -> None:
 
 
 @pytest.mark.parametrize(("source", "known"), CONTINUOUS[-6:-2], ids=[str(source) for source, _ in CONTINUOUS[-6:-2]])
-def test_many_weibull_and_gamma_draws_have_the_law_and_the_variance_of_scipys(source: Distribution, known: Any) -> None:
+def test_many_weibull_and_gamma_draws_have_the_distribution_and_variance_of_scipys(
+    source: Distribution, known: Any
+) -> None:
     drawn = Draws(5, "compute", source, [1.0] * 20).first(2000).reshape(-1)
     assert stats.kstest(drawn, known.cdf).pvalue > 1e-3
     error = math.sqrt(((drawn - drawn.mean()) ** 2).var() / len(drawn))  # of the variance of a sample
@@ -156,7 +158,7 @@ def test_a_gamma_of_a_whole_shape_is_a_sum_of_exponentials() -> None:
     assert stats.ks_2samp(parts.sum(axis=0), draws(Gamma(3.0, 0.5), 50_000)).pvalue > 1e-3
 
 
-def test_half_of_a_log_normals_durations_are_below_its_median_and_the_far_tail_weighs_down_the_mean() -> None:
+def test_half_of_a_log_normals_durations_are_below_its_median_and_the_tail_raises_the_mean() -> None:
     source = LogNormal(2.0, 1.5)
     assert source.quantile(np.array([0.5]))[0] == 2.0
     upper, lower = source.quantile(np.array([0.75, 0.25]))
@@ -314,18 +316,18 @@ def test_a_probability_lies_between_0_and_1(probability: float) -> None:
         ({"name": "empirical", "values": [0.3, 0.1, 0.2, 0.2, 0.9]}, Empirical(MEASURED)),
     ],
 )
-def test_the_door_makes_what_the_options_describe(options: dict[str, Any], made: Distribution) -> None:
+def test_options_build_the_distribution_that_they_describe(options: dict[str, Any], made: Distribution) -> None:
     before = dict(options)
     assert distribution("somewhere", options) == made
     assert made.name == options["name"]
     assert options == before
 
 
-def test_the_names_of_the_door_are_sorted() -> None:
+def test_the_names_are_sorted() -> None:
     assert list(DISTRIBUTIONS) == sorted(DISTRIBUTIONS)
 
 
-def test_every_name_of_the_door_is_tested_above() -> None:
+def test_every_name_is_tested_above() -> None:
     assert set(DISTRIBUTIONS) == {source.name for source in ALL if not isinstance(source, Occasional)} | {"pareto"}
 
 
@@ -353,7 +355,7 @@ def test_every_name_of_the_door_is_tested_above() -> None:
         ({"name": "empirical", "path": "/no/such/file"}, ["cluster.jitter", "/no/such/file"], ["No such file"]),
     ],
 )
-def test_the_door_refuses_in_one_line_that_names_the_key_and_what_is_allowed(
+def test_bad_options_are_refused_in_one_line_with_the_key_and_what_is_allowed(
     options: dict[str, Any], named: list[str], allowed: list[str]
 ) -> None:
     with pytest.raises(ValueError, match=r"^cluster\.jitter") as refused:

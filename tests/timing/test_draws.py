@@ -45,7 +45,7 @@ def stream(
 
 
 @given(st.lists(st.integers(0, 4), max_size=300), st.integers(0, 2**32 - 1))
-def test_the_order_in_which_workers_ask_changes_nothing(order: list[int], seed: int) -> None:
+def test_the_order_of_the_workers_does_not_matter(order: list[int], seed: int) -> None:
     draws = Draws(seed, "compute", Uniform(), [1.0] * 5)
     got: list[list[float]] = [[] for _ in range(5)]
     for worker in order:
@@ -56,7 +56,7 @@ def test_the_order_in_which_workers_ask_changes_nothing(order: list[int], seed: 
 
 @scaled(25)
 @given(st.integers(1, 60), st.integers(0, 59), st.data())
-def test_the_number_of_workers_changes_nothing(num_workers: int, more: int, data: st.DataObject) -> None:
+def test_the_number_of_workers_does_not_matter(num_workers: int, more: int, data: st.DataObject) -> None:
     worker = data.draw(st.integers(0, num_workers - 1))
     few = stream(2 * BLOCK, worker=worker, num_workers=num_workers)
     many = stream(2 * BLOCK, worker=worker, num_workers=num_workers + more)
@@ -72,7 +72,7 @@ def test_draws_are_quantiles_of_the_raw_stream_across_the_edges_of_blocks(source
 
 @pytest.mark.parametrize("seed", [0, 7, 2**32 - 1])
 def test_the_raw_stream_is_philox_under_a_key_of_seed_purpose_and_worker(seed: int) -> None:
-    """Recorded results rest on these bits: the key is the seed, 32 bits of crc32(purpose), 32 bits of the worker."""
+    """Recorded results depend on these bits: the key is the seed, 32 bits of crc32(purpose), 32 bits of the worker."""
     draws = Draws(seed, "compute", Uniform(), [1.0] * 3)
     for worker in range(3):
         key = seed << 64 | zlib.crc32(b"compute") << 32 | worker

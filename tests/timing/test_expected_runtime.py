@@ -4,8 +4,8 @@ A first, shorter run finds how long a run must be for a standard error of 0.5 %;
 seeds, so that the length does not depend on what is judged. Where the theory says equality the mean must lie within 4
 standard errors of it, where it says a bound not above it by more than that. Every K is also held to what is true of any
 distribution. Updates of the asynchronous variants depend on each other: there the error is that of the means of
-`BATCHES` stretches of many rounds of all workers; in the others every update begins anew. The recurrences used here are
-equal to the simulator in every bit (test_vectorized.py); the last tests ask the simulator itself.
+`BATCHES` stretches of many rounds of all workers; in the others all workers restart at every update. The recurrences
+used here are equal to the simulator in every bit (test_recurrences.py); the last tests use the simulator itself.
 """
 
 import math
@@ -13,7 +13,7 @@ import math
 import numpy as np
 import pytest
 import recurrences
-from simulation_play import run
+from simulations import run
 
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.statistical
 
 BATCHES = 100
 ROUNDS = 20
-STANDARD_ERROR = 0.005  # of the mean, wanted
+STANDARD_ERROR = 0.005  # of the mean, required
 DISTRIBUTIONS = [
     Exponential(1.0),
     ShiftedExponential(1.0, 1.0),
@@ -48,7 +48,7 @@ DISTRIBUTIONS = [
 ]
 KS = {4: range(1, 5), 8: range(1, 9), 32: (1, 2, 5, 8, 16, 24, 31, 32)}  # by the number of workers
 
-UPDATES = {  # variant -> its recurrence, and the mini-batches that a worker begins in an update, at most about
+UPDATES = {  # variant -> its recurrence, and about the most mini-batches that a worker starts per update
     "k_sync": (recurrences.k_sync_updates_s, lambda k, num_workers: 1),
     "k_batch_sync": (recurrences.k_batch_sync_updates_s, lambda k, num_workers: 1 + k / num_workers),
     "k_async": (recurrences.k_async_updates_s, lambda k, num_workers: k / num_workers),
@@ -70,7 +70,7 @@ def mean_and_error(updates_s, are_independent):
 
 
 def updates_s(variant, distribution, k, num_workers, num_updates, seed):
-    """Times of so many updates; "in the long run" begins when workers have forgotten that they began together."""
+    """Times of so many updates; "in the long run" begins when the common start of the workers no longer matters."""
     recurrence, begun = UPDATES[variant]
     cluster = ClusterConfig(workers=num_workers, gradient_s=[1.0], jitter=distribution)
     forgotten = math.ceil(ROUNDS * num_workers / k) if variant == "k_batch_async" else 0
@@ -82,21 +82,21 @@ def updates_s(variant, distribution, k, num_workers, num_updates, seed):
 
 
 def simulated(variant, distribution, k, num_workers):
-    """Mean and standard error, which is at most twice the one that was wanted."""
+    """Mean and standard error, at most twice the required one."""
     are_independent = variant in ("k_sync", "k_batch_sync")
     num_updates = math.ceil(1000 if are_independent else BATCHES * ROUNDS * max(1, num_workers / k))
     pilot, error = mean_and_error(updates_s(variant, distribution, k, num_workers, num_updates, 0), are_independent)
     num_updates = math.ceil(num_updates * max(1.0, (error / (STANDARD_ERROR * pilot)) ** 2))
     mean, error = mean_and_error(updates_s(variant, distribution, k, num_workers, num_updates, 1), are_independent)
-    assert error < 2 * STANDARD_ERROR * mean, "too short to tell anything"
+    assert error < 2 * STANDARD_ERROR * mean, "too short for a conclusion"
     return mean, error
 
 
 def universal_bounds(variant, distribution, k, num_workers):
     """Of E[T], whatever the distribution.
 
-    K-sync, K-batch-sync: all workers begin anew, the first mini-batch ends at X_{1:P}, and K of them at the latest when
-    K workers have ended their first. K-async, K-batch-async: no worker makes more gradients than it computes.
+    K-sync, K-batch-sync: all workers restart, the first mini-batch ends at X_{1:P}, and K of them at the latest when
+    K workers have ended their first. K-async, K-batch-async: no worker pushes more gradients than it computes.
     """
     if "async" not in variant:
         latest = order_statistic(distribution, k, num_workers) if k <= num_workers else math.inf
@@ -107,7 +107,7 @@ def universal_bounds(variant, distribution, k, num_workers):
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda distribution: distribution.name)
 @pytest.mark.parametrize("num_workers", KS)
 @pytest.mark.parametrize("variant", UPDATES)
-def test_simulated_seconds_an_update_are_what_the_theory_says(variant, num_workers, distribution):
+def test_simulated_seconds_per_update_are_as_the_theory_predicts(variant, num_workers, distribution):
     """Lemmas 1 to 3 and 5."""
     claims = set()
     for k in KS[num_workers]:
@@ -129,7 +129,7 @@ def totals_of(options, distribution, num_workers, **limits):
 
 
 @pytest.mark.parametrize("variant", OPTIONS)
-def test_the_simulator_meets_the_values_of_eight_exponential_workers(variant):
+def test_the_simulator_reproduces_the_values_of_eight_exponential_workers(variant):
     """E[T] at rate 1: (H_P - H_{P-K}) of K-sync and K-async, K/P of the batch variants; 10,000 updates, 4 x 1 %."""
     for k in range(1, 9):
         totals = totals_of(OPTIONS[variant](k=k), Exponential(1.0), 8, updates=10_000)

@@ -48,12 +48,12 @@ def test_a_worker_that_pulls_from_all_shards_at_once_receives_one_block_after_th
     assert arrivals == pytest.approx([LATENCY_S + k * MB_S for k in (1, 2, 3)])
 
 
-def test_messages_between_separate_pairs_do_not_touch_each_other() -> None:
+def test_messages_between_separate_pairs_do_not_delay_each_other() -> None:
     net = network(workers=2, shards=2)
     assert net.push(0.0, 0, 0, MB) == net.push(0.0, 1, 1, MB) == pytest.approx(LATENCY_S + MB_S)
 
 
-def test_cards_are_full_duplex_pushes_do_not_delay_pulls() -> None:
+def test_nics_are_full_duplex_pushes_do_not_delay_pulls() -> None:
     busy, quiet = network(), network()
     for worker in range(4):
         busy.push(0.0, worker, 0, 100 * MB)
@@ -62,13 +62,13 @@ def test_cards_are_full_duplex_pushes_do_not_delay_pulls() -> None:
     ]
 
 
-def test_a_card_that_is_free_again_delays_nobody() -> None:
+def test_a_nic_that_is_free_again_delays_no_message() -> None:
     net = network()
     first = net.push(0.0, 0, 0, MB)
     assert net.push(first, 1, 0, MB) == pytest.approx(first + LATENCY_S + MB_S)
 
 
-def test_latency_is_not_a_time_in_which_a_card_is_busy() -> None:
+def test_a_nic_is_not_busy_during_the_latency() -> None:
     net = network(latency_s=1.0)
     arrivals = [net.push(0.0, 0, 0, MB) for _ in range(5)]
     assert arrivals == pytest.approx([1.0 + k * MB_S for k in range(1, 6)])
@@ -77,7 +77,7 @@ def test_latency_is_not_a_time_in_which_a_card_is_busy() -> None:
 @pytest.mark.parametrize(
     ("latency_s", "gbps", "instant"), [(0.0, None, True), (1e-9, None, False), (0.0, 1.0, False), (1e-9, 1.0, False)]
 )
-def test_a_network_is_instant_without_latency_and_with_endless_bandwidth(
+def test_a_network_is_instant_without_latency_and_with_unlimited_bandwidth(
     latency_s: float, gbps: float | None, instant: bool
 ) -> None:
     assert network(latency_s=latency_s, gbps=gbps).is_instant is instant
@@ -115,13 +115,13 @@ def send(net: Network, messages: Traffic) -> list[float]:
 
 
 @given(traffic)
-def test_no_message_is_faster_than_if_it_were_alone(messages: Traffic) -> None:
+def test_no_message_is_faster_than_a_lone_one(messages: Traffic) -> None:
     for (now, _, _, _, size), arrived in zip(messages, send(network(), messages), strict=True):
         assert arrived >= (now + LATENCY_S + size / BYTES_A_SECOND) * (1 - 1e-12)
 
 
 @given(traffic)
-def test_a_card_receives_one_message_at_a_time_and_each_for_size_over_bandwidth(messages: Traffic) -> None:
+def test_a_nic_receives_one_message_at_a_time_and_each_for_size_over_bandwidth(messages: Traffic) -> None:
     received: dict[tuple[bool, int], list[tuple[float, float]]] = {}
     for (_, is_push, worker, shard, size), arrived in zip(messages, send(network(), messages), strict=True):
         nic = (is_push, shard if is_push else worker)
@@ -132,7 +132,7 @@ def test_a_card_receives_one_message_at_a_time_and_each_for_size_over_bandwidth(
 
 
 @given(traffic)
-def test_a_card_sends_one_message_at_a_time(messages: Traffic) -> None:
+def test_a_nic_sends_one_message_at_a_time(messages: Traffic) -> None:
     """The k-th message of a sender cannot have arrived before all of the sender's first k have been sent."""
     sent: dict[tuple[bool, int], list[tuple[float, float, float]]] = {}
     for (now, is_push, worker, shard, size), arrived in zip(messages, send(network(), messages), strict=True):
@@ -145,10 +145,10 @@ def test_a_card_sends_one_message_at_a_time(messages: Traffic) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.02), st.integers(0, 20 * MB)), min_size=1, max_size=30))
-def test_a_shard_works_as_long_as_there_is_work(steps: list[tuple[float, int]]) -> None:
+def test_a_nic_is_busy_while_messages_wait(steps: list[tuple[float, int]]) -> None:
     """One push a worker: the NIC is a single server, whose times are (Lindley)
 
-    D_n = max over i <= n of (t_i + latency + d_i + ... + d_n): its busy time is neither lost nor won.
+    D_n = max over i <= n of (t_i + latency + d_i + ... + d_n): its busy time is conserved.
     """
     times = list(accumulate(step[0] for step in steps))
     durations = [step[1] / BYTES_A_SECOND for step in steps]
@@ -159,7 +159,7 @@ def test_a_shard_works_as_long_as_there_is_work(steps: list[tuple[float, int]]) 
 
 
 @given(traffic, st.data())
-def test_a_larger_message_makes_none_of_those_behind_it_earlier(messages: Traffic, data: st.DataObject) -> None:
+def test_a_larger_message_makes_no_later_one_earlier(messages: Traffic, data: st.DataObject) -> None:
     which = data.draw(st.integers(0, len(messages) - 1))
     now, is_push, worker, shard, size = messages[which]
     larger = [*messages[:which], (now, is_push, worker, shard, 2 * size + MB), *messages[which + 1 :]]

@@ -1,4 +1,4 @@
-"""What is injected on a real machine: the simulator's luck, drawn worker by worker."""
+"""Delays injected on a real machine: those that the simulator draws, worker by worker."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ def pace(
 
 
 def make_iteration(of: DelayInjector, spent_s: float = 0.0) -> list[Any]:
-    """What a worker is told in one iteration: its blocks come, it computes, its gradients leave."""
+    """The delays of a worker in one iteration: its blocks arrive, it computes, its gradients are sent."""
     pulls = [of.pull(shard) for shard in range(2)]
     return [pulls, of.compute(spent_s), [of.push(shard) for shard in range(2)]]
 
 
 @pytest.mark.parametrize("worker", range(4))
-def test_a_worker_meets_the_delays_that_it_meets_in_the_simulator(worker: int) -> None:
-    """In the simulator all workers draw from one cluster, in any order; here each has its own and is alone."""
+def test_a_worker_has_the_delays_that_it_has_in_the_simulator(worker: int) -> None:
+    """In the simulator all workers draw from one cluster, in any order; here each has its own."""
     simulated, own = Cluster(UNEVEN, EVERYTHING, 5), pace(worker)
     for i in range(2 * BLOCK + 3):
         now = 1e3 * i
@@ -57,7 +57,7 @@ def test_a_worker_meets_the_delays_that_it_meets_in_the_simulator(worker: int) -
         assert pushes == pytest.approx(pushed, abs=1e-9)
 
 
-def test_the_draws_of_a_cluster_are_the_same_whether_they_come_apart_or_as_a_sum() -> None:
+def test_a_clusters_draws_are_the_same_separately_and_as_a_sum() -> None:
     apart, together = Cluster(UNEVEN, EVERYTHING, 5), Cluster(UNEVEN, EVERYTHING, 5)
     for worker in (0, 1, 3, 1, 1, 0):
         assert sum(apart.draw_compute(worker)) == together.compute_s(worker)
@@ -75,7 +75,7 @@ def test_where_nothing_is_injected_nothing_is_delayed() -> None:
 def test_relative_the_work_is_stretched_by_how_much_slower_than_the_fastest_the_worker_is(
     worker: int, spent: list[float]
 ) -> None:
-    """stretch = max(0, spent * (drawn / fastest - 1)), and the delay comes on top as it is."""
+    """stretch = max(0, spent * (drawn / fastest - 1)), and the delay is added to it."""
     drawn, own = Cluster(UNEVEN, EVERYTHING, 5), pace(worker, absolute=False)
     for spent_s in spent:
         seconds, delay_s = drawn.draw_compute(worker)
@@ -103,8 +103,8 @@ def test_a_slow_worker_takes_so_many_times_what_its_work_takes() -> None:
         assert delay_s == 0.0
 
 
-def test_the_fastest_is_one_that_is_there() -> None:
-    """Of more gradient seconds than workers those left over are nobody's."""
+def test_the_fastest_is_one_of_the_workers() -> None:
+    """Of more gradient seconds than workers the surplus belongs to no worker."""
     config = ClusterConfig(workers=2, gradient_s=[0.3, 0.6, 0.1])
     for worker, factor in ((0, 1.0), (1, 2.0)):
         stretch_s, _ = pace(worker, config, NOTHING, absolute=False).compute(1.0)
@@ -112,7 +112,7 @@ def test_the_fastest_is_one_that_is_there() -> None:
 
 
 @given(st.integers(0, 3), st.integers(0, 2 * BLOCK + 1), st.booleans())
-def test_one_that_begins_at_an_iteration_goes_on_where_one_that_made_those_before_is(
+def test_one_that_starts_at_an_iteration_continues_as_one_that_made_the_earlier_ones(
     worker: int, iteration: int, absolute: bool
 ) -> None:
     made, begun = pace(worker, absolute=absolute), pace(worker, absolute=absolute, iteration=iteration)

@@ -1,4 +1,4 @@
-"""The recurrences against the event-driven simulator, bit for bit, and against what their definitions say."""
+"""The recurrences against the event-driven simulator, bit for bit, and against their definitions."""
 
 from heapq import heappop, heappush
 from typing import Any
@@ -97,7 +97,7 @@ def test_the_first_durations_are_those_that_are_drawn_one_by_one(name: str, num:
     assert bulk.shape == (config.workers, num)
     one_by_one = [[cluster.compute_s(worker) for _ in range(num)] for worker in range(config.workers)]
     assert bulk.tolist() == one_by_one
-    assert cluster.first_compute_s(num).tolist() == one_by_one, "what was drawn since changes nothing"
+    assert cluster.first_compute_s(num).tolist() == one_by_one, "later draws change nothing"
 
 
 def test_the_first_draws_are_worker_by_worker_those_of_next() -> None:
@@ -184,7 +184,7 @@ def test_k_batch_async_updates_as_the_simulator_does(name: str, k: int) -> None:
     assert_same_bits(k_batch_async_updates_s(durations(name, iterations=50 * k), k), updates)
 
 
-# Against plain loops over given numbers, so that the simulator is not the only witness.
+# Against plain loops over given numbers, independent of the simulator.
 
 arrays = st.tuples(st.integers(1, 6), st.integers(1, 12), st.integers(0, 2**32 - 1)).map(
     lambda drawn: np.random.default_rng(drawn[2]).exponential(size=drawn[:2])
@@ -199,7 +199,7 @@ def test_ssp_lets_a_worker_begin_when_the_slowest_has_pushed_often_enough(drawn:
         others = (pushes <= begin + 1e-9).sum(axis=1)  # pushes that each worker has made by then
         assert others[worker] == i
         assert i - others.min() <= staleness
-        # it has not idled: it begins at its own push or at that of a slowest one
+        # it has not idled: it starts at its own push or at one of a slowest worker
         moments = np.concatenate([[0.0], pushes.ravel()])
         assert np.abs(moments - begin).min() < 1e-9
 
@@ -226,8 +226,8 @@ def test_k_sync_takes_the_kth_of_fresh_durations(drawn: Array, data: st.DataObje
     assert k_sync_updates_s(drawn, len(drawn)).tolist() == bsp_updates_s(drawn).tolist()
 
 
-def play(drawn: Array, k: int, interrupts: bool, waits: bool) -> list[float]:
-    """Update times of a K-variant, worker by worker and push by push, until a worker wants more than is given."""
+def looped(drawn: Array, k: int, interrupts: bool, waits: bool) -> list[float]:
+    """Update times of a K-variant, push by push, until a worker needs a duration that is not given."""
     begun = [1] * len(drawn)
     due: list[tuple[float, int, int]] = []  # (time, worker, its mini-batch)
     for worker, seconds in enumerate(drawn[:, 0]):
@@ -260,18 +260,18 @@ def play(drawn: Array, k: int, interrupts: bool, waits: bool) -> list[float]:
 
 
 @given(arrays, st.data())
-def test_the_other_k_variants_are_what_a_play_of_them_gives(drawn: Array, data: st.DataObject) -> None:
+def test_the_other_k_variants_agree_with_a_loop_over_pushes(drawn: Array, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, 9))
-    assert_prefix(k_batch_sync_updates_s(drawn, k), play(drawn, k, interrupts=True, waits=False))
-    assert_prefix(k_batch_async_updates_s(drawn, k), play(drawn, k, interrupts=False, waits=False))
+    assert_prefix(k_batch_sync_updates_s(drawn, k), looped(drawn, k, interrupts=True, waits=False))
+    assert_prefix(k_batch_async_updates_s(drawn, k), looped(drawn, k, interrupts=False, waits=False))
     k = min(k, len(drawn))
     ours = k_async_updates_s(drawn, k).tolist()
-    assert ours == play(drawn, k, interrupts=False, waits=True)
+    assert ours == looped(drawn, k, interrupts=False, waits=True)
     assert k < len(drawn) or ours == bsp_updates_s(drawn).tolist()
 
 
 def assert_prefix(ours: Array, played: list[float]) -> None:
-    """One may see a little further than the other with the same durations."""
+    """One may reach a little further than the other with the same durations."""
     shared = min(len(ours), len(played))
     assert ours[:shared].tolist() == played[:shared]
     assert len(ours) <= len(played) + 1
@@ -296,12 +296,12 @@ def test_every_kth_push_is_one_that_later_durations_cannot_change(drawn: Array, 
         lambda x: every_kth_s(x, 0),
     ],
 )
-def test_what_no_strategy_can_be_is_not_computed(call: Any) -> None:
+def test_impossible_strategies_are_refused(call: Any) -> None:
     with pytest.raises(AssertionError):
         call(np.ones((3, 5)))
 
 
-def test_ten_thousand_workers_are_no_loop_over_workers() -> None:
+def test_ten_thousand_workers_are_computed_without_a_loop() -> None:
     """10^6 mini-batches each; the event-driven simulator takes seconds for as many."""
     drawn = Draws(0, "compute", Exponential(1.0), [1.0] * 10_000).first(100)
     bsp, ssp = bsp_updates_s(drawn), ssp_pushes_s(drawn, 3)

@@ -22,15 +22,15 @@ def push(worker: int, shard: int = 0) -> Flow:
 
 
 def arrivals(traffic: Iterable[tuple[float, Flow, int]], seconds_a_byte: float = 1.0) -> dict[int, float]:
-    """When each message, by its place in the traffic, is through."""
+    """When each message, by its index in the traffic, has arrived."""
     network = FairShareNetwork[int](seconds_a_byte)
     found: dict[int, float] = {}
 
     def pass_until(moment: float) -> None:
         while (at := network.next_through) <= moment and at < math.inf:
             messages = network.through(at)
-            assert messages, "promised for now"
-            assert network.next_through > at, "nobody asks twice at one moment"
+            assert messages, "scheduled for now"
+            assert network.next_through > at, "polled once per time"
             found.update(dict.fromkeys(messages, at))
 
     for number, (at, flow, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
@@ -66,20 +66,20 @@ def test_a_small_message_does_not_wait_for_a_large_one() -> None:
     assert found == {1: pytest.approx(52.0), 0: pytest.approx(101.0)}
 
 
-def test_what_a_line_cannot_use_the_others_have() -> None:
+def test_bandwidth_that_a_flow_cannot_use_goes_to_the_others() -> None:
     """Worker 2 sends to three shards, a third to each; the rest of shard 1 is worker 3's."""
     rates = fair_rates([push(0, 0), push(1, 0), push(2, 0), push(2, 1), push(2, 2), push(3, 1)])
     assert rates == pytest.approx({**dict.fromkeys(rates, 1 / 3), push(3, 1): 2 / 3})
 
 
-def test_no_push_meets_a_pull() -> None:
+def test_pushes_and_pulls_do_not_share() -> None:
     found = arrivals([(0.0, push(0), 10), (0.0, Flow(False, 0, 0), 10)])
     assert found == {0: pytest.approx(10), 1: pytest.approx(10)}
 
 
 @given(st.sets(LINES, min_size=1))
 def test_rates_are_max_min_fair(flows: set[Flow]) -> None:
-    """Every flow goes through a nic that is full, and on which nobody is faster (Bertsekas and Gallager)."""
+    """Every flow passes a saturated NIC on which no flow is faster (Bertsekas and Gallager)."""
     rates = fair_rates(sorted(flows))
     assert set(rates) == flows
     on_nic = defaultdict(list)
@@ -103,7 +103,7 @@ ONE_END_BUT_FOR_ROUNDING = [
 @given(TRAFFIC)
 @example(NO_SIZE_BEHIND)
 @example(ONE_END_BUT_FOR_ROUNDING)
-def test_everything_arrives_in_order_on_each_line_and_not_before_it_could(
+def test_every_flow_arrives_in_order_and_not_before_it_could(
     traffic: list[tuple[float, Flow, int]],
 ) -> None:
     found = arrivals(traffic)
@@ -115,8 +115,8 @@ def test_everything_arrives_in_order_on_each_line_and_not_before_it_could(
 
 
 @given(TRAFFIC)
-def test_a_card_is_never_idle_while_something_waits_for_it_alone(traffic: list[tuple[float, Flow, int]]) -> None:
-    """To one shard from workers with one message each: all is through when it would be, one after another."""
+def test_a_nic_is_never_idle_while_a_message_waits_for_it_alone(traffic: list[tuple[float, Flow, int]]) -> None:
+    """To one shard from workers with one message each: all have arrived when they would, one after another."""
     alone = [(at, push(worker), size) for worker, (at, _, size) in enumerate(traffic)]
     free = 0.0
     for at, _, size in sorted(alone, key=lambda entry: entry[0]):
@@ -124,7 +124,7 @@ def test_a_card_is_never_idle_while_something_waits_for_it_alone(traffic: list[t
     assert max(arrivals(alone).values(), default=0.0) == pytest.approx(free)
 
 
-def test_a_state_goes_on_in_every_bit() -> None:
+def test_a_saved_state_continues_in_every_bit() -> None:
     def begun() -> FairShareNetwork[int]:
         network = FairShareNetwork[int](1.0)
         for number, (worker, shard, size) in enumerate([(0, 0, 7), (1, 0, 5), (1, 1, 9), (0, 0, 3)]):
@@ -143,6 +143,6 @@ def test_a_state_goes_on_in_every_bit() -> None:
     assert rest(again) == rest(begun())
 
 
-def test_cards_are_shared_in_one_of_two_ways() -> None:
+def test_nics_are_shared_in_one_of_two_ways() -> None:
     with pytest.raises(ValueError, match=r"^cluster\.network\.sharing must be one of queue, fair, got 'both'$"):
         NetworkConfig(sharing="both")

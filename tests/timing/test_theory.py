@@ -52,7 +52,7 @@ from syncline.timing.run_times import (
 
 @dataclass(frozen=True)
 class Unknown:
-    """A distribution that the file under test has never heard of: a Weibull of scale 1."""
+    """A distribution that the module under test does not know: a Weibull of scale 1."""
 
     shape: float
     name: str = "unknown"
@@ -89,7 +89,7 @@ LIGHT = [
     Occasional(1.0, Uniform(1.0, 2.0)),
     Occasional(0.0, Exponential(2.0)),
 ]
-ALL = [*LIGHT, Pareto(2.0, 1.2), LogNormal(1.0, 3.0)]  # the last two draw means that settle too slowly to be tested
+ALL = [*LIGHT, Pareto(2.0, 1.2), LogNormal(1.0, 3.0)]  # the means of the last two converge too slowly to be tested
 MEMORYLESS = [Exponential(0.5), ShiftedExponential(0.0, 0.5)]
 
 
@@ -176,7 +176,7 @@ def test_ten_thousand_draws_are_integrated_where_their_mass_is(index: int, k: in
 
 
 @given(st.integers(1, 10_000), st.data())
-def test_what_is_not_known_in_closed_form_agrees_with_what_is(num: int, data: st.DataObject) -> None:
+def test_quadrature_agrees_with_the_closed_form(num: int, data: st.DataObject) -> None:
     """An exponential by quadrature of its quantile function."""
     k = data.draw(st.integers(1, num))
     # The quantile function of a Weibull of shape 1; its largest draws lose digits as u comes close to 1.
@@ -293,7 +293,7 @@ def test_a_large_sample_has_the_order_statistics_of_what_it_was_taken_from() -> 
 
 @pytest.mark.parametrize("probability", [0.0016, 0.3, 0.97])
 @pytest.mark.parametrize("num", [1, 32, 10_000])
-def test_an_occasional_constant_is_met_as_often_as_enough_draws_are_late(num: int, probability: float) -> None:
+def test_an_occasional_constant_counts_as_often_as_enough_draws_are_late(num: int, probability: float) -> None:
     for k in {1, num // 2 + 1, num}:
         share = stats.binom.sf(num - k, num, probability)
         assert order_statistic(Occasional(probability, Constant(4.0)), k, num) == pytest.approx(4 * share, rel=1e-9)
@@ -310,7 +310,7 @@ def test_an_occasional_delay_is_the_integral_of_its_survival_function(k: int, nu
 
 @pytest.mark.parametrize(("k", "num"), [(0, 8), (9, 8), (-1, 8), (1, 0)])
 @pytest.mark.parametrize("source", [Constant(1.0), Exponential(1.0), Normal(1.0, 0.1), Empirical(MEASURED)], ids=str)
-def test_a_rank_that_there_is_not_is_refused_in_one_line(source: Distribution, k: int, num: int) -> None:
+def test_a_rank_out_of_range_is_refused_in_one_line(source: Distribution, k: int, num: int) -> None:
     line = rf"^order_statistic: k must be in 1 \.\. num, got k = {k} and num = {num}$"
     with pytest.raises(ValueError, match=line):
         order_statistic(source, k, num)
@@ -359,7 +359,7 @@ def test_which_distributions_are_new_longer_than_used(source: Distribution, is_s
 
 
 @pytest.mark.parametrize(("source", "is_so"), USED, ids=[str(source) for source, _ in USED])
-def test_the_inequality_holds_on_a_grid_of_times_or_is_broken_on_it(source: Distribution, is_so: bool) -> None:
+def test_the_inequality_holds_or_fails_on_a_grid_of_times(source: Distribution, is_so: bool) -> None:
     """P(X > t + u) <= P(X > t) P(X > u), with P from a million equally likely draws."""
     num = 10**6
     sample = source.quantile((np.arange(num) + 0.5) / num)
@@ -388,7 +388,7 @@ def test_a_sample_within_a_factor_of_two_is_always_new_longer_than_used(least: f
     assert is_new_longer_than_used(Empirical((least, *(least * factor for factor in factors))))
 
 
-def test_it_is_not_guessed_of_a_distribution_that_is_not_known() -> None:
+def test_it_is_unknown_for_an_unknown_distribution() -> None:
     with pytest.raises(ValueError, match=r"^is_new_longer_than_used: not known for unknown durations$"):
         is_new_longer_than_used(Unknown(0.5))
 
@@ -449,11 +449,11 @@ def test_k_async_with_shifted_exponential_times_is_faster_than_either_bound(k: i
         *((variant, source, 3, "equality") for variant in sorted(VARIANTS) for source in MEMORYLESS),
     ],
 )
-def test_a_formula_says_what_is_proved_of_it(variant: str, source: Distribution, k: int, claim: str) -> None:
+def test_a_formula_says_what_is_proved_for_it(variant: str, source: Distribution, k: int, claim: str) -> None:
     assert run_time(variant, source, k, 8).claim == claim
 
 
-def test_an_unknown_variant_is_refused_with_those_there_are() -> None:
+def test_an_unknown_variant_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"^run_time: variant must be one of k_async, .*, k_sync, got 'backup'$"):
         run_time("backup", Constant(1.0), 1, 1)
 
@@ -511,7 +511,7 @@ def test_theorem_1_of_exponential_times_is_p_times_the_harmonic_number() -> None
 
 
 @pytest.mark.parametrize(("num_workers", "too_small"), [(8, 0.235), (100, 0.112), (10_000, 0.059)])
-def test_corollary_1s_p_log_p_is_too_small_by_so_much(num_workers: int, too_small: float) -> None:
+def test_corollary_1s_p_log_p_is_too_small(num_workers: int, too_small: float) -> None:
     share = num_workers * math.log(num_workers) / sync_over_async(Exponential(1.0), num_workers)
     assert 1 - share == pytest.approx(too_small, abs=5e-4)
 

@@ -1,4 +1,4 @@
-"""Plays the shards of a worker, with real acceptors and connections."""
+"""The shards of a worker, played by the test over real connections."""
 
 import queue
 import socket
@@ -21,12 +21,12 @@ from syncline.server.report import PushReport
 
 SECRET = b"the run's own"
 SIZE, BUFFERS = 6, 2
-LONG_S = 10.0  # of a delay
+LONG_S = 10.0  # a delay that no test waits for
 AT_ONCE_S = 0.5
 
 
-class Shard:
-    """A shard's acceptor; the test sends what its owner would send."""
+class FakeShard:
+    """A shard's acceptor; the test sends what the shard would send."""
 
     def __init__(self, size: int, num_buffers: int, num_versions: int = 0) -> None:
         self.inbox = queue.SimpleQueue()
@@ -37,7 +37,7 @@ class Shard:
         Acceptor(self.listener, SECRET, None, pool, self.inbox)
         self.pushes: list[Pushed] = []
 
-    def meet(self) -> Connected:
+    def accept(self) -> Connected:
         hello = self.inbox.get(timeout=20)
         self.connection = hello.connection
         return hello
@@ -49,7 +49,7 @@ class Shard:
         return state
 
     def half_a_block(self, version: int) -> Callable[[], None]:
-        """Send the first half of such a version. Returns what sends the rest."""
+        """Send the first half of such a version. Returns a function that sends the rest."""
         parts = [torch.full((size,), float(version)) for size in (self.size, self.num_buffers)]
         payload = torch.cat(parts).numpy().tobytes()
         header = Header(Kind.BLOCK, version=version, size=len(payload))
@@ -57,7 +57,7 @@ class Shard:
         self.connection.sock.sendall(header.pack() + payload[:middle])
         return lambda: self.connection.sock.sendall(payload[middle:])
 
-    def say(self, kind: Kind) -> None:
+    def send(self, kind: Kind) -> None:
         self.connection.post(Header(kind), None, is_busy=True)
 
     def pushed(self) -> Pushed:
@@ -68,7 +68,7 @@ class Shard:
                 self.pushes.append(message)
                 return message
 
-    def nothing_came(self) -> bool:
+    def received_nothing(self) -> bool:
         return all(isinstance(self.inbox.get(), VersionSent) for _ in range(self.inbox.qsize()))
 
     def close(self) -> None:
@@ -100,14 +100,14 @@ def staging(num_shards: int = 1, size: int = SIZE) -> SimpleNamespace:
 
 
 @contextmanager
-def linked(links: Links, num_shards: int = 1, size: int = SIZE) -> Iterator[list[Shard]]:
-    """The shards, each of which has sent its version 0. Afterwards no thread and no socket is left."""
+def linked(links: Links, num_shards: int = 1, size: int = SIZE) -> Iterator[list[FakeShard]]:
+    """The shards; each has sent its version 0. No thread and no socket is left afterwards."""
     with nothing_left():
         num_versions = num_shards if isinstance(links, PulledLinks) else 0
-        shards = [Shard(size, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
+        shards = [FakeShard(size, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
         links.connect([shard.address for shard in shards], SECRET, None, {})
         for shard in shards:
-            shard.meet()
+            shard.accept()
             shard.block(0, iteration=3)
         assert links.first_iteration() == 3
         try:
@@ -121,7 +121,7 @@ def linked(links: Links, num_shards: int = 1, size: int = SIZE) -> Iterator[list
 
 
 def soon(action, after: float = 0.1) -> None:
-    """Call it from another thread, a moment later."""
+    """Call `action` from another thread, `after` seconds later."""
     threading.Timer(after, action).start()
 
 

@@ -1,11 +1,11 @@
-"""Simulations of any strategy, as tests ask for them."""
+"""Simulations of any strategy, and the accounting of their gradients."""
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from engine_play import Rows, computed_versions
+from log_checks import Rows, computed_versions
 
 from benchmarks.simulator import NullObserver
 from syncline.progress import Limits, Totals
@@ -22,10 +22,10 @@ LATENCY = NetworkConfig(latency_s=0.5)
 
 
 @contextmanager
-def over_a_network(is_wanted: bool) -> Iterator[None]:
-    """Simulations that are built here schedule their messages, even if those take no time."""
+def over_a_network(is_enabled: bool) -> Iterator[None]:
+    """Simulations built within schedule their messages, even if those take no time."""
     with pytest.MonkeyPatch.context() as patch:
-        if is_wanted:
+        if is_enabled:
             patch.setattr(Cluster, "sends_instantly", False)
         yield
 
@@ -65,44 +65,44 @@ def run(options: StrategyOptions, cluster: ClusterConfig, scenario=None, **about
 
 
 def check_counts(rows: Rows, totals: Totals, num_workers: int, num_shards: int = 1) -> None:
-    """Every gradient that was begun was used, discarded, broken off or void, or is still somewhere."""
+    """Every gradient that was started was used, discarded, cancelled or rejected as stale, or is in progress."""
     counts = {
         kind: Counter(row.worker for row in rows.of(kind) if row.shard <= 0)
         for kind in ("started", "computed", "pushed", "applied", "discarded")
     }
-    broken_off = Counter(row.worker for row in rows.of("dropped") if row.because == "broken off")
-    void = Counter(row.worker for row in rows.of("dropped") if row.because == "on its way")
+    cancelled = Counter(row.worker for row in rows.of("dropped") if row.because == "broken off")
+    stale = Counter(row.worker for row in rows.of("dropped") if row.because == "on its way")
     assert {row.because for row in rows.of("dropped")} <= {"broken off", "on its way"}
     running = [0] * num_workers
     pending = Counter[int]()
     for worker in range(num_workers):
-        running[worker] = counts["started"][worker] - counts["computed"][worker] - broken_off[worker]
+        running[worker] = counts["started"][worker] - counts["computed"][worker] - cancelled[worker]
         assert running[worker] in (0, 1)
-        under_way = counts["computed"][worker] - counts["pushed"][worker] - void[worker]
-        assert under_way >= 0
+        in_flight = counts["computed"][worker] - counts["pushed"][worker] - stale[worker]
+        assert in_flight >= 0
         pending[worker] = counts["pushed"][worker] - counts["applied"][worker] - counts["discarded"][worker]
         assert pending[worker] >= 0
     assert totals.used_by_worker == [counts["applied"][worker] for worker in range(num_workers)]
     assert totals.discarded_by_worker == [counts["discarded"][worker] for worker in range(num_workers)]
-    interrupted = [broken_off[worker] + void[worker] for worker in range(num_workers)]
+    interrupted = [cancelled[worker] + stale[worker] for worker in range(num_workers)]
     assert totals.interrupted_by_worker == interrupted
-    assert totals.wasted_by_worker == [void[worker] for worker in range(num_workers)]
+    assert totals.wasted_by_worker == [stale[worker] for worker in range(num_workers)]
     pushes = [row.push for row in rows.of("applied", "discarded")]
     assert len(set(pushes)) == len(pushes), "settled once"
-    # What each worker really computed: its gradients' seconds, without what was broken off and what is still running.
-    spent = [0.0] * num_workers
-    begun: dict[int, float] = {}
+    # The seconds that each worker computed: those of its gradients, less what was cancelled or is still running.
+    busy_s = [0.0] * num_workers
+    started_at: dict[int, float] = {}
     for row in rows:
         if row.kind == "started":
-            begun[row.worker] = row.at
-            spent[row.worker] += row.value
+            started_at[row.worker] = row.at
+            busy_s[row.worker] += row.value
         elif row.kind == "dropped":
-            spent[row.worker] -= row.value
+            busy_s[row.worker] -= row.value
     for worker in range(num_workers):
         if running[worker]:
             duration = [row.value for row in rows.of("started") if row.worker == worker][-1]
-            spent[worker] -= max(0.0, begun[worker] + duration - totals.time_s)
-    assert totals.busy_s_by_worker == pytest.approx(spent, abs=1e-9)
+            busy_s[worker] -= max(0.0, started_at[worker] + duration - totals.time_s)
+    assert totals.busy_s_by_worker == pytest.approx(busy_s, abs=1e-9)
     numbers = Counter[tuple[int, int]]()
     for row in rows.of("pushed"):
         if row.shard == 0:
