@@ -113,10 +113,7 @@ class Attempt:
     def _start_processes(self) -> None:
         resume = latest_checkpoint(self._folder, self._num_parts)
         self._observer.rewind(resume)
-        environment = {
-            "OMP_NUM_THREADS": str(self._config.threads),
-            "WORLD_SIZE": str(self._config.cluster.workers),
-        }
+        environment = {"OMP_NUM_THREADS": str(self._config.threads), "WORLD_SIZE": str(self._config.cluster.workers)}
         self._hosts.start(
             Job(
                 folder=str(self._folder.absolute()),

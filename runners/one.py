@@ -129,11 +129,7 @@ def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool)
 
 
 def _simulate(
-    config: RunConfig,
-    record: RecordWriter,
-    on_evaluation: OnEvaluation,
-    on_progress: OnProgress,
-    state: State | None,
+    config: RunConfig, record: RecordWriter, on_evaluation: OnEvaluation, on_progress: OnProgress, state: State | None
 ) -> dict[str, Any]:
     from syncline.simulation.run import simulate  # imports torch
 

@@ -75,11 +75,7 @@ class RunMonitor:
     """
 
     def __init__(
-        self,
-        config: RunConfig,
-        on_evaluation: OnEvaluation,
-        on_progress: OnProgress,
-        wall_s: float = 0.0,
+        self, config: RunConfig, on_evaluation: OnEvaluation, on_progress: OnProgress, wall_s: float = 0.0
     ) -> None:
         self.curve = Curve(config)
         self.has_diverged = False  # a loss on the test set was not a finite number

@@ -95,12 +95,7 @@ class Checkpointer:
     """
 
     def __init__(
-        self,
-        context: RunContext,
-        part: int,
-        num_train: int,
-        samples: int,
-        on_snapshot: Callable[[int], None],
+        self, context: RunContext, part: int, num_train: int, samples: int, on_snapshot: Callable[[int], None]
     ) -> None:
         self._folder, self._part, self._on_snapshot = context.folder, part, on_snapshot
         self._writer = StateWriter()

@@ -17,17 +17,7 @@ from syncline.live.connections import Call, Connected, Connection, Disconnected,
 from syncline.live.context import RunContext
 from syncline.live.engine import Engine, NotElastic
 from syncline.live.gathering import Endpoint, Gathering, accept_or_close, has_pull_rule
-from syncline.live.messages import (
-    Done,
-    End,
-    ProgressReport,
-    Ready,
-    RestartNeeded,
-    SnapshotWritten,
-    Stop,
-    Stopped,
-    Warn,
-)
+from syncline.live.messages import Done, End, ProgressReport, Ready, RestartNeeded, SnapshotWritten, Stop, Stopped, Warn
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog

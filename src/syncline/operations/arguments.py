@@ -28,12 +28,7 @@ class Commands:
         self._parsers = parser.add_subparsers(required=True, metavar="command")
 
     def add(
-        self,
-        name: str,
-        run: Callable[[argparse.Namespace], int],
-        what: str,
-        examples: str,
-        has_json: bool = True,
+        self, name: str, run: Callable[[argparse.Namespace], int], what: str, examples: str, has_json: bool = True
     ) -> argparse.ArgumentParser:
         parser = self._parsers.add_parser(
             name,
