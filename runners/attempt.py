@@ -24,12 +24,9 @@ from syncline.live.messages import (
     Hello,
     Message,
     ProgressReport,
-    Ready,
-    ReportActivity,
     RestartNeeded,
+    Signal,
     SnapshotWritten,
-    Stop,
-    Stopped,
     Unreachable,
     Warn,
 )
@@ -161,7 +158,7 @@ class Attempt:
         """Show what each member of the collective is doing; one that hangs does not answer."""
         members = self._workers
         for member in members.values():
-            member.send(ReportActivity())
+            member.send(Signal.REPORT_ACTIVITY)
         answers: dict[int, str] = {}
         ends = time.monotonic() + ANSWER_S
         while len(answers) < len(members) and (left := ends - time.monotonic()) > 0:
@@ -183,7 +180,7 @@ class Attempt:
         match message:
             case Hello():
                 self._connected(peer)
-            case Ready():
+            case Signal.READY:
                 self._ready.add(peer.index)
                 if len(self._ready) == self._num_leaders:
                     self._begin()
@@ -236,14 +233,15 @@ class Attempt:
 
     def _stop(self) -> None:
         """Ask for checkpoints, and wait for them, but not for long."""
-        self._notify_leaders(Stop())
+        self._notify_leaders(Signal.STOP)
         ends = time.monotonic() + STOP_S
         peers = [*self._leaders.values(), *self._workers.values()]
         expected = {peer.index for peer in peers if self._writes_states(peer)}
         with suppress(queue.Empty):
             while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
                 peer, message = self._server.messages.get(timeout=left)
-                if isinstance(message, Stopped | Done | Lost) and self._writes_states(peer):
+                has_stopped = message is Signal.STOPPED or isinstance(message, Done | Lost)
+                if has_stopped and self._writes_states(peer):
                     self._stopped.add(peer.index)
 
     def _cause(self, otherwise: str) -> Exception:

@@ -23,12 +23,12 @@ from syncline.live.interfaces import address_towards
 from syncline.live.messages import (
     ConnectResults,
     End,
-    Exit,
     Hello,
     Listen,
     Listening,
     Message,
     ProcessesEnded,
+    Signal,
     Start,
     TryConnect,
 )
@@ -131,7 +131,7 @@ class RemoteHosts:
 
     def close(self) -> None:
         for agent in self._agents.values():
-            agent.send(Exit())
+            agent.send(Signal.EXIT)
         self._starter.close(END_S)
         for agent in self._agents.values():
             agent.disconnect()

@@ -13,9 +13,11 @@ from syncline.learning.gradient import WorkerBatches
 from syncline.live.checkpoints import Checkpointer, State, optimizer_state, optimizer_tensors, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.context import RunContext
+from syncline.live.exits import RESTART
 from syncline.live.member_control import MemberControl
 from syncline.live.member_totals import MemberTotals
-from syncline.live.messages import Done, ProgressReport, Ready, RestartNeeded, SnapshotWritten, Stopped
+from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal, SnapshotWritten
+from syncline.live.process import Job
 from syncline.live.process_group import Group, MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
 from syncline.live.replica import NUM_EXTRA, Replica
 from syncline.live.step_log import StepLog
@@ -29,35 +31,29 @@ from syncline.timing.cluster import DelayInjector
 STORE_S = 60.0  # to find the store: a loaded machine may take so long
 
 
-def run_member(context: RunContext, rank: int, local_rank: int, local_world_size: int) -> bool:
-    """Be this member until the run ends.
-
-    Args:
-        local_rank, local_world_size: among the members of this host.
-
-    Returns:
-        False if another member is lost: the run must restart from its checkpoint.
-    """
+def main(job: Job, rank: int) -> int:
+    """Be this member until the run ends. Returns the exit code: RESTART if another member is lost."""
+    context = RunContext.of(job)
     config = context.config
     torch.set_num_threads(config.threads)
     listener = listen(context.listen_at) if rank == 0 else None
     control = MemberControl(context, rank, address_of(listener) if listener else "")
-    device = pick_device(config, local_rank)
+    device = pick_device(config, job.local_rank("member", rank))
     if listener:
         store = serve_store(listener)
     else:
         store = find_store(control.wait_for_store(), max(STORE_S, config.live.start_timeout_s))
-    start_group(device, rank, config.cluster.workers, local_world_size, store)
+    start_group(device, rank, config.cluster.workers, job.local_world_size("member"), store)
     member = Member(context, rank, control, device)
     try:
         ended_by = member.run()
     except MemberLost as error:
         control.client.send(RestartNeeded(str(error)))
-        return False
+        return RESTART
     member.save_end(ended_by)
     dist.destroy_process_group()
-    control.client.send(Stopped() if ended_by == "stop" else Done(ended_by, member.totals.state_dict()))
-    return True
+    control.client.send(Signal.STOPPED if ended_by == "stop" else Done(ended_by, member.totals.state_dict()))
+    return 0
 
 
 class Member:
@@ -125,7 +121,7 @@ class Member:
             self._checkpointer.save_snapshot(self._snapshot(), 0)
         zero_s = 0.0
         if self._rank == 0:
-            self._control.client.send(Ready())
+            self._control.client.send(Signal.READY)
             zero_s = self._control.wait_for_begin()
         # On the launcher's clock, to which every member knows its own; shared by a sum to which the others add 0.
         shared = torch.tensor([zero_s], dtype=torch.float64, device=self._device)
@@ -215,7 +211,7 @@ class Member:
             kind = AverageBeforeStep
         else:
             kind = AverageAfterStep
-        return kind(self._replica, batches, delays, exchange, self._control, self._clock)
+        return kind(self._replica, batches, delays, exchange)
 
 
 def build_consensus(strategy: StrategyOptions, rank: int, num_members: int) -> tuple[list[Group], StopConsensus]:

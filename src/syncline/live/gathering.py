@@ -9,7 +9,7 @@ from syncline.learning.flat import FlatModule
 from syncline.live.connections import Acceptor, Call, Connected, Connection, Disconnected, Event, GradientPool, Inbox
 from syncline.live.context import RunContext
 from syncline.live.control import ControlClient
-from syncline.live.messages import Begin, Hello, Stop, Warn
+from syncline.live.messages import Begin, Hello, Signal, Warn
 from syncline.live.transport import address_of, listen
 
 
@@ -86,7 +86,7 @@ class Gathering:
                 action()
             case Begin(zero_s):
                 self._zero_s = zero_s
-            case Stop():
+            case Signal.STOP:
                 self._is_stopped = True
 
 

@@ -29,12 +29,12 @@ from syncline.live.interfaces import InterfaceError, address_on, interface_of
 from syncline.live.messages import (
     ConnectResults,
     End,
-    Exit,
     Hello,
     Listen,
     Listening,
     Message,
     ProcessesEnded,
+    Signal,
     Start,
     TryConnect,
 )
@@ -88,7 +88,7 @@ class HostAgent:
     def run(self) -> None:
         """Until the launcher says that the run is over, or is lost for good."""
         try:
-            while not isinstance(message := self._messages.get(), Exit):
+            while (message := self._messages.get()) is not Signal.EXIT:
                 if not isinstance(message, Lost):
                     self._handle(message)
                     continue

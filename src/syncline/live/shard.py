@@ -16,8 +16,10 @@ from syncline.live.clock import RunClock
 from syncline.live.connections import Call, Connected, Connection, Disconnected, Event, Pushed, ReplySender, VersionSent
 from syncline.live.context import RunContext
 from syncline.live.engine import Engine, NotElastic
+from syncline.live.exits import RESTART
 from syncline.live.gathering import Endpoint, Gathering, accept_or_close, has_pull_rule
-from syncline.live.messages import Done, End, ProgressReport, Ready, RestartNeeded, SnapshotWritten, Stop, Stopped, Warn
+from syncline.live.messages import Done, End, ProgressReport, RestartNeeded, Signal, SnapshotWritten, Warn
+from syncline.live.process import Job
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
@@ -27,30 +29,27 @@ CLOSE_S = 3.0  # for the workers to close their connections at the end
 EXTRA_VERSIONS = 2  # that files may hold
 
 
-def run_shard(context: RunContext, number: int) -> bool:
-    """Be this shard until the run ends.
-
-    Returns:
-        False if a worker is lost that the strategy needs: the run must restart from its checkpoint.
-    """
+def main(job: Job, number: int) -> int:
+    """Be this shard until the run ends. Returns the exit code: RESTART if a worker is lost that the strategy needs."""
+    context = RunContext.of(job)
     config = context.config
     torch.set_num_threads(config.threads)
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     endpoint = Endpoint.open(context, number, flat)
     gathering = Gathering(config, endpoint, flat)
     if not gathering.wait_for_workers():
-        return True
+        return 0
     server = ShardServer(context, number, endpoint, gathering.connections, flat, gathering.num_train)
-    endpoint.control.send(Ready())
+    endpoint.control.send(Signal.READY)
     zero_s = gathering.wait_for_begin()
     if zero_s is None:
-        return True
+        return 0
     try:
         server.run(endpoint.control.clock.to_local(zero_s))
     except NotElastic as error:
         endpoint.control.send(RestartNeeded(str(error)))
-        return False
-    return True
+        return RESTART
+    return 0
 
 
 class ShardServer:
@@ -169,7 +168,7 @@ class ShardServer:
                 self._connected(message)
             case Disconnected(connection, why) if self._is_current(connection):
                 self._drop(connection, why)
-            case Stop():
+            case Signal.STOP:
                 self._is_stopped = True
             case End(why):
                 self._engine.end(why)
@@ -239,7 +238,7 @@ class ShardServer:
             engine.totals.time_s = self._clock.now()
             checkpointer.save_last_checkpoint(self._checkpoint())
             checkpointer.finish()
-            self._control.send(Stopped())
+            self._control.send(Signal.STOPPED)
         else:
             assert engine.ended_by is not None
             checkpointer.save_parameters(self._snapshot())

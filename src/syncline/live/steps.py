@@ -35,25 +35,16 @@ class StepResult:
     is_applied: bool  # the weights have changed
 
 
+@dataclass(frozen=True, slots=True)
 class Exchange:
-    """The all-reduce of each step, which also carries the loss and the stop consensus.
+    """The all-reduce of each step, which also carries the loss and the stop consensus."""
 
-    Args:
-        groups: this member's, of even and of odd steps.
-        max_time_s: when the first member proposes to end; None: never.
-    """
-
-    def __init__(
-        self,
-        replica: Replica,
-        groups: Sequence[Group],
-        consensus: StopConsensus,
-        control: MemberControl,
-        clock: RunClock,
-        max_time_s: float | None,
-    ) -> None:
-        self._replica, self._groups, self._consensus = replica, groups, consensus
-        self._control, self._clock, self._max_time_s = control, clock, max_time_s
+    replica: Replica
+    groups: Sequence[Group]  # this member's, of even and of odd steps
+    consensus: StopConsensus
+    control: MemberControl
+    clock: RunClock
+    max_time_s: float | None  # when the first member proposes to end; None: never
 
     def run(self, step: int, loss: float) -> tuple[float, bool]:
         """Average over the group of this step. Returns its mean loss, and whether all members end with this step.
@@ -61,32 +52,26 @@ class Exchange:
         Raises:
             MemberLost: another member is lost.
         """
-        now, group = self._clock.now(), self._groups[step % 2]
-        if self._control.is_first:
-            is_late = self._max_time_s is not None and now >= self._max_time_s
-            self._consensus.propose("max_time_s" if is_late else self._control.stop_reason)
-        self._control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
-        loss_sum, *sums = self._replica.average(group, [loss, *self._consensus.encode()])
-        is_last = self._consensus.decode(sums)
-        if self._consensus.reason == "stop":
-            self._control.cancel_delay.set()
+        now, group = self.clock.now(), self.groups[step % 2]
+        if self.control.is_first:
+            is_late = self.max_time_s is not None and now >= self.max_time_s
+            self.consensus.propose("max_time_s" if is_late else self.control.stop_reason)
+        self.control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
+        loss_sum, *sums = self.replica.average(group, [loss, *self.consensus.encode()])
+        is_last = self.consensus.decode(sums)
+        if self.consensus.reason == "stop":
+            self.control.cancel_delay.set()
         return loss_sum / group.size, is_last
 
 
+@dataclass
 class Step(ABC):
     """One training step of this member."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        batches: WorkerBatches,
-        delays: DelayInjector,
-        exchange: Exchange,
-        control: MemberControl,
-        clock: RunClock,
-    ) -> None:
-        self._replica, self._batches, self._delays = replica, batches, delays
-        self._exchange, self._control, self._clock = exchange, control, clock
+    replica: Replica
+    batches: WorkerBatches
+    delays: DelayInjector
+    exchange: Exchange
 
     @abstractmethod
     def run(self, step: int, rate: float) -> StepResult:
@@ -98,21 +83,21 @@ class Step(ABC):
 
     def _compute(self, step: int, local_rate: float | None = None) -> Gradient:
         """A gradient with its injected delays, and at `local_rate` the optimizer step on it."""
-        started_at = self._clock.now()
-        self._control.doing = f"computing step {step} since {started_at:.1f} s"
-        loss = self._replica.compute(self._batches.take(step))
+        started_at = self.exchange.clock.now()
+        self.exchange.control.doing = f"computing step {step} since {started_at:.1f} s"
+        loss = self.replica.compute(self.batches.take(step))
         if local_rate is not None:
-            self._replica.step(local_rate)
-        slowdown_s, delay_s = self._delays.compute(self._clock.now() - started_at)
-        if slowdown_s + delay_s > 0 and self._control.cancel_delay.wait(slowdown_s + delay_s):
+            self.replica.step(local_rate)
+        slowdown_s, delay_s = self.delays.compute(self.exchange.clock.now() - started_at)
+        if slowdown_s + delay_s > 0 and self.exchange.control.cancel_delay.wait(slowdown_s + delay_s):
             slowdown_s = delay_s = 0.0
-        return Gradient(loss, started_at, self._clock.now(), slowdown_s, delay_s)
+        return Gradient(loss, started_at, self.exchange.clock.now(), slowdown_s, delay_s)
 
     def _average_weights(self, step: int, loss: float) -> bool:
         """Returns whether all members end with this step."""
-        mean_loss, is_last = self._exchange.run(step, loss)
+        mean_loss, is_last = self.exchange.run(step, loss)
         if not math.isfinite(mean_loss):  # the first member proposes it with the next exchange
-            self._control.request_stop("diverged")
+            self.exchange.control.request_stop("diverged")
         return is_last
 
 
@@ -121,11 +106,11 @@ class AllReduceGradients(Step):
 
     def run(self, step: int, rate: float) -> StepResult:
         gradient = self._compute(step)
-        mean_loss, is_last = self._exchange.run(step, gradient.loss)
-        now = self._clock.now()
+        mean_loss, is_last = self.exchange.run(step, gradient.loss)
+        now = self.exchange.clock.now()
         is_applied = not is_last and math.isfinite(mean_loss)
         if is_applied:
-            self._replica.step(rate)
+            self.replica.step(rate)
         return StepResult(gradient, now, now, mean_loss, is_last, is_applied)
 
 
@@ -135,7 +120,7 @@ class AverageAfterStep(Step):
     def run(self, step: int, rate: float) -> StepResult:
         gradient = self._compute(step, local_rate=rate)
         is_last = self._average_weights(step, gradient.loss)
-        now = self._clock.now()
+        now = self.exchange.clock.now()
         return StepResult(gradient, now, now, gradient.loss, is_last, is_applied=True)
 
 
@@ -146,7 +131,7 @@ class AverageBeforeStep(Step):
 
     def run(self, step: int, rate: float) -> StepResult:
         is_last = self._average_weights(step, self._last_loss)
-        averaged_at = self._clock.now()
+        averaged_at = self.exchange.clock.now()
         gradient = self._compute(step, local_rate=rate)
         self._last_loss = gradient.loss
-        return StepResult(gradient, averaged_at, self._clock.now(), gradient.loss, is_last, is_applied=True)
+        return StepResult(gradient, averaged_at, self.exchange.clock.now(), gradient.loss, is_last, is_applied=True)
