@@ -14,9 +14,9 @@ from leaks import nothing_left, wait_until
 
 from syncline.live import clock, frames, handshake, transport
 from syncline.live.control import ControlServer, Lost
-from syncline.live.exits import CONTROL_LOST
 from syncline.live.frames import MAX_JSON, Header, Kind
 from syncline.live.messages import Hello, Signal, Warn, encode
+from syncline.live.process import CONTROL_LOST
 from syncline.live.transport import Tls, dial
 
 SECRET = b"the run's own"

@@ -5,6 +5,8 @@ before its next one (see steps.py). The launcher speaks with the first member; w
 the exchanges, and all members do it with the same step (see stop_consensus.py).
 """
 
+from array import array
+
 import torch
 import torch.distributed as dist
 
@@ -13,11 +15,10 @@ from syncline.learning.gradient import WorkerBatches
 from syncline.live.checkpoints import Checkpointer, State, optimizer_state, optimizer_tensors, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.context import RunContext
-from syncline.live.exits import RESTART
 from syncline.live.member_control import MemberControl
 from syncline.live.member_totals import MemberTotals
 from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal, SnapshotWritten
-from syncline.live.process import Job
+from syncline.live.process import RESTART, Job
 from syncline.live.process_group import Group, MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
 from syncline.live.replica import NUM_EXTRA, Replica
 from syncline.live.step_log import StepLog
@@ -186,7 +187,7 @@ class Member:
     def _load(self, context: RunContext) -> MemberTotals:
         """The weights and the optimizer of the checkpoint, if there is one. Returns the totals."""
         config, flat = self._config, self._replica.flat
-        totals, computed_at = Totals(config.cluster.workers), list[float]()
+        totals, computed_at = Totals(config.cluster.workers), array("d")
         if context.resume is not None:
             part = self._rank if self._writes_states else 0
             tensors, values = read_checkpoint(context.folder, context.resume, part)
@@ -196,7 +197,7 @@ class Member:
             self._replica.optimizer.load_state_dict(state)
             totals = Totals.from_state(values["totals"])
             if config.strategy.replicas:
-                computed_at = tensors["computed_s"].tolist()
+                computed_at.fromlist(tensors["computed_s"].tolist())
         samples_per_step = config.cluster.workers * config.batch_size
         return MemberTotals(totals, computed_at, self._rank, samples_per_step, config.strategy.replicas, self._device)
 

@@ -27,19 +27,15 @@ class ReplySink(Protocol):
 
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
         """Send the worker the current version; it continues with this iteration. Busy: it is computing now."""
-        ...
 
     def repeat(self, worker: int, version: int, iteration: int) -> None:
         """Tell the worker to continue with this iteration at the version it has."""
-        ...
 
     def warn(self, words: str) -> None:
         """Tell the user."""
-        ...
 
     def release(self, gradient: Gradient) -> None:
         """The shard has no more use for this gradient."""
-        ...
 
 
 class NotElastic(RuntimeError):

@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
+# Exit codes, beside 0 and 1
+RESTART = 75  # the run must restart from its checkpoint
+SHARD_LOST = 76  # a worker lost a shard, or cannot connect to one
+CONTROL_LOST = 77  # a process lost its launcher
+
 MODULE_OF = {  # of a role: its `main(job, index)` is the process, and returns the exit code
     "shard": "syncline.live.shard",
     "worker": "syncline.live.worker",

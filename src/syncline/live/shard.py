@@ -10,16 +10,14 @@ import torch
 from torch import Tensor
 
 from syncline.assembly import build_flat, build_shard, shape_of
-from syncline.learning.flat import FlatModule
 from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.connections import Call, Connected, Connection, Disconnected, Event, Pushed, ReplySender, VersionSent
 from syncline.live.context import RunContext
 from syncline.live.engine import Engine, NotElastic
-from syncline.live.exits import RESTART
-from syncline.live.gathering import Endpoint, Gathering, accept_or_close, has_pull_rule
+from syncline.live.gathering import Gathering, has_pull_rule
 from syncline.live.messages import Done, End, ProgressReport, RestartNeeded, Signal, SnapshotWritten, Warn
-from syncline.live.process import Job
+from syncline.live.process import RESTART, Job
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
@@ -35,19 +33,18 @@ def main(job: Job, number: int) -> int:
     config = context.config
     torch.set_num_threads(config.threads)
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
-    endpoint = Endpoint.open(context, number, flat)
-    gathering = Gathering(config, endpoint, flat)
+    gathering = Gathering(context, number, flat)
     if not gathering.wait_for_workers():
         return 0
-    server = ShardServer(context, number, endpoint, gathering.connections, flat, gathering.num_train)
-    endpoint.control.send(Signal.READY)
+    server = ShardServer(context, number, gathering)
+    gathering.control.send(Signal.READY)
     zero_s = gathering.wait_for_begin()
     if zero_s is None:
         return 0
     try:
-        server.run(endpoint.control.clock.to_local(zero_s))
+        server.run(gathering.control.clock.to_local(zero_s))
     except NotElastic as error:
-        endpoint.control.send(RestartNeeded(str(error)))
+        gathering.control.send(RestartNeeded(str(error)))
         return RESTART
     return 0
 
@@ -57,23 +54,14 @@ class ShardServer:
 
     Args:
         number: of the shard.
-        connections: all workers.
-        flat: the model, in its initial state.
-        num_train: training samples, an epoch.
+        gathering: to which all workers are connected.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        number: int,
-        endpoint: Endpoint,
-        connections: dict[int, Connection],
-        flat: FlatModule,
-        num_train: int,
-    ) -> None:
+    def __init__(self, context: RunContext, number: int, gathering: Gathering) -> None:
         config = self._config = context.config
-        self._number, self._flat, self._connections = number, flat, connections
-        self._inbox, self._pool, self._control = endpoint.inbox, endpoint.pool, endpoint.control
+        flat, num_train = gathering.flat, gathering.num_train
+        self._number, self._gathering, self._connections = number, gathering, gathering.connections
+        self._inbox, self._pool, self._control = gathering.inbox, gathering.pool, gathering.control
         self._clock = RunClock()
         self._is_stopped = False
         self._num_files = 0  # that hold a version while they are written
@@ -83,7 +71,9 @@ class ShardServer:
         # A worker that is granted while it computes has a version on its way beside the one it is sent.
         waits = not pulls and not config.strategy.interrupts
         self._shard.extra_versions = EXTRA_VERSIONS if waits else EXTRA_VERSIONS + config.cluster.workers
-        self._sender = ReplySender(self._shard, connections, self._pool, self._clock, self._watchdog, self._warn_user)
+        self._sender = ReplySender(
+            self._shard, self._connections, self._pool, self._clock, self._watchdog, self._warn_user
+        )
         resumed = None if context.resume is None else read_checkpoint(context.folder, context.resume, number)
         self._is_resumed = resumed is not None
         self._log = None
@@ -184,7 +174,7 @@ class ShardServer:
 
     def _connected(self, message: Connected) -> None:
         connection, worker = message.connection, message.connection.worker
-        if not accept_or_close(message, self._config, self._flat, self._control, self._clock.now()):
+        if not self._gathering.accepts(message, self._clock.now()):
             return
         old = self._connections.get(worker)
         if old is not None:

@@ -30,8 +30,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Self
 
-from syncline.live.exits import CONTROL_LOST, SHARD_LOST
-from syncline.live.process import MODULE_OF, Job, note_failure, run
+from syncline.live.process import CONTROL_LOST, MODULE_OF, SHARD_LOST, Job, note_failure, run
 
 MAX_STARTS = 100  # of one worker
 MAX_MESSAGE_BYTES = 1 << 17  # enough for a job of thousands of processes

@@ -12,11 +12,10 @@ import torch
 from syncline.assembly import Learner, build_learner, pick_device
 from syncline.learning.gradient import WorkerBatches
 from syncline.live.context import RunContext
-from syncline.live.exits import CONTROL_LOST, SHARD_LOST
 from syncline.live.links import Links, ShardLost
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.payload import Staging
-from syncline.live.process import Job
+from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
 from syncline.live.pulled_links import PulledLinks
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
