@@ -4,7 +4,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -44,9 +43,7 @@ class _Display:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -109,10 +106,8 @@ class PlanDisplay(_Display):
         )
         return super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         words = f"{self._name}: {self.words()}, {self._failed} failed"
         console.print(f"{words}, {duration(time.monotonic() - self._begun)}")
 

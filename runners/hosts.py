@@ -61,7 +61,7 @@ class LocalHost:
         """
 
     def start(self, job: Job) -> None:
-        """Start all processes; each host is told which of them it starts, and where they listen."""
+        """Start all processes; each host learns which of them it starts, and where they listen."""
         self._supervisor.start(replace(job, listen_at=self._processes_listen_at, processes=self._processes))
 
     def check(self) -> str | None:

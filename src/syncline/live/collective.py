@@ -21,8 +21,15 @@ from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal, 
 from syncline.live.process import RESTART, Job
 from syncline.live.process_group import Group, MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
 from syncline.live.replica import NUM_EXTRA, Replica
-from syncline.live.step_log import StepLog
-from syncline.live.steps import AllReduceGradients, AverageAfterStep, AverageBeforeStep, Exchange, Step, StepResult
+from syncline.live.steps import (
+    AllReduceGradients,
+    AverageAfterStep,
+    AverageBeforeStep,
+    Exchange,
+    Step,
+    StepLog,
+    StepResult,
+)
 from syncline.live.stop_consensus import StopConsensus
 from syncline.live.transport import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
