@@ -12,24 +12,10 @@ from runners.failures import Restart, RunFailed, first_failure
 from runners.hosts import Hosts
 from runners.observer import LiveObserver, num_parts
 from syncline.config import RunConfig
+from syncline.live import messages
 from syncline.live.checkpoints import latest_checkpoint
 from syncline.live.control import ControlServer, Lost, Peer
 from syncline.live.handshake import make_secret
-from syncline.live.messages import (
-    Activity,
-    Addresses,
-    Begin,
-    Done,
-    End,
-    Hello,
-    Message,
-    ProgressReport,
-    RestartNeeded,
-    Signal,
-    SnapshotWritten,
-    Unreachable,
-    Warn,
-)
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
@@ -74,7 +60,7 @@ class Attempt:
         self._leaders: dict[int, Peer] = {}
         self._workers: dict[int, Peer] = {}  # all members of a collective among them
         self._ready: set[int] = set()  # leaders
-        self._done: dict[int, Done] = {}  # by part
+        self._done: dict[int, messages.Done] = {}  # by part
         self._stopped: set[int] = set()  # parts
         self._is_begun = False
         self._last_message: dict[int, float] = {}  # leader -> when it last sent a message, monotonic
@@ -135,7 +121,7 @@ class Attempt:
         if not self._is_begun and time.monotonic() > deadline:
             raise self._cause(self._who_is_missing()) from None
         if self._observer.monitor.has_reached_target:
-            self._notify_leaders(End("target"))
+            self._notify_leaders(messages.End("target"))
 
     def _watch(self) -> None:
         """Name a leader that is silent: a shard, or the collective as a whole."""
@@ -158,7 +144,7 @@ class Attempt:
         """Show what each member of the collective is doing; one that hangs does not answer."""
         members = self._workers
         for member in members.values():
-            member.send(Signal.REPORT_ACTIVITY)
+            member.send(messages.Signal.REPORT_ACTIVITY)
         answers: dict[int, str] = {}
         ends = time.monotonic() + ANSWER_S
         while len(answers) < len(members) and (left := ends - time.monotonic()) > 0:
@@ -166,37 +152,37 @@ class Attempt:
                 peer, message = self._server.messages.get(timeout=left)
             except queue.Empty:
                 break
-            if isinstance(message, Activity):
+            if isinstance(message, messages.Activity):
                 answers[peer.index] = message.doing
             else:
                 self._handle(peer, message)
         for index in sorted(members):
             say(f"worker {index}{self._hosts.where('worker', index)}: {answers.get(index, 'does not answer')}")
 
-    def _handle(self, peer: Peer, message: Message | Lost) -> None:
+    def _handle(self, peer: Peer, message: messages.Message | Lost) -> None:
         if self._leaders.get(peer.index) is peer:
             self._last_message[peer.index] = time.monotonic()
             self._warned.discard(peer.index)
         match message:
-            case Hello():
+            case messages.Hello():
                 self._connected(peer)
-            case Signal.READY:
+            case messages.Signal.READY:
                 self._ready.add(peer.index)
                 if len(self._ready) == self._num_leaders:
                     self._begin()
-            case ProgressReport():
+            case messages.ProgressReport():
                 self._observer.progressed(peer.index, message)
-            case SnapshotWritten(number):
+            case messages.SnapshotWritten(number):
                 self._observer.snapshot_written(peer.index, number)
-            case Warn(text, at) if peer.index == 0:
+            case messages.Warn(text, at) if peer.index == 0:
                 say(f"{at:.1f} s: {text}")
-            case RestartNeeded(why):
+            case messages.RestartNeeded(why):
                 raise self._cause(why)
-            case Done():
+            case messages.Done():
                 peer.is_done = True
                 if self._writes_states(peer):
                     self._done[peer.index] = message
-            case Unreachable(why):
+            case messages.Unreachable(why):
                 self._unreachable[peer.index] = why
             case Lost() if not peer.is_done and (peer.role != "worker" or not self._has_server):
                 where = self._hosts.where(peer.role, peer.index)
@@ -216,31 +202,31 @@ class Attempt:
         if len(self._leaders) == self._num_leaders:
             addresses = [self._leaders[leader].hello.address for leader in sorted(self._leaders)]
             for worker in list(self._workers.values()) if is_leader else [peer]:
-                worker.send(Addresses(addresses))
+                worker.send(messages.Addresses(addresses))
 
     def _begin(self) -> None:
         self._is_begun = True
         self._observer.begun()
-        self._notify_leaders(Begin(time.monotonic()))
+        self._notify_leaders(messages.Begin(time.monotonic()))
 
     def _writes_states(self, peer: Peer) -> bool:
         """It writes a part of every state."""
         return peer.index < self._num_parts and (peer.role == "shard" or not self._has_server)
 
-    def _notify_leaders(self, message: Message) -> None:
+    def _notify_leaders(self, message: messages.Message) -> None:
         for leader in self._leaders.values():
             leader.send(message)
 
     def _stop(self) -> None:
         """Ask for checkpoints, and wait for them, but not for long."""
-        self._notify_leaders(Signal.STOP)
+        self._notify_leaders(messages.Signal.STOP)
         ends = time.monotonic() + STOP_S
         peers = [*self._leaders.values(), *self._workers.values()]
         expected = {peer.index for peer in peers if self._writes_states(peer)}
         with suppress(queue.Empty):
             while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
                 peer, message = self._server.messages.get(timeout=left)
-                has_stopped = message is Signal.STOPPED or isinstance(message, Done | Lost)
+                has_stopped = message is messages.Signal.STOPPED or isinstance(message, messages.Done | Lost)
                 if has_stopped and self._writes_states(peer):
                     self._stopped.add(peer.index)
 

@@ -16,22 +16,11 @@ from runners.display import say
 from runners.failures import RunFailed
 from syncline.config import ConfigError, LocalConfig, MultinodeConfig, RunConfig
 from syncline.config.placement import places
+from syncline.live import messages
 from syncline.live.control import ControlServer, Lost, Peer
 from syncline.live.handshake import make_secret
 from syncline.live.host_agent import versions
 from syncline.live.interfaces import address_towards
-from syncline.live.messages import (
-    ConnectResults,
-    End,
-    Hello,
-    Listen,
-    Listening,
-    Message,
-    ProcessesEnded,
-    Signal,
-    Start,
-    TryConnect,
-)
 from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor
 from syncline.live.transport import HANDSHAKE_S, Tls, default_address
@@ -112,7 +101,7 @@ class RemoteHosts:
         self._starter = AgentStarter(runner, folder, self._server.address)
         self._agents: dict[str, Peer] = {}  # by host
         self._listening: dict[str, str] = {}  # by host, the address to which others can connect
-        self._started: dict[str, Start] = {}  # by host, what its agent was last asked to start
+        self._started: dict[str, messages.Start] = {}  # by host, what its agent was last asked to start
         self._were_complete = False  # every host was there once
         self._own_versions = versions()
 
@@ -121,7 +110,7 @@ class RemoteHosts:
         self._listening.clear()
         self._started.clear()
         for agent in self._agents.values():
-            agent.send(Listen(str(Path.cwd())))
+            agent.send(messages.Listen(str(Path.cwd())))
         self._start_agents()
         while missing := [name for name in self.names if name not in self._listening]:
             for host, message in self._receive(0.1):
@@ -141,13 +130,13 @@ class RemoteHosts:
     def start(self, job: Job) -> None:
         for name, place in self._places.items():
             own = list_processes(place.shards, place.workers, self._has_server)
-            self._started[name] = Start(replace(job, processes=own))
+            self._started[name] = messages.Start(replace(job, processes=own))
             self._agents[name].send(self._started[name])
 
     def check(self) -> str | None:
         for host, message in self._receive(0.0):
             match message:
-                case Hello():
+                case messages.Hello():
                     say(f"host {host} is connected again")
                     self._agents[host].send(self._started[host])
                 case Lost():
@@ -155,7 +144,7 @@ class RemoteHosts:
                         return f"host {host} was lost"
                     workers = ", ".join(map(str, self._places[host].workers))
                     say(f"host {host} was lost, and with it worker {workers}; the others continue")
-                case ProcessesEnded(why) if why:
+                case messages.ProcessesEnded(why) if why:
                     return f"host {host}: {why}"
         return None
 
@@ -164,19 +153,21 @@ class RemoteHosts:
         running = set(self._agents)
         while running and time.monotonic() < ends:
             received = self._receive(0.05)
-            running -= {host for host, message in received if isinstance(message, ProcessesEnded | Lost)}
+            running -= {host for host, message in received if isinstance(message, messages.ProcessesEnded | Lost)}
         running = set(self._agents)
         for agent in self._agents.values():
-            agent.send(End())
+            agent.send(messages.End())
         ends = time.monotonic() + END_S
         while running and time.monotonic() < ends:
             for host, message in self._receive(0.05):
-                if isinstance(message, Lost) or (isinstance(message, ProcessesEnded) and message.was_requested):
+                if isinstance(message, Lost) or (
+                    isinstance(message, messages.ProcessesEnded) and message.was_requested
+                ):
                     running.discard(host)
 
     def close(self) -> None:
         for agent in self._agents.values():
-            agent.send(Signal.EXIT)
+            agent.send(messages.Signal.EXIT)
         self._starter.close(END_S)
         for agent in self._agents.values():
             agent.disconnect()
@@ -192,11 +183,11 @@ class RemoteHosts:
     def _start_agents(self) -> None:
         self._starter.start([name for name in self.names if name not in self._agents])
 
-    def _handle_while_preparing(self, host: str, message: Message | Lost) -> None:
+    def _handle_while_preparing(self, host: str, message: messages.Message | Lost) -> None:
         match message:
-            case Hello():
-                self._agents[host].send(Listen(str(Path.cwd())))
-            case Listening(address, error):
+            case messages.Hello():
+                self._agents[host].send(messages.Listen(str(Path.cwd())))
+            case messages.Listening(address, error):
                 if error:
                     raise RunFailed(f"host {host}: {error}")
                 self._listening[host] = address
@@ -217,14 +208,14 @@ class RemoteHosts:
         for name in self.names:
             addresses = {other: self._listening[other] for other in self.names if self._needs(name, other)}
             if addresses:
-                self._agents[name].send(TryConnect(addresses, timeout_s))
+                self._agents[name].send(messages.TryConnect(addresses, timeout_s))
                 waiting.add(name)
         ends = time.monotonic() + timeout_s + HANDSHAKE_S
         while waiting:
             for host, message in self._receive(0.1):
                 if isinstance(message, Lost):
                     raise RunFailed(f"host {host} was lost while it tried to reach the others")
-                if isinstance(message, ConnectResults):
+                if isinstance(message, messages.ConnectResults):
                     waiting.discard(host)
                     for other, why in message.failures.items():
                         address = self._listening[other].removeprefix("tcp:")
@@ -238,18 +229,18 @@ class RemoteHosts:
             return False
         return not self._has_server or bool(self._places[name].workers and self._places[other].shards)
 
-    def _receive(self, timeout_s: float) -> list[tuple[str, Message | Lost]]:
+    def _receive(self, timeout_s: float) -> list[tuple[str, messages.Message | Lost]]:
         """Messages of agents, with their host; wait so long for the first.
 
         Raises:
             RunFailed: a host does not belong to the run, or has other versions.
         """
-        received = list[tuple[str, Message | Lost]]()
+        received = list[tuple[str, messages.Message | Lost]]()
         with suppress(queue.Empty):
             while True:
                 peer, message = self._server.messages.get(timeout=0.0 if received else timeout_s)
                 host = peer.hello.host
-                if isinstance(message, Hello):
+                if isinstance(message, messages.Hello):
                     self._connected(host, peer)
                 elif self._agents.get(host) is not peer:
                     continue  # another agent replaced it

@@ -151,20 +151,9 @@ class RunMonitor:
         self._next_report_s = wall_s + REPORT_EVERY_S
         if fraction is None:
             fraction = self.limits.fraction(time_s=time_s, updates=updates, samples=samples)
-        self._on_progress(
-            Progress(
-                updates=updates,
-                samples=samples,
-                epoch=samples / self.num_train,
-                time_s=time_s,
-                loss=loss,
-                metric=self.curve.metric,
-                value=self.curve.value,
-                fraction=fraction,
-                wall_s=wall_s,
-                count=count,
-            )
-        )
+        epoch, curve = samples / self.num_train, self.curve
+        progress = Progress(updates, samples, epoch, time_s, loss, curve.metric, curve.value, fraction, wall_s, count)
+        self._on_progress(progress)
 
     def summary(self, engine: str, totals: Totals, ended_by: str, time_use: TimeUse | None) -> dict[str, Any]:
         """What summary.json holds; `time_use`: None where it is not known."""
