@@ -70,11 +70,7 @@ class Attempt:
         self._start_processes()
 
     def run(self) -> Outcome:
-        """Until the run is over at all processes that write states.
-
-        Raises:
-            RunFailed, Restart, KeyboardInterrupt.
-        """
+        """Until the run is over at all processes that write states. Raises RunFailed, Restart, KeyboardInterrupt."""
         deadline = time.monotonic() + self._config.live.start_timeout_s
         try:
             while len(self._done) < self._num_parts:
@@ -88,7 +84,6 @@ class Attempt:
         return self._outcome()
 
     def end(self) -> None:
-        """End all processes, whatever their state."""
         self._hosts.end(STOP_S if len(self._done) == self._num_parts else 0)
         self._server.close()
         self._secret.unlink(missing_ok=True)
@@ -109,11 +104,7 @@ class Attempt:
         )
 
     def _check(self, deadline: float) -> None:
-        """What is due while no message arrives.
-
-        Raises:
-            RunFailed, Restart: the run cannot continue.
-        """
+        """What is due while no message arrives. Raises RunFailed, Restart: the run cannot continue."""
         self._observer.tick()
         self._watch()
         if (why := self._hosts.check()) is not None:

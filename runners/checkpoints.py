@@ -44,7 +44,6 @@ def read_checkpoint(folder: Path, with_events: bool) -> State | None:
 
 
 def report_restart(why: RecordError) -> None:
-    """Print that the run cannot be resumed, and why."""
     say(f"{why}; the run starts from the beginning")
 
 

@@ -28,8 +28,6 @@ def say(words: str) -> None:
 
 
 class _Display:
-    """A live display while it is entered, if there is a terminal."""
-
     def __init__(self) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
@@ -49,8 +47,6 @@ class _Display:
 
 
 class RunDisplay(_Display):
-    """The live line of one run."""
-
     def __init__(self, config: RunConfig) -> None:
         super().__init__()
         self._time_kind = config.runner.time_kind
@@ -112,7 +108,6 @@ class PlanDisplay(_Display):
         console.print(f"{words}, {duration(time.monotonic() - self._begun)}")
 
     def words(self) -> str:
-        """How many runs are finished."""
         return f"{self._done} of {counted(self._total, 'run')} finished"
 
     def started(self, entry: Entry) -> None:

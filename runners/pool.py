@@ -59,8 +59,6 @@ Message = Progress | Finished | MadeElsewhere | Failed | Stopped
 
 @dataclass(slots=True)
 class _Worker:
-    """A process that makes runs."""
-
     process: BaseProcess
     pipe: Connection  # configs to it, messages from it
     begun: float  # monotonic

@@ -95,7 +95,6 @@ class Play:
         *,
         limits: Limits | None = None,
         number: int = 0,
-        elastic: bool | None = None,
         prompt: bool = True,
         resume: tuple[dict[str, Tensor], dict] | None = None,
     ) -> None:
@@ -116,7 +115,7 @@ class Play:
         num_buffers = BUFFERS if number == 0 else 0
         self.engine = Engine(
             number,
-            options.start(num_workers),
+            options,
             Shard(
                 block=slice(0, SIZE),
                 current=Version(torch.linspace(-1, 1, SIZE), torch.ones(num_buffers)),
@@ -127,11 +126,8 @@ class Play:
             ),
             BATCH,
             limits or Limits(),
-            options.elastic if elastic is None else elastic,
-            options.pull_rule(1) is not None,
             self,
             self.rows,  # type: ignore[arg-type]
-            options.first_count,
         )
         if resume is not None:
             self.engine.load(*resume, self.new_gradient)

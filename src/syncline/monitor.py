@@ -92,11 +92,7 @@ class RunMonitor:
 
     @property
     def num_train(self) -> int:
-        """Training samples.
-
-        Raises:
-            ConfigError: only the data can tell, and `describe` was not called yet.
-        """
+        """Training samples. Raises ConfigError if only the data can tell, and `describe` was not called yet."""
         return self._config.dataset.num_train if self._num_train is None else self._num_train
 
     @property
@@ -105,7 +101,6 @@ class RunMonitor:
 
     @property
     def wall_s(self) -> float:
-        """Wall seconds since the beginning of the run."""
         return time.perf_counter() - self._begun
 
     @property

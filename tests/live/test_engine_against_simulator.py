@@ -50,15 +50,12 @@ class Replay:
         self.engines = [
             Engine(
                 number,
-                config.strategy.start(config.cluster.workers),
+                config.strategy,
                 shard,
                 config.batch_size,
                 Limits(),  # a simulated shard goes on until the last of them is done
-                config.strategy.elastic,
-                self.rules,
                 _Post(self, number),
                 self.rows,  # type: ignore[arg-type]
-                config.strategy.first_count,
             )
             for number, shard in enumerate(self.learning.shards)
         ]

@@ -81,7 +81,6 @@ class Checkpointer:
         self._write_checkpoint(self.checkpoints.number - 0.5, state)
 
     def save_parameters(self, state: State) -> None:
-        """The weights at the end of the run."""
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
 
     def finish(self) -> None:

@@ -93,11 +93,7 @@ class Member:
         return self._tally.totals
 
     def run(self) -> str:
-        """Train until the run ends. Returns why.
-
-        Raises:
-            MemberLost: another member is lost.
-        """
+        """Train until the run ends. Returns why. Raises MemberLost if another member is lost."""
         try:
             self._begin()
             while True:

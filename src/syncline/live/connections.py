@@ -145,8 +145,6 @@ class Outbox:
 
 @dataclass(eq=False)
 class Connection:
-    """One worker's connection."""
-
     sock: Socket
     worker: int
     pool: GradientPool

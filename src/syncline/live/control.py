@@ -21,8 +21,6 @@ from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, address
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The connection ended."""
-
     why: str
 
 

@@ -170,11 +170,7 @@ class HostAgent:
 
 
 def failures_to_connect(addresses: dict[str, str], timeout_s: float) -> dict[str, str]:
-    """Why a connection fails, by host; hosts that can be reached are left out.
-
-    Args:
-        addresses: by host.
-    """
+    """Why a connection fails, by host; hosts that can be reached are left out. `addresses`: by host."""
 
     def error_of(address: str) -> str:
         try:

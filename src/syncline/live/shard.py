@@ -79,18 +79,8 @@ class ShardServer:
         self._log = None
         if config.live.events:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
-        self._engine = Engine(
-            number,
-            config.strategy.start(config.cluster.workers),
-            self._shard,
-            config.batch_size,
-            Limits.of(config, num_train),
-            config.strategy.elastic,
-            pulls,
-            self._sender,
-            self._log,
-            config.strategy.first_count,
-        )
+        limits = Limits.of(config, num_train)
+        self._engine = Engine(number, config.strategy, self._shard, config.batch_size, limits, self._sender, self._log)
         if resumed:
             self._engine.load(*resumed, self._pool.take)
         samples = self._engine.totals.samples

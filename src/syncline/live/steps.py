@@ -81,11 +81,7 @@ class Step(ABC):
 
     @abstractmethod
     def run(self, step: int, rate: float) -> StepResult:
-        """Make this step, at this learning rate.
-
-        Raises:
-            MemberLost: another member is lost.
-        """
+        """Make this step, at this learning rate. Raises MemberLost if another member is lost."""
 
     def _compute(self, step: int, local_rate: float | None = None) -> Gradient:
         """A gradient with its injected delays, and at `local_rate` the optimizer step on it."""
@@ -144,11 +140,7 @@ class AverageBeforeStep(Step):
 
 
 class StepLog:
-    """One member's event log.
-
-    Args:
-        num_rows: of an earlier log that are kept.
-    """
+    """One member's event log. `num_rows`: of an earlier log that are kept."""
 
     def __init__(self, path: Path, num_rows: int, rank: int, num_members: int, averages_first: bool) -> None:
         self._log = EventLog(path, num_rows)

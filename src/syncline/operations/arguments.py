@@ -45,11 +45,7 @@ class Commands:
 
 
 def find_record(record: str, results: Path) -> Path:
-    """The folder of a record, given as such or by its identity.
-
-    Raises:
-        RecordError: it does not exist.
-    """
+    """The folder of a record, given as such or by its identity. Raises RecordError if it does not exist."""
     for folder in (results / record, Path(record)):
         if folder.is_dir():
             return folder
