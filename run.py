@@ -69,11 +69,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The options, and the overrides.
-
-    Raises:
-        ConfigError: an option is unknown, or some exclude each other.
-    """
+    """The options, and the overrides. Raises ConfigError if an option is unknown, or some exclude each other."""
     parser = Parser(add_help=False, allow_abbrev=False)
     for names in FLAGS:
         parser.add_argument(*names, action="store_true")
@@ -183,7 +179,6 @@ def show_ranking(paths: Sequence[Path]) -> None:
 
 
 def submit_all(plans: Sequence[Plan], launcher: SlurmConfig, invocation: Invocation) -> int:
-    """Submit the runs of these plans that are not finished to Slurm."""
     jobs, num_waiting = submit(plans, Path(invocation.results), launcher, invocation.rerun)
     for job in jobs:
         size = f"{counted(job.num_runs, 'run')} in {counted(job.num_tasks, 'task')}"

@@ -12,27 +12,10 @@ from runners.failures import Restart, RunFailed, first_failure
 from runners.hosts import Hosts
 from runners.observer import LiveObserver, num_parts
 from syncline.config import RunConfig
+from syncline.live import messages
 from syncline.live.checkpoints import latest_checkpoint
 from syncline.live.control import ControlServer, Lost, Peer
 from syncline.live.handshake import make_secret
-from syncline.live.messages import (
-    Activity,
-    Addresses,
-    Begin,
-    Done,
-    End,
-    Hello,
-    Message,
-    ProgressReport,
-    Ready,
-    ReportActivity,
-    RestartNeeded,
-    SnapshotWritten,
-    Stop,
-    Stopped,
-    Unreachable,
-    Warn,
-)
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
@@ -76,7 +59,7 @@ class Attempt:
         self._leaders: dict[int, Peer] = {}
         self._workers: dict[int, Peer] = {}  # all members of a collective among them
         self._ready: set[int] = set()  # leaders
-        self._done: dict[int, Done] = {}  # by part
+        self._done: dict[int, messages.Done] = {}  # by part
         self._stopped: set[int] = set()  # parts
         self._is_begun = False
         self._last_message: dict[int, float] = {}  # leader -> when it last sent a message, monotonic
@@ -86,11 +69,7 @@ class Attempt:
         self._start_processes()
 
     def run(self) -> Outcome:
-        """Until the run is over at all processes that write states.
-
-        Raises:
-            RunFailed, Restart, KeyboardInterrupt.
-        """
+        """Until the run is over at all processes that write states. Raises RunFailed, Restart, KeyboardInterrupt."""
         deadline = time.monotonic() + self._config.live.start_timeout_s
         try:
             while len(self._done) < self._num_parts:
@@ -104,7 +83,6 @@ class Attempt:
         return self._outcome()
 
     def end(self) -> None:
-        """End all processes, whatever their state."""
         self._hosts.end(STOP_S if len(self._done) == self._num_parts else 0)
         self._server.close()
         self._secret.unlink(missing_ok=True)
@@ -112,10 +90,7 @@ class Attempt:
     def _start_processes(self) -> None:
         resume = latest_checkpoint(self._folder, self._num_parts)
         self._observer.rewind(resume)
-        environment = {
-            "OMP_NUM_THREADS": str(self._config.threads),
-            "WORLD_SIZE": str(self._config.cluster.workers),
-        }
+        environment = {"OMP_NUM_THREADS": str(self._config.threads), "WORLD_SIZE": str(self._config.cluster.workers)}
         self._hosts.start(
             Job(
                 folder=str(self._folder.absolute()),
@@ -128,11 +103,7 @@ class Attempt:
         )
 
     def _check(self, deadline: float) -> None:
-        """What is due while no message arrives.
-
-        Raises:
-            RunFailed, Restart: the run cannot continue.
-        """
+        """What is due while no message arrives. Raises RunFailed, Restart: the run cannot continue."""
         self._observer.tick()
         self._watch()
         if (why := self._hosts.check()) is not None:
@@ -140,7 +111,7 @@ class Attempt:
         if not self._is_begun and time.monotonic() > deadline:
             raise self._cause(self._who_is_missing()) from None
         if self._observer.monitor.has_reached_target:
-            self._notify_leaders(End("target"))
+            self._notify_leaders(messages.End("target"))
 
     def _watch(self) -> None:
         """Name a leader that is silent: a shard, or the collective as a whole."""
@@ -163,7 +134,7 @@ class Attempt:
         """Show what each member of the collective is doing; one that hangs does not answer."""
         members = self._workers
         for member in members.values():
-            member.send(ReportActivity())
+            member.send(messages.Signal.REPORT_ACTIVITY)
         answers: dict[int, str] = {}
         ends = time.monotonic() + ANSWER_S
         while len(answers) < len(members) and (left := ends - time.monotonic()) > 0:
@@ -171,37 +142,37 @@ class Attempt:
                 peer, message = self._server.messages.get(timeout=left)
             except queue.Empty:
                 break
-            if isinstance(message, Activity):
+            if isinstance(message, messages.Activity):
                 answers[peer.index] = message.doing
             else:
                 self._handle(peer, message)
         for index in sorted(members):
             say(f"worker {index}{self._hosts.where('worker', index)}: {answers.get(index, 'does not answer')}")
 
-    def _handle(self, peer: Peer, message: Message | Lost) -> None:
+    def _handle(self, peer: Peer, message: messages.Message | Lost) -> None:
         if self._leaders.get(peer.index) is peer:
             self._last_message[peer.index] = time.monotonic()
             self._warned.discard(peer.index)
         match message:
-            case Hello():
+            case messages.Hello():
                 self._connected(peer)
-            case Ready():
+            case messages.Signal.READY:
                 self._ready.add(peer.index)
                 if len(self._ready) == self._num_leaders:
                     self._begin()
-            case ProgressReport():
+            case messages.ProgressReport():
                 self._observer.progressed(peer.index, message)
-            case SnapshotWritten(number):
+            case messages.SnapshotWritten(number):
                 self._observer.snapshot_written(peer.index, number)
-            case Warn(text, at) if peer.index == 0:
+            case messages.Warn(text, at) if peer.index == 0:
                 say(f"{at:.1f} s: {text}")
-            case RestartNeeded(why):
+            case messages.RestartNeeded(why):
                 raise self._cause(why)
-            case Done():
+            case messages.Done():
                 peer.is_done = True
                 if self._writes_states(peer):
                     self._done[peer.index] = message
-            case Unreachable(why):
+            case messages.Unreachable(why):
                 self._unreachable[peer.index] = why
             case Lost() if not peer.is_done and (peer.role != "worker" or not self._has_server):
                 where = self._hosts.where(peer.role, peer.index)
@@ -221,31 +192,32 @@ class Attempt:
         if len(self._leaders) == self._num_leaders:
             addresses = [self._leaders[leader].hello.address for leader in sorted(self._leaders)]
             for worker in list(self._workers.values()) if is_leader else [peer]:
-                worker.send(Addresses(addresses))
+                worker.send(messages.Addresses(addresses))
 
     def _begin(self) -> None:
         self._is_begun = True
         self._observer.begun()
-        self._notify_leaders(Begin(time.monotonic()))
+        self._notify_leaders(messages.Begin(time.monotonic()))
 
     def _writes_states(self, peer: Peer) -> bool:
         """It writes a part of every state."""
         return peer.index < self._num_parts and (peer.role == "shard" or not self._has_server)
 
-    def _notify_leaders(self, message: Message) -> None:
+    def _notify_leaders(self, message: messages.Message) -> None:
         for leader in self._leaders.values():
             leader.send(message)
 
     def _stop(self) -> None:
         """Ask for checkpoints, and wait for them, but not for long."""
-        self._notify_leaders(Stop())
+        self._notify_leaders(messages.Signal.STOP)
         ends = time.monotonic() + STOP_S
         peers = [*self._leaders.values(), *self._workers.values()]
         expected = {peer.index for peer in peers if self._writes_states(peer)}
         with suppress(queue.Empty):
             while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
                 peer, message = self._server.messages.get(timeout=left)
-                if isinstance(message, Stopped | Done | Lost) and self._writes_states(peer):
+                has_stopped = message is messages.Signal.STOPPED or isinstance(message, messages.Done | Lost)
+                if has_stopped and self._writes_states(peer):
                     self._stopped.add(peer.index)
 
     def _cause(self, otherwise: str) -> Exception:

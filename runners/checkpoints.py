@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from runners.display import say
@@ -45,7 +44,6 @@ def read_checkpoint(folder: Path, with_events: bool) -> State | None:
 
 
 def report_restart(why: RecordError) -> None:
-    """Print that the run cannot be resumed, and why."""
     say(f"{why}; the run starts from the beginning")
 
 
@@ -65,10 +63,8 @@ class FileCheckpointer:
         self._next = time.monotonic() + self._every_s
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._deferred.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._deferred.__exit__(*error)
 
     @property
     def is_due(self) -> bool:

@@ -4,7 +4,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -29,8 +28,6 @@ def say(words: str) -> None:
 
 
 class _Display:
-    """A live display while it is entered, if there is a terminal."""
-
     def __init__(self) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
@@ -44,16 +41,12 @@ class _Display:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._live is not None:
             self._live.stop()
 
 
 class RunDisplay(_Display):
-    """The live line of one run."""
-
     def __init__(self, config: RunConfig) -> None:
         super().__init__()
         self._time_kind = config.runner.time_kind
@@ -109,15 +102,12 @@ class PlanDisplay(_Display):
         )
         return super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         words = f"{self._name}: {self.words()}, {self._failed} failed"
         console.print(f"{words}, {duration(time.monotonic() - self._begun)}")
 
     def words(self) -> str:
-        """How many runs are finished."""
         return f"{self._done} of {counted(self._total, 'run')} finished"
 
     def started(self, entry: Entry) -> None:

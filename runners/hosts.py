@@ -1,48 +1,31 @@
-"""The hosts of a run: they start its processes and end them. Here: this host; remote_hosts.py has several hosts."""
+"""The hosts of a run start its processes and end them: this host, or several with an agent on each.
 
+This module decides which process runs on which host. Agents (syncline/live/host_agent.py) stay over all restarts of the
+run; one that lost its connection reconnects by itself.
+"""
+
+import queue
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from pathlib import Path
 
-from syncline.config import LocalConfig, RunConfig
+from runners.agent_starter import AgentStarter, allocated_hosts
+from runners.display import say
+from runners.failures import RunFailed
+from syncline.config import ConfigError, LocalConfig, MultinodeConfig, RunConfig
+from syncline.config.placement import places
+from syncline.live import messages
+from syncline.live.control import ControlServer, Lost, Peer
+from syncline.live.handshake import make_secret
+from syncline.live.host_agent import versions
+from syncline.live.interfaces import address_towards
 from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor
-from syncline.live.transport import default_address
+from syncline.live.transport import HANDSHAKE_S, Tls, default_address
 
-
-class Hosts(Protocol):
-    """All hosts of a run, also if it is one."""
-
-    listen_at: str
-    """Address at which the launcher listens for the processes."""
-
-    def prepare(self) -> None:
-        """Wait until every host is there, and can connect to those that it needs.
-
-        Raises:
-            RunFailed: one is not there within runner.start_timeout_s, or cannot connect; the message names it.
-        """
-        ...
-
-    def start(self, job: Job) -> None:
-        """Start all processes; each host is told which of them it starts, and where they listen."""
-        ...
-
-    def check(self) -> str | None:
-        """Returns why the run cannot continue, if a host says so."""
-        ...
-
-    def end(self, wait_s: float) -> None:
-        """End all processes, whatever their state, after they had so long to end by themselves."""
-        ...
-
-    def close(self) -> None:
-        """The run is over on every host."""
-        ...
-
-    def where(self, role: str, index: int) -> str:
-        """What follows a process's name in a message; empty on one host."""
-        ...
+END_S = 5.0  # for agents to end their processes, and then themselves
 
 
 class LocalHost:
@@ -50,6 +33,7 @@ class LocalHost:
 
     def __init__(self, config: RunConfig, supervisor: Supervisor) -> None:
         assert isinstance(config.runner, LocalConfig)
+        # where the launcher listens for the processes
         self.listen_at = {"auto": default_address(), "unix": "unix:", "tcp": "tcp:127.0.0.1:0"}[config.runner.transport]
         has_server = config.strategy.has_server
         self._processes_listen_at = self.listen_at if has_server else "tcp:127.0.0.1:0"  # torch's store needs TCP
@@ -59,25 +43,229 @@ class LocalHost:
         supervisor.begin()
 
     def prepare(self) -> None:
-        pass
+        """Wait until every host is there, and can connect to those that it needs.
+
+        Raises:
+            RunFailed: one is not there within runner.start_timeout_s, or cannot connect; the message names it.
+        """
 
     def start(self, job: Job) -> None:
+        """Start all processes; each host learns which of them it starts, and where they listen."""
         self._supervisor.start(replace(job, listen_at=self._processes_listen_at, processes=self._processes))
 
     def check(self) -> str | None:
+        """Returns why the run cannot continue, if a host says so."""
         ended = self._supervisor.wait(0.0)
         return None if ended is None else ended.why or "all processes ended"
 
     def end(self, wait_s: float) -> None:
+        """End all processes, whatever their state, after they had so long to end by themselves."""
         if self._supervisor.wait(wait_s) is None:
             self._supervisor.kill()
             self._supervisor.wait()
 
     def close(self) -> None:
-        pass
+        """The run is over on every host."""
 
     def where(self, role: str, index: int) -> str:
+        """What follows a process's name in a message; empty on one host."""
         return ""
+
+
+class RemoteHosts:
+    """Several hosts; the methods are those of `LocalHost`.
+
+    Args:
+        folder: of the record.
+
+    Raises:
+        ConfigError: no hosts are given, or this one has no such address. InterfaceError: their names are unknown here.
+    """
+
+    def __init__(self, config: RunConfig, folder: Path) -> None:
+        runner = config.runner
+        assert isinstance(runner, MultinodeConfig)
+        self._config, self._runner = config, runner
+        self.names = names = runner.hosts or allocated_hosts(runner)
+        self._has_server = config.strategy.has_server
+        num_shards = config.cluster.shards if self._has_server else 0
+        self._places = dict(zip(names, places(runner, config.cluster.workers, num_shards), strict=True))
+        self.listen_at = f"tcp:{runner.address or address_towards(names)}:{runner.ports or 0}"
+        self._secret = folder / "secret-agents"
+        secret = make_secret(self._secret)
+        try:
+            tls = Tls.of(runner.tls_cert, runner.tls_key)
+            self._server = ControlServer(self.listen_at, secret, tls, runner.leave_s)
+        except OSError as error:
+            raise ConfigError(f"runner.address: cannot listen at {self.listen_at} here ({error.strerror})") from None
+        self._starter = AgentStarter(runner, folder, self._server.address)
+        self._agents: dict[str, Peer] = {}  # by host
+        self._listening: dict[str, str] = {}  # by host, the address to which others can connect
+        self._started: dict[str, messages.Start] = {}  # by host, what its agent was last asked to start
+        self._were_complete = False  # every host was there once
+        self._own_versions = versions()
+
+    def prepare(self) -> None:
+        ends = time.monotonic() + self._runner.start_timeout_s
+        self._listening.clear()
+        self._started.clear()
+        for agent in self._agents.values():
+            agent.send(messages.Listen(str(Path.cwd())))
+        self._start_agents()
+        while missing := [name for name in self.names if name not in self._listening]:
+            for host, message in self._receive(0.1):
+                self._handle_while_preparing(host, message)
+            is_late = time.monotonic() > ends
+            for name in missing:
+                error = "" if name in self._agents else self._starter.error_of(name)
+                if error and (is_late or not self._were_complete):
+                    raise RunFailed(error)
+                if is_late:
+                    raise RunFailed(self._late(name))
+            if self._were_complete:
+                self._start_agents()
+        self._were_complete = True
+        self._check_connections()
+
+    def start(self, job: Job) -> None:
+        for name, place in self._places.items():
+            own = list_processes(place.shards, place.workers, self._has_server)
+            self._started[name] = messages.Start(replace(job, processes=own))
+            self._agents[name].send(self._started[name])
+
+    def check(self) -> str | None:
+        for host, message in self._receive(0.0):
+            match message:
+                case messages.Hello():
+                    say(f"host {host} is connected again")
+                    self._agents[host].send(self._started[host])
+                case Lost():
+                    if not self._config.strategy.elastic or self._places[host].shards:
+                        return f"host {host} was lost"
+                    workers = ", ".join(map(str, self._places[host].workers))
+                    say(f"host {host} was lost, and with it worker {workers}; the others continue")
+                case messages.ProcessesEnded(why) if why:
+                    return f"host {host}: {why}"
+        return None
+
+    def end(self, wait_s: float) -> None:
+        ends = time.monotonic() + wait_s
+        running = set(self._agents)
+        while running and time.monotonic() < ends:
+            received = self._receive(0.05)
+            running -= {host for host, message in received if isinstance(message, messages.ProcessesEnded | Lost)}
+        running = set(self._agents)
+        for agent in self._agents.values():
+            agent.send(messages.End())
+        ends = time.monotonic() + END_S
+        while running and time.monotonic() < ends:
+            for host, message in self._receive(0.05):
+                if isinstance(message, Lost) or (
+                    isinstance(message, messages.ProcessesEnded) and message.was_requested
+                ):
+                    running.discard(host)
+
+    def close(self) -> None:
+        for agent in self._agents.values():
+            agent.send(messages.Signal.EXIT)
+        self._starter.close(END_S)
+        for agent in self._agents.values():
+            agent.disconnect()
+        self._server.close()
+        self._secret.unlink(missing_ok=True)
+
+    def where(self, role: str, index: int) -> str:
+        for name, place in self._places.items():
+            if index in (place.shards if role == "shard" else place.workers):
+                return f" on host {name}"
+        return ""
+
+    def _start_agents(self) -> None:
+        self._starter.start([name for name in self.names if name not in self._agents])
+
+    def _handle_while_preparing(self, host: str, message: messages.Message | Lost) -> None:
+        match message:
+            case messages.Hello():
+                self._agents[host].send(messages.Listen(str(Path.cwd())))
+            case messages.Listening(address, error):
+                if error:
+                    raise RunFailed(f"host {host}: {error}")
+                self._listening[host] = address
+
+    def _late(self, name: str) -> str:
+        address = self._server.address.removeprefix("tcp:")
+        what = "does not answer" if name in self._agents else f"did not connect to {address}"
+        return f"host {name}: its agent {what} within {self._runner.start_timeout_s:g} s"
+
+    def _check_connections(self) -> None:
+        """Every host tries to connect to those that it needs: all in a collective, else those with shards.
+
+        Raises:
+            RunFailed: one cannot; the message names both, the port and why.
+        """
+        timeout_s = min(HANDSHAKE_S, self._runner.start_timeout_s / 2)
+        waiting = set()
+        for name in self.names:
+            addresses = {other: self._listening[other] for other in self.names if self._needs(name, other)}
+            if addresses:
+                self._agents[name].send(messages.TryConnect(addresses, timeout_s))
+                waiting.add(name)
+        ends = time.monotonic() + timeout_s + HANDSHAKE_S
+        while waiting:
+            for host, message in self._receive(0.1):
+                if isinstance(message, Lost):
+                    raise RunFailed(f"host {host} was lost while it tried to reach the others")
+                if isinstance(message, messages.ConnectResults):
+                    waiting.discard(host)
+                    for other, why in message.failures.items():
+                        address = self._listening[other].removeprefix("tcp:")
+                        raise RunFailed(f"host {host} cannot reach host {other} at {address} ({why})")
+            if time.monotonic() > ends:
+                raise RunFailed(f"host {min(waiting)} does not say whether it can reach the others")
+
+    def _needs(self, name: str, other: str) -> bool:
+        """A process of the one host connects to one of the other."""
+        if name == other:
+            return False
+        return not self._has_server or bool(self._places[name].workers and self._places[other].shards)
+
+    def _receive(self, timeout_s: float) -> list[tuple[str, messages.Message | Lost]]:
+        """Messages of agents, with their host; wait so long for the first.
+
+        Raises:
+            RunFailed: a host does not belong to the run, or has other versions.
+        """
+        received = list[tuple[str, messages.Message | Lost]]()
+        with suppress(queue.Empty):
+            while True:
+                peer, message = self._server.messages.get(timeout=0.0 if received else timeout_s)
+                host = peer.hello.host
+                if isinstance(message, messages.Hello):
+                    self._connected(host, peer)
+                elif self._agents.get(host) is not peer:
+                    continue  # another agent replaced it
+                elif isinstance(message, Lost):
+                    del self._agents[host]
+                    self._listening.pop(host, None)
+                received.append((host, message))
+        return received
+
+    def _connected(self, host: str, peer: Peer) -> None:
+        if host not in self._places:
+            raise RunFailed(f"an agent came from host {host!r}, which is not among {', '.join(self.names)}")
+        theirs = peer.hello.versions
+        for name, version in self._own_versions.items():
+            if theirs.get(name) != version:
+                raise RunFailed(
+                    f"host {host} has {name} {theirs.get(name)}, the launcher {version}; they must be the same"
+                )
+        old = self._agents.get(host)
+        if old is not None:
+            old.disconnect()
+        self._agents[host] = peer
+
+
+Hosts = LocalHost | RemoteHosts
 
 
 def list_processes(shards: Iterable[int], workers: Iterable[int], has_server: bool) -> list[tuple[str, int]]:

@@ -1,6 +1,6 @@
 """Runs of real processes, on this host or on several.
 
-The hosts start the processes (hosts.py, remote_hosts.py); the launcher watches them (attempt.py), evaluates their
+The hosts start the processes (hosts.py); the launcher watches them (attempt.py), evaluates their
 snapshots (observer.py) and writes the record.
 
 If a part of the run is lost that the others need (a shard, a worker of BSP or DS-Sync), the run restarts from its last
@@ -15,9 +15,8 @@ from typing import Any
 from runners.attempt import Attempt, Outcome
 from runners.display import say
 from runners.failures import Restart, RunFailed
-from runners.hosts import Hosts, LocalHost
+from runners.hosts import Hosts, LocalHost, RemoteHosts
 from runners.observer import LiveObserver, num_parts
-from runners.remote_hosts import RemoteHosts
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
 from syncline.live.checkpoints import latest_checkpoint
 from syncline.live.supervisor import Supervisor

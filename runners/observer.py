@@ -1,11 +1,10 @@
 """Observes a run of real processes: its progress, and the evaluation of the snapshots that it writes."""
 
-import queue
-import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from runners.evaluator import Evaluator
-from runners.failures import RunFailed
 from syncline.config import RunConfig
 from syncline.live.messages import ProgressReport
 from syncline.live.supervisor import Supervisor
@@ -30,9 +29,8 @@ class LiveObserver:
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}  # numbers of snapshots
         self._num_evaluated = 0  # snapshots that were evaluated or are queued for it
         self._evaluator: Evaluator | None = None
-        self._thread: threading.Thread | None = None  # evaluates during the run
-        self._queue: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # numbers of snapshots for the thread
-        self._rows: queue.SimpleQueue[dict[str, Any] | RunFailed] = queue.SimpleQueue()  # results
+        self._executor = ThreadPoolExecutor(1, "evaluation")
+        self._evaluations: deque[Future[dict[str, Any]]] = deque()  # rows, in order
 
     def begun(self) -> None:
         """The run's clock has begun; that of its first attempt counts."""
@@ -40,7 +38,7 @@ class LiveObserver:
 
     def rewind(self, checkpoint: float | None) -> None:
         """Go back to the checkpoint of this number, or to the beginning: drop all that was written after it."""
-        self._join_thread()
+        wait(self._evaluations)
         self.tick()
         updates = self._drop_checkpoints_after(checkpoint)
         rows = self.monitor.curve.rows
@@ -53,7 +51,8 @@ class LiveObserver:
         self._num_evaluated = len(kept)
         for part in self._parts:
             self._written[part] = self._drop_snapshots_after(updates, part)
-        self._evaluate_written()
+        if self._config.live.evaluate == "during":
+            self._evaluate_written()
 
     def progressed(self, leader: int, message: ProgressReport) -> None:
         self._progress[leader] = message
@@ -65,11 +64,8 @@ class LiveObserver:
         Raises:
             RunFailed: the evaluation failed.
         """
-        while not self._rows.empty():
-            row = self._rows.get()
-            if isinstance(row, RunFailed):
-                raise row
-            self.monitor.add(row)
+        while self._evaluations and self._evaluations[0].done():
+            self.monitor.add(self._evaluations.popleft().result())
         if len(self._progress) == self._num_leaders and self.monitor.is_report_due:
             messages, first = self._progress.values(), self._progress[0]
             self.monitor.report(
@@ -82,15 +78,15 @@ class LiveObserver:
 
     def snapshot_written(self, part: int, number: int) -> None:
         self._written[part].add(number)
-        self._evaluate_written()
+        if self._config.live.evaluate == "during":
+            self._evaluate_written()
 
     def finish(self, ended_by: str) -> str:
         """Evaluate what is left, and the last state unless the run has diverged. Returns why the run ended."""
-        self._join_thread()
-        evaluator = self._started_evaluator()
-        for number in self._unevaluated():
-            self._rows.put(self._evaluate(number))
+        self._evaluate_written()
+        wait(self._evaluations)
         self.tick()
+        evaluator = self._started_evaluator()
         if ended_by == "diverged":
             return ended_by
         paths = [self._folder / f"parameters-{part}.safetensors" for part in self._parts]
@@ -101,7 +97,7 @@ class LiveObserver:
         return ended_by if evaluator.is_finite(paths) and not self.monitor.has_diverged else "diverged"
 
     def close(self) -> None:
-        """End the evaluation."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
         if self._evaluator is not None:
             self._evaluator.close()
 
@@ -128,33 +124,11 @@ class LiveObserver:
                 left.add(int(number))
         return left
 
-    def _unevaluated(self) -> list[int]:
-        """Snapshots that every part has written and that were not given out for evaluation before, in order."""
+    def _evaluate_written(self) -> None:
+        """Evaluate, on the thread, the snapshots that every part has written and that were not given to it before."""
         complete = sorted(set.intersection(*self._written.values()))[self._num_evaluated :]
         self._num_evaluated += len(complete)
-        return complete
-
-    def _evaluate_written(self) -> None:
-        """Leave complete snapshots to the thread, where they are evaluated during the run."""
-        if self._config.live.evaluate == "during":
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._evaluate_queued, name="evaluation", daemon=True)
-                self._thread.start()
-            for number in self._unevaluated():
-                self._queue.put(number)
-
-    def _join_thread(self) -> None:
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
-
-    def _evaluate_queued(self) -> None:
-        try:
-            while (number := self._queue.get()) is not None:
-                self._rows.put(self._evaluate(number))
-        except RunFailed as error:
-            self._rows.put(error)
+        self._evaluations.extend(self._executor.submit(self._evaluate, number) for number in complete)
 
     def _started_evaluator(self) -> Evaluator:
         if self._evaluator is None:

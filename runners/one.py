@@ -96,11 +96,18 @@ def _run(
     supervisor: Supervisor | None,
 ) -> dict[str, Any]:
     """The summary of the run, by the engine that its runner chooses."""
-    if config.runner.name == "simulate":
-        return _simulate(config, record, on_evaluation, on_progress, state)
     if config.runner.name == "replay":
         return run_replay(config, record, on_evaluation, on_progress)
-    return run_live(config, record, on_evaluation, on_progress, supervisor)
+    if not isinstance(config.runner, SimulateConfig):
+        return run_live(config, record, on_evaluation, on_progress, supervisor)
+    from syncline.simulation.run import simulate  # imports torch
+
+    def save(name: str, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        write_state(record.folder / name, tensors, about)
+
+    checkpointer = FileCheckpointer(record, config.runner.checkpoint_every_s)
+    save_parameters = save if config.runner.parameters else None
+    return simulate(config, on_evaluation, on_progress, record.events, checkpointer, state, save_parameters)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -126,25 +133,6 @@ def _open(config: RunConfig, folder: Path, plain: dict[str, Any], restart: bool)
                 record.evaluation(row)
             return record, state
     return RecordWriter(folder, plain, with_events), None
-
-
-def _simulate(
-    config: RunConfig,
-    record: RecordWriter,
-    on_evaluation: OnEvaluation,
-    on_progress: OnProgress,
-    state: State | None,
-) -> dict[str, Any]:
-    from syncline.simulation.run import simulate  # imports torch
-
-    assert isinstance(config.runner, SimulateConfig)
-    checkpointer = FileCheckpointer(record, config.runner.checkpoint_every_s)
-
-    def save(name: str, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-        write_state(record.folder / name, tensors, about)
-
-    save_parameters = save if config.runner.parameters else None
-    return simulate(config, on_evaluation, on_progress, record.events, checkpointer, state, save_parameters)
 
 
 def lacks_parameters(config: RunConfig, results: Path) -> bool:

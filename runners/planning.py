@@ -36,7 +36,6 @@ def sweep_plan(overrides: Sequence[str]) -> tuple[Plan, Invocation]:
 
 
 def is_experiment(word: str) -> bool:
-    """The override chooses experiments."""
     return word.lstrip("+").startswith("experiment=")
 
 

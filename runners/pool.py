@@ -27,11 +27,7 @@ if TYPE_CHECKING:  # Windows has only one of them
 
 # What each process would import first, torch above all; and what a network or a data set would import.
 PRELOAD = ["syncline.simulation.run", "runners.pool", "scipy.special"]
-PRELOAD_FOR = {
-    "bert": ["runners.preload_bert"],
-    "deepfm": ["sklearn.metrics"],
-    "mnist_digits": ["scipy.ndimage"],
-}
+PRELOAD_FOR = {"bert": ["runners.preload_bert"], "deepfm": ["sklearn.metrics"], "mnist_digits": ["scipy.ndimage"]}
 
 # A process makes one run after another until it is so old; the memory that a longer run leaves ends with its process.
 SHARED_S = 2.0
@@ -63,8 +59,6 @@ Message = Progress | Finished | MadeElsewhere | Failed | Stopped
 
 @dataclass(slots=True)
 class _Worker:
-    """A process that makes runs."""
-
     process: BaseProcess
     pipe: Connection  # configs to it, messages from it
     begun: float  # monotonic

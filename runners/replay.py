@@ -25,10 +25,7 @@ def replay_config(config: RunConfig, results: Path) -> RunConfig:
 
 
 def run_replay(
-    config: RunConfig,
-    record: RecordWriter,
-    on_evaluation: OnEvaluation,
-    on_progress: OnProgress,
+    config: RunConfig, record: RecordWriter, on_evaluation: OnEvaluation, on_progress: OnProgress
 ) -> dict[str, Any]:
     """See `runners.one.run_one` and `syncline.simulation.replay.replay`."""
     from syncline.simulation.replay import replay  # imports torch

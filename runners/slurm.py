@@ -71,8 +71,7 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
         _check_size(max(tasks) + 1)
     stored = plan_path(results, plan.stem)
     folder = _new_folder(stored.with_suffix(".slurm"))
-    script = _write_array_script(plan, folder, stored.stem, tasks, results, options)
-    report = _write_report_script(plan, folder, stored.stem, results, options) if "/" in plan.name else None
+    script, report = _write_scripts(plan, folder, stored.stem, tasks, results, options)
     job_id = _submit_array(script, tasks) if options.submit else None
     plan.write(results)
     report_id = None if job_id is None or report is None else _sbatch(report, f"--dependency=afterany:{job_id}")
@@ -86,45 +85,32 @@ def _tasks(plan: Plan, left: set[str], runs_per_task: int) -> dict[int, list[str
     return {index: part for index, part in enumerate(parts) if left.intersection(part)}
 
 
-def _resources(options: SlurmConfig) -> JobResources:
-    return JobResources(**{field.name: getattr(options, field.name) for field in fields(JobResources)})
-
-
-def _write_array_script(
+def _write_scripts(
     plan: Plan, folder: Path, name: str, tasks: Mapping[int, list[str]], results: Path, options: SlurmConfig
-) -> Path:
+) -> tuple[Path, Path | None]:
+    """The script of the array, and that of the report if there is something to report."""
+    resources = JobResources(**{field.name: getattr(options, field.name) for field in fields(JobResources)})
     own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before the job runs
-    text = array_script(
-        name,
-        shlex.quote(str(own_plan)),
-        ranges(tasks, options.max_parallel),
-        _resources(options),
-        project=str(PROJECT),
-        python=shlex.quote(sys.executable),
-        log=f"{folder}/%a.txt",
-        results=shlex.quote(str(results)),
-        runs_per_task=options.runs_per_task,
-        signal_delay_s=options.signal_delay_s,
+    here = {"project": str(PROJECT), "python": shlex.quote(sys.executable), "results": shlex.quote(str(results))}
+    array = folder / "array.sbatch"
+    array.write_text(
+        array_script(
+            name,
+            shlex.quote(str(own_plan)),
+            ranges(tasks, options.max_parallel),
+            resources,
+            log=f"{folder}/%a.txt",
+            runs_per_task=options.runs_per_task,
+            signal_delay_s=options.signal_delay_s,
+            **here,
+        )
     )
-    script = folder / "array.sbatch"
-    script.write_text(text)
-    return script
-
-
-def _write_report_script(plan: Plan, folder: Path, name: str, results: Path, options: SlurmConfig) -> Path:
-    text = report_script(
-        f"{name}-report",
-        plan.name,
-        plan.scale,
-        shlex.quote(str(results)),
-        _resources(options),
-        project=str(PROJECT),
-        python=shlex.quote(sys.executable),
-        log=f"{folder}/report.txt",
-    )
-    script = folder / "report.sbatch"
-    script.write_text(text)
-    return script
+    if "/" not in plan.name:
+        return array, None
+    report = folder / "report.sbatch"
+    log = f"{folder}/report.txt"
+    report.write_text(report_script(f"{name}-report", plan.name, plan.scale, resources=resources, log=log, **here))
+    return array, report
 
 
 def _submit_array(script: Path, tasks: Mapping[int, list[str]]) -> str:

@@ -29,7 +29,6 @@ class StopRequested(KeyboardInterrupt):
 
     @property
     def code(self) -> int:
-        """The exit code of the process."""
         return CTRL_C if self.number == signal.SIGINT else RESUMABLE
 
 

@@ -86,7 +86,6 @@ class FakeRun:
         *,
         limits: Limits | None = None,
         number: int = 0,
-        elastic: bool | None = None,
         delivers_at_once: bool = True,
         resume: tuple[dict[str, Tensor], dict] | None = None,
     ) -> None:
@@ -107,7 +106,7 @@ class FakeRun:
         num_buffers = BUFFERS if number == 0 else 0
         self.engine = Engine(
             number,
-            options.start(num_workers),
+            options,
             Shard(
                 block=slice(0, SIZE),
                 current=Version(torch.linspace(-1, 1, SIZE), torch.ones(num_buffers)),
@@ -118,11 +117,8 @@ class FakeRun:
             ),
             BATCH,
             limits or Limits(),
-            options.elastic if elastic is None else elastic,
-            options.pull_rule(1) is not None,
             self,
             self.rows,  # type: ignore[arg-type]
-            options.first_count,
         )
         if resume is not None:
             self.engine.load(*resume, self.new_gradient)

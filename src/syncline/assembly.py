@@ -38,7 +38,6 @@ class Learner:
 
     @property
     def num_train(self) -> int:
-        """Training samples."""
         return self.dataset.num_train
 
     @property
@@ -98,11 +97,7 @@ def pick_device(config: RunConfig, index: int = 0) -> torch.device:
 
 
 def load_dataset(config: RunConfig) -> Dataset:
-    """The data set.
-
-    Raises:
-        DataMissingError: it is missing. ConfigError: its content is not that of the config.
-    """
+    """The data set. Raises DataMissingError if it is missing, ConfigError if its content is not that of the config."""
     dataset: Any = load(**config.dataset.loader_options())
     expected = config.dataset.content
     if expected is not None and (found := content_here(config.dataset)) != expected:

@@ -75,11 +75,7 @@ class RunMonitor:
     """
 
     def __init__(
-        self,
-        config: RunConfig,
-        on_evaluation: OnEvaluation,
-        on_progress: OnProgress,
-        wall_s: float = 0.0,
+        self, config: RunConfig, on_evaluation: OnEvaluation, on_progress: OnProgress, wall_s: float = 0.0
     ) -> None:
         self.curve = Curve(config)
         self.has_diverged = False  # a loss on the test set was not a finite number
@@ -96,11 +92,7 @@ class RunMonitor:
 
     @property
     def num_train(self) -> int:
-        """Training samples.
-
-        Raises:
-            ConfigError: only the data can tell, and `describe` was not called yet.
-        """
+        """Training samples. Raises ConfigError if only the data can tell, and `describe` was not called yet."""
         return self._config.dataset.num_train if self._num_train is None else self._num_train
 
     @property
@@ -109,7 +101,6 @@ class RunMonitor:
 
     @property
     def wall_s(self) -> float:
-        """Wall seconds since the beginning of the run."""
         return time.perf_counter() - self._begun
 
     @property
@@ -155,20 +146,9 @@ class RunMonitor:
         self._next_report_s = wall_s + REPORT_EVERY_S
         if fraction is None:
             fraction = self.limits.fraction(time_s=time_s, updates=updates, samples=samples)
-        self._on_progress(
-            Progress(
-                updates=updates,
-                samples=samples,
-                epoch=samples / self.num_train,
-                time_s=time_s,
-                loss=loss,
-                metric=self.curve.metric,
-                value=self.curve.value,
-                fraction=fraction,
-                wall_s=wall_s,
-                count=count,
-            )
-        )
+        epoch, curve = samples / self.num_train, self.curve
+        progress = Progress(updates, samples, epoch, time_s, loss, curve.metric, curve.value, fraction, wall_s, count)
+        self._on_progress(progress)
 
     def summary(self, engine: str, totals: Totals, ended_by: str, time_use: TimeUse | None) -> dict[str, Any]:
         """What summary.json holds; `time_use`: None where it is not known."""

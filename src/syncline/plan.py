@@ -66,11 +66,7 @@ class Plan:
         return self.write_to(plan_path(results, self.stem))
 
     def write_to(self, path: Path) -> Path:
-        """Write the plan. Returns the file.
-
-        Raises:
-            RecordError: it cannot be written.
-        """
+        """Write the plan. Returns the file. Raises RecordError if it cannot be written."""
         content = {
             "name": self.name,
             "scale": self.scale,

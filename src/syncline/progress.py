@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from syncline.config import RunConfig
@@ -58,15 +58,9 @@ class Totals:
     loss_count: int = 0
 
     def __post_init__(self) -> None:
-        for key in (
-            "used_by_worker",
-            "discarded_by_worker",
-            "interrupted_by_worker",
-            "wasted_by_worker",
-            "busy_s_by_worker",
-        ):
-            if not getattr(self, key):
-                setattr(self, key, [0] * self.num_workers)
+        for each in fields(self):
+            if each.name.endswith("_by_worker") and not getattr(self, each.name):
+                setattr(self, each.name, [0] * self.num_workers)
 
     def begin(self, first_count: int | None) -> None:
         """The run begins with updates of `first_count` gradients each; None where the strategy does not say."""

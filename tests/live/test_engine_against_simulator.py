@@ -50,15 +50,12 @@ class LiveReplay:
         self.engines = [
             Engine(
                 number,
-                config.strategy.start(config.cluster.workers),
+                config.strategy,
                 shard,
                 config.batch_size,
                 Limits(),  # a simulated shard continues until the last one has ended
-                config.strategy.elastic,
-                self.rules,
                 _Driver(self, number),
                 self.rows,  # type: ignore[arg-type]
-                config.strategy.first_count,
             )
             for number, shard in enumerate(self.learning.shards)
         ]

@@ -53,11 +53,10 @@ class Watched:
             num_workers,
             extra_versions=math.inf,
         )
-        start = options.start(num_workers)
         self.connections = {worker: Reads(worker) for worker in range(num_workers)}
         answers = self.pool, self.clock, self.watchdog, self.said.append
         sender = ReplySender(shard, self.connections, *answers)  # type: ignore[arg-type]
-        self.engine = Engine(0, start, shard, 8, Limits(), True, rule is not None, sender, None)
+        self.engine = Engine(0, options, shard, 8, Limits(), sender, None)
         self.engine.begin(0.0, resumed=False)
 
     def push(self, worker: int, version: int = 0) -> None:

@@ -3,9 +3,9 @@
 Files and folders are those of records/snapshots.py. They are written by a thread of its own, while the run continues.
 """
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,46 +26,6 @@ class State:
     tensors: Mapping[str, "Tensor"]  # must not change until `release`
     values: Mapping[str, Any]  # plain types that JSON can hold
     release: Callable[[], None] = lambda: None  # called on the writer's thread once the file is complete
-
-
-class StateWriter:
-    """Writes states in the order in which they are given."""
-
-    def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._error: OSError | None = None
-        self._thread = threading.Thread(target=self._work, name="state writer", daemon=True)
-        self._thread.start()
-
-    def write(self, path: Path, state: State, then: Callable[[], None] = lambda: None) -> None:
-        """Write a state; `then` is called on the writer's thread.
-
-        Raises:
-            OSError: an earlier state could not be written.
-        """
-        if self._error is not None:
-            raise self._error
-
-        def job() -> None:
-            write_state(path, state.tensors, state.values)
-            state.release()
-            then()
-
-        self._jobs.put(job)
-
-    def finish(self) -> None:
-        """Return when all states are on disk; errors as `write`."""
-        self._jobs.put(None)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job()
-            except OSError as error:
-                self._error = error
 
 
 class Schedule:
@@ -95,15 +55,11 @@ class Checkpointer:
     """
 
     def __init__(
-        self,
-        context: RunContext,
-        part: int,
-        num_train: int,
-        samples: int,
-        on_snapshot: Callable[[int], None],
+        self, context: RunContext, part: int, num_train: int, samples: int, on_snapshot: Callable[[int], None]
     ) -> None:
         self._folder, self._part, self._on_snapshot = context.folder, part, on_snapshot
-        self._writer = StateWriter()
+        self._executor = ThreadPoolExecutor(1, "state writer")  # one thread: states are written in order
+        self._writes: deque[Future[None]] = deque()
         eval_every = context.config.eval_every_epochs * num_train
         checkpoint_every = context.config.live.checkpoint_every_epochs * num_train
         is_fresh = context.resume is None  # its initial state is evaluated, too
@@ -114,7 +70,7 @@ class Checkpointer:
         """The snapshot that is due; the launcher evaluates it."""
         number = self.snapshots.advance(samples)
         path = state_path(self._folder / "snapshots", float(number), self._part)
-        self._writer.write(path, state, then=lambda: self._on_snapshot(number))
+        self._write(path, state, then=lambda: self._on_snapshot(number))
 
     def save_checkpoint(self, state: State, samples: int) -> None:
         """The checkpoint that is due."""
@@ -125,8 +81,7 @@ class Checkpointer:
         self._write_checkpoint(self.checkpoints.number - 0.5, state)
 
     def save_parameters(self, state: State) -> None:
-        """The weights at the end of the run."""
-        self._writer.write(self._folder / f"parameters-{self._part}.safetensors", state)
+        self._write(self._folder / f"parameters-{self._part}.safetensors", state)
 
     def finish(self) -> None:
         """Return when all states are on disk.
@@ -134,11 +89,25 @@ class Checkpointer:
         Raises:
             OSError: one of them could not be written; so may the other methods.
         """
-        self._writer.finish()
+        self._executor.shutdown()
+        self._raise_errors()
 
     def _write_checkpoint(self, number: float, state: State) -> None:
         folder = self._folder / "checkpoint"
-        self._writer.write(state_path(folder, number, self._part), state, then=self._drop_old)
+        self._write(state_path(folder, number, self._part), state, then=self._drop_old)
+
+    def _write(self, path: Path, state: State, then: Callable[[], None] = lambda: None) -> None:
+        def write() -> None:
+            write_state(path, state.tensors, state.values)
+            state.release()
+            then()
+
+        self._raise_errors()
+        self._writes.append(self._executor.submit(write))
+
+    def _raise_errors(self) -> None:
+        while self._writes and self._writes[0].done():
+            self._writes.popleft().result()
 
     def _drop_old(self) -> None:
         """All checkpoints but the last two: other parts may not be as far."""

@@ -5,6 +5,8 @@ before its next one (see steps.py). The launcher speaks with the first member; w
 the exchanges, and all members do it with the same step (see stop_consensus.py).
 """
 
+from array import array
+
 import torch
 import torch.distributed as dist
 
@@ -15,11 +17,19 @@ from syncline.live.clock import RunClock
 from syncline.live.context import RunContext
 from syncline.live.member_control import MemberControl
 from syncline.live.member_totals import MemberTotals
-from syncline.live.messages import Done, ProgressReport, Ready, RestartNeeded, SnapshotWritten, Stopped
+from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal, SnapshotWritten
+from syncline.live.process import RESTART, Job
 from syncline.live.process_group import Group, MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
 from syncline.live.replica import NUM_EXTRA, Replica
-from syncline.live.step_log import StepLog
-from syncline.live.steps import AllReduceGradients, AverageAfterStep, AverageBeforeStep, Exchange, Step, StepResult
+from syncline.live.steps import (
+    AllReduceGradients,
+    AverageAfterStep,
+    AverageBeforeStep,
+    Exchange,
+    Step,
+    StepLog,
+    StepResult,
+)
 from syncline.live.stop_consensus import StopConsensus
 from syncline.live.transport import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
@@ -29,35 +39,29 @@ from syncline.timing.cluster import DelayInjector
 STORE_S = 60.0  # to find the store: a loaded machine may take so long
 
 
-def run_member(context: RunContext, rank: int, local_rank: int, local_world_size: int) -> bool:
-    """Be this member until the run ends.
-
-    Args:
-        local_rank, local_world_size: among the members of this host.
-
-    Returns:
-        False if another member is lost: the run must restart from its checkpoint.
-    """
+def main(job: Job, rank: int) -> int:
+    """Be this member until the run ends. Returns the exit code: RESTART if another member is lost."""
+    context = RunContext.of(job)
     config = context.config
     torch.set_num_threads(config.threads)
     listener = listen(context.listen_at) if rank == 0 else None
     control = MemberControl(context, rank, address_of(listener) if listener else "")
-    device = pick_device(config, local_rank)
+    device = pick_device(config, job.local_rank("member", rank))
     if listener:
         store = serve_store(listener)
     else:
         store = find_store(control.wait_for_store(), max(STORE_S, config.live.start_timeout_s))
-    start_group(device, rank, config.cluster.workers, local_world_size, store)
+    start_group(device, rank, config.cluster.workers, job.local_world_size("member"), store)
     member = Member(context, rank, control, device)
     try:
         ended_by = member.run()
     except MemberLost as error:
         control.client.send(RestartNeeded(str(error)))
-        return False
+        return RESTART
     member.save_end(ended_by)
     dist.destroy_process_group()
-    control.client.send(Stopped() if ended_by == "stop" else Done(ended_by, member.totals.state_dict()))
-    return True
+    control.client.send(Signal.STOPPED if ended_by == "stop" else Done(ended_by, member.totals.state_dict()))
+    return 0
 
 
 class Member:
@@ -89,11 +93,7 @@ class Member:
         return self._tally.totals
 
     def run(self) -> str:
-        """Train until the run ends. Returns why.
-
-        Raises:
-            MemberLost: another member is lost.
-        """
+        """Train until the run ends. Returns why. Raises MemberLost if another member is lost."""
         try:
             self._begin()
             while True:
@@ -125,7 +125,7 @@ class Member:
             self._checkpointer.save_snapshot(self._snapshot(), 0)
         zero_s = 0.0
         if self._rank == 0:
-            self._control.client.send(Ready())
+            self._control.client.send(Signal.READY)
             zero_s = self._control.wait_for_begin()
         # On the launcher's clock, to which every member knows its own; shared by a sum to which the others add 0.
         shared = torch.tensor([zero_s], dtype=torch.float64, device=self._device)
@@ -190,7 +190,7 @@ class Member:
     def _load(self, context: RunContext) -> MemberTotals:
         """The weights and the optimizer of the checkpoint, if there is one. Returns the totals."""
         config, flat = self._config, self._replica.flat
-        totals, computed_at = Totals(config.cluster.workers), list[float]()
+        totals, computed_at = Totals(config.cluster.workers), array("d")
         if context.resume is not None:
             part = self._rank if self._writes_states else 0
             tensors, values = read_checkpoint(context.folder, context.resume, part)
@@ -200,7 +200,7 @@ class Member:
             self._replica.optimizer.load_state_dict(state)
             totals = Totals.from_state(values["totals"])
             if config.strategy.replicas:
-                computed_at = tensors["computed_s"].tolist()
+                computed_at.fromlist(tensors["computed_s"].tolist())
         samples_per_step = config.cluster.workers * config.batch_size
         return MemberTotals(totals, computed_at, self._rank, samples_per_step, config.strategy.replicas, self._device)
 
@@ -215,7 +215,7 @@ class Member:
             kind = AverageBeforeStep
         else:
             kind = AverageAfterStep
-        return kind(self._replica, batches, delays, exchange, self._control, self._clock)
+        return kind(self._replica, batches, delays, exchange)
 
 
 def build_consensus(strategy: StrategyOptions, rank: int, num_members: int) -> tuple[list[Group], StopConsensus]:

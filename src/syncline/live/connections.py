@@ -145,8 +145,6 @@ class Outbox:
 
 @dataclass(eq=False)
 class Connection:
-    """One worker's connection."""
-
     sock: Socket
     worker: int
     pool: GradientPool
@@ -258,51 +256,38 @@ class Acceptor:
             sock.close()
 
 
+@dataclass(frozen=True, slots=True)
 class ReplySender:
-    """Sends the engine's answers: blocks and repeats to connections, gradients back to the pool.
+    """Sends the engine's answers: blocks and repeats to connections, gradients back to the pool."""
 
-    Args:
-        shard: its current version is what a grant sends.
-        connections: by worker; the owner's.
-        pool: where gradients come from.
-        clock: of the run.
-        watchdog: notes when each worker was answered.
-        warn_user: called with a warning.
-    """
-
-    def __init__(
-        self,
-        shard: Shard,
-        connections: dict[int, Connection],
-        pool: GradientPool,
-        clock: RunClock,
-        watchdog: Watchdog,
-        warn_user: Callable[[str], None],
-    ) -> None:
-        self._shard, self._connections, self._pool = shard, connections, pool
-        self._clock, self._watchdog, self.warn = clock, watchdog, warn_user
+    shard: Shard  # its current version is what a grant sends
+    connections: dict[int, Connection]  # by worker; the owner's
+    pool: GradientPool  # where gradients come from
+    clock: RunClock  # of the run
+    watchdog: Watchdog  # notes when each worker was answered
+    warn: Callable[[str], None]
 
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
-        connection = self._connections.get(worker)
+        connection = self.connections.get(worker)
         if connection is None:
             return  # it was lost a moment ago, and `Disconnected` is in the inbox
-        header = Header(Kind.BLOCK, iteration=iteration, version=version, zero_s=self._clock.zero_s)
-        free = connection.post(header, self._shard.pin(), is_busy)
+        header = Header(Kind.BLOCK, iteration=iteration, version=version, zero_s=self.clock.zero_s)
+        free = connection.post(header, self.shard.pin(), is_busy)
         if free is not None:
-            self._shard.unpin(free)
-        self._watchdog.granted(worker, version, is_busy, has_read_last=free is None)
+            self.shard.unpin(free)
+        self.watchdog.granted(worker, version, is_busy, has_read_last=free is None)
 
     def repeat(self, worker: int, version: int, iteration: int) -> None:
-        self._watchdog.repeated(worker)
-        connection = self._connections.get(worker)
+        self.watchdog.repeated(worker)
+        connection = self.connections.get(worker)
         if connection is not None:
             connection.post(Header(Kind.REPEAT), None)
 
     def release(self, gradient: Gradient) -> None:
         assert isinstance(gradient, ReceivedGradient)
-        self._pool.give_back(gradient)
+        self.pool.give_back(gradient)
 
     def stop_all(self) -> None:
         """Notify every worker that the run is over at this shard."""
-        for connection in self._connections.values():
+        for connection in self.connections.values():
             connection.post(Header(Kind.STOP), None, is_busy=True)

@@ -27,11 +27,7 @@ class RunContext:
 
     @classmethod
     def of(cls, job: Job) -> "RunContext":
-        """That of a job's processes.
-
-        Raises:
-            FileNotFoundError: the secret is not there.
-        """
+        """That of a job's processes. Raises FileNotFoundError if the secret is not there."""
         folder = Path(job.folder)
         config = from_plain(read_run_config(folder))
         runner = config.live

@@ -12,17 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from syncline.live.clock import answer_clock, measure_clock
-from syncline.live.exits import CONTROL_LOST
 from syncline.live.frames import receive_json, send_json
 from syncline.live.handshake import Listener, connect
 from syncline.live.messages import Hello, Message, decode, encode
+from syncline.live.process import CONTROL_LOST
 from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, address_of, listen
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The connection ended."""
-
     why: str
 
 

@@ -16,7 +16,7 @@ from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog
 from syncline.server.interpreter import RESUMED, ShardInterpreter
 from syncline.server.report import PushReport
-from syncline.strategies.protocol import Strategy, WaitFor
+from syncline.strategies.protocol import StrategyOptions, WaitFor
 
 CANCELLED = "its delay was broken off"  # why a gradient was dropped whose injected delay an interrupt cut short
 WASTED = "computed to the end"  # why one was dropped that an interrupt made stale before it was pushed
@@ -27,19 +27,15 @@ class ReplySink(Protocol):
 
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
         """Send the worker the current version; it continues with this iteration. Busy: it is computing now."""
-        ...
 
     def repeat(self, worker: int, version: int, iteration: int) -> None:
         """Tell the worker to continue with this iteration at the version it has."""
-        ...
 
     def warn(self, words: str) -> None:
         """Tell the user."""
-        ...
 
     def release(self, gradient: Gradient) -> None:
         """The shard has no more use for this gradient."""
-        ...
 
 
 class NotElastic(RuntimeError):
@@ -51,48 +47,43 @@ class Engine:
 
     Args:
         number: of the shard.
-        strategy: its own instance.
+        options: of the strategy.
         shard: its block.
         batch_size: samples in one gradient.
         limits: when the run ends.
-        elastic: the strategy continues without a worker that has left.
-        pulls: workers have a pull rule, and push when it lets them, whatever this shard has answered.
         sink: receives the answers.
         log: receives the events; None for none.
-        first_count: gradients that the first update waits for, where the strategy changes that number.
     """
 
     def __init__(
         self,
         number: int,
-        strategy: Strategy,
+        options: StrategyOptions,
         shard: Shard,
         batch_size: int,
         limits: Limits,
-        elastic: bool,
-        pulls: bool,
         sink: ReplySink,
         log: EventLog | None,
-        first_count: int | None = None,
     ) -> None:
         self.number = number
         self.shard = shard
         self.waiting: set[int] = set()  # active workers that have pushed and are not granted yet
-        self._elastic, self._pulls, self._sink = elastic, pulls, sink
+        self._elastic, self._sink = options.elastic, sink
+        self._pulls = options.pull_rule(1) is not None  # then workers push when it lets them, whatever we have answered
         self._log = None if log is None else log.append
         self._num_pushes = 0
         self._iterations = [0] * shard.num_workers  # that each worker computes next
         self._tags = [-1] * shard.num_workers  # of each worker's last push; below 0 if it has made none
         self._interpreter = ShardInterpreter(
             number,
-            strategy,
+            options.start(shard.num_workers),
             num_workers=shard.num_workers,
             batch_size=batch_size,
             limits=limits,
             driver=self,
             parameters=shard,
             log=self._log,
-            first_count=first_count,
+            first_count=options.first_count,
         )
 
     @property

@@ -6,6 +6,7 @@ evaluator -> launcher   the state's line of metrics.jsonl, or whether all its pa
 """
 
 import json
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,16 +15,21 @@ from typing import Any
 import torch
 
 from syncline.assembly import build_learner, pick_device
-from syncline.config import RunConfig
+from syncline.config import RunConfig, from_plain
 from syncline.learning.evaluate import are_finite, consensus
+from syncline.live.process import Job
 from syncline.monitor import evaluation_row
 from syncline.records.snapshots import read_state
+from syncline.records.store import read_run_config
 
 MAX_REQUEST_BYTES = 1 << 17
 
 
-def serve(config: RunConfig, connection: socket.socket) -> None:
-    """Evaluate what the launcher asks for, until it closes the connection."""
+def main(job: Job, index: int) -> int:
+    """Evaluate what the launcher asks for, until it closes the connection, which is standard input. Returns 0."""
+    config, connection = from_plain(read_run_config(Path(job.folder))), socket.socket(fileno=0)
+    if config.live.evaluate == "during":
+        os.nice(19)
     evaluator = SnapshotEvaluator(config)
     first = {name: getattr(evaluator, name) for name in ("num_train", "num_parameters", "best_possible")}
     connection.sendall(json.dumps(first).encode())
@@ -31,6 +37,7 @@ def serve(config: RunConfig, connection: socket.socket) -> None:
         kind, *arguments = json.loads(request)
         answer = evaluator.row(*arguments) if kind == "row" else evaluator.is_finite(*arguments)
         connection.sendall(json.dumps(answer).encode())
+    return 0
 
 
 class SnapshotEvaluator:

@@ -106,11 +106,7 @@ def receive(sock: Socket) -> Header:
 
 
 def receive_into(sock: Socket, view: memoryview) -> None:
-    """Fill `view` to its last byte.
-
-    Raises:
-        WireError: the peer closed the connection before.
-    """
+    """Fill `view` to its last byte. Raises WireError if the peer closed the connection before."""
     view = view.cast("B") if view.nbytes else view
     while view.nbytes:
         view = view[_receive_some(sock, view) :]
@@ -216,11 +212,7 @@ def send_json(sock: Socket, message: Mapping[str, Any]) -> None:
 
 
 def receive_json(sock: Socket) -> dict[str, Any]:
-    """The next frame, which must be a JSON object.
-
-    Raises:
-        WireError: it is not, or it is too long.
-    """
+    """The next frame, which must be a JSON object. Raises WireError if it is not, or it is too long."""
     header = receive(sock)
     if header.kind is not Kind.JSON:
         raise WireError(f"{header.kind.name} where JSON was expected")

@@ -112,13 +112,15 @@ def server_handshake(sock: Socket, secret: bytes) -> None:
         WireError: the peer does not know the secret, uses another version, or is too slow.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
-    with _Deadline(sock) as receive_all:
-        sock.sendall(PREAMBLE.pack(MAGIC, VERSION, nonce))
-        answer = receive_all(PREAMBLE.size + PROOF_BYTES)
-        theirs = _nonce(answer[: PREAMBLE.size])
-        if not hmac.compare_digest(answer[PREAMBLE.size :], _proof(secret, b"client", nonce, theirs)):
-            raise WireError("the peer does not know the run's secret")
-        sock.sendall(_proof(secret, b"server", theirs, nonce))
+    ends = time.monotonic() + HANDSHAKE_S  # of the handshake as a whole
+    sock.settimeout(HANDSHAKE_S)
+    sock.sendall(PREAMBLE.pack(MAGIC, VERSION, nonce))
+    answer = _receive(sock, PREAMBLE.size + PROOF_BYTES, ends)
+    theirs = _nonce(answer[: PREAMBLE.size])
+    if not hmac.compare_digest(answer[PREAMBLE.size :], _proof(secret, b"client", nonce, theirs)):
+        raise WireError("the peer does not know the run's secret")
+    sock.sendall(_proof(secret, b"server", theirs, nonce))
+    sock.settimeout(None)
 
 
 def client_handshake(sock: Socket, secret: bytes) -> None:
@@ -128,39 +130,28 @@ def client_handshake(sock: Socket, secret: bytes) -> None:
         WireError: as `server_handshake`.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
-    with _Deadline(sock) as receive_all:
-        theirs = _nonce(receive_all(PREAMBLE.size))
-        sock.sendall(PREAMBLE.pack(MAGIC, VERSION, nonce) + _proof(secret, b"client", theirs, nonce))
-        if not hmac.compare_digest(receive_all(PROOF_BYTES), _proof(secret, b"server", nonce, theirs)):
-            raise WireError("the server does not know the run's secret")
+    ends = time.monotonic() + HANDSHAKE_S  # of the handshake as a whole
+    sock.settimeout(HANDSHAKE_S)
+    theirs = _nonce(_receive(sock, PREAMBLE.size, ends))
+    sock.sendall(PREAMBLE.pack(MAGIC, VERSION, nonce) + _proof(secret, b"client", theirs, nonce))
+    if not hmac.compare_digest(_receive(sock, PROOF_BYTES, ends), _proof(secret, b"server", nonce, theirs)):
+        raise WireError("the server does not know the run's secret")
+    sock.settimeout(None)
 
 
-class _Deadline:
-    """The handshake as a whole has `HANDSHAKE_S`, also if the peer sends a byte now and then."""
-
-    def __init__(self, sock: Socket) -> None:
-        self._sock = sock
-        self._ends = time.monotonic() + HANDSHAKE_S
-
-    def __enter__(self) -> "_Deadline":
-        self._sock.settimeout(HANDSHAKE_S)
-        return self
-
-    def __call__(self, size: int) -> bytes:
-        received = bytearray()
-        while len(received) < size:
-            self._sock.settimeout(max(self._ends - time.monotonic(), 1e-3))
-            try:
-                part = self._sock.recv(size - len(received))
-            except TimeoutError:
-                raise WireError(f"no proof of the secret within {HANDSHAKE_S:g} s") from None
-            if not part:
-                raise WireError("the connection was closed before the proof of the secret")
-            received += part
-        return bytes(received)
-
-    def __exit__(self, *_: object) -> None:
-        self._sock.settimeout(None)
+def _receive(sock: Socket, size: int, ends: float) -> bytes:
+    """So many bytes, until this moment of the monotonic clock, also if the peer sends a byte now and then."""
+    received = bytearray()
+    while len(received) < size:
+        sock.settimeout(max(ends - time.monotonic(), 1e-3))
+        try:
+            part = sock.recv(size - len(received))
+        except TimeoutError:
+            raise WireError(f"no proof of the secret within {HANDSHAKE_S:g} s") from None
+        if not part:
+            raise WireError("the connection was closed before the proof of the secret")
+        received += part
+    return bytes(received)
 
 
 def _nonce(preamble: bytes) -> bytes:

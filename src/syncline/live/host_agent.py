@@ -23,21 +23,10 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import syncline
+from syncline.live import messages
 from syncline.live.context import read_secret
 from syncline.live.control import ControlClient, Lost
 from syncline.live.interfaces import InterfaceError, address_on, interface_of
-from syncline.live.messages import (
-    ConnectResults,
-    End,
-    Exit,
-    Hello,
-    Listen,
-    Listening,
-    Message,
-    ProcessesEnded,
-    Start,
-    TryConnect,
-)
 from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor
 from syncline.live.transport import HANDSHAKE_S, Tls, address_of, dial, listen
@@ -72,7 +61,7 @@ class HostAgent:
             why = error.strerror if isinstance(error, OSError) else error
             raise HostRejected(f"{folder} is not visible here ({why}); all hosts must share it") from None
         self._tls = Tls.of(self._runner["tls_cert"], self._runner["tls_key"])
-        self._messages: SimpleQueue[Message | Lost] = SimpleQueue()
+        self._messages: SimpleQueue[messages.Message | Lost] = SimpleQueue()
         self._supervisor = Supervisor()
         self._supervisor.begin()  # imports torch meanwhile
         self._waiter: threading.Thread | None = None  # until the processes have ended
@@ -88,7 +77,7 @@ class HostAgent:
     def run(self) -> None:
         """Until the launcher says that the run is over, or is lost for good."""
         try:
-            while not isinstance(message := self._messages.get(), Exit):
+            while (message := self._messages.get()) is not messages.Signal.EXIT:
                 if not isinstance(message, Lost):
                     self._handle(message)
                     continue
@@ -106,7 +95,7 @@ class HostAgent:
             self._control_address,
             self._secret,
             self._tls,
-            Hello("agent", -1, self._address, host=self._host, versions=versions()),
+            messages.Hello("agent", -1, self._address, host=self._host, versions=versions()),
             self._messages.put,
             lambda: self._messages.put(Lost("the launcher is lost")),
             dead_s,
@@ -125,28 +114,28 @@ class HostAgent:
                 time.sleep(RECONNECT_S / 10)
         return False
 
-    def _handle(self, message: Message) -> None:
+    def _handle(self, message: messages.Message) -> None:
         match message:
-            case Listen(folder):
+            case messages.Listen(folder):
                 self._control.send(self._listen(folder))
-            case TryConnect(addresses, timeout_s):
-                self._control.send(ConnectResults(failures_to_connect(addresses, timeout_s)))
-            case Start(job):
+            case messages.TryConnect(addresses, timeout_s):
+                self._control.send(messages.ConnectResults(failures_to_connect(addresses, timeout_s)))
+            case messages.Start(job):
                 self._start(job)
-            case End():
+            case messages.End():
                 self._end_processes()
-                self._control.send(ProcessesEnded(why="", was_requested=True))
+                self._control.send(messages.ProcessesEnded(why="", was_requested=True))
 
-    def _listen(self, folder: str) -> Listening:
+    def _listen(self, folder: str) -> messages.Listening:
         """A listening socket, to which the other hosts try to connect."""
         self._close_listener()
         if not Path(folder).is_dir():
-            return Listening(error=f"the folder {folder} is not visible there; all hosts must share it")
+            return messages.Listening(error=f"the folder {folder} is not visible there; all hosts must share it")
         try:
             self._listener = listen(self._listen_at())
         except OSError as error:
-            return Listening(error=f"it cannot listen at {self._listen_at()} ({error.strerror or error})")
-        return Listening(address_of(self._listener))
+            return messages.Listening(error=f"it cannot listen at {self._listen_at()} ({error.strerror or error})")
+        return messages.Listening(address_of(self._listener))
 
     def _close_listener(self) -> None:
         if self._listener is not None:
@@ -169,7 +158,7 @@ class HostAgent:
     def _wait(self) -> None:
         ended = self._supervisor.wait()
         if ended is not None and not self._is_ending:
-            self._control.send(ProcessesEnded(ended.why, was_requested=False))
+            self._control.send(messages.ProcessesEnded(ended.why, was_requested=False))
 
     def _end_processes(self) -> None:
         """Kill all processes, and wait until they have ended."""
@@ -181,11 +170,7 @@ class HostAgent:
 
 
 def failures_to_connect(addresses: dict[str, str], timeout_s: float) -> dict[str, str]:
-    """Why a connection fails, by host; hosts that can be reached are left out.
-
-    Args:
-        addresses: by host.
-    """
+    """Why a connection fails, by host; hosts that can be reached are left out. `addresses`: by host."""
 
     def error_of(address: str) -> str:
         try:

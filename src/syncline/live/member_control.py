@@ -5,7 +5,7 @@ import threading
 import time
 
 from syncline.live.context import RunContext
-from syncline.live.messages import Activity, Addresses, Begin, End, Hello, Message, ReportActivity, Stop
+from syncline.live.messages import Activity, Addresses, Begin, End, Hello, Message, Signal
 
 
 class MemberControl:
@@ -18,7 +18,7 @@ class MemberControl:
 
     def __init__(self, context: RunContext, rank: int, address: str) -> None:
         self.is_first = rank == 0
-        self.doing = "starting"  # the answer to `ReportActivity`
+        self.doing = "starting"  # the answer to `REPORT_ACTIVITY`
         self.stop_reason = ""  # why the run is to end; empty: it goes on
         self.cancel_delay = threading.Event()  # the run is to end: injected delays are cancelled
         self._store_addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -41,11 +41,11 @@ class MemberControl:
         match message:
             case Addresses([address]):
                 self._store_addresses.put(address)
-            case ReportActivity():
+            case Signal.REPORT_ACTIVITY:
                 self.client.send(Activity(self.doing))
             case Begin(zero_s):
                 self._begins.put(zero_s)
-            case Stop():
+            case Signal.STOP:
                 self._stop("stop")
             case End(why):
                 self._stop(why)

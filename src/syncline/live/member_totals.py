@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -11,32 +12,21 @@ from syncline.live.steps import StepResult
 from syncline.progress import Totals
 
 
+@dataclass
 class MemberTotals:
-    """What the run has done so far.
+    """What the run has done so far."""
 
-    Args:
-        totals: at its start, or at the checkpoint.
-        computed_at: when this member computed each gradient before the checkpoint, seconds of the run.
-        rank: of this member.
-        samples_per_step: of all members together.
-        has_replicas: members differ between all-reduces.
-        device: of what is all-reduced.
-    """
+    totals: Totals  # at first those at its start, or at the checkpoint
+    computed_at: (
+        "array[float]"  # when this member computed each gradient, seconds of the run; only if there are replicas
+    )
+    rank: int  # of this member
+    samples_per_step: int  # of all members together
+    has_replicas: bool  # members differ between all-reduces
+    device: torch.device  # of what is all-reduced
 
-    def __init__(
-        self,
-        totals: Totals,
-        computed_at: list[float],
-        rank: int,
-        samples_per_step: int,
-        has_replicas: bool,
-        device: torch.device,
-    ) -> None:
-        self.totals = totals
-        self.computed_at = array("d", computed_at)  # only if there are replicas
-        self._rank, self._has_replicas, self._device = rank, has_replicas, device
-        self._samples_per_step = samples_per_step
-        self._busy_s = totals.busy_s_by_worker[rank]
+    def __post_init__(self) -> None:
+        self._busy_s = self.totals.busy_s_by_worker[self.rank]
 
     def count_gradient(self, result: StepResult) -> None:
         """A gradient was computed, be it applied or not."""
@@ -45,18 +35,18 @@ class MemberTotals:
     def count_step(self, result: StepResult) -> None:
         """A step was applied."""
         totals = self.totals
-        if self._has_replicas:
+        if self.has_replicas:
             self.computed_at.append(result.gradient.computed_at)
         totals.updates += 1
-        totals.samples += self._samples_per_step
+        totals.samples += self.samples_per_step
         totals.time_s = result.ended_at
         totals.loss_sum += result.loss
         totals.loss_count += 1
 
     def before_checkpoint(self) -> None:
         """Complete the busy times: each replica writes its own, else the first member writes all."""
-        if self._has_replicas:
-            self.totals.busy_s_by_worker[self._rank] = self._busy_s
+        if self.has_replicas:
+            self.totals.busy_s_by_worker[self.rank] = self._busy_s
         else:
             self._share_busy()  # also waits until all logs are on disk
 
@@ -67,7 +57,7 @@ class MemberTotals:
         totals.used_by_worker = [totals.updates] * world_size
         totals.staleness = {0: totals.updates * world_size}
         totals.max_lead = min(totals.updates, 1, world_size - 1)
-        if self._has_replicas and ended_by != "stop":
+        if self.has_replicas and ended_by != "stop":
             totals.time_s, is_diverged = self.largest(totals.time_s, float(not math.isfinite(last_loss)))
             totals.max_lead = max(totals.max_lead, self._shared_lead())
             return "diverged" if is_diverged else ended_by
@@ -75,14 +65,14 @@ class MemberTotals:
 
     def largest(self, *values: float) -> list[float]:
         """The largest of all members, of each value."""
-        shared = torch.tensor(values, dtype=torch.float64, device=self._device)
+        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
         all_reduce(shared, op=dist.ReduceOp.MAX)
         largest: list[float] = shared.tolist()
         return largest
 
     def _share_busy(self) -> None:
-        busy = torch.zeros(dist.get_world_size(), dtype=torch.float64, device=self._device)
-        busy[self._rank] = self._busy_s
+        busy = torch.zeros(dist.get_world_size(), dtype=torch.float64, device=self.device)
+        busy[self.rank] = self._busy_s
         all_reduce(busy)
         self.totals.busy_s_by_worker = busy.tolist()
 
@@ -93,7 +83,7 @@ class MemberTotals:
         groups of step t-1 of these members, which are all members, have computed step t-1.
         """
         shape = len(self.computed_at), dist.get_world_size()
-        computed = torch.zeros(shape, dtype=torch.float64, device=self._device)
-        computed[:, self._rank] = torch.tensor(self.computed_at, dtype=torch.float64)
+        computed = torch.zeros(shape, dtype=torch.float64, device=self.device)
+        computed[:, self.rank] = torch.tensor(self.computed_at, dtype=torch.float64)
         all_reduce(computed)
         return 2 if bool((computed[1:].amin(1) < computed[:-1].amax(1)).any()) else 0

@@ -1,15 +1,27 @@
-"""The messages between the launcher of a run and its processes: frozen dataclasses, JSON on the wire.
+"""The messages between the launcher of a run and its processes, JSON on the wire.
 
-A message is a JSON object of its fields and of `kind`, the name of its class.
+A message is a JSON object of its fields and of `kind`, the name of its class; a `Signal` is its kind alone.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
+from enum import Enum
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from syncline.live.process import Job
 from syncline.live.transport import WireError
+
+
+class Signal(Enum):
+    """A message without fields; the value is its kind."""
+
+    READY = "Ready"  # of a shard: all workers are connected; of a collective: all members are; the clock may start
+    STOPPED = "Stopped"  # a checkpoint is on disk, as STOP asked for
+    REPORT_ACTIVITY = "ReportActivity"  # to a member of a collective, which answers with `Activity`
+    STOP = "Stop"  # write a checkpoint and end
+    EXIT = "Exit"  # to an agent: the run is over; it ends
+
 
 # Process -> launcher
 
@@ -81,7 +93,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The answer to `ReportActivity`."""
+    """The answer to `REPORT_ACTIVITY`: what a member of a collective is doing."""
 
     doing: str
 
@@ -145,11 +157,6 @@ class Start:
     job: Job
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """The run is over; the agent ends."""
-
-
 # Agent -> launcher
 
 
@@ -173,16 +180,18 @@ class ProcessesEnded:
 
 
 Message = (
-    (Hello | Ready | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Stopped | Activity)
-    | (Addresses | Begin | ReportActivity | Stop | End)
-    | (Listen | TryConnect | Start | Exit)
+    (Hello | Signal | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity)
+    | (Addresses | Begin | End | Listen | TryConnect | Start)
     | (Listening | ConnectResults | ProcessesEnded)
 )
-_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in get_args(Message)}
+_SIGNALS = {signal.value: signal for signal in Signal}
+_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in get_args(Message) if cls is not Signal}
 
 
 def encode(message: Message) -> dict[str, Any]:
     """What JSON holds of a message."""
+    if isinstance(message, Signal):
+        return {"kind": message.value}
     return {"kind": type(message).__name__, **asdict(message)}
 
 
@@ -194,13 +203,15 @@ def decode(data: Mapping[str, Any]) -> Message:
     """
     values = dict(data)
     kind = values.pop("kind", None)
-    cls = _CLASSES.get(kind) if isinstance(kind, str) else None
-    if cls is None:
+    if not isinstance(kind, str) or kind not in _CLASSES | _SIGNALS:
         raise WireError(f"an unknown message {str(kind)[:50]!r}")
-    hints = get_type_hints(cls)
+    hints = {} if kind in _SIGNALS else get_type_hints(_CLASSES[kind])
     if values.keys() != hints.keys():
         raise WireError(f"a message {kind} with the fields {sorted(values)}"[:200])
-    message: Message = cls(**{name: _checked(value, hints[name], f"{kind}.{name}") for name, value in values.items()})
+    if kind in _SIGNALS:
+        return _SIGNALS[kind]
+    checked = {name: _checked(value, hints[name], f"{kind}.{name}") for name, value in values.items()}
+    message: Message = _CLASSES[kind](**checked)
     return message
 
 

@@ -2,20 +2,25 @@
 
 import json
 import os
-import socket
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
-from syncline.live.exits import CONTROL_LOST, RESTART, SHARD_LOST
+# Exit codes, beside 0 and 1
+RESTART = 75  # the run must restart from its checkpoint
+SHARD_LOST = 76  # a worker lost a shard, or cannot connect to one
+CONTROL_LOST = 77  # a process lost its launcher
 
-if TYPE_CHECKING:
-    from syncline.live.messages import Message
+MODULE_OF = {  # of a role: its `main(job, index)` is the process, and returns the exit code
+    "shard": "syncline.live.shard",
+    "worker": "syncline.live.worker",
+    "member": "syncline.live.collective",
+    "evaluator": "syncline.live.evaluation",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,74 +60,19 @@ class Job:
 
 
 def run(job: Job, role: str, index: int) -> int:
-    """Be this process of the run. An error is written down for the launcher to show.
-
-    Returns:
-        The exit code.
-    """
+    """Be this process of the run. Returns the exit code; an error is written down for the launcher to show."""
     os.chdir(job.cwd)
     os.environ.update(job.variables(role, index))
     _write_output_to(Path(job.folder) / "log" / f"{role}-{index}.txt")
     try:
-        return {"shard": _shard, "worker": _worker, "member": _member, "evaluator": _evaluator}[role](job, index)
+        code: int = import_module(MODULE_OF[role]).main(job, index)
+        return code
     except Exception as error:
         is_ours = isinstance(error, ValueError)
         message = str(error) if is_ours else f"{type(error).__name__}: {error}"
         note_failure(job, role, index, message, "" if is_ours else traceback.format_exc())
         traceback.print_exc()
         return 1
-
-
-def _shard(job: Job, index: int) -> int:
-    from syncline.live.context import RunContext
-    from syncline.live.shard import run_shard
-
-    return 0 if run_shard(RunContext.of(job), index) else RESTART
-
-
-def _worker(job: Job, index: int) -> int:
-    from syncline.live.context import RunContext
-    from syncline.live.links import ShardLost
-    from syncline.live.messages import Addresses, Done, Hello, Unreachable
-    from syncline.live.worker import run_worker
-
-    messages: SimpleQueue[Message] = SimpleQueue()
-    context = RunContext.of(job)
-    try:
-        control = context.connect_control(Hello("worker", index), messages.put)
-    except OSError as error:  # this host may be cut off: the supervisor tries again
-        print(f"no launcher: {error}", file=sys.stderr)
-        return CONTROL_LOST
-    shards = messages.get()
-    assert isinstance(shards, Addresses)
-    try:
-        run_worker(context, index, shards.addresses, job.local_rank("worker", index))
-    except (ShardLost, OSError) as error:
-        print(f"lost: {error}", file=sys.stderr)
-        control.send(Unreachable(str(error)))
-        return SHARD_LOST
-    control.send(Done())
-    return 0
-
-
-def _member(job: Job, index: int) -> int:
-    from syncline.live.collective import run_member
-    from syncline.live.context import RunContext
-
-    ranks = job.local_rank("member", index), job.local_world_size("member")
-    return 0 if run_member(RunContext.of(job), index, *ranks) else RESTART
-
-
-def _evaluator(job: Job, index: int) -> int:
-    from syncline.config import from_plain
-    from syncline.live.evaluation import serve
-    from syncline.records.store import read_run_config
-
-    config = from_plain(read_run_config(Path(job.folder)))
-    if config.live.evaluate == "during":
-        os.nice(19)
-    serve(config, socket.socket(fileno=0))
-    return 0
 
 
 def note_failure(job: Job, role: str, index: int, error: str, trace: str) -> None:

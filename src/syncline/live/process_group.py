@@ -62,11 +62,7 @@ def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> lis
 
 
 def all_reduce(tensor: Tensor, group: Group | None = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
-    """Reduce over the group (None: all members), in place.
-
-    Raises:
-        MemberLost: it failed.
-    """
+    """Reduce over the group (None: all members), in place. Raises MemberLost if it failed."""
     try:
         dist.all_reduce(tensor, op, None if group is None else group.handle)
     except RuntimeError as error:

@@ -27,11 +27,7 @@ class Replica:
     """
 
     def __init__(
-        self,
-        gradient: GradientFunction,
-        optimizer: Optimizer,
-        averages_weights: bool = False,
-        per_tensor: bool = False,
+        self, gradient: GradientFunction, optimizer: Optimizer, averages_weights: bool = False, per_tensor: bool = False
     ) -> None:
         self.flat = flat = gradient.flat
         self.optimizer = optimizer

@@ -10,24 +10,14 @@ import torch
 from torch import Tensor
 
 from syncline.assembly import build_flat, build_shard, shape_of
-from syncline.learning.flat import FlatModule
 from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.connections import Call, Connected, Connection, Disconnected, Event, Pushed, ReplySender, VersionSent
 from syncline.live.context import RunContext
 from syncline.live.engine import Engine, NotElastic
-from syncline.live.gathering import Endpoint, Gathering, accept_or_close, has_pull_rule
-from syncline.live.messages import (
-    Done,
-    End,
-    ProgressReport,
-    Ready,
-    RestartNeeded,
-    SnapshotWritten,
-    Stop,
-    Stopped,
-    Warn,
-)
+from syncline.live.gathering import Gathering, has_pull_rule
+from syncline.live.messages import Done, End, ProgressReport, RestartNeeded, Signal, SnapshotWritten, Warn
+from syncline.live.process import RESTART, Job
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
@@ -37,30 +27,26 @@ CLOSE_S = 3.0  # for the workers to close their connections at the end
 EXTRA_VERSIONS = 2  # that files may hold
 
 
-def run_shard(context: RunContext, number: int) -> bool:
-    """Be this shard until the run ends.
-
-    Returns:
-        False if a worker is lost that the strategy needs: the run must restart from its checkpoint.
-    """
+def main(job: Job, number: int) -> int:
+    """Be this shard until the run ends. Returns the exit code: RESTART if a worker is lost that the strategy needs."""
+    context = RunContext.of(job)
     config = context.config
     torch.set_num_threads(config.threads)
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
-    endpoint = Endpoint.open(context, number, flat)
-    gathering = Gathering(config, endpoint, flat)
+    gathering = Gathering(context, number, flat)
     if not gathering.wait_for_workers():
-        return True
-    server = ShardServer(context, number, endpoint, gathering.connections, flat, gathering.num_train)
-    endpoint.control.send(Ready())
+        return 0
+    server = ShardServer(context, number, gathering)
+    gathering.control.send(Signal.READY)
     zero_s = gathering.wait_for_begin()
     if zero_s is None:
-        return True
+        return 0
     try:
-        server.run(endpoint.control.clock.to_local(zero_s))
+        server.run(gathering.control.clock.to_local(zero_s))
     except NotElastic as error:
-        endpoint.control.send(RestartNeeded(str(error)))
-        return False
-    return True
+        gathering.control.send(RestartNeeded(str(error)))
+        return RESTART
+    return 0
 
 
 class ShardServer:
@@ -68,23 +54,14 @@ class ShardServer:
 
     Args:
         number: of the shard.
-        connections: all workers.
-        flat: the model, in its initial state.
-        num_train: training samples, an epoch.
+        gathering: to which all workers are connected.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        number: int,
-        endpoint: Endpoint,
-        connections: dict[int, Connection],
-        flat: FlatModule,
-        num_train: int,
-    ) -> None:
+    def __init__(self, context: RunContext, number: int, gathering: Gathering) -> None:
         config = self._config = context.config
-        self._number, self._flat, self._connections = number, flat, connections
-        self._inbox, self._pool, self._control = endpoint.inbox, endpoint.pool, endpoint.control
+        flat, num_train = gathering.flat, gathering.num_train
+        self._number, self._gathering, self._connections = number, gathering, gathering.connections
+        self._inbox, self._pool, self._control = gathering.inbox, gathering.pool, gathering.control
         self._clock = RunClock()
         self._is_stopped = False
         self._num_files = 0  # that hold a version while they are written
@@ -94,24 +71,16 @@ class ShardServer:
         # A worker that is granted while it computes has a version on its way beside the one it is sent.
         waits = not pulls and not config.strategy.interrupts
         self._shard.extra_versions = EXTRA_VERSIONS if waits else EXTRA_VERSIONS + config.cluster.workers
-        self._sender = ReplySender(self._shard, connections, self._pool, self._clock, self._watchdog, self._warn_user)
+        self._sender = ReplySender(
+            self._shard, self._connections, self._pool, self._clock, self._watchdog, self._warn_user
+        )
         resumed = None if context.resume is None else read_checkpoint(context.folder, context.resume, number)
         self._is_resumed = resumed is not None
         self._log = None
         if config.live.events:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
-        self._engine = Engine(
-            number,
-            config.strategy.start(config.cluster.workers),
-            self._shard,
-            config.batch_size,
-            Limits.of(config, num_train),
-            config.strategy.elastic,
-            pulls,
-            self._sender,
-            self._log,
-            config.strategy.first_count,
-        )
+        limits = Limits.of(config, num_train)
+        self._engine = Engine(number, config.strategy, self._shard, config.batch_size, limits, self._sender, self._log)
         if resumed:
             self._engine.load(*resumed, self._pool.take)
         samples = self._engine.totals.samples
@@ -179,7 +148,7 @@ class ShardServer:
                 self._connected(message)
             case Disconnected(connection, why) if self._is_current(connection):
                 self._drop(connection, why)
-            case Stop():
+            case Signal.STOP:
                 self._is_stopped = True
             case End(why):
                 self._engine.end(why)
@@ -195,7 +164,7 @@ class ShardServer:
 
     def _connected(self, message: Connected) -> None:
         connection, worker = message.connection, message.connection.worker
-        if not accept_or_close(message, self._config, self._flat, self._control, self._clock.now()):
+        if not self._gathering.accepts(message, self._clock.now()):
             return
         old = self._connections.get(worker)
         if old is not None:
@@ -249,7 +218,7 @@ class ShardServer:
             engine.totals.time_s = self._clock.now()
             checkpointer.save_last_checkpoint(self._checkpoint())
             checkpointer.finish()
-            self._control.send(Stopped())
+            self._control.send(Signal.STOPPED)
         else:
             assert engine.ended_by is not None
             checkpointer.save_parameters(self._snapshot())

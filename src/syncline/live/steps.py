@@ -1,16 +1,22 @@
-"""The training step of a member of a collective: a class for each order of gradient, optimizer step and all-reduce."""
+"""The training step of a member of a collective, and its event log.
+
+There is a class for each order of gradient, optimizer step and all-reduce.
+"""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from syncline.learning.gradient import WorkerBatches
 from syncline.live.clock import RunClock
+from syncline.live.context import RunContext
 from syncline.live.member_control import MemberControl
 from syncline.live.process_group import Group
 from syncline.live.replica import Replica
 from syncline.live.stop_consensus import StopConsensus
+from syncline.records.events import EventLog, read_events
 from syncline.timing.cluster import DelayInjector
 
 
@@ -35,25 +41,16 @@ class StepResult:
     is_applied: bool  # the weights have changed
 
 
+@dataclass(frozen=True, slots=True)
 class Exchange:
-    """The all-reduce of each step, which also carries the loss and the stop consensus.
+    """The all-reduce of each step, which also carries the loss and the stop consensus."""
 
-    Args:
-        groups: this member's, of even and of odd steps.
-        max_time_s: when the first member proposes to end; None: never.
-    """
-
-    def __init__(
-        self,
-        replica: Replica,
-        groups: Sequence[Group],
-        consensus: StopConsensus,
-        control: MemberControl,
-        clock: RunClock,
-        max_time_s: float | None,
-    ) -> None:
-        self._replica, self._groups, self._consensus = replica, groups, consensus
-        self._control, self._clock, self._max_time_s = control, clock, max_time_s
+    replica: Replica
+    groups: Sequence[Group]  # this member's, of even and of odd steps
+    consensus: StopConsensus
+    control: MemberControl
+    clock: RunClock
+    max_time_s: float | None  # when the first member proposes to end; None: never
 
     def run(self, step: int, loss: float) -> tuple[float, bool]:
         """Average over the group of this step. Returns its mean loss, and whether all members end with this step.
@@ -61,58 +58,48 @@ class Exchange:
         Raises:
             MemberLost: another member is lost.
         """
-        now, group = self._clock.now(), self._groups[step % 2]
-        if self._control.is_first:
-            is_late = self._max_time_s is not None and now >= self._max_time_s
-            self._consensus.propose("max_time_s" if is_late else self._control.stop_reason)
-        self._control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
-        loss_sum, *sums = self._replica.average(group, [loss, *self._consensus.encode()])
-        is_last = self._consensus.decode(sums)
-        if self._consensus.reason == "stop":
-            self._control.cancel_delay.set()
+        now, group = self.clock.now(), self.groups[step % 2]
+        if self.control.is_first:
+            is_late = self.max_time_s is not None and now >= self.max_time_s
+            self.consensus.propose("max_time_s" if is_late else self.control.stop_reason)
+        self.control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
+        loss_sum, *sums = self.replica.average(group, [loss, *self.consensus.encode()])
+        is_last = self.consensus.decode(sums)
+        if self.consensus.reason == "stop":
+            self.control.cancel_delay.set()
         return loss_sum / group.size, is_last
 
 
+@dataclass
 class Step(ABC):
     """One training step of this member."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        batches: WorkerBatches,
-        delays: DelayInjector,
-        exchange: Exchange,
-        control: MemberControl,
-        clock: RunClock,
-    ) -> None:
-        self._replica, self._batches, self._delays = replica, batches, delays
-        self._exchange, self._control, self._clock = exchange, control, clock
+    replica: Replica
+    batches: WorkerBatches
+    delays: DelayInjector
+    exchange: Exchange
 
     @abstractmethod
     def run(self, step: int, rate: float) -> StepResult:
-        """Make this step, at this learning rate.
-
-        Raises:
-            MemberLost: another member is lost.
-        """
+        """Make this step, at this learning rate. Raises MemberLost if another member is lost."""
 
     def _compute(self, step: int, local_rate: float | None = None) -> Gradient:
         """A gradient with its injected delays, and at `local_rate` the optimizer step on it."""
-        started_at = self._clock.now()
-        self._control.doing = f"computing step {step} since {started_at:.1f} s"
-        loss = self._replica.compute(self._batches.take(step))
+        started_at = self.exchange.clock.now()
+        self.exchange.control.doing = f"computing step {step} since {started_at:.1f} s"
+        loss = self.replica.compute(self.batches.take(step))
         if local_rate is not None:
-            self._replica.step(local_rate)
-        slowdown_s, delay_s = self._delays.compute(self._clock.now() - started_at)
-        if slowdown_s + delay_s > 0 and self._control.cancel_delay.wait(slowdown_s + delay_s):
+            self.replica.step(local_rate)
+        slowdown_s, delay_s = self.delays.compute(self.exchange.clock.now() - started_at)
+        if slowdown_s + delay_s > 0 and self.exchange.control.cancel_delay.wait(slowdown_s + delay_s):
             slowdown_s = delay_s = 0.0
-        return Gradient(loss, started_at, self._clock.now(), slowdown_s, delay_s)
+        return Gradient(loss, started_at, self.exchange.clock.now(), slowdown_s, delay_s)
 
     def _average_weights(self, step: int, loss: float) -> bool:
         """Returns whether all members end with this step."""
-        mean_loss, is_last = self._exchange.run(step, loss)
+        mean_loss, is_last = self.exchange.run(step, loss)
         if not math.isfinite(mean_loss):  # the first member proposes it with the next exchange
-            self._control.request_stop("diverged")
+            self.exchange.control.request_stop("diverged")
         return is_last
 
 
@@ -121,11 +108,11 @@ class AllReduceGradients(Step):
 
     def run(self, step: int, rate: float) -> StepResult:
         gradient = self._compute(step)
-        mean_loss, is_last = self._exchange.run(step, gradient.loss)
-        now = self._clock.now()
+        mean_loss, is_last = self.exchange.run(step, gradient.loss)
+        now = self.exchange.clock.now()
         is_applied = not is_last and math.isfinite(mean_loss)
         if is_applied:
-            self._replica.step(rate)
+            self.replica.step(rate)
         return StepResult(gradient, now, now, mean_loss, is_last, is_applied)
 
 
@@ -135,7 +122,7 @@ class AverageAfterStep(Step):
     def run(self, step: int, rate: float) -> StepResult:
         gradient = self._compute(step, local_rate=rate)
         is_last = self._average_weights(step, gradient.loss)
-        now = self._clock.now()
+        now = self.exchange.clock.now()
         return StepResult(gradient, now, now, gradient.loss, is_last, is_applied=True)
 
 
@@ -146,7 +133,51 @@ class AverageBeforeStep(Step):
 
     def run(self, step: int, rate: float) -> StepResult:
         is_last = self._average_weights(step, self._last_loss)
-        averaged_at = self._clock.now()
+        averaged_at = self.exchange.clock.now()
         gradient = self._compute(step, local_rate=rate)
         self._last_loss = gradient.loss
-        return StepResult(gradient, averaged_at, self._clock.now(), gradient.loss, is_last, is_applied=True)
+        return StepResult(gradient, averaged_at, self.exchange.clock.now(), gradient.loss, is_last, is_applied=True)
+
+
+class StepLog:
+    """One member's event log. `num_rows`: of an earlier log that are kept."""
+
+    def __init__(self, path: Path, num_rows: int, rank: int, num_members: int, averages_first: bool) -> None:
+        self._log = EventLog(path, num_rows)
+        self._rank, self._num_members, self._averages_first = rank, num_members, averages_first
+        self.flush, self.close = self._log.flush, self._log.close
+
+    @classmethod
+    def open(cls, context: RunContext, rank: int, updates: int) -> "StepLog":
+        """Of a run that continues after so many updates."""
+        path, averages_first = context.folder / f"events-{rank}.arrow", context.config.strategy.averages_first
+        num_rows = 0 if context.resume is None else rows_before(path, updates, averages_first)
+        return cls(path, num_rows, rank, context.config.cluster.workers, averages_first)
+
+    def append(self, step: int, result: StepResult) -> None:
+        """This member's part of one step."""
+        log, rank, gradient = self._log, self._rank, result.gradient
+        push, computed_at = step * self._num_members + rank, gradient.computed_at
+        if self._averages_first and step:
+            log.append(result.averaged_at, "granted", rank, 0, -1, step, 0.0, "all-reduce")
+        log.append(gradient.started_at, "started", rank, -1, -1, step, computed_at - gradient.started_at, "")
+        if gradient.slowdown_s:
+            slowed_at = computed_at - gradient.delay_s - gradient.slowdown_s
+            log.append(slowed_at, "delayed", rank, -1, -1, -1, gradient.slowdown_s, "slow")
+        if gradient.delay_s:
+            log.append(computed_at - gradient.delay_s, "delayed", rank, -1, -1, -1, gradient.delay_s, "compute")
+        log.append(computed_at, "computed", rank, -1, -1, step, gradient.loss, "")
+        log.append(computed_at, "pushed", rank, 0, push, step, step, "")
+        if self._averages_first:  # the exchange of the next step grants
+            log.append(computed_at, "applied", rank, 0, push, step + 1, 0.0, "own step")
+        else:
+            log.append(result.averaged_at, "applied", rank, 0, push, step + 1, 0.0, "all-reduce")
+            log.append(result.averaged_at, "granted", rank, 0, -1, step + 1, 0.0, "all-reduce")
+
+
+def rows_before(path: Path, updates: int, averages_first: bool) -> int:
+    """Rows of this log that precede the step after so many updates."""
+    log = read_events(path)
+    rows = zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True)
+    next_step = ("granted" if averages_first else "started", updates)
+    return next((number for number, row in enumerate(rows) if row == next_step), log.num_rows)

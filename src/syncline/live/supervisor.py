@@ -28,11 +28,9 @@ import traceback
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from types import TracebackType
 from typing import Self
 
-from syncline.live.exits import CONTROL_LOST, SHARD_LOST
-from syncline.live.process import Job, note_failure, run
+from syncline.live.process import CONTROL_LOST, MODULE_OF, SHARD_LOST, Job, note_failure, run
 
 MAX_STARTS = 100  # of one worker
 MAX_MESSAGE_BYTES = 1 << 17  # enough for a job of thousands of processes
@@ -45,12 +43,6 @@ SINGLE_THREADED = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's allocator
 }
 PRELOAD = ("torch", "syncline.assembly", "scipy.special")  # before the first job
-MODULE_OF = {  # that a process imports, by its role
-    "shard": "syncline.live.shard",
-    "worker": "syncline.live.worker",
-    "member": "syncline.live.collective",
-    "evaluator": "syncline.live.evaluation",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +72,11 @@ class Supervisor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
     def pid(self) -> int:
-        """Process id."""
         assert self._process is not None
         return self._process.pid
 

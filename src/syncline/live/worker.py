@@ -1,20 +1,45 @@
 """A worker's process: it computes gradients at the blocks that it is granted, and pushes them to every shard."""
 
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 import torch
 
 from syncline.assembly import Learner, build_learner, pick_device
 from syncline.learning.gradient import WorkerBatches
 from syncline.live.context import RunContext
-from syncline.live.links import Links
+from syncline.live.links import Links, ShardLost
+from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.payload import Staging
+from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
 from syncline.live.pulled_links import PulledLinks
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
+
+
+def main(job: Job, worker: int) -> int:
+    """Be this worker until the run is over. Returns the exit code."""
+    messages: SimpleQueue[Message] = SimpleQueue()
+    context = RunContext.of(job)
+    try:
+        control = context.connect_control(Hello("worker", worker), messages.put)
+    except OSError as error:  # this host may be cut off: the supervisor tries again
+        print(f"no launcher: {error}", file=sys.stderr)
+        return CONTROL_LOST
+    shards = messages.get()
+    assert isinstance(shards, Addresses)
+    try:
+        run_worker(context, worker, shards.addresses, job.local_rank("worker", worker))
+    except (ShardLost, OSError) as error:
+        print(f"lost: {error}", file=sys.stderr)
+        control.send(Unreachable(str(error)))
+        return SHARD_LOST
+    control.send(Done())
+    return 0
 
 
 def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local_rank: int) -> None:

@@ -28,12 +28,7 @@ class Commands:
         self._parsers = parser.add_subparsers(required=True, metavar="command")
 
     def add(
-        self,
-        name: str,
-        run: Callable[[argparse.Namespace], int],
-        what: str,
-        examples: str,
-        has_json: bool = True,
+        self, name: str, run: Callable[[argparse.Namespace], int], what: str, examples: str, has_json: bool = True
     ) -> argparse.ArgumentParser:
         parser = self._parsers.add_parser(
             name,
@@ -50,11 +45,7 @@ class Commands:
 
 
 def find_record(record: str, results: Path) -> Path:
-    """The folder of a record, given as such or by its identity.
-
-    Raises:
-        RecordError: it does not exist.
-    """
+    """The folder of a record, given as such or by its identity. Raises RecordError if it does not exist."""
     for folder in (results / record, Path(record)):
         if folder.is_dir():
             return folder

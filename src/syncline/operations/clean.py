@@ -30,8 +30,6 @@ resume from: then the list says so.
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that may be removed."""
-
     path: Path
     why: str
     num_bytes: int
@@ -69,11 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
-    """Everything that may be removed.
-
-    Args:
-        with_orphans: also finished records that no plan names.
-    """
+    """Everything that may be removed. `with_orphans`: also finished records that no plan names."""
     found, plans = names(results), all_plans(results)
     clock = partial(file_clock, results)
     records = [name for name in found if is_identity(name)]

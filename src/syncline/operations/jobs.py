@@ -19,8 +19,6 @@ class NoAnswer(RecordError):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """An array job."""
-
     job_id: str
     submitted: float  # seconds since 1970
     tasks: dict[int, list[str]]  # array index -> identities of its runs, in order
@@ -71,11 +69,7 @@ def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
 
 
 def cancel(jobs: Sequence[Submission]) -> list[str]:
-    """Cancel the jobs that have not ended. Returns their ids.
-
-    Raises:
-        NoAnswer.
-    """
+    """Cancel the jobs that have not ended. Returns their ids. Raises NoAnswer."""
     if not jobs:
         return []
     listed = _call(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])

@@ -21,11 +21,7 @@ def stems(results: Path) -> list[str]:
 
 
 def all_plans(results: Path) -> list[WrittenPlan]:
-    """All plans, sorted by their stems.
-
-    Raises:
-        RecordError: one is broken.
-    """
+    """All plans, sorted by their stems. Raises RecordError if one is broken."""
     return [read_plan(plan_path(results, stem)) for stem in stems(results)]
 
 

@@ -82,11 +82,7 @@ def compare(args: argparse.Namespace) -> int:
 
 
 def about(folder: Path, last: int) -> dict[str, Any]:
-    """The content of `show`; parts that the record lacks are empty.
-
-    Raises:
-        RecordError: a part is broken.
-    """
+    """The content of `show`; parts that the record lacks are empty. Raises RecordError if a part is broken."""
     identity, results = folder.resolve().name, folder.resolve().parent
     plans = [plan for plan in all_plans(results) if any(run.identity == identity for run in plan.runs)]
     named = [(plan, run) for plan in plans for run in plan.runs if run.identity == identity]

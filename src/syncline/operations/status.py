@@ -45,7 +45,6 @@ class PlanStatus:
 
     @property
     def diverged(self) -> int:
-        """How many of the finished runs diverged."""
         return sum(run.ended_by == "diverged" for run in self.states.values())
 
     @property
