@@ -19,13 +19,7 @@ LOWER_IS_BETTER = frozenset({"loss", "bound", "bits_per_character", "word_perple
 
 # Least and largest value of each, for targets.
 RANGES: dict[str, tuple[float, float]] = {
-    "accuracy": (0, 1),
-    "top5": (0, 1),
-    "f1": (0, 1),
-    "exact_match": (0, 1),
-    "auc": (0, 1),
-    "loss": (0, inf),
-    "bound": (0, inf),
-    "bits_per_character": (0, inf),
+    **dict.fromkeys(("accuracy", "top5", "f1", "exact_match", "auc"), (0, 1)),
+    **dict.fromkeys(("loss", "bound", "bits_per_character"), (0, inf)),
     "word_perplexity": (1, inf),
 }

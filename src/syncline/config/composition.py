@@ -101,24 +101,18 @@ def compose(overrides: Sequence[str]) -> tuple[RunConfig, Invocation]:
     values, kinds = _compose(overrides)
     try:
         config, invocation = _built(RunConfig, values, kinds), _built(Invocation, values, kinds)
-        if any(split(word)[0] == "cluster.gradient_s" for word in overrides):
-            _check_all_used(config.cluster)
+        if any(split(word)[0] == "cluster.gradient_s" for word in overrides):  # that of a profile may be longer
+            num, workers = len(config.cluster.gradient_s), config.cluster.workers
+            rule = f"cluster.gradient_s must have at most cluster.workers = {workers} entries (fewer repeat)"
+            check(num <= workers, rule, num)
         return with_content(config), invocation
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
 
-def _check_all_used(cluster: ClusterConfig) -> None:
-    """A list from the command line may not be longer than the number of workers; that of a profile may."""
-    num, workers = len(cluster.gradient_s), cluster.workers
-    rule = f"cluster.gradient_s must have at most cluster.workers = {workers} entries (fewer repeat)"
-    check(num <= workers, rule, num)
-
-
 def compose_yaml(overrides: Sequence[str]) -> str:
     """The composed config as YAML, before any check of ranges."""
-    values, _ = _compose(overrides)
-    return to_yaml(values)
+    return to_yaml(_compose(overrides)[0])
 
 
 def sweep(overrides: Sequence[str]) -> list[list[str]]:
@@ -170,12 +164,11 @@ def _in_full(overrides: Sequence[str]) -> list[tuple[str, str]]:
     if ("runner", "slurm") not in pairs:
         return pairs
     moved = {f"runner.{name}" for name in fields(SlurmConfig)}
-    return [
-        (key.replace("runner", "launcher", 1), text)
-        if (key, text) == ("runner", "slurm") or key in moved
-        else (key, text)
-        for key, text in pairs
-    ]
+
+    def is_moved(key: str, text: str) -> bool:
+        return (key, text) == ("runner", "slurm") or key in moved
+
+    return [(re.sub("^runner", "launcher", key) if is_moved(key, text) else key, text) for key, text in pairs]
 
 
 def _chosen(choices: Mapping[str, str]) -> tuple[dict[str, Any], Kinds]:
@@ -315,9 +308,8 @@ def _unknown(kinds: Kinds, key: str, text: str, above: str, names: Iterable[str]
         line += f"; {above or 'the top level'} takes {taken}"
     if key in every:
         return ConfigError(f"{line}; {key} needs {_owners(key)}")
-    return ConfigError(
-        line + meant(f"{each}={text}{'' if each in here else f' with {_owners(each)}'}" for each in near)
-    )
+    hint = meant(f"{each}={text}{'' if each in here else f' with {_owners(each)}'}" for each in near)
+    return ConfigError(line + hint)
 
 
 def _leaves(kinds: Kinds, above: str = "") -> Iterator[str]:
@@ -352,5 +344,4 @@ def _check_choice(group: str, choice: str) -> None:
         return
     if is_swept(choice) and not _is_of_all_runs(group):
         raise _several(group, choice)
-    hint = meant(nearest(choice, known))
-    raise ConfigError(f"{group} must be one of {', '.join(known)}; got {choice!r}{hint}")
+    raise ConfigError(f"{group} must be one of {', '.join(known)}; got {choice!r}{meant(nearest(choice, known))}")

@@ -38,18 +38,13 @@ class SlurmConfig:
         for key in ("nodes", "cpus", "runs_per_task", "signal_delay_s"):
             check(getattr(self, key) >= 1, f"launcher.{key} must be >= 1", getattr(self, key))
         check(self.gpus >= 0, "launcher.gpus must be >= 0", self.gpus)
-        check(
-            self.max_parallel is None or self.max_parallel >= 1,
-            "launcher.max_parallel must be >= 1 or null",
-            self.max_parallel,
-        )
+        most = self.max_parallel
+        check(most is None or most >= 1, "launcher.max_parallel must be >= 1 or null", most)
         options = [word for word in self.extra if not word.startswith("-")]
         check(not options, "launcher.extra must hold options of sbatch, which begin with -", options)
         for key in ("partition", "account", "qos", "time", "memory"):
-            value = getattr(self, key)
-            check(
-                value is None or not set(str(value)) & set(" \n\t'\""), f"launcher.{key} must be one word", repr(value)
-            )
+            value = str(getattr(self, key))
+            check(not set(value) & set(" \n\t'\""), f"launcher.{key} must be one word", repr(value))
 
 
 Launcher = HereConfig | SlurmConfig

@@ -32,20 +32,14 @@ class ScheduleConfig:
         check(self.final_factor >= 0, f"{key}.final_factor must be >= 0", self.final_factor)
         check(0 <= self.warmup_epochs < float("inf"), f"{key}.warmup_epochs must be >= 0", self.warmup_epochs)
         check(0 <= self.warmup_from <= 1, f"{key}.warmup_from must be in [0, 1]", self.warmup_from)
-        check(
-            all(at >= self.warmup_epochs for at in self.at_epochs),
-            f"{key}.at_epochs must not lie before the end of the warm-up ({self.warmup_epochs})",
-            self.at_epochs,
-        )
+        rule = f"{key}.at_epochs must not lie before the end of the warm-up ({self.warmup_epochs})"
+        check(all(at >= self.warmup_epochs for at in self.at_epochs), rule, self.at_epochs)
         if self.kind == "linear":
             check(self.end_epoch is not None, f"{key}.end_epoch must be set with kind=linear", self.end_epoch)
         if self.end_epoch is not None:
             check(self.kind == "linear", f"{key}.end_epoch goes with kind=linear", self.kind)
-            check(
-                self.warmup_epochs < self.end_epoch < float("inf"),
-                f"{key}.end_epoch must be > warmup_epochs ({self.warmup_epochs})",
-                self.end_epoch,
-            )
+            rule = f"{key}.end_epoch must be > warmup_epochs ({self.warmup_epochs})"
+            check(self.warmup_epochs < self.end_epoch < float("inf"), rule, self.end_epoch)
 
 
 @dataclass(frozen=True)

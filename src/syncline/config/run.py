@@ -165,11 +165,8 @@ class RunConfig:
             "scenario.slow_shards": scenario.slow_shards,
             "cluster.network.jitter": cluster.network.jitter,
         }.items():
-            check(
-                not delay or self.strategy.has_server,
-                f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from",
-                delay,
-            )
+            rule = f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from"
+            check(not delay or self.strategy.has_server, rule, delay)
 
     def _check_momentum(self) -> None:
         """Only plain SGD supports the rate inside its buffer; RMSProp has its own forms."""
@@ -233,33 +230,19 @@ _CHOICES = {
     "device": DEVICES,
 }
 
+_NO_EFFECT: dict[str, tuple[str, ...]] = {
+    "dataset": ("cache", "download", "loaders", "root"),  # where the data are, not what they are
+    "model": ("download", "root"),
+    "runner": (
+        *("address", "interface", "ports", "tls_cert", "tls_key", "start", "start_command", "start_options"),
+        *("checkpoint_every_epochs", "checkpoint_every_s", "hang_s", "leave_s", "start_timeout_s", "max_restarts"),
+        "hosts",  # their names; their number and the placement are in it
+        *("evaluate", "events", "parameters"),  # when something is evaluated, and what is recorded
+    ),
+}
 NOT_IN_IDENTITY = (
-    "dataset.cache",
-    "dataset.download",
-    "dataset.loaders",
-    "model.download",
-    "model.root",
-    "dataset.root",  # where the data are, not what they are
-    "device",  # environment.json names the machine
-    "runner.address",
-    "runner.checkpoint_every_epochs",
-    "runner.checkpoint_every_s",
-    "runner.evaluate",  # when, not what
-    "runner.events",  # what is recorded
-    "runner.hang_s",
-    "runner.hosts",  # their names; their number and the placement are in it
-    "runner.interface",
-    "runner.leave_s",
-    "runner.max_restarts",
-    "runner.parameters",  # what is recorded
-    "runner.ports",
-    "runner.start",
-    "runner.start_command",
-    "runner.start_options",
-    "runner.start_timeout_s",
-    "runner.tls_cert",
-    "runner.tls_key",
-    "threads",
+    *(f"{group}.{name}" for group, names in _NO_EFFECT.items() for name in names),
+    *("device", "threads"),  # environment.json names the machine
     "tracker",  # only mirrors the record
 )
 
@@ -298,8 +281,7 @@ def with_content(config: RunConfig) -> RunConfig:
     found, asked = content_here(dataset), dataset.content
     if asked is None:
         return dataclasses.replace(config, dataset=dataclasses.replace(dataset, content=found))
-    rule = f"dataset.content must be {found}, as the data here have it, or null"
-    check(found in (asked, ABSENT), rule, asked)
+    check(found in (asked, ABSENT), f"dataset.content must be {found}, as the data here have it, or null", asked)
     return config
 
 

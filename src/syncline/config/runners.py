@@ -47,11 +47,8 @@ class LiveConfig:
         for key in ("checkpoint_every_epochs", "hang_s", "leave_s", "start_timeout_s"):
             check(getattr(self, key) > 0, f"runner.{key} must be > 0", getattr(self, key))
         check(self.max_restarts >= 0, "runner.max_restarts must be >= 0", self.max_restarts)
-        check(
-            bool(self.tls_cert) == bool(self.tls_key),
-            "runner.tls_cert and runner.tls_key must both be set, or both be empty",
-            f"{self.tls_cert!r} and {self.tls_key!r}",
-        )
+        rule = "runner.tls_cert and runner.tls_key must both be set, or both be empty"
+        check(bool(self.tls_cert) == bool(self.tls_key), rule, f"{self.tls_cert!r} and {self.tls_key!r}")
 
 
 @dataclass(frozen=True)
@@ -94,39 +91,25 @@ class MultinodeConfig(LiveConfig):
         if self.hosts and self.nodes is None:
             object.__setattr__(self, "nodes", len(self.hosts))
         check(self.nodes is None or self.nodes >= 1, "runner.nodes must be >= 1", self.nodes)
-        check(
-            not self.hosts or self.nodes == len(self.hosts),
-            f"runner.nodes must be {len(self.hosts)}, as many as runner.hosts, or null",
-            self.nodes,
-        )
-        check(
-            (self.start == "command") == bool(self.start_command),
-            "runner.start_command goes with start=command",
-            f"{self.start_command!r} with start={self.start}",
-        )
-        check(
-            not self.start_options or self.start in ("ssh", "srun"),
-            "runner.start_options must be empty unless start is ssh or srun",
-            self.start_options,
-        )
+        rule = f"runner.nodes must be {len(self.hosts)}, as many as runner.hosts, or null"
+        check(not self.hosts or self.nodes == len(self.hosts), rule, self.nodes)
+        fits = (self.start == "command") == bool(self.start_command)
+        given = f"{self.start_command!r} with start={self.start}"
+        check(fits, "runner.start_command goes with start=command", given)
+        fits = not self.start_options or self.start in ("ssh", "srun")
+        check(fits, "runner.start_options must be empty unless start is ssh or srun", self.start_options)
         self._check_places()
         self._check_network()
 
     def _check_places(self) -> None:
         counts, shard_hosts = self.workers_per_host, self.shard_hosts
         check(all(count >= 0 for count in counts), "runner.workers_per_host must be >= 0", counts)
-        check(
-            not shard_hosts or self.shards_on == "own",
-            "runner.shard_hosts must be empty unless shards_on=own",
-            shard_hosts,
-        )
+        fits = not shard_hosts or self.shards_on == "own"
+        check(fits, "runner.shard_hosts must be empty unless shards_on=own", shard_hosts)
         check(len(set(shard_hosts)) == len(shard_hosts), "runner.shard_hosts must differ", shard_hosts)
         if self.nodes is not None:
-            check(
-                len(counts) in (0, 1, self.nodes),
-                f"runner.workers_per_host must hold one number, {self.nodes} or none",
-                counts,
-            )
+            rule = f"runner.workers_per_host must hold one number, {self.nodes} or none"
+            check(len(counts) in (0, 1, self.nodes), rule, counts)
             fits = all(0 <= host < self.nodes for host in shard_hosts)
             check(fits, f"runner.shard_hosts must be in 0 .. {self.nodes - 1}", shard_hosts)
 

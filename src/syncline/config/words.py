@@ -70,9 +70,8 @@ def swept(key: str, text: str) -> tuple[int, Callable[[int], str]]:
         first, end, step = {1: (Decimal(0), *numbers, Decimal(1)), 2: (*numbers, Decimal(1))}.get(len(numbers), numbers)
         num = math.ceil(max(Decimal(0), min((end - first) / step, Decimal(10**12))))
     except (ArithmeticError, ValueError):
-        raise ConfigError(
-            f"{key}={text}: a range is range(FIRST,END) or range(FIRST,END,STEP) of numbers, STEP not 0"
-        ) from None
+        rule = "a range is range(FIRST,END) or range(FIRST,END,STEP) of numbers, STEP not 0"
+        raise ConfigError(f"{key}={text}: {rule}") from None
     return num, lambda place: f"{(first + place * step).normalize():f}"
 
 

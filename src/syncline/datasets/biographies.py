@@ -27,49 +27,33 @@ LEXICON = {
 }
 NUMBERS = {"year": (1800, 2000), "count": (2, 60), "age": (60, 100)}  # from, below
 # Statements about a person and, for each of their blanks, the questions for it.
-FACTS_AND_QUESTIONS = (
-    (
-        "{name} was born in {place} in {year}.",
-        {
+FACTS_AND_QUESTIONS = tuple(
+    {
+        "{name} was born in {place} in {year}.": {
             "place": ("Where was {name} born?", "In which town was {name} born?"),
             "year": ("When was {name} born?", "In which year was {name} born?"),
         },
-    ),
-    (
-        "{name} studied {subject} at the University of {place}.",
-        {
+        "{name} studied {subject} at the University of {place}.": {
             "subject": ("What did {name} study?", "Which subject did {name} study?"),
             "place": ("Where did {name} study?", "In which town did {name} study?"),
         },
-    ),
-    (
-        "{name} worked as a {job} in {place}.",
-        {
+        "{name} worked as a {job} in {place}.": {
             "job": ("What was {name}'s work?", "As what did {name} work?"),
             "place": ("Where did {name} work?", "In which town did {name} work?"),
         },
-    ),
-    (
-        "{name} married {person} on {date}.",
-        {
+        "{name} married {person} on {date}.": {
             "person": ("Who did {name} marry?", "Who was married to {name}?"),
             "date": ("When did {name} marry?", "On which day did {name} marry?"),
         },
-    ),
-    (
-        "{name} wrote {count} books about {topic}.",
-        {
+        "{name} wrote {count} books about {topic}.": {
             "count": ("How many books did {name} write?", "What is the number of books by {name}?"),
             "topic": ("What did {name} write about?", "About what did {name} write?"),
         },
-    ),
-    (
-        "{name} died in {place}, aged {age}.",
-        {
+        "{name} died in {place}, aged {age}.": {
             "place": ("Where did {name} die?", "In which town did {name} die?"),
             "age": ("How old did {name} become?", "At which age did {name} die?"),
         },
-    ),
+    }.items()
 )
 
 
@@ -94,7 +78,7 @@ def ask(generator: np.random.Generator, is_test: bool) -> list[Question]:
         text += " " if text else ""
         for literal, blank, _, _ in string.Formatter().parse(sentence):
             text += literal
-            if blank in asked:
+            if blank and blank in asked:
                 answer = _fill(generator, blank)
                 questions.append((str(generator.choice(asked[blank])).format(name=name), answer, len(text)))
                 text += answer

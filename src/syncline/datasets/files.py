@@ -17,10 +17,7 @@ SQUAD = {
     "dev": ("dev-v1.1.json", "squad-dev-v1.1.json"),
 }
 SQUAD_MD5 = {"train": "981b29407e0affa3b1b156f72073b945", "dev": "3e85deb501d4e538b6bc56f786231552"}
-PTB_MD5 = {
-    "ptb.train.txt": "f26c4b92c5fdc7b3f8c7cdcb991d8420",
-    "ptb.test.txt": "8b80168b89c18661a38ef683c0dc3721",
-}
+PTB_MD5 = {"ptb.train.txt": "f26c4b92c5fdc7b3f8c7cdcb991d8420", "ptb.test.txt": "8b80168b89c18661a38ef683c0dc3721"}
 TEXT8_MD5 = "3bea1919949baf155f99411df5fada7e"
 BILLION = "1-billion-word-language-modeling-benchmark-r13output"
 BILLION_TRAIN = "training-monolingual.tokenized.shuffled"
@@ -116,25 +113,13 @@ def _npz(name: str, root: str, **_: Any) -> list[Part]:
     return [_part("npz", path)] if path.exists() else []
 
 
-def _digits(**_: Any) -> list[Part]:
-    return [_part("digits", digits_file(), DIGITS_MD5)]
-
-
 def _fonts(**_: Any) -> list[Part]:
     return [Part("fonts", tuple(font_files()), FONTS_MD5)]
-
-
-def _criteo(root: str, file: str | None, **_: Any) -> list[Part]:
-    return [_part("rows", _first(criteo_files(root, file)))]
 
 
 def _squad(root: str, vocab: str, download: bool, **_: Any) -> list[Part]:
     asked = [_part(part, squad_file(root, part, download), md5) for part, md5 in SQUAD_MD5.items()]
     return [*asked, *_vocabulary(vocab, root)]
-
-
-def _qa_synthetic(vocab: str, **_: Any) -> list[Part]:
-    return _vocabulary(vocab, ".") if vocab else []
 
 
 def _vocabulary(vocab: str, root: str) -> list[Part]:
@@ -143,14 +128,6 @@ def _vocabulary(vocab: str, root: str) -> list[Part]:
     except DataMissingError:
         file = None
     return [_part("vocabulary", file, VOCABULARY_MD5 if vocab in ("", "minilm") else "")]
-
-
-def _pydoc_text(**_: Any) -> list[Part]:
-    return [_part("text", _package("pydoc_data") / "topics.py", TOPICS_MD5)]
-
-
-def _text8(root: str, path: str | None, **_: Any) -> list[Part]:
-    return [_part("text", Path(root) / (path or "text8"), TEXT8_MD5)]
 
 
 def _ptb(root: str, path: str | None, **_: Any) -> list[Part]:
@@ -162,29 +139,21 @@ def _billion(root: str, path: str | None, **_: Any) -> list[Part]:
     return [Part("train", tuple(train)), _part("test", test)]
 
 
-def _text(root: str, path: str, **_: Any) -> list[Part]:
-    return [Part("text", tuple(text_files(root, path)))]
-
-
-def _none(**_: Any) -> list[Part]:
-    return []
-
-
 _PARTS: dict[str, Callable[..., list[Part]]] = {
     "billion": _billion,
     "cifar10": partial(_npz, "cifar10"),
     "cifar100": partial(_npz, "cifar100"),
-    "criteo": _criteo,
-    "ctr_synthetic": _none,
-    "digits": _digits,
+    "criteo": lambda root, file, **_: [_part("rows", _first(criteo_files(root, file)))],
+    "ctr_synthetic": lambda **_: [],
+    "digits": lambda **_: [_part("digits", digits_file(), DIGITS_MD5)],
     "glyphs10": _fonts,
     "glyphs100": _fonts,
     "mnist": partial(_npz, "mnist"),
     "mnist_digits": _fonts,
     "ptb": _ptb,
-    "pydoc_text": _pydoc_text,
-    "qa_synthetic": _qa_synthetic,
+    "pydoc_text": lambda **_: [_part("text", _package("pydoc_data") / "topics.py", TOPICS_MD5)],
+    "qa_synthetic": lambda vocab, **_: _vocabulary(vocab, ".") if vocab else [],
     "squad": _squad,
-    "text": _text,
-    "text8": _text8,
+    "text": lambda root, path, **_: [Part("text", tuple(text_files(root, path)))],
+    "text8": lambda root, path, **_: [_part("text", Path(root) / (path or "text8"), TEXT8_MD5)],
 }

@@ -35,11 +35,7 @@ BLOCK = 100  # images drawn from one stream: a multiple of each number of classe
 
 
 def glyphs(
-    num_classes: int,
-    train_size: int | None = None,
-    test_size: int | None = None,
-    seed: int = 0,
-    image_size: int = 32,
+    num_classes: int, train_size: int | None = None, test_size: int | None = None, seed: int = 0, image_size: int = 32
 ) -> ImageDataset:
     """One coloured character an image, uint8 [N, 3, S, S], rotated, sheared, scaled and shifted, on a cluttered
     background.
@@ -67,12 +63,9 @@ def glyphs(
     if train_size < 1 or test_size < 1 or seed < 0 or image_size < 8:
         given = f"train_size={train_size}, test_size={test_size}, seed={seed}, image_size={image_size}"
         raise ValueError(f"glyphs: sizes must be >= 1, seed >= 0, image_size >= 8; got {given}")
-    train_images, train_labels = _part(Purpose.TRAIN_GLYPHS, KINDS[num_classes], train_size, seed, image_size)
-    test_images, test_labels = _part(Purpose.TEST_GLYPHS, KINDS[num_classes], test_size, seed, image_size)
-    mean, std = channel_statistics(train_images)
-    return ImageDataset(
-        f"glyphs{num_classes}", train_images, train_labels, test_images, test_labels, num_classes, mean, std
-    )
+    train = _part(Purpose.TRAIN_GLYPHS, KINDS[num_classes], train_size, seed, image_size)
+    test = _part(Purpose.TEST_GLYPHS, KINDS[num_classes], test_size, seed, image_size)
+    return ImageDataset(f"glyphs{num_classes}", *train, *test, num_classes, *channel_statistics(train[0]))
 
 
 def _part(purpose: Purpose, kind: Kind, size: int, seed: int, side: int) -> tuple[Tensor, Tensor]:

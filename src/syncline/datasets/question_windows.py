@@ -111,18 +111,8 @@ def cut(questions: Sequence[Question], tokenizer: "Tokenizer", max_length: int, 
             bounds.append((start, stop))
             begins.append(begin)
             answers.append((begin + first - start, begin + last - start) if inside else (0, 0))
-    return Windows(
-        asked,
-        texts,
-        characters,
-        text_of,
-        np.array(question_of, np.int32),
-        np.array(bounds, np.int32),
-        np.array(begins, np.int32),
-        np.array(answers, np.int32),
-        cls,
-        sep,
-    )
+    owners, edges, places, targets = (np.array(rows, np.int32) for rows in (question_of, bounds, begins, answers))
+    return Windows(asked, texts, characters, text_of, owners, edges, places, targets, cls, sep)
 
 
 def _bounds(num_tokens: int, room: int, stride: int) -> Iterable[tuple[int, int]]:

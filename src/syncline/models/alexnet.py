@@ -40,11 +40,8 @@ class AlexNetSmall(nn.Module):
                 layers.append(nn.MaxPool2d(2, ceil_mode=True))
                 side = (side + 1) // 2
         self.features = nn.Sequential(*layers)
-        self.classifier = nn.Sequential(
-            nn.Linear(channels * side * side, HIDDEN),
-            nn.ReLU(),
-            nn.Linear(HIDDEN, num_classes),
-        )
+        inputs = channels * side * side
+        self.classifier = nn.Sequential(nn.Linear(inputs, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, num_classes))
 
     def forward(self, images: Tensor) -> Tensor:
         """Float images [B, C, S, S] -> logits [B, num_classes]."""

@@ -28,20 +28,11 @@ class LeNet(nn.Module):
         shrink = 4 - 2 * padding  # pixels that one convolution removes
         side = ((image_size - shrink) // 2 - shrink) // 2
         self.features = nn.Sequential(
-            nn.Conv2d(in_channels, 6, 5, padding=padding),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5, padding=padding),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+            *(nn.Conv2d(in_channels, 6, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(6, 16, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
         )
-        self.classifier = nn.Sequential(
-            nn.Linear(16 * side * side, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-            nn.Linear(84, num_classes),
-        )
+        full = (nn.Linear(16 * side * side, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, num_classes))
+        self.classifier = nn.Sequential(*full)
 
     def forward(self, images: Tensor) -> Tensor:
         """Float images [B, C, S, S] -> logits [B, num_classes]."""

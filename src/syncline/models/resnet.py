@@ -1,5 +1,7 @@
 """Residual networks for small images (He et al. 2015, section 4.2)."""
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -56,17 +58,9 @@ class CifarResNet(nn.Module):
             raise ValueError(f"resnet needs images of at least 4x4 pixels, got image_size={image_size}")
         self.conv = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(width)
-        self.stages = nn.Sequential(
-            *(
-                BasicBlock(
-                    in_channels=width * (2 ** (stage - 1) if block == 0 and stage > 0 else 2**stage),
-                    channels=width * 2**stage,
-                    stride=2 if block == 0 and stage > 0 else 1,
-                )
-                for stage in range(3)
-                for block in range(blocks)
-            )
-        )
+        channels = [width * 2**stage for stage in range(3) for _ in range(blocks)]  # of each block
+        pairs = pairwise([width, *channels])
+        self.stages = nn.Sequential(*(BasicBlock(before, own, 1 if own == before else 2) for before, own in pairs))
         self.linear = nn.Linear(4 * width, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

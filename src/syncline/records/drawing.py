@@ -6,46 +6,34 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from syncline.records.spans import (
-    ABSENT,
-    ANSWER,
-    BLOCKS,
-    COMPUTING,
-    DELAY,
-    DISCARD,
-    INTERRUPT,
-    INTERRUPTED,
-    RECEIVING,
-    SENDING,
-    UNKNOWN,
-    UPDATE,
-    WAITING,
-    Span,
-    Timeline,
-    counts_in,
-)
+from syncline.records import spans
+from syncline.records.spans import Span, Timeline, counts_in
 
 # Okabe and Ito's palette is safe for the colour-blind. Injected, interrupted and absent time is hatched as well.
 COLOURS = {
-    COMPUTING: "#0072B2",
-    INTERRUPTED: "#E69F00",
-    DELAY: "#D55E00",
-    SENDING: "#56B4E9",
-    ANSWER: "#CC79A7",
-    WAITING: "#F0E442",
-    BLOCKS: "#F0E442",
-    RECEIVING: "#009E73",
-    ABSENT: "#FFFFFF",
-    UNKNOWN: "#DDDDDD",
+    spans.COMPUTING: "#0072B2",
+    spans.INTERRUPTED: "#E69F00",
+    spans.DELAY: "#D55E00",
+    spans.SENDING: "#56B4E9",
+    spans.ANSWER: "#CC79A7",
+    spans.WAITING: "#F0E442",
+    spans.BLOCKS: "#F0E442",
+    spans.RECEIVING: "#009E73",
+    spans.ABSENT: "#FFFFFF",
+    spans.UNKNOWN: "#DDDDDD",
 }
 HATCHES = {
-    DELAY: ("////", "#FFFFFF"),
-    INTERRUPTED: ("xxxx", "#FFFFFF"),
-    BLOCKS: ("....", "#888888"),
-    ABSENT: ("xxxx", "#888888"),
+    spans.DELAY: ("////", "#FFFFFF"),
+    spans.INTERRUPTED: ("xxxx", "#FFFFFF"),
+    spans.BLOCKS: ("....", "#888888"),
+    spans.ABSENT: ("xxxx", "#888888"),
 }
 # Colour, and the part of the lane that a mark covers: an update that interrupts a worker stays visible above its mark.
-MARKS = {UPDATE: ("#000000", -0.4, 0.4), DISCARD: ("#D55E00", -0.4, 0.4), INTERRUPT: ("#E69F00", 0.0, 0.4)}
+MARKS = {
+    spans.UPDATE: ("#000000", -0.4, 0.4),
+    spans.DISCARD: ("#D55E00", -0.4, 0.4),
+    spans.INTERRUPT: ("#E69F00", 0.0, 0.4),
+}
 WORKERS_SHOWN = 64
 
 _STYLE: dict[Any, Any] = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "syncline", "hatch.linewidth": 0.6}
@@ -99,17 +87,17 @@ def _draw_workers(axes: Any, lanes: Sequence[Sequence[Span]], begin_s: float, en
     from matplotlib.patches import Patch
 
     legend = {}
-    for y, spans in enumerate(lanes):
+    for y, lane in enumerate(lanes):
         for kind, colour in COLOURS.items():
-            ends = ((max(s.begin_s, begin_s), min(s.end_s, end_s)) for s in spans if s.kind == kind)
+            ends = ((max(s.begin_s, begin_s), min(s.end_s, end_s)) for s in lane if s.kind == kind)
             if bars := [(begin, end - begin) for begin, end in ends if begin < end]:
                 hatch, edge = HATCHES.get(kind, (None, None))
                 style: Any = {"facecolor": colour, "hatch": hatch, "edgecolor": edge, "linewidth": 0}
                 axes.broken_barh(bars, (y - 0.4, 0.8), **style)
                 legend[kind] = Patch(label=kind, **style)
     min_gap_s = (end_s - begin_s) / 400  # below it two gradients would look like one
-    for y, spans in enumerate(lanes):
-        pairs = pairwise(span for span in spans if span.kind in (COMPUTING, INTERRUPTED))
+    for y, lane in enumerate(lanes):
+        pairs = pairwise(span for span in lane if span.kind in (spans.COMPUTING, spans.INTERRUPTED))
         close = (b.begin_s for a, b in pairs if a.about is not b.about and b.begin_s - a.end_s < min_gap_s)
         _draw_ticks(axes, y - 0.4, y + 0.4, [at for at in close if begin_s <= at <= end_s], "white", 0.7)
     return legend
@@ -122,9 +110,9 @@ def _draw_shards(
     from matplotlib.lines import Line2D
 
     legend = {}
-    for y, spans in enumerate(shards, first_y):
+    for y, lane in enumerate(shards, first_y):
         for kind, (colour, top, bottom) in MARKS.items():
-            if times := [span.begin_s for span in spans if span.kind == kind and begin_s <= span.begin_s <= end_s]:
+            if times := [span.begin_s for span in lane if span.kind == kind and begin_s <= span.begin_s <= end_s]:
                 _draw_ticks(axes, y + top, y + bottom, times, colour, 1.2)
                 legend[kind] = Line2D([], [], color=colour, linestyle="none", marker="|", markersize=9, label=kind)
     return legend

@@ -36,22 +36,8 @@ import pyarrow.compute
 from syncline.records.store import RecordError
 
 KINDS = (
-    "started",
-    "computed",
-    "pushed",
-    "applied",
-    "discarded",
-    "granted",
-    "held",
-    "repeated",
-    "interrupted",
-    "dropped",
-    "pulled",
-    "timer",
-    "waits_for",
-    "joined",
-    "left",
-    "delayed",
+    *("started", "computed", "pushed", "applied", "discarded", "granted", "held", "repeated"),
+    *("interrupted", "dropped", "pulled", "timer", "waits_for", "joined", "left", "delayed"),
 )
 BATCH_ROWS = 8192
 

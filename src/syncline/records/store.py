@@ -34,9 +34,8 @@ class RecordError(ValueError):
 
 def cannot_write(folder: Path, error: OSError) -> RecordError:
     """The error for a full disk, a missing permission and the like."""
-    return RecordError(
-        f"cannot write the record {folder}: {error.strerror or error}; results=<folder> puts it elsewhere"
-    )
+    what = error.strerror or error
+    return RecordError(f"cannot write the record {folder}: {what}; results=<folder> puts it elsewhere")
 
 
 def is_identity(name: str) -> bool:
@@ -66,9 +65,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise RecordError(f"{folder}: no finished record; run it first") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(
-            f"{path}: broken record ({type(error).__name__}); delete the folder or use rerun=true"
-        ) from None
+        what = f"broken record ({type(error).__name__})"
+        raise RecordError(f"{path}: {what}; delete the folder or use rerun=true") from None
     if found != FORMAT:
         raise RecordError(f"{path}: record format {found}, this version reads {FORMAT}; use the version that wrote it")
     assert isinstance(summary, dict)

@@ -20,32 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syncline.records.spans import (
-    ABSENT,
-    ANSWER,
-    BLOCKS,
-    COMPUTING,
-    DELAY,
-    INTERRUPTED,
-    RECEIVING,
-    SENDING,
-    WAITING,
-    Timeline,
-)
+from syncline.records import spans
+from syncline.records.spans import Timeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 NETWORK = "network"
 _SHARE_OF = {
-    COMPUTING: "computing",
-    INTERRUPTED: "computing",
-    SENDING: "sending",
-    RECEIVING: "sending",
-    ANSWER: "waiting",
-    WAITING: "waiting",
-    BLOCKS: "waiting",
-    ABSENT: "absent",
+    **dict.fromkeys((spans.COMPUTING, spans.INTERRUPTED), "computing"),
+    **dict.fromkeys((spans.SENDING, spans.RECEIVING), "sending"),
+    **dict.fromkeys((spans.ANSWER, spans.WAITING, spans.BLOCKS), "waiting"),
+    spans.ABSENT: "absent",
 }
 _SHARE_OF_DELAY = {"compute": "computing", "slow": "computing", "push": "sending", "pull": "sending"}
 
@@ -100,18 +86,12 @@ def time_use_of(timeline: Timeline) -> TimeUse:
     seconds = defaultdict[str, float](float)
     for span in (span for lane in timeline.workers for span in lane):
         length_s = span.end_s - span.begin_s
-        share = (
-            _SHARE_OF_DELAY[span.about["reason"]] if span.kind == DELAY else _SHARE_OF.get(span.kind, "not recorded")
-        )
+        is_delay = span.kind == spans.DELAY
+        share = _SHARE_OF_DELAY[span.about["reason"]] if is_delay else _SHARE_OF.get(span.kind, "not recorded")
         seconds["total"] += length_s
         seconds[share] += length_s
-    return TimeUse(
-        total_s=seconds["total"],
-        computing_s=seconds["computing"],
-        sending_s=seconds["sending"],
-        waiting_s=seconds["waiting"],
-        absent_s=seconds["absent"],
-    )
+    total, computing, sending, waiting = (seconds[share] for share in ("total", "computing", "sending", "waiting"))
+    return TimeUse(total, computing, sending, waiting, absent_s=seconds["absent"])
 
 
 def time_use_of_collective(

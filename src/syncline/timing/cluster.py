@@ -18,6 +18,8 @@ from syncline.timing.distributions import (
     Occasional,
     OptionalDistribution,
     distribution,
+    optional,
+    require,
 )
 from syncline.timing.network import Network, NetworkConfig
 
@@ -35,20 +37,14 @@ class ClusterConfig:
     message_tensors: int | None = None  # tensors that impl=naive sends one by one; None: the model's parameter tensors
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise ValueError(f"cluster.workers must be >= 1, got {self.workers}")
-        if self.shards < 1:
-            raise ValueError(f"cluster.shards must be >= 1, got {self.shards}")
-        if not self.gradient_s or not all(0 < seconds < float("inf") for seconds in self.gradient_s):
-            raise ValueError(f"cluster.gradient_s must be a list of seconds > 0, got {self.gradient_s}")
-        if self.message_bytes is not None and self.message_bytes < 0:
-            raise ValueError(f"cluster.message_bytes must be >= 0 or null, got {self.message_bytes}")
-        if self.message_tensors is not None and self.message_tensors < 1:
-            raise ValueError(f"cluster.message_tensors must be >= 1 or null, got {self.message_tensors}")
-        if isinstance(self.jitter, Mapping):
-            object.__setattr__(self, "jitter", distribution("cluster.jitter", self.jitter))
-        elif self.jitter is not None and not hasattr(self.jitter, "quantile"):
-            raise ValueError(f"cluster.jitter must be null or {{name: <distribution>, ...}}, got {self.jitter!r}")
+        require(self.workers >= 1, "cluster.workers must be >= 1", self.workers)
+        require(self.shards >= 1, "cluster.shards must be >= 1", self.shards)
+        is_valid = bool(self.gradient_s) and all(0 < seconds < float("inf") for seconds in self.gradient_s)
+        require(is_valid, "cluster.gradient_s must be a list of seconds > 0", self.gradient_s)
+        size, tensors = self.message_bytes, self.message_tensors
+        require(size is None or size >= 0, "cluster.message_bytes must be >= 0 or null", size)
+        require(tensors is None or tensors >= 1, "cluster.message_tensors must be >= 1 or null", tensors)
+        object.__setattr__(self, "jitter", optional("cluster.jitter", self.jitter))
 
 
 @dataclass(frozen=True)
@@ -64,25 +60,19 @@ class ScenarioConfig:
 
     def __post_init__(self) -> None:
         for key in ("compute_delay", "push_delay", "pull_delay"):
-            given = getattr(self, key)
-            if isinstance(given, Mapping):
-                object.__setattr__(self, key, _delay(f"scenario.{key}", given))
-            elif given is not None and not hasattr(given, "quantile"):
-                raise ValueError(f"scenario.{key} must be null or {{name: <distribution>, ...}}, got {given!r}")
+            object.__setattr__(self, key, optional(f"scenario.{key}", getattr(self, key), _delay))
         for worker, factor in self.slow.items():
-            if worker < 0 or not factor >= 1:
-                raise ValueError(f"scenario.slow must map workers >= 0 to factors >= 1, got {{{worker}: {factor}}}")
+            rule = "scenario.slow must map workers >= 0 to factors >= 1"
+            require(worker >= 0 and factor >= 1, rule, {worker: factor})
         for shard, seconds in self.slow_shards.items():
-            if shard < 0 or not 0 <= seconds < float("inf"):
-                given = f"{{{shard}: {seconds}}}"
-                raise ValueError(f"scenario.slow_shards must map shards >= 0 to seconds >= 0, got {given}")
+            rule = "scenario.slow_shards must map shards >= 0 to seconds >= 0"
+            require(shard >= 0 and 0 <= seconds < float("inf"), rule, {shard: seconds})
 
 
 def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
     options = dict(options)
     probability = options.pop("probability", 1.0)
-    if not isinstance(probability, int | float):
-        raise ValueError(f"{where}.probability must be a number, got {probability!r}")
+    require(isinstance(probability, int | float), f"{where}.probability must be a number", repr(probability))
     source = distribution(where, options)
     try:
         return source if probability == 1 else Occasional(probability, source)

@@ -51,7 +51,7 @@ class Constant:
     name: str = "constant"
 
     def __post_init__(self) -> None:
-        _require(self.value >= 0, "constant.value must be >= 0", self.value)
+        require(self.value >= 0, "constant.value must be >= 0", self.value)
 
     def quantile(self, u: Array) -> Array:
         return np.full_like(u, self.value)
@@ -69,8 +69,8 @@ class Normal:
     name: str = "normal"
 
     def __post_init__(self) -> None:
-        _require(self.mean > 0, "normal.mean must be > 0", self.mean)
-        _require(self.std >= 0, "normal.std must be >= 0", self.std)
+        require(self.mean > 0, "normal.mean must be > 0", self.mean)
+        require(self.std >= 0, "normal.std must be >= 0", self.std)
 
     def quantile(self, u: Array) -> Array:
         return np.maximum(0.0, self.mean + self.std * _standard_normal(u))
@@ -90,7 +90,7 @@ class Exponential:
     name: str = "exponential"
 
     def __post_init__(self) -> None:
-        _require(self.mean > 0, "exponential.mean must be > 0", self.mean)
+        require(self.mean > 0, "exponential.mean must be > 0", self.mean)
 
     def quantile(self, u: Array) -> Array:
         return -self.mean * np.log1p(-u)
@@ -108,8 +108,8 @@ class ShiftedExponential:
     name: str = "shifted_exponential"
 
     def __post_init__(self) -> None:
-        _require(self.shift >= 0, "shifted_exponential.shift must be >= 0", self.shift)
-        _require(self.scale > 0, "shifted_exponential.scale must be > 0", self.scale)
+        require(self.shift >= 0, "shifted_exponential.shift must be >= 0", self.shift)
+        require(self.scale > 0, "shifted_exponential.scale must be > 0", self.scale)
 
     def quantile(self, u: Array) -> Array:
         return self.shift - self.scale * np.log1p(-u)
@@ -127,8 +127,8 @@ class Pareto:
     name: str = "pareto"
 
     def __post_init__(self) -> None:
-        _require(self.minimum > 0, "pareto.minimum must be > 0", self.minimum)
-        _require(self.shape > 1, "pareto.shape must be > 1 (or the mean is infinite)", self.shape)
+        require(self.minimum > 0, "pareto.minimum must be > 0", self.minimum)
+        require(self.shape > 1, "pareto.shape must be > 1 (or the mean is infinite)", self.shape)
 
     def quantile(self, u: Array) -> Array:
         return self.minimum * (1.0 - u) ** (-1.0 / self.shape)
@@ -146,8 +146,8 @@ class LogNormal:
     name: str = "log_normal"
 
     def __post_init__(self) -> None:
-        _require(self.median > 0, "log_normal.median must be > 0", self.median)
-        _require(0 <= self.sigma <= 10, "log_normal.sigma must be in 0 .. 10", self.sigma)
+        require(self.median > 0, "log_normal.median must be > 0", self.median)
+        require(0 <= self.sigma <= 10, "log_normal.sigma must be in 0 .. 10", self.sigma)
 
     def quantile(self, u: Array) -> Array:
         return self.median * np.exp(self.sigma * _standard_normal(u))
@@ -163,8 +163,8 @@ class Uniform:
     name: str = "uniform"
 
     def __post_init__(self) -> None:
-        _require(self.low >= 0, "uniform.low must be >= 0", self.low)
-        _require(self.high >= self.low, f"uniform.high must be >= uniform.low = {self.low}", self.high)
+        require(self.low >= 0, "uniform.low must be >= 0", self.low)
+        require(self.high >= self.low, f"uniform.high must be >= uniform.low = {self.low}", self.high)
 
     def quantile(self, u: Array) -> Array:
         return self.low + (self.high - self.low) * u
@@ -182,8 +182,8 @@ class Weibull:
     name: str = "weibull"
 
     def __post_init__(self) -> None:
-        _require(self.scale > 0, "weibull.scale must be > 0", self.scale)
-        _require(SMALLEST_SHAPE <= self.shape < math.inf, "weibull.shape must be >= 0.01", self.shape)
+        require(self.scale > 0, "weibull.scale must be > 0", self.scale)
+        require(SMALLEST_SHAPE <= self.shape < math.inf, "weibull.shape must be >= 0.01", self.shape)
 
     def quantile(self, u: Array) -> Array:
         return self.scale * (-np.log1p(-u)) ** (1.0 / self.shape)
@@ -201,8 +201,8 @@ class Gamma:
     name: str = "gamma"
 
     def __post_init__(self) -> None:
-        _require(SMALLEST_SHAPE <= self.shape < math.inf, "gamma.shape must be >= 0.01", self.shape)
-        _require(self.scale > 0, "gamma.scale must be > 0", self.scale)
+        require(SMALLEST_SHAPE <= self.shape < math.inf, "gamma.shape must be >= 0.01", self.shape)
+        require(self.scale > 0, "gamma.scale must be > 0", self.scale)
 
     def quantile(self, u: Array) -> Array:
         from scipy.special import gammaincinv  # here, as ndtri is
@@ -227,8 +227,8 @@ class Empirical:
     name: str = "empirical"
 
     def __post_init__(self) -> None:
-        _require(bool(self.values) != bool(self.path), "empirical needs either values or path, not both", self)
-        _require(bool(self.path) or not self.content, "empirical.content goes with path", self.content)
+        require(bool(self.values) != bool(self.path), "empirical needs either values or path, not both", self)
+        require(bool(self.path) or not self.content, "empirical.content goes with path", self.content)
         if self.path and not self.content:
             try:
                 object.__setattr__(self, "content", file_checksum(Path(self.path)))
@@ -277,7 +277,7 @@ def _numbers(path: str, content: str) -> Array:
 def _durations(values: Sequence[float]) -> Array:
     numbers = np.sort(np.array([float(value) for value in values]))
     is_valid = len(numbers) > 0 and bool(np.all((numbers >= 0) & np.isfinite(numbers)))
-    _require(is_valid, "empirical needs durations >= 0", [*values][:1])
+    require(is_valid, "empirical needs durations >= 0", [*values][:1])
     numbers.flags.writeable = False
     return numbers
 
@@ -290,7 +290,7 @@ class Occasional:
     source: Distribution
 
     def __post_init__(self) -> None:
-        _require(0 <= self.probability <= 1, "probability must be in [0, 1]", self.probability)
+        require(0 <= self.probability <= 1, "probability must be in [0, 1]", self.probability)
 
     @property
     def name(self) -> str:
@@ -357,6 +357,18 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
         raise ValueError(f"{where}: {name} also needs {', '.join(missing)}") from None
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def optional(
+    where: str, given: Any, read: Callable[[str, Mapping[str, Any]], Distribution] = distribution
+) -> Distribution | None:
+    """None, a distribution, or what `read` makes of a mapping; ValueError for anything else."""
+    if isinstance(given, Mapping):
+        return read(where, given)
+    is_valid = given is None or hasattr(given, "quantile")
+    require(is_valid, f"{where} must be null or {{name: <distribution>, ...}}", repr(given))
+    found: Distribution | None = given
+    return found
 
 
 def _float(number: float) -> float:
@@ -473,6 +485,6 @@ def _standard_normal(u: Array) -> Array:
     return quantiles
 
 
-def _require(condition: bool, rule: str, given: object) -> None:
+def require(condition: bool, rule: str, given: object) -> None:
     if not condition:
         raise ValueError(f"{rule}, got {given}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncline.timing.collectives import ring_s
-from syncline.timing.distributions import OptionalDistribution, distribution
+from syncline.timing.distributions import OptionalDistribution, optional, require
 from syncline.timing.sharing import FairShareNetwork
 
 SHARINGS = ("queue", "fair")
@@ -24,17 +24,12 @@ class NetworkConfig:
     sharing: str = "queue"  # one of SHARINGS: a NIC sends its messages one after another, or in parallel, each slower
 
     def __post_init__(self) -> None:
-        if isinstance(self.jitter, Mapping):
-            object.__setattr__(self, "jitter", distribution("cluster.network.jitter", self.jitter))
-        elif self.jitter is not None and not hasattr(self.jitter, "quantile"):
-            given = self.jitter
-            raise ValueError(f"cluster.network.jitter must be null or {{name: <distribution>, ...}}, got {given!r}")
-        if self.sharing not in SHARINGS:
-            raise ValueError(f"cluster.network.sharing must be one of {', '.join(SHARINGS)}, got {self.sharing!r}")
-        if not self.latency_s >= 0:
-            raise ValueError(f"cluster.network.latency_s must be >= 0, got {self.latency_s}")
-        if self.bandwidth_gbps is not None and not self.bandwidth_gbps > 0:
-            raise ValueError(f"cluster.network.bandwidth_gbps must be > 0 or null, got {self.bandwidth_gbps}")
+        object.__setattr__(self, "jitter", optional("cluster.network.jitter", self.jitter))
+        rule = f"cluster.network.sharing must be one of {', '.join(SHARINGS)}"
+        require(self.sharing in SHARINGS, rule, repr(self.sharing))
+        require(self.latency_s >= 0, "cluster.network.latency_s must be >= 0", self.latency_s)
+        rate = self.bandwidth_gbps
+        require(rate is None or rate > 0, "cluster.network.bandwidth_gbps must be > 0 or null", rate)
 
     @property
     def seconds_a_byte(self) -> float:

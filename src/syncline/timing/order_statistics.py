@@ -9,20 +9,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from scipy.special import betainc, betaincinv, betaln, gammainccinv, gammaincinv, log_ndtr, ndtr, ndtri
 
-from syncline.timing.distributions import (
-    Constant,
-    Distribution,
-    Empirical,
-    Exponential,
-    Gamma,
-    LogNormal,
-    Normal,
-    Occasional,
-    Pareto,
-    ShiftedExponential,
-    Uniform,
-    Weibull,
-)
+from syncline.timing import distributions as kinds
+from syncline.timing.distributions import Distribution
 
 
 def harmonic(num: int) -> float:
@@ -69,21 +57,21 @@ def order_statistic(distribution: Distribution, k: int, num: int) -> float:
     if not 1 <= k <= num:
         raise ValueError(f"order_statistic: k must be in 1 .. num, got k = {k} and num = {num}")
     match distribution:
-        case Constant(value=value):
+        case kinds.Constant(value=value):
             return value
-        case Uniform(low=low, high=high):
+        case kinds.Uniform(low=low, high=high):
             return low + (high - low) * k / (num + 1)
-        case Exponential(mean=mean):
+        case kinds.Exponential(mean=mean):
             return mean * last_reciprocals(k, num)
-        case ShiftedExponential(shift=shift, scale=scale):
+        case kinds.ShiftedExponential(shift=shift, scale=scale):
             return shift + scale * last_reciprocals(k, num)
-        case Pareto(minimum=minimum, shape=shape):
+        case kinds.Pareto(minimum=minimum, shape=shape):
             # The quotient of gamma functions as a product of k terms: differences of their logarithms lose digits.
             return minimum * math.exp(-math.fsum(math.log1p(-1.0 / (shape * i)) for i in range(num - k + 1, num + 1)))
-        case Empirical(sample=sample):
+        case kinds.Empirical(sample=sample):
             above = np.arange(len(sample) - 1, 0, -1) / len(sample)  # shares of the sample above v_1, .., v_{m-1}
             return float(sample[0] + np.diff(sample) @ betainc(num - k + 1, k, above))
-        case Occasional(probability=probability, source=source):
+        case kinds.Occasional(probability=probability, source=source):
             return _occasional(probability, source, k, num)
     return _integrated(distribution, k, num)
 
@@ -91,14 +79,14 @@ def order_statistic(distribution: Distribution, k: int, num: int) -> float:
 def _integrated(distribution: Distribution, k: int, num: int) -> float:
     """`order_statistic` where there is no closed form: the integral over the standard normal's."""
     match distribution:
-        case Normal(mean=mean, std=std):
+        case kinds.Normal(mean=mean, std=std):
             cut = (-mean / std,) if std > 0 else ()
             return _normal_expectation(lambda z: max(0.0, mean + std * z), k, num, cut)
-        case LogNormal(median=median, sigma=sigma):
+        case kinds.LogNormal(median=median, sigma=sigma):
             return median * _normal_expectation(lambda z: math.exp(sigma * z), k, num)
-        case Weibull(scale=scale, shape=shape):
+        case kinds.Weibull(scale=scale, shape=shape):
             return scale * _normal_expectation(lambda z: (-log_ndtr(-z)) ** (1.0 / shape), k, num)
-        case Gamma(shape=shape, scale=scale):  # each half from its own tail, or digits are lost
+        case kinds.Gamma(shape=shape, scale=scale):  # each half from its own tail, or digits are lost
             return scale * _normal_expectation(
                 lambda z: float(gammaincinv(shape, ndtr(z)) if z < 0 else gammainccinv(shape, ndtr(-z))), k, num
             )

@@ -13,21 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from syncline.timing.distributions import (
-    Array,
-    Constant,
-    Distribution,
-    Empirical,
-    Exponential,
-    Gamma,
-    LogNormal,
-    Normal,
-    Occasional,
-    Pareto,
-    ShiftedExponential,
-    Uniform,
-    Weibull,
-)
+from syncline.timing import distributions as kinds
+from syncline.timing.distributions import Array, Distribution
 from syncline.timing.order_statistics import harmonic, last_reciprocals, order_statistic
 
 Claim = Literal["equality", "upper bound", "unproved"]
@@ -132,7 +119,7 @@ VARIANTS: dict[str, Callable[[Distribution, int, int], float]] = {
 }
 
 
-def k_async_shifted_bound_s(distribution: ShiftedExponential, k: int, num_workers: int) -> float:
+def k_async_shifted_bound_s(distribution: kinds.ShiftedExponential, k: int, num_workers: int) -> float:
     """Upper bound of E[T] of K-async for X = shift + Exp: (shift + scale (H_P - H_{P-nK})) / n with n = floor(P / K).
 
     n updates in a row take at most E[X_{K:P}] + sum over i = 1 .. n-1 of E[Y_{K:P-iK}], Y the exponential part: at the
@@ -155,7 +142,7 @@ def k_async_shifted_bound_s(distribution: ShiftedExponential, k: int, num_worker
     return (distribution.shift + distribution.scale * last_reciprocals(updates * k, num_workers)) / updates
 
 
-def k_async_shifted_approximation_s(distribution: ShiftedExponential, k: int, num_workers: int) -> float:
+def k_async_shifted_approximation_s(distribution: kinds.ShiftedExponential, k: int, num_workers: int) -> float:
     """E[T] of K-async for X = shift + Exp, roughly: (K/P)(shift + scale H_P), for any K of 1 .. P.
 
     Equal to `k_async_shifted_bound_s` where K divides P. Elsewhere it is an approximation, neither exact nor a bound;
@@ -217,19 +204,19 @@ def is_new_longer_than_used(distribution: Distribution) -> bool:
     Source: adasync.txt, Definition 3 (equation 6).
     """
     match distribution:
-        case Constant() | Uniform() | Exponential() | ShiftedExponential():
+        case kinds.Constant() | kinds.Uniform() | kinds.Exponential() | kinds.ShiftedExponential():
             return True
-        case Normal():
+        case kinds.Normal():
             return bool(distribution.quantile(np.zeros(1))[0] > 0)
-        case LogNormal(sigma=sigma):
+        case kinds.LogNormal(sigma=sigma):
             return sigma == 0
-        case Pareto():
+        case kinds.Pareto():
             return False
-        case Weibull(shape=shape) | Gamma(shape=shape):
+        case kinds.Weibull(shape=shape) | kinds.Gamma(shape=shape):
             return shape >= 1
-        case Empirical(sample=sample):
+        case kinds.Empirical(sample=sample):
             return _is_sample_new_longer_than_used(sample)
-        case Occasional(probability=probability, source=source):
+        case kinds.Occasional(probability=probability, source=source):
             if probability == 0 or source.expectation() == 0:
                 return True
             return probability == 1 and is_new_longer_than_used(source)
@@ -253,12 +240,8 @@ def _is_sample_new_longer_than_used(sample: Array) -> bool:
 
 
 def _is_memoryless(distribution: Distribution) -> bool:
-    match distribution:
-        case Exponential():
-            return True
-        case ShiftedExponential(shift=shift):
-            return shift == 0
-    return False
+    is_shifted = isinstance(distribution, kinds.ShiftedExponential) and distribution.shift > 0
+    return isinstance(distribution, kinds.Exponential | kinds.ShiftedExponential) and not is_shifted
 
 
 def check_rank(where: str, k: int, num_workers: int) -> None:
