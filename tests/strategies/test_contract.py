@@ -1,4 +1,7 @@
-"""The contract of all strategies, checked for every row of the table; a new row is enough to be checked."""
+"""The contract of all strategies, checked for every row of the table; a new row is checked with its default options."""
+
+import tomllib
+from pathlib import Path
 
 import pytest
 from examples import scaled
@@ -17,6 +20,8 @@ from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import Apply, Interrupt, StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
+
+ROOT = Path(__file__).parents[2]
 
 CASES: list[StrategyOptions] = [
     *(kind() for kind in STRATEGIES.values()),
@@ -67,6 +72,15 @@ def options(request: pytest.FixtureRequest) -> StrategyOptions:
 
 def test_every_row_of_the_table_names_itself():
     assert {name: kind().name for name, kind in STRATEGIES.items()} == {name: name for name in STRATEGIES}
+
+
+def test_the_import_contract_names_every_strategy():
+    folder = ROOT / "src/syncline/strategies"
+    shared = {"__init__", "protocol", "clocks", "members"}
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (independent,) = [contract for contract in contracts if contract["type"] == "independence"]
+    files = {path.stem for path in folder.glob("*.py")} - shared
+    assert set(independent["modules"]) == {f"syncline.strategies.{name}" for name in files}
 
 
 # an event: which of the workers that can do it, and how many milliseconds later

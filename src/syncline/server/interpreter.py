@@ -11,8 +11,9 @@
 | WakeAt | | calls `fire_timer` then |
 | WaitFor | counts it | |
 
-Each command and each event becomes a row of the event log (records/events.py). Three drivers share this: the simulator,
-the process of a real shard, and replay. There is no socket, no event queue and no clock here.
+Each event and each command but WakeAt becomes a row of the event log (records/events.py; Apply one a push). Three
+drivers share this: the simulator, the process of a real shard, and replay. There is no socket, no event queue and no
+clock here.
 """
 
 import math
