@@ -35,7 +35,7 @@ from syncline.live.messages import (
 )
 from syncline.live.process import Job
 from syncline.live.transport import Tls
-from syncline.progress import Totals
+from syncline.progress import Totals, of_all_shards
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
@@ -269,12 +269,5 @@ class Attempt:
     def _outcome(self) -> Outcome:
         """The leaders' totals as one: the first one's, except where the one furthest behind decides."""
         totals = [Totals.from_state(self._done[leader].totals) for leader in range(self._num_leaders)]
-        whole = totals[0]
-        for other in totals[1:]:
-            for stale, count in other.staleness.items():
-                whole.staleness[stale] = whole.staleness.get(stale, 0) + count
-        whole.time_s = max(part.time_s for part in totals)
-        whole.updates = min(part.updates for part in totals)
-        whole.samples = min(part.samples for part in totals)
         reasons = [self._done[part].ended_by for part in sorted(self._done)]
-        return Outcome("diverged" if "diverged" in reasons else reasons[0], whole)
+        return Outcome("diverged" if "diverged" in reasons else reasons[0], of_all_shards(totals))

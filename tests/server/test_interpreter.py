@@ -13,8 +13,8 @@ from engine_play import Rows
 
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
-from syncline.progress import Limits, Totals
-from syncline.server.interpreter import STALE, ShardInterpreter, of_all_shards
+from syncline.progress import Limits, Totals, of_all_shards
+from syncline.server.interpreter import STALE, ShardInterpreter
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -126,7 +126,7 @@ def test_an_update_is_one_step_on_the_mean_and_counts_what_it_used() -> None:
     totals = played.shard.totals
     assert played.weight == -2.5
     assert (totals.updates, totals.samples, totals.time_s) == (1, 2 * BATCH, 2.0)
-    assert (totals.used_by_worker, totals.staleness) == ([1, 1, 0], {0: 2})
+    assert (totals.used_by_worker, totals.staleness) == ([1, 1, 0], [2])
     assert played.driver.released == gradients
     assert [(row.worker, row.push, row.version, row.because) for row in played.rows.of("applied")] == [
         (0, 0, 1, "both"),
@@ -138,7 +138,7 @@ def test_staleness_is_the_versions_between_computing_and_use() -> None:
     played = Played([Apply((0,))], [Apply((1,))], [Apply((2,))])
     for version in (0, 0, 2):
         played.push(0, version=version)
-    assert played.shard.totals.staleness == {0: 2, 1: 1}
+    assert played.shard.totals.staleness == [2, 1]
 
 
 def test_nothing_is_executed_after_the_update_that_reaches_a_limit() -> None:
@@ -232,14 +232,14 @@ def test_a_state_is_taken_up_by_another_one() -> None:
 
 def test_the_totals_of_shards_make_those_of_the_run() -> None:
     first, second = Totals(2), Totals(2)
-    first.updates, first.samples, first.time_s, first.staleness = 5, 50, 1.0, {0: 4, 1: 1}
-    second.updates, second.samples, second.time_s, second.staleness = 4, 40, 2.0, {1: 4}
+    first.updates, first.samples, first.time_s, first.staleness = 5, 50, 1.0, [4, 1]
+    second.updates, second.samples, second.time_s, second.staleness = 4, 40, 2.0, [0, 4]
     first.used_by_worker, second.used_by_worker = [3, 2], [2, 2]
     whole = of_all_shards([first, second])
     assert (whole.updates, whole.samples, whole.time_s) == (4, 40, 2.0)
-    assert whole.staleness == {0: 4, 1: 5}
+    assert whole.staleness == [4, 5]
     assert whole.used_by_worker == [3, 2], "a gradient counts once"
-    assert first.staleness == {0: 4, 1: 1}, "the parts stay as they are"
+    assert first.staleness == [4, 1], "the parts stay as they are"
 
 
 def test_of_times_alone_there_are_no_tensors() -> None:

@@ -17,11 +17,11 @@ import torch
 from syncline.config import RunConfig
 from syncline.learning.server import Gradient, Version
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
-from syncline.progress import Limits, Totals
+from syncline.progress import Limits, Totals, of_all_shards
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary
-from syncline.server.interpreter import RESUMED, ShardInterpreter, of_all_shards
+from syncline.server.interpreter import RESUMED, ShardInterpreter
 from syncline.simulation.run import Learning, build_learning
 
 COMPUTED = ("started", "computed", "delayed", "dropped")  # what workers did: follows from the rest
