@@ -72,8 +72,7 @@ class Workers:
 
     def start(self, worker: int) -> None:
         """The worker begins its next gradient."""
-        queue, compute_s = self._queue, self._compute_s  # a local callable is called faster than an attribute
-        duration = compute_s(worker)
+        queue, duration = self._queue, self._compute_s(worker)
         if self._log is not None:
             self._log(queue.now, "started", worker, -1, -1, self.versions[0][worker], duration, "")
         self.finishes_at[worker] = at = queue.now + duration
