@@ -55,7 +55,8 @@ def recount(rows: Rows, num_workers: int, batch_size: int, first_count: int | No
     totals.time_s = applied[-1].at if applied else 0.0
     totals.updates = len({row.version for row in applied})
     totals.samples = batch_size * len(applied)
-    totals.staleness = dict(Counter(row.version - 1 - computed_at[row.push] for row in applied))
+    found = Counter(row.version - 1 - computed_at[row.push] for row in applied)
+    totals.staleness = [found[stale] for stale in range(max(found, default=-1) + 1)]
     totals.max_lead = max(leads(rows, num_workers), default=0)
     for row in applied:
         totals.used_by_worker[row.worker] += 1

@@ -1,9 +1,9 @@
 """How far a run is, in the same terms for every engine: its limits, its totals, and the reports of its progress."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import zip_longest
 from typing import Any
 
 from syncline.config import RunConfig
@@ -47,7 +47,8 @@ class Totals:
     updates: int = 0
     samples: int = 0  # used in updates
     max_lead: int = 0  # most pushes that any worker was ever ahead of the slowest, at the first shard
-    staleness: dict[int, int] = field(default_factory=dict)  # versions between pull and use -> gradients; at the end
+    # [s]: gradients used s versions after their pull. A list: with 10,000 workers a dict would not fit the caches.
+    staleness: list[int] = field(default_factory=list)
     used_by_worker: list[int] = field(default_factory=list)  # gradients at the first shard; known at the end
     discarded_by_worker: list[int] = field(default_factory=list)  # likewise, at any time
     interrupted_by_worker: list[int] = field(default_factory=list)  # gradients cancelled, at any time
@@ -79,8 +80,8 @@ class Totals:
 
     @property
     def mean_staleness(self) -> float:
-        count = sum(self.staleness.values())
-        return sum(stale * times for stale, times in self.staleness.items()) / count if count else 0.0
+        num_used = sum(self.staleness)
+        return sum(stale * count for stale, count in enumerate(self.staleness)) / num_used if num_used else 0.0
 
     @property
     def busy_by_worker(self) -> list[float]:
@@ -100,7 +101,7 @@ class Totals:
             "samples": self.samples,
             "max_lead": self.max_lead,
             "mean_staleness": self.mean_staleness,
-            "staleness": {str(stale): count for stale, count in sorted(self.staleness.items())},
+            "staleness": {str(stale): count for stale, count in enumerate(self.staleness) if count},
             "used_by_worker": self.used_by_worker,
             "discarded_by_worker": self.discarded_by_worker,
             "interrupted_by_worker": self.interrupted_by_worker,
@@ -110,7 +111,7 @@ class Totals:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain types that JSON can hold."""
-        return asdict(self) | {"staleness": list(self.staleness.items())}
+        return asdict(self)
 
     def snapshot(self, rate: float) -> dict[str, Any]:
         """What describes a state that is to be evaluated; resets the mean loss. `rate`: of the next update."""
@@ -127,7 +128,7 @@ class Totals:
         each block of a gradient.
         """
         whole = cls.from_state(parts[0].state_dict())
-        whole.staleness = dict(sum((Counter(part.staleness) for part in parts), Counter[int]()))
+        whole.staleness = [sum(counts) for counts in zip_longest(*(part.staleness for part in parts), fillvalue=0)]
         whole.time_s = max(part.time_s for part in parts)
         whole.updates = min(part.updates for part in parts)
         whole.samples = min(part.samples for part in parts)
@@ -137,7 +138,7 @@ class Totals:
     def from_state(cls, state: Mapping[str, Any]) -> "Totals":
         """The inverse of `state_dict`."""
         waits_for = [tuple(change) for change in state["waits_for"]]
-        return cls(**{**state, "staleness": dict(state["staleness"]), "waits_for": waits_for})
+        return cls(**{**state, "waits_for": waits_for})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from benchmarks.simulator import NullObserver
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.learning.server import Gradient, Version
 from syncline.live.engine import Engine
-from syncline.progress import Limits
+from syncline.progress import Limits, Totals
 from syncline.records.events import Row
 from syncline.server.report import PushReport
 from syncline.simulation.engine import Simulation
@@ -214,7 +214,7 @@ def test_given_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the
     ours, theirs = [engine.totals for engine in again.engines], simulation.totals
     assert min(totals.updates for totals in ours) == theirs.updates == config.max_updates
     assert min(totals.samples for totals in ours) == theirs.samples
-    assert sum((Counter(totals.staleness) for totals in ours), Counter()) == theirs.staleness
+    assert Totals.of_shards(ours).staleness == theirs.staleness
     assert (ours[0].max_lead, ours[0].used_by_worker) == (theirs.max_lead, theirs.used_by_worker)
     assert ours[0].discarded_by_worker == theirs.discarded_by_worker
     interrupted = [count + again.to_report[worker] for worker, count in enumerate(ours[0].interrupted_by_worker)]

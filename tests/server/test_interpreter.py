@@ -126,7 +126,7 @@ def test_an_update_is_one_step_on_the_mean_and_counts_what_it_used() -> None:
     totals = scripted.shard.totals
     assert scripted.weight == -2.5
     assert (totals.updates, totals.samples, totals.time_s) == (1, 2 * BATCH, 2.0)
-    assert (totals.used_by_worker, totals.staleness) == ([1, 1, 0], {0: 2})
+    assert (totals.used_by_worker, totals.staleness) == ([1, 1, 0], [2])
     assert scripted.driver.released == gradients
     assert [(row.worker, row.push, row.version, row.because) for row in scripted.rows.of("applied")] == [
         (0, 0, 1, "both"),
@@ -146,7 +146,7 @@ def test_staleness_is_the_number_of_updates_between_computing_and_use() -> None:
     scripted = ScriptedShard([Apply((0,))], [Apply((1,))], [Apply((2,))])
     for version in (0, 0, 2):
         scripted.push(0, version=version)
-    assert scripted.shard.totals.staleness == {0: 2, 1: 1}
+    assert scripted.shard.totals.staleness == [2, 1]
 
 
 def test_nothing_is_executed_after_the_update_that_reaches_a_limit() -> None:
@@ -244,14 +244,14 @@ def test_a_shard_is_restored_from_the_state_of_another() -> None:
 
 def test_the_totals_of_a_run_follow_from_those_of_its_shards() -> None:
     first, second = Totals(2), Totals(2)
-    first.updates, first.samples, first.time_s, first.staleness = 5, 50, 1.0, {0: 4, 1: 1}
-    second.updates, second.samples, second.time_s, second.staleness = 4, 40, 2.0, {1: 4}
+    first.updates, first.samples, first.time_s, first.staleness = 5, 50, 1.0, [4, 1]
+    second.updates, second.samples, second.time_s, second.staleness = 4, 40, 2.0, [0, 4]
     first.used_by_worker, second.used_by_worker = [3, 2], [2, 2]
     whole = Totals.of_shards([first, second])
     assert (whole.updates, whole.samples, whole.time_s) == (4, 40, 2.0)
-    assert whole.staleness == {0: 4, 1: 5}
+    assert whole.staleness == [4, 5]
     assert whole.used_by_worker == [3, 2], "a gradient counts once"
-    assert first.staleness == {0: 4, 1: 1}, "the totals of the shards do not change"
+    assert first.staleness == [4, 1], "the totals of the shards do not change"
 
 
 def test_without_gradients_no_tensors_are_needed() -> None:

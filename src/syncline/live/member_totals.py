@@ -55,7 +55,7 @@ class MemberTotals:
         totals, world_size = self.totals, dist.get_world_size()
         self._share_busy()
         totals.used_by_worker = [totals.updates] * world_size
-        totals.staleness = {0: totals.updates * world_size}
+        totals.staleness = [totals.updates * world_size]
         totals.max_lead = min(totals.updates, 1, world_size - 1)
         if self.has_replicas and ended_by != "stop":
             totals.time_s, is_diverged = self.largest(totals.time_s, float(not math.isfinite(last_loss)))

@@ -78,7 +78,7 @@ class ShardInterpreter:
         strategy: its own state machine.
         num_workers: P; all of them are active at first.
         batch_size: samples in one gradient.
-        limits: of updates and samples; the command that reaches one is the last to be executed.
+        limits: of updates and samples; the command that reaches one is the last to be executed. None: no limits.
         driver: see `Driver`.
         parameters: the block and its optimizer; None where only time is simulated.
         log: receives a row of each event and command; None for none.
@@ -92,7 +92,7 @@ class ShardInterpreter:
         *,
         num_workers: int,
         batch_size: int,
-        limits: Limits,
+        limits: Limits | None,
         driver: Driver,
         parameters: Shard | None = None,
         log: Log | None = None,
@@ -106,7 +106,7 @@ class ShardInterpreter:
         self.wakes_at = math.inf  # seconds; what the last WakeAt asked for
         self._strategy = strategy
         self._batch_size = batch_size
-        self._limits, self._last_update, self._last_sample = limits, limits.updates, limits.samples
+        self._limits = limits
         self._driver = driver
         self._log = log
         # push -> (worker, version of this block that it was computed at, gradient)
@@ -173,7 +173,7 @@ class ShardInterpreter:
         self._pending[push] = worker, version, gradient
         if self._log is not None:
             self._log(at, "pushed", worker, self.number, push, tag, iteration, "")
-        if loss - loss != 0:  # infinite or not a number
+        if loss - loss != 0.0:  # infinite or not a number
             self.ended_by = "diverged"
             self.totals.time_s = at
             return
@@ -206,15 +206,15 @@ class ShardInterpreter:
         return commands
 
     def _execute(self, at: float, commands: list[Command]) -> None:
-        totals, driver, number = self.totals, self._driver, self.number
+        totals, driver, number, limits = self.totals, self._driver, self.number, self._limits
         for command in commands:
             if isinstance(command, Apply):
                 self._settle(at, command, totals.updates)
                 totals.time_s = at
                 totals.updates += 1
                 totals.samples += len(command.pushes) * self._batch_size
-                if totals.updates >= self._last_update or totals.samples >= self._last_sample:
-                    self.ended_by = self._limits.reached(totals.samples, totals.updates)
+                if limits is not None and (reason := limits.reached(totals.samples, totals.updates)) is not None:
+                    self.ended_by = reason
                     return
             elif isinstance(command, Grant):
                 if self._log is not None:
@@ -250,10 +250,13 @@ class ShardInterpreter:
     def _settle(self, at: float, command: Apply, version: int) -> None:
         """The pushes of an update to this version are not pending any more; the parameters make the step."""
         totals, pending, log, gradients = self.totals, self._pending, self._log, []
+        histogram = totals.staleness
         for push in command.pushes:
             worker, computed_at, gradient = pending.pop(push)
             staleness = version - computed_at
-            totals.staleness[staleness] = totals.staleness.get(staleness, 0) + 1
+            if staleness >= len(histogram):
+                histogram.extend([0] * (staleness + 1 - len(histogram)))
+            histogram[staleness] += 1
             totals.used_by_worker[worker] += 1
             if log is not None:
                 log(at, "applied", worker, self.number, push, version + 1, staleness, command.because)

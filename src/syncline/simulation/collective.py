@@ -182,7 +182,7 @@ class Collective:
                 ended = part.begun[row] if self._averages_first else part.ended[row]
                 self._exchange_s += float(np.clip(at - ended + exchange_s, 0.0, exchange_s).sum())
         totals.used_by_worker = [totals.updates] * totals.num_workers
-        totals.staleness = {0: totals.updates * totals.num_workers} if totals.updates else {}
+        totals.staleness = [totals.updates * totals.num_workers]
         totals.busy_s_by_worker = self._busy_s.tolist()
         total_s, computing_s = totals.num_workers * totals.time_s, sum(totals.busy_s_by_worker)
         waiting_s = max(0.0, total_s - computing_s - self._exchange_s)

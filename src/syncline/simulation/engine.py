@@ -25,6 +25,7 @@ from syncline.simulation.messages import (
     PullTimer,
     Push,
     StrategyTimer,
+    event_of,
     plain,
 )
 from syncline.simulation.tensor_table import TensorTable
@@ -107,7 +108,7 @@ class Simulation:
                 strategy,
                 num_workers=cluster.num_workers,
                 batch_size=batch_size,
-                limits=Limits(),  # each goes on until the last of them is done
+                limits=None,  # each goes on until the last of them is done
                 driver=self._transport,
                 parameters=parameters[number] if parameters else None,
                 log=log,
@@ -145,7 +146,7 @@ class Simulation:
         first = self._shards[0].totals
         while True:
             try:
-                event = queue.pop(until=limits.time_s)
+                event = queue.pop(limits.time_s)
             except IndexError:
                 states = [strategy.state_dict() for strategy in self._strategies]
                 raise Deadlock(f"nobody can go on at {queue.now:.6f} s: {states}") from None
@@ -223,7 +224,7 @@ class Simulation:
         ]
         for at, event in self._queue.scheduled():  # what nobody waits for any more was not computed
             if isinstance(event, Computed):
-                totals.busy_s_by_worker[event.worker] -= max(0.0, at - now)
+                totals.busy_s_by_worker[event] -= max(0.0, at - now)
         self.time_use = self._time_use()
         return reason
 
@@ -279,7 +280,7 @@ class Simulation:
         self._cluster.load_state_dict(state["cluster"])
         self._communication.load_state_dict(state["communication"])
         self._workers.load_state_dict(state["workers"], table)
-        self._queue.load_state_dict(state["queue"], lambda words: self._workers.event_of(words, table))
+        self._queue.load_state_dict(state["queue"], lambda words: event_of(words, table))
         self._transport.load_state_dict(state["transport"], table)
         if self._learners is not None:
             self._learners.load_state_dict(state["learners"], table)

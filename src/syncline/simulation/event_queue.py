@@ -66,7 +66,7 @@ class EventQueue(Generic[_E]):
     def cancel(self, at: float, event: _E) -> None:
         """Remove an event that was scheduled at this time and has not come."""
         due = self._due.get(at)
-        if due is event or due == [event]:
+        if due == event or due == [event]:
             del self._due[at]
         elif type(due) is list and event in due:
             due.remove(event)

@@ -8,13 +8,6 @@ from syncline.simulation.tensor_table import TensorTable
 
 
 @dataclass(slots=True, eq=False)
-class Computed:
-    """A worker has finished its gradient."""
-
-    worker: int
-
-
-@dataclass(slots=True, eq=False)
 class Push:
     """A block of a gradient arrives at a shard."""
 
@@ -62,12 +55,17 @@ class NetworkTimer:
 
 
 Message = Push | Block
+Computed = int
+"""A worker, by its number, has finished its gradient. No object: 10,000 of them would not fit the caches."""
+
 Event = Computed | Push | Block | StrategyTimer | PullTimer | NetworkTimer
-_KINDS = {kind.__name__: kind for kind in (Computed, Push, Block, StrategyTimer, PullTimer, NetworkTimer)}
+_KINDS = {kind.__name__: kind for kind in (Push, Block, StrategyTimer, PullTimer, NetworkTimer)}
 
 
-def plain(event: Event, table: TensorTable) -> list[Any]:
+def plain(event: Event, table: TensorTable) -> Any:
     """The event in plain types; its tensors go to the table."""
+    if isinstance(event, Computed):
+        return event
     kind = type(event)
     fields = {name: getattr(event, name) for name in kind.__dataclass_fields__}
     if isinstance(event, Push):
@@ -79,6 +77,8 @@ def plain(event: Event, table: TensorTable) -> list[Any]:
 
 def event_of(words: Any, table: TensorTable) -> Any:
     """What `plain` wrote."""
+    if isinstance(words, Computed):
+        return words
     name, fields = words
     event = _KINDS[name](**fields)
     if isinstance(event, Push):

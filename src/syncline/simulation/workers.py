@@ -6,7 +6,6 @@ has; what is cancelled before is never computed.
 """
 
 import math
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,7 +15,7 @@ from syncline.server.interpreter import Log
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
 from syncline.simulation.learners import Learners
-from syncline.simulation.messages import Block, Computed, Event, PullTimer, event_of
+from syncline.simulation.messages import Block, Computed, Event, PullTimer
 from syncline.simulation.tensor_table import TensorTable
 from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import Cluster
@@ -56,18 +55,17 @@ class Workers:
         self.communication = communication
         self.totals = totals
         self.rules = rules
-        # Columns, by worker: with 10,000 workers an object each would not fit the caches.
-        self.versions = [array("q", bytes(8 * num_workers)) for _ in range(num_shards)]  # of each block that it has
-        self.num_missing = array("q", [num_shards]) * num_workers  # blocks that it waits for; 0 while it computes
-        self.finishes_at = array("d", [math.inf]) * num_workers  # seconds; the gradient that it began last
-        self.cancelled_s = array("d", bytes(8 * num_workers))  # not computed, of gradients that were cancelled
-        self.num_computed = array("q", bytes(8 * num_workers))  # gradients finished
-        self.num_pulls = array("q", bytes(8 * num_workers))  # gradients begun, where there are rules
+        # Lists, by worker: with 10,000 workers an object each would not fit the caches.
+        self.versions = [[0] * num_workers for _ in range(num_shards)]  # of each block that it has
+        self.num_missing = [num_shards] * num_workers  # blocks that it waits for; 0 while it computes
+        self.finishes_at = [math.inf] * num_workers  # seconds; the gradient that it began last
+        self.cancelled_s = [0.0] * num_workers  # not computed, of gradients that were cancelled
+        self.num_computed = [0] * num_workers  # gradients finished
+        self.num_pulls = [0] * num_workers  # gradients begun, where there are rules
         self._goes_on_at: list[float | None] = [None] * num_workers  # when its rule lets it go on
         # The newest block of each shard that has arrived and is not taken, where there are rules.
         self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
         self.transport: GradientSender  # receives the gradients; set by the simulation
-        self._computed = [Computed(worker) for worker in range(num_workers)]
         self._queue = queue
         self._compute_s = cluster.compute_s
         self._log = log
@@ -78,11 +76,11 @@ class Workers:
         if self._log is not None:
             self._log(queue.now, "started", worker, -1, -1, self.versions[0][worker], duration, "")
         self.finishes_at[worker] = at = queue.now + duration
-        queue.push(at, self._computed[worker])
+        queue.push(at, worker)
 
-    def finish(self, event: Computed) -> str | None:
+    def finish(self, worker: Computed) -> str | None:
         """A worker has finished its gradient, which is computed now. Returns why the run ends, if it does."""
-        worker, loss, gradient = event.worker, 0.0, None
+        loss, gradient = 0.0, None
         if self.learners is not None:
             loss, gradient = self.learners.compute(worker)
             self.totals.loss_sum += loss
@@ -100,7 +98,7 @@ class Workers:
         """What the worker computes is cancelled, and never computed."""
         at = self.finishes_at[worker]
         unspent_s = at - self._queue.now
-        self._queue.cancel(at, self._computed[worker])
+        self._queue.cancel(at, worker)
         self.cancelled_s[worker] += unspent_s
         self.totals.interrupted_by_worker[worker] += 1
         if self._log is not None:
@@ -178,8 +176,8 @@ class Workers:
 
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         """Plain types; the tensors go to the table."""
-        return {name: getattr(self, name).tolist() for name in _COLUMNS} | {
-            "versions": [column.tolist() for column in self.versions],
+        return {name: list(getattr(self, name)) for name in _COLUMNS} | {
+            "versions": [list(column) for column in self.versions],
             "goes_on_at": list(self._goes_on_at),
             "rules": [rule.state_dict() for rule in self.rules],
             "inboxes": [
@@ -191,9 +189,8 @@ class Workers:
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         """Go on from what `state_dict` gave."""
         for name in _COLUMNS:
-            column = getattr(self, name)
-            column[:] = array(column.typecode, state[name])
-        self.versions = [array("q", column) for column in state["versions"]]
+            setattr(self, name, list(state[name]))
+        self.versions = [list(column) for column in state["versions"]]
         self._goes_on_at = list(state["goes_on_at"])
         for rule, theirs in zip(self.rules, state["rules"], strict=True):
             rule.load_state_dict(theirs)
@@ -201,8 +198,3 @@ class Workers:
             {shard: (version, table.version(weights)) for shard, version, weights in inbox}
             for inbox in state["inboxes"]
         ]
-
-    def event_of(self, words: Any, table: TensorTable) -> Event:
-        """What `messages.plain` wrote; each worker has one `Computed`, by which it is cancelled."""
-        event = event_of(words, table)
-        return self._computed[event.worker] if isinstance(event, Computed) else event
