@@ -18,7 +18,6 @@ import argparse
 import os
 import shlex
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -208,15 +207,9 @@ def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:
 def help_text() -> str:
     """The module's docstring, every group with its choices, and the most frequent keys, in 80 columns."""
     groups = [
-        textwrap.fill(
-            ", ".join(choices(group)),
-            width=80,
-            initial_indent=f"  {group:11}",
-            subsequent_indent=" " * 13,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        line
         for group in (*GROUPS, "experiment")
+        for line in wrapped(", ".join(choices(group)), 80, " " * 13, first=f"  {group:11}")
     ]
     keys = [f"  {word:27}{about}" for word, about in KEYS.items()]
     return "\n".join([__doc__ or "", "Groups (group=choice):", *groups, "", "Some keys; --cfg prints all:", *keys])

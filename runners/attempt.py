@@ -80,7 +80,9 @@ class Attempt:
         except KeyboardInterrupt:
             self._stop()
             raise
-        return self._outcome()
+        totals = [Totals.from_state(self._done[leader].totals) for leader in range(self._num_leaders)]
+        reasons = [self._done[part].ended_by for part in sorted(self._done)]
+        return Outcome("diverged" if "diverged" in reasons else reasons[0], Totals.of_shards(totals))
 
     def end(self) -> None:
         self._hosts.end(STOP_S if len(self._done) == self._num_parts else 0)
@@ -237,8 +239,3 @@ class Attempt:
             return f"worker {worker}{self._hosts.where('worker', worker)} cannot reach {why}"
         names = ", ".join(f"{role} {index}{self._hosts.where(role, index)}" for role, index in missing)
         return f"{names or 'somebody'} did not come within {self._config.live.start_timeout_s:g} s"
-
-    def _outcome(self) -> Outcome:
-        totals = [Totals.from_state(self._done[leader].totals) for leader in range(self._num_leaders)]
-        reasons = [self._done[part].ended_by for part in sorted(self._done)]
-        return Outcome("diverged" if "diverged" in reasons else reasons[0], Totals.of_shards(totals))

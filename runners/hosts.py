@@ -75,9 +75,6 @@ class LocalHost:
 class RemoteHosts:
     """Several hosts; the methods are those of `LocalHost`.
 
-    Args:
-        folder: of the record.
-
     Raises:
         ConfigError: no hosts are given, or this one has no such address. InterfaceError: their names are unknown here.
     """
@@ -121,7 +118,9 @@ class RemoteHosts:
                 if error and (is_late or not self._were_complete):
                     raise RunFailed(error)
                 if is_late:
-                    raise RunFailed(self._late(name))
+                    address, limit_s = self._server.address.removeprefix("tcp:"), self._runner.start_timeout_s
+                    what = "does not answer" if name in self._agents else f"did not connect to {address}"
+                    raise RunFailed(f"host {name}: its agent {what} within {limit_s:g} s")
             if self._were_complete:
                 self._start_agents()
         self._were_complete = True
@@ -191,11 +190,6 @@ class RemoteHosts:
                 if error:
                     raise RunFailed(f"host {host}: {error}")
                 self._listening[host] = address
-
-    def _late(self, name: str) -> str:
-        address = self._server.address.removeprefix("tcp:")
-        what = "does not answer" if name in self._agents else f"did not connect to {address}"
-        return f"host {name}: its agent {what} within {self._runner.start_timeout_s:g} s"
 
     def _check_connections(self) -> None:
         """Every host tries to connect to those that it needs: all in a collective, else those with shards.

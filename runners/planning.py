@@ -59,8 +59,8 @@ def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, 
     sweeps = sweep(own) if with_sweeps else [own]
     _, invocation = compose([*sweeps[0], *about])
     experiment, scale = invocation.experiment, invocation.scale
-    entries = []
-    for label, run_overrides in grid(experiment, scale.name, data_folder()):
+    data, entries = os.environ.get("SYNCLINE_DATA"), []
+    for label, run_overrides in grid(experiment, scale.name, Path(data) if data else None):
         for swept in sweeps:
             words = (*run_overrides, *swept)
             config, _ = compose(words)
@@ -72,12 +72,6 @@ def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, 
     report = {key: value for key, value in experiment.items() if key not in PLANNING_KEYS}
     command = ("-m", *overrides) if with_sweeps else tuple(overrides)
     return Plan(name, scale.name, tuple(entries), report, command), invocation
-
-
-def data_folder() -> Path | None:
-    """The folder of real data sets, if there is one."""
-    folder = os.environ.get("SYNCLINE_DATA")
-    return Path(folder) if folder else None
 
 
 def stored_plan(path: Path, part: str) -> Plan:

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from slurm.scripts import JobResources, array_script, ranges, report_script
 from syncline.config import ConfigError, SlurmConfig
-from syncline.operations.jobs import refusal, submissions, waiting
+from syncline.operations import jobs
 from syncline.plan import Plan
 from syncline.records.plans import plan_path
 
@@ -49,24 +48,28 @@ def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bo
         raise ConfigError(
             "launcher=slurm needs sbatch on this machine's PATH; launcher.submit=false writes the script alone"
         )
-    waits = waiting(job for plan in plans for job in submissions(results, plan.stem)) if options.submit else {}
+    waits = (
+        jobs.waiting(job for plan in plans for job in jobs.submissions(results, plan.stem)) if options.submit else {}
+    )
     taken, num_waiting = set(waits), 0
-    jobs = []
+    made = []
     for plan in plans:
         left = {entry.config.identity for entry in plan.left(results, rerun)}
         num_waiting += len(left & set(waits))
         left -= taken
         taken |= left
         if left:
-            jobs.append(_submit_one(plan, left, results.absolute(), options))
+            made.append(_submit_one(plan, left, results.absolute(), options))
         else:
             plan.write(results)
-    return jobs, num_waiting
+    return made, num_waiting
 
 
 def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig) -> Job:
     """Write the scripts of a plan's unfinished runs, submit them if that is wanted, and write the plan."""
-    tasks = _tasks(plan, left, options.runs_per_task)
+    identities, size = [entry.config.identity for entry in plan.unique()], options.runs_per_task
+    parts = [identities[first : first + size] for first in range(0, len(identities), size)]
+    tasks = {index: part for index, part in enumerate(parts) if left.intersection(part)}  # with unfinished runs
     if options.submit:
         _check_size(max(tasks) + 1)
     stored = plan_path(results, plan.stem)
@@ -76,13 +79,6 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
     plan.write(results)
     report_id = None if job_id is None or report is None else _sbatch(report, f"--dependency=afterany:{job_id}")
     return Job(script, len(tasks), len(left), job_id, report_id)
-
-
-def _tasks(plan: Plan, left: set[str], runs_per_task: int) -> dict[int, list[str]]:
-    """Array index -> identities of its runs, of the tasks that have unfinished runs."""
-    identities = [entry.config.identity for entry in plan.unique()]
-    parts = [identities[first : first + runs_per_task] for first in range(0, len(identities), runs_per_task)]
-    return {index: part for index, part in enumerate(parts) if left.intersection(part)}
 
 
 def _write_scripts(
@@ -163,10 +159,6 @@ def _call(command: Sequence[str]) -> str:
         for key in [key for key in environment if key.startswith("SLURM_") and key != "SLURM_CONF"]:
             del environment[key]
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S, env=environment
-        ).stdout
-    except subprocess.TimeoutExpired:
-        raise ConfigError(f"{command[0]} did not answer within {TIMEOUT_S:g} s") from None
-    except subprocess.CalledProcessError as error:
-        raise ConfigError(refusal(error)) from None
+        return jobs.call(command, TIMEOUT_S, environment)
+    except jobs.NoAnswer as error:
+        raise ConfigError(str(error)) from None

@@ -49,11 +49,6 @@ class Curve:
         return best
 
 
-def is_finite(metrics: Mapping[str, Any]) -> bool:
-    """The loss on the test set is a finite number."""
-    return all(math.isfinite(metrics[metric]) for metric in LOSSES if metric in metrics)
-
-
 def evaluation_row(
     time_s: float, updates: int, samples: int, num_train: int, metrics: Mapping[str, float], **about: Any
 ) -> dict[str, Any]:
@@ -109,7 +104,7 @@ class RunMonitor:
 
     def add(self, row: dict[str, Any]) -> bool:
         """Add an evaluation to the curve. Returns False, and adds nothing, if the run has diverged."""
-        if not is_finite(row):
+        if not all(math.isfinite(row[metric]) for metric in LOSSES if metric in row):
             self.has_diverged = True
             return False
         self.curve.add(row)

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from syncline.assembly import build_learner, build_optimizer, build_rate, pick_device
 from syncline.learning.gradient import WorkerBatches
+from syncline.live import steps
 from syncline.live.checkpoints import Checkpointer, State, optimizer_state, optimizer_tensors, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.context import RunContext
@@ -19,21 +20,11 @@ from syncline.live.member_control import MemberControl
 from syncline.live.member_totals import MemberTotals
 from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal, SnapshotWritten
 from syncline.live.process import RESTART, Job
-from syncline.live.process_group import Group, MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
+from syncline.live.process_group import MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
 from syncline.live.replica import NUM_EXTRA, Replica
-from syncline.live.steps import (
-    AllReduceGradients,
-    AverageAfterStep,
-    AverageBeforeStep,
-    Exchange,
-    Step,
-    StepLog,
-    StepResult,
-)
 from syncline.live.stop_consensus import StopConsensus
 from syncline.live.transport import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
-from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import DelayInjector
 
 STORE_S = 60.0  # to find the store: a loaded machine may take so long
@@ -50,7 +41,7 @@ def main(job: Job, rank: int) -> int:
     if listener:
         store = serve_store(listener)
     else:
-        store = find_store(control.wait_for_store(), max(STORE_S, config.live.start_timeout_s))
+        store = find_store(control.store_address.get(), max(STORE_S, config.live.start_timeout_s))
     start_group(device, rank, config.cluster.workers, job.local_world_size("member"), store)
     member = Member(context, rank, control, device)
     try:
@@ -80,12 +71,15 @@ class Member:
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
         self._tally = self._load(context)
-        self._groups, self._consensus = build_consensus(strategy, rank, config.cluster.workers)
+        partitions = [strategy.groups(step, config.cluster.workers) for step in (0, 1)]  # of even and of odd steps
+        self._groups = make_groups(rank, partitions)
+        self._consensus = StopConsensus(1 if len(partitions[0]) == 1 else 2)
         self._step = self._build_step(batches)
         self._rate = build_rate(config, learner.num_train)
         self._limits = Limits.of(config, learner.num_train)
-        self._log = StepLog.open(context, rank, self.totals.updates) if config.live.events else None
-        self._checkpointer = Checkpointer(context, rank, learner.num_train, self.totals.samples, self._snapshot_written)
+        self._log = steps.StepLog.open(context, rank, self.totals.updates) if config.live.events else None
+        samples, send = self.totals.samples, control.client.send
+        self._checkpointer = Checkpointer(context, rank, learner.num_train, samples, lambda n: send(SnapshotWritten(n)))
         self._next_report = 0.0
 
     @property
@@ -126,14 +120,14 @@ class Member:
         zero_s = 0.0
         if self._rank == 0:
             self._control.client.send(Signal.READY)
-            zero_s = self._control.wait_for_begin()
+            zero_s = self._control.begin_s.get()
         # On the launcher's clock, to which every member knows its own; shared by a sum to which the others add 0.
         shared = torch.tensor([zero_s], dtype=torch.float64, device=self._device)
         all_reduce(shared)
         (past_s,) = self._tally.largest(self.totals.time_s)
         self._clock.zero_s = self._control.client.clock.to_local(shared.item()) - past_s
 
-    def _record(self, result: StepResult) -> str | None:
+    def _record(self, result: steps.StepResult) -> str | None:
         """Count and log a step. Returns why the run ends with it; None: it goes on."""
         totals, reason = self.totals, self._consensus.reason
         self._tally.count_gradient(result)
@@ -154,9 +148,6 @@ class Member:
         if self._rank == 0 and now >= self._next_report:
             self._next_report = now + REPORT_EVERY_S
             self._control.client.send(ProgressReport(totals.updates, totals.samples, totals.time_s, totals.loss))
-
-    def _snapshot_written(self, number: int) -> None:
-        self._control.client.send(SnapshotWritten(number))
 
     def _save_if_due(self) -> None:
         checkpointer, samples = self._checkpointer, self.totals.samples
@@ -204,21 +195,17 @@ class Member:
         samples_per_step = config.cluster.workers * config.batch_size
         return MemberTotals(totals, computed_at, self._rank, samples_per_step, config.strategy.replicas, self._device)
 
-    def _build_step(self, batches: WorkerBatches) -> Step:
+    def _build_step(self, batches: WorkerBatches) -> steps.Step:
         config = self._config
         absolute = config.live.pace == "absolute"
         delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, self.totals.updates)
-        exchange = Exchange(self._replica, self._groups, self._consensus, self._control, self._clock, config.max_time_s)
+        exchange = steps.Exchange(
+            self._replica, self._groups, self._consensus, self._control, self._clock, config.max_time_s
+        )
         if not config.strategy.replicas:
-            kind: type[Step] = AllReduceGradients
+            kind: type[steps.Step] = steps.AllReduceGradients
         elif config.strategy.averages_first:
-            kind = AverageBeforeStep
+            kind = steps.AverageBeforeStep
         else:
-            kind = AverageAfterStep
+            kind = steps.AverageAfterStep
         return kind(self._replica, batches, delays, exchange)
-
-
-def build_consensus(strategy: StrategyOptions, rank: int, num_members: int) -> tuple[list[Group], StopConsensus]:
-    """The groups of even and of odd steps, and the stop consensus over them."""
-    partitions = [strategy.groups(step, num_members) for step in (0, 1)]
-    return make_groups(rank, partitions), StopConsensus(1 if len(partitions[0]) == 1 else 2)

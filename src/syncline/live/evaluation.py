@@ -68,22 +68,19 @@ class SnapshotEvaluator:
         about: list[Mapping[str, Any]] = [state for _, state in parts]
         weights = [tensors.get("evaluated", tensors["weights"]).to(self._device) for tensors, _ in parts]
         buffers = [tensors["buffers"].to(self._device) for tensors, _ in parts]
-        train_loss, more = about[0]["train_loss"], {}
+        train_loss, divergence = about[0]["train_loss"], {}
         if self._has_replicas:
-            mean, mean_buffers, divergence = consensus(weights, buffers)
-            weights, buffers, more = [mean], [mean_buffers], {"divergence": divergence}
+            mean, mean_buffers, distance = consensus(weights, buffers)
+            weights, buffers, divergence = [mean], [mean_buffers], {"divergence": distance}
             losses = [state["train_loss"] for state in about if state["train_loss"] is not None]
             train_loss = sum(losses) / len(losses) if losses else None
         metrics = self._evaluator(weights, buffers[0])
-        return evaluation_row(
-            max(state["time_s"] for state in about),
-            min(state["updates"] for state in about),
-            min(state["samples"] for state in about),
-            self.num_train,
-            metrics,
-            train_loss=train_loss,
-            learning_rate=about[0]["learning_rate"],
-            waits_for=about[0]["waits_for"],
-            wall_s=wall_s,
-            **more,
-        )
+        time_s = max(state["time_s"] for state in about)
+        updates, samples = (min(state[key] for state in about) for key in ("updates", "samples"))
+        more = {
+            "train_loss": train_loss,
+            "learning_rate": about[0]["learning_rate"],
+            "waits_for": about[0]["waits_for"],
+        }
+        more |= {"wall_s": wall_s} | divergence
+        return evaluation_row(time_s, updates, samples, self.num_train, metrics, **more)

@@ -21,30 +21,19 @@ class MemberControl:
         self.doing = "starting"  # the answer to `REPORT_ACTIVITY`
         self.stop_reason = ""  # why the run is to end; empty: it goes on
         self.cancel_delay = threading.Event()  # the run is to end: injected delays are cancelled
-        self._store_addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._begins: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self.store_address: queue.SimpleQueue[str] = queue.SimpleQueue()  # of the first member
+        # when the run began, on the launcher's clock; the moment of `Stop` or `End` if that came before
+        self.begin_s: queue.SimpleQueue[float] = queue.SimpleQueue()
         self.client = context.connect_control(Hello("worker", rank, address), self._on_message)
-
-    def wait_for_store(self) -> str:
-        """The address of the first member's store."""
-        return self._store_addresses.get()
-
-    def wait_for_begin(self) -> float:
-        """When the run began, on the launcher's clock; now, if it is to stop before."""
-        return self._begins.get()
-
-    def request_stop(self, reason: str) -> None:
-        """The run is to end; the first reason counts."""
-        self.stop_reason = self.stop_reason or reason
 
     def _on_message(self, message: Message) -> None:
         match message:
             case Addresses([address]):
-                self._store_addresses.put(address)
+                self.store_address.put(address)
             case Signal.REPORT_ACTIVITY:
                 self.client.send(Activity(self.doing))
             case Begin(zero_s):
-                self._begins.put(zero_s)
+                self.begin_s.put(zero_s)
             case Signal.STOP:
                 self._stop("stop")
             case End(why):
@@ -53,4 +42,4 @@ class MemberControl:
     def _stop(self, reason: str) -> None:
         self.stop_reason = reason
         self.cancel_delay.set()
-        self._begins.put(time.monotonic() + self.client.clock.offset_s)
+        self.begin_s.put(time.monotonic() + self.client.clock.offset_s)

@@ -84,7 +84,8 @@ class ShardServer:
         if resumed:
             self._engine.load(*resumed, self._pool.take)
         samples = self._engine.totals.samples
-        self._checkpointer = Checkpointer(context, number, num_train, samples, self._snapshot_written)
+        send = self._control.send
+        self._checkpointer = Checkpointer(context, number, num_train, samples, lambda n: send(SnapshotWritten(n)))
         if not resumed:
             self._checkpointer.save_snapshot(self._snapshot(), 0)
 
@@ -198,9 +199,6 @@ class ShardServer:
         self._control.send(ProgressReport(totals.updates, totals.samples, self._clock.now(), loss, totals.count))
 
     # States
-
-    def _snapshot_written(self, number: int) -> None:
-        self._control.send(SnapshotWritten(number))
 
     def _save_if_due(self) -> None:
         checkpointer, samples = self._checkpointer, self._engine.totals.samples

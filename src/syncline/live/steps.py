@@ -99,7 +99,8 @@ class Step(ABC):
         """Returns whether all members end with this step."""
         mean_loss, is_last = self.exchange.run(step, loss)
         if not math.isfinite(mean_loss):  # the first member proposes it with the next exchange
-            self.exchange.control.request_stop("diverged")
+            control = self.exchange.control
+            control.stop_reason = control.stop_reason or "diverged"  # the first reason counts
         return is_last
 
 

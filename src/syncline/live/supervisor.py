@@ -272,20 +272,15 @@ def supervise(parent: socket.socket) -> None:
             if request["kind"] == "start":
                 running = _Running(Job(**request["job"]))
             elif request["kind"] == "evaluate":
-                evaluators.append(_start_evaluator(Job(**request["job"]), files[0]))
+                import_module(MODULE_OF["evaluator"])
+                evaluators.append(_fork(Job(**request["job"]), "evaluator", 0, files[0]))
+                os.close(files[0])
             elif running:
                 running.kill()
                 ended = Ended()
         if running and (ended := ended or running.check()):
             running = None
             parent.sendall(json.dumps(asdict(ended)).encode())
-
-
-def _start_evaluator(job: Job, socket_fd: int) -> int:
-    import_module(MODULE_OF["evaluator"])
-    pid = _fork(job, "evaluator", 0, socket_fd)
-    os.close(socket_fd)
-    return pid
 
 
 def main() -> None:

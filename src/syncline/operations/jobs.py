@@ -3,7 +3,7 @@
 import getpass
 import json
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
     tasks = {job.job_id: job.tasks for job in jobs}
     if not tasks:
         return {}
-    listed = _call(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F %K %T"])
+    listed = call(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F %K %T"])
     states: dict[str, str] = {}
     for line in listed.splitlines():
         job_id, index, state = line.split()
@@ -72,20 +72,23 @@ def cancel(jobs: Sequence[Submission]) -> list[str]:
     """Cancel the jobs that have not ended. Returns their ids. Raises NoAnswer."""
     if not jobs:
         return []
-    listed = _call(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])
+    listed = call(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])
     alive = [job.job_id for job in jobs if job.job_id in listed.split()]
     if alive:
-        _call(["scancel", *alive])
+        call(["scancel", *alive])
     return alive
 
 
-def _call(command: Sequence[str]) -> str:
+def call(command: Sequence[str], timeout_s: float = TIMEOUT_S, environment: Mapping[str, str] | None = None) -> str:
+    """What a command of Slurm's prints; `environment`: None for this process's. Raises NoAnswer if it fails."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=timeout_s, env=environment
+        ).stdout
     except FileNotFoundError:
         raise NoAnswer(f"{command[0]} is not on this machine's PATH: Slurm is not installed here") from None
     except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{command[0]} did not answer within {TIMEOUT_S:g} s") from None
+        raise NoAnswer(f"{command[0]} did not answer within {timeout_s:g} s") from None
     except subprocess.CalledProcessError as error:
         raise NoAnswer(refusal(error)) from None
 
