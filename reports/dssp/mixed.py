@@ -130,10 +130,8 @@ def fig4(artefact: Artefact) -> Figure:
     if has_papers_targets(artefact):
         series.append(_stars(paper["table1"]))
     first = next(iter(rows.values()))[0]
-    title = (
-        f"DSSP, Figure 4, at scale {artefact.scale}: {network(first.config)} on {first.config['dataset']['name']}, "
-        f"{len(artefact.seeds)} seeds"
-    )
+    learned_with = f"{network(first.config)} on {first.config['dataset']['name']}"
+    title = f"DSSP, Figure 4, at scale {artefact.scale}: {learned_with}, {len(artefact.seeds)} seeds"
     return Figure(title, [Panel(f"{first.summary['time_kind']} time, s", "test accuracy", series)])
 
 
