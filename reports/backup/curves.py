@@ -50,9 +50,7 @@ def fig3_table(artefact: Artefact) -> Table:
         Column("ours: time / async's", lambda cell: time_to_async(cell, to_common), 2, show_n=True),
         Column("ours: time / async's, own level", lambda cell: time_to_async(cell, to_own), 2, show_n=True),
         Column("paper: accuracy less async's, points", lambda cell: theirs(cell, "accuracy"), 2),
-        Column(
-            "ours: accuracy less async's, points", lambda cell: more_than_async(artefact, of, *cell), 2, show_n=True
-        ),
+        Column("ours: accuracy less async's, points", lambda c: more_than_async(artefact, of, *c), 2, show_n=True),
     ]
     rows = [(kind, n) for n in sizes(of, SYNC) for kind in (ASYNC, SYNC, BACKUP) if (kind, n) in of]
     notes = [AVERAGED, CONVERGED, of_runs.about_diverged(artefact), *artefact.closing_notes]

@@ -33,10 +33,8 @@ MESSAGES = next(iter(SPEEDUPS))  # a message a tensor, as the paper's baseline s
 
 def _scores(table: str) -> list[tuple[str, str]]:
     """(task, score) of a table of the text, without log losses."""
-    tasks = text()["tasks"]
-    return [
-        (task, score) for task in tasks if task in text()[table] for score in tasks[task]["scores"] if score != "loss"
-    ]
+    tasks = {task: about["scores"] for task, about in text()["tasks"].items() if task in text()[table]}
+    return [(task, score) for task, scores in tasks.items() for score in scores if score != "loss"]
 
 
 Bounds = Callable[[Sample], tuple[float, float]]  # from the other's sample

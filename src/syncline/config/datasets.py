@@ -64,9 +64,8 @@ class DatasetConfig:
         """
         known = self.known_num_train
         if known is None:
-            raise ConfigError(
-                f"dataset={self.name}: only the text tells how long it is; dataset.train_size must be set, got null"
-            )
+            rule = "only the text tells how long it is; dataset.train_size must be set"
+            raise ConfigError(f"dataset={self.name}: {rule}, got null")
         return known
 
     @property
