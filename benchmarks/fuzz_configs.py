@@ -36,9 +36,10 @@ import yaml
 from runners.one import run_one
 from runners.planning import sweep_plan
 from syncline.assembly import count_parameters
-from syncline.config import CONF, GROUPS, Invocation, NoTrackerConfig, RunConfig, SimulateConfig, TargetConfig, compose
+from syncline.config import CONF, GROUPS, Invocation, RunConfig, SimulateConfig, TargetConfig, compose
 from syncline.config import choices as choices_of
 from syncline.config.run import TABLES
+from syncline.config.runners import NoTrackerConfig
 from syncline.records.store import read_config
 
 Words = tuple[str, ...]

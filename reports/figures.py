@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from reports.statistics import Sample
+from syncline.records.drawing import UNDATED
 
 # Okabe and Ito's palette, black last; with more curves than colours the line style tells them apart as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -103,13 +104,7 @@ class Figure:
                 continue
             if figure is None:
                 figure = _drawn(self)
-            # no date: the same records give the same file
-            undated: dict[str, Any] = {
-                ".svg": {"Date": None},
-                ".png": {"Software": None},
-                ".pdf": {"CreationDate": None},
-            }
-            figure.savefig(path, metadata=undated[path.suffix])
+            figure.savefig(path, metadata=UNDATED[path.suffix])
         if figure is not None:
             plt.close(figure)
         return files
@@ -148,15 +143,10 @@ def points(
     """A mean at each place, with a whisker of one deviation up and down; places without a value are left out."""
     there = {x: sample for x, sample in samples.items() if sample.n}
     spread = {x: 0.0 if sample.n < 2 else sample.std for x, sample in there.items()}
-    return Series(
-        label,
-        list(there),
-        [sample.mean for sample in there.values()],
-        kind,
-        colour,
-        low=[sample.mean - spread[x] for x, sample in there.items()],
-        high=[sample.mean + spread[x] for x, sample in there.items()],
-    )
+    low = [sample.mean - spread[x] for x, sample in there.items()]
+    high = [sample.mean + spread[x] for x, sample in there.items()]
+    means = [sample.mean for sample in there.values()]
+    return Series(label, list(there), means, kind, colour, low=low, high=high)
 
 
 def _drawn(figure: Figure) -> Any:

@@ -18,9 +18,8 @@ def panels(figure: Figure) -> list[dict[str, Any]]:
 
     The page shows the title: Plotly would neither wrap it nor keep it clear of its tool bar.
     """
-    return [
-        _finite({"title": panel.title, "data": _traces(panel), "layout": _layout(panel)}) for panel in figure.panels
-    ]
+    drawn = [{"title": panel.title, "data": _traces(panel), "layout": _layout(panel)} for panel in figure.panels]
+    return list(map(_finite, drawn))
 
 
 def _finite(value: Any) -> Any:

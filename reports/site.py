@@ -95,9 +95,8 @@ def build(store: ArtefactStore, folder: Path) -> Path:
     static(folder / FILES)
     verdicts = {key: store.verdicts(paper) for key, paper in PAPERS.items()}
     with ExhibitWriter(store.results / REPORTS) as writer:
-        sections = {
-            (key, name): section(paper, name, store, writer) for key, paper in SHOWN.items() for name in paper.shows
-        }
+        places = [(key, name) for key, paper in SHOWN.items() for name in paper.shows]
+        sections = {(key, name): section(SHOWN[key], name, store, writer) for key, name in places}
         live = live_section(store.results, writer)
         for part in (*sections.values(), live):
             for path in part.files():
@@ -147,9 +146,8 @@ def findings() -> dict[str, Markup]:
 
 def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
     """A page's text."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    loader = FileSystemLoader(TEMPLATES)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
     menu = [("index.html", "Scoreboard"), *((f"{key}.html", SHORT[key]) for key in PAPERS)]
     menu += [("findings.html", "Findings"), ("strategies.html", "Timelines"), ("fidelity.html", "Fidelity")]

@@ -154,10 +154,6 @@ def _number(value: float) -> float | None:
 
 
 def _tex(text: str) -> str:
-    escaped = "".join(
-        {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}.get(c, c) for c in text
-    )
-    for character in "&%$#_{}":
-        if character not in "{}":
-            escaped = escaped.replace(character, f"\\{character}")
+    words = {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
+    escaped = "".join(f"\\{c}" if c in "&%$#_" else words.get(c, c) for c in text)
     return escaped.replace("±", "$\\pm$").replace("—", "---").replace("×", "$\\times$").replace("≥", "$\\geq$")

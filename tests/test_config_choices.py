@@ -15,7 +15,6 @@ from syncline.config import (
     DATASETS,
     GROUPS,
     MODELS,
-    MOMENTUM_FORMS,
     ConfigError,
     Invocation,
     RunConfig,
@@ -25,6 +24,7 @@ from syncline.config import (
     compose_yaml,
 )
 from syncline.config.composition import _chosen
+from syncline.config.run import MOMENTUM_FORMS
 from syncline.datasets.registry import DATASETS as LOADERS
 from syncline.learning import optimizer
 from syncline.learning.task import TASKS

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from composing import composed, found, leaves
 
-from syncline.config import MOMENTUM_FORMS, NOT_IN_IDENTITY, PRECISIONS, RunConfig, compose
-from syncline.config.run import TABLES
+from syncline.config import RunConfig, compose
+from syncline.config.run import MOMENTUM_FORMS, NOT_IN_IDENTITY, PRECISIONS, TABLES
 from syncline.learning.schedule import SCHEDULES
 from syncline.strategies import adasync, backup, ds_sync, psp
 from syncline.timing.distributions import Constant

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from syncline.config import OPTIMIZERS, ScheduleConfig
-from syncline.config.optimizers import RMSPROP_FORMS
+from syncline.config.optimizers import OPTIMIZERS, RMSPROP_FORMS, ScheduleConfig
 from syncline.learning import optimizer, rmsprop, schedule
 
 CHOICES = sorted((Path(__file__).parents[1] / "conf" / "optimizer").glob("*.yaml"))

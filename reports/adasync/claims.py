@@ -5,7 +5,7 @@ Tolerances were fixed before anything was run: 1 % for a formula; 5 % for "stric
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from reports.adasync.convex import measured
 from reports.adasync.epochs import saving, times
@@ -44,25 +44,22 @@ def theorem1(fig6: Artefact) -> list[Effect]:
     chosen = [place for place in found if place[0] == "exponential" or place[1] == 10]
     if not chosen:
         raise LookupError("no runs of the exponential")
-    return [
-        _exact(
-            f"sync / async over Theorem 1, {_name(name)}, P = {num_workers}",
-            found[name, num_workers] / run_times.sync_over_async(known[name], num_workers),
-        )
-        for name, num_workers in chosen
-    ]
+    effects = []
+    for name, num_workers in chosen:
+        ratio = found[name, num_workers] / run_times.sync_over_async(known[name], num_workers)
+        effects.append(_exact(f"sync / async over Theorem 1, {_name(name)}, P = {num_workers}", ratio))
+    return effects
 
 
 def theorem2(table: Artefact) -> list[Effect]:
     found = times_of(table)
     effects = []
-    for variant in ("k_async", "k_sync"):
-        for k in KS:
-            ratio = over_batch(found["exponential", k], variant)
-            if ratio is None:
-                raise LookupError(f"{variant}/K{k}")
-            what = f"{_name(variant)} over its batch variant, over Theorem 2, K = {k}"
-            effects.append(_exact(what, ratio / run_times.k_async_over_k_batch_async(k, 8)))
+    for variant, k in product(("k_async", "k_sync"), KS):
+        ratio = over_batch(found["exponential", k], variant)
+        if ratio is None:
+            raise LookupError(f"{variant}/K{k}")
+        what = f"{_name(variant)} over its batch variant, over Theorem 2, K = {k}"
+        effects.append(_exact(what, ratio / run_times.k_async_over_k_batch_async(k, 8)))
     return effects
 
 
@@ -100,27 +97,20 @@ def delay_variability(fig8: Artefact) -> list[Effect]:
     """In the reading in which an epoch is as many updates whatever K is; in the other the signs are the same."""
     found = times(fig8, "dealt")
     effects = []
-    for variant in VARIANTS:
-        for k in KS[:-1]:
-            for less, more in pairwise(DELAYS):
-                before, after = (saving(found, delay, variant, k) for delay in (less, more))
-                what = f"time saved over K = 8, {_name(variant)}, K = {k}: {_name(more)} - {_name(less)}, points"
-                effects.append(Effect(what, 100.0 * (after - before), at_least=0.0))
+    for variant, k, (less, more) in product(VARIANTS, KS[:-1], pairwise(DELAYS)):
+        before, after = (saving(found, delay, variant, k) for delay in (less, more))
+        what = f"time saved over K = 8, {_name(variant)}, K = {k}: {_name(more)} - {_name(less)}, points"
+        effects.append(Effect(what, 100.0 * (after - before), at_least=0.0))
     return effects
 
 
 def kasync_saves_more(fig8: Artefact) -> list[Effect]:
-    found = times(fig8, "dealt")
-    return [
-        Effect(
-            f"time of K-async / time of K-sync, K = {k}, {_name(delay)}",
-            found[delay, "k_async", k] / found[delay, "k_sync", k],
-            at_most=1.0,
-            digits=3,
-        )
-        for delay in DELAYS
-        for k in KS[:-1]
-    ]
+    found, effects = times(fig8, "dealt"), []
+    for delay, k in product(DELAYS, KS[:-1]):
+        ratio = found[delay, "k_async", k] / found[delay, "k_sync", k]
+        what = f"time of K-async / time of K-sync, K = {k}, {_name(delay)}"
+        effects.append(Effect(what, ratio, at_most=1.0, digits=3))
+    return effects
 
 
 # Learning.
@@ -135,11 +125,10 @@ def error_floor(fig2: Artefact, fig9: Artefact, fig10: Artefact) -> list[Effect]
         what = f"convex: error left at K = 8 / at K = {smallest}, {_name(variant)}"
         effects.append(Effect(what, ratio, at_most=1.0))
     errors = samples(fig9, final_error) | samples(fig10, final_error)
-    for variant in VARIANTS:
-        for delay in DELAYS:
-            gap = 100.0 * (errors[delay, variant, "K8"] - errors[delay, variant, "K1"])
-            what = f"test error at the end, K = 8 - K = 1, {_name(variant, delay)}, points"
-            effects.append(Effect(what, gap, at_most=0.0))
+    for variant, delay in product(VARIANTS, DELAYS):
+        gap = 100.0 * (errors[delay, variant, "K8"] - errors[delay, variant, "K1"])
+        what = f"test error at the end, K = 8 - K = 1, {_name(variant, delay)}, points"
+        effects.append(Effect(what, gap, at_most=0.0))
     return effects
 
 

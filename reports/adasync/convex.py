@@ -135,12 +135,10 @@ def fig2(artefact: Artefact) -> Figure:
         if own:
             dots = points(names[variant], dict(enumerate(left.error for left in own)), colour)
             runs.append(replace(dots, x=[left.seconds.mean for left in own]))
-    x_label = "virtual seconds to a quarter above the error left"
+    label = "virtual seconds to a quarter above the error left"
     panels = [
-        Panel(
-            x_label, "bound on the error left", bounds, "theory: K = 8 lowest, K = 1 highest", log_x=True, log_y=True
-        ),
-        Panel(x_label, "test loss left above its minimum", runs, "softmax regression", log_x=True, log_y=True),
+        Panel(label, "bound on the error left", bounds, "theory: K = 8 lowest, K = 1 highest", log_x=True, log_y=True),
+        Panel(label, "test loss left above its minimum", runs, "softmax regression", log_x=True, log_y=True),
     ]
     title = f"AdaSync, Figure 2: error left against time to reach it, K = {', '.join(map(str, ks))}"
     return Figure(title, panels, published("adasync")["notes"]["fig2"])

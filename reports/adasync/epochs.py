@@ -55,9 +55,8 @@ def fig8(artefact: Artefact) -> Figure:
                 series += [drawn, Series("", drawn.x, drawn.y, colour=colour)]
             title = f"{paper['names'][variant]}; {paper['epochs'][reading]}"
             panels.append(Panel("K", "virtual seconds an epoch", series, title, log_y=True))
-    return Figure(
-        "AdaSync, Figure 8: run time of an epoch, at the paper's size", panels, paper["notes"]["fig8"], columns=2
-    )
+    title = "AdaSync, Figure 8: run time of an epoch, at the paper's size"
+    return Figure(title, panels, paper["notes"]["fig8"], columns=2)
 
 
 def fig8_table(artefact: Artefact) -> Table:

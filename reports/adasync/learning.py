@@ -78,15 +78,13 @@ def goals(found: Mapping[Place, Sequence[Run]], delay: str, variant: str) -> dic
 
 def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y: bool) -> list[Panel]:
     """A panel a variant and delay; a curve a K."""
-    paper, found = published("adasync"), places(artefact)
+    names, found = published("adasync")["names"], places(artefact)
     colours = list(dict.fromkeys(which for _, _, which in found))  # the same in all panels, also where runs are missing
     made = []
     for delay, variant in dict.fromkeys((delay, variant) for delay, variant, _ in found):
         own = {which: runs for (at, kind, which), runs in found.items() if (at, kind) == (delay, variant)}
-        series = [
-            curve(paper["names"][which], [of(run) for run in runs], colours.index(which)) for which, runs in own.items()
-        ]
-        title = f"{paper['names'][variant]}, {paper['names'][delay]}"
+        series = [curve(names[key], [of(run) for run in runs], colours.index(key)) for key, runs in own.items()]
+        title = f"{names[variant]}, {names[delay]}"
         made.append(Panel("virtual time, s", y_label, series, title, log_y=log_y))
     return made
 

@@ -37,52 +37,33 @@ def async_staleness(table1: Artefact) -> Sequence[Effect]:
 def async_accuracy_falls(table1: Artefact) -> Sequence[Effect]:
     of, known = cells(table1), published("backup")["table1"]
     ends = {workers: table1.sample(of[ASYNC, workers], accuracy) for workers in known}
-    return [
-        Effect(
-            f"accuracy of async, {few} workers less {many}, points",
-            ends[few] - ends[many],
-            at_least=0.0,
-            published=known[few]["accuracy"] - known[many]["accuracy"],
-        )
-        for few, many in (*pairwise(known), (25, 200))
-    ]
+    found = []
+    for few, many in (*pairwise(known), (25, 200)):
+        what = f"accuracy of async, {few} workers less {many}, points"
+        theirs = known[few]["accuracy"] - known[many]["accuracy"]
+        found.append(Effect(what, ends[few] - ends[many], at_least=0.0, published=theirs))
+    return found
 
 
 def async_scales(table1: Artefact) -> Sequence[Effect]:
     of, known = cells(table1), published("backup")["table1"]
-    return [
-        Effect(
-            f"time to converge of async, {few} workers / {many}",
-            runs.level_ratio(table1, of[ASYNC, few], of[ASYNC, many], "time_s"),
-            *ALMOST_HALVED,
-            published=known[few]["hours"] / known[many]["hours"],
-        )
-        for few, many in pairwise(known)
-    ]
+    found = []
+    for few, many in pairwise(known):
+        ratio = runs.level_ratio(table1, of[ASYNC, few], of[ASYNC, many], "time_s")
+        what = f"time to converge of async, {few} workers / {many}"
+        found.append(Effect(what, ratio, *ALMOST_HALVED, published=known[few]["hours"] / known[many]["hours"]))
+    return found
 
 
 def sync_accuracy(fig1: Artefact) -> Sequence[Effect]:
-    of = cells(fig1)
-    return [
-        Effect(
-            f"accuracy of sync less async's, {workers} workers, points",
-            more_than_async(fig1, of, SYNC, workers),
-            at_least=MORE_ACCURATE,
-        )
-        for workers in NAMED
-    ]
+    of, what = cells(fig1), "accuracy of sync less async's, {} workers, points"
+    return [Effect(what.format(n), more_than_async(fig1, of, SYNC, n), at_least=MORE_ACCURATE) for n in NAMED]
 
 
 def sync_fewer_epochs(fig1: Artefact) -> Sequence[Effect]:
-    of = cells(fig1)
-    return [
-        Effect(
-            f"epochs to converge, sync / async, {workers} workers",
-            runs.level_ratio(fig1, of[SYNC, workers], of[ASYNC, workers], "epoch"),
-            at_most=1.0,
-        )
-        for workers in NAMED
-    ]
+    of, what = cells(fig1), "epochs to converge, sync / async, {} workers"
+    ratios = {n: runs.level_ratio(fig1, of[SYNC, n], of[ASYNC, n], "epoch") for n in NAMED}
+    return [Effect(what.format(n), ratio, at_most=1.0) for n, ratio in ratios.items()]
 
 
 def sync_scales(fig1: Artefact) -> Sequence[Effect]:
@@ -93,44 +74,25 @@ def sync_scales(fig1: Artefact) -> Sequence[Effect]:
 
 def sync_step_time(fig2: Artefact) -> Sequence[Effect]:
     low, high = published("backup")["step_over_async"]
-    return [
-        Effect(
-            f"step time, sync / async, {workers} workers",
-            over_async(fig2, "pareto", SYNC, workers),
-            low - AROUND,
-            high + AROUND,
-        )
-        for workers in (50, 100, 200)
-    ]
+    what = "step time, sync / async, {} workers"
+    ratios = {n: over_async(fig2, "pareto", SYNC, n) for n in (50, 100, 200)}
+    return [Effect(what.format(n), ratio, low - AROUND, high + AROUND) for n, ratio in ratios.items()]
 
 
 def backup_step_time(fig2: Artefact) -> Sequence[Effect]:
-    return [
-        Effect(
-            f"step time, sync with backups / async, {workers} workers",
-            over_async(fig2, "pareto", BACKUP, workers),
-            at_most=ALMOST_AS_FAST,
-        )
-        for workers in NAMED
-    ]
+    what = "step time, sync with backups / async, {} workers"
+    ratios = {n: over_async(fig2, "pareto", BACKUP, n) for n in NAMED}
+    return [Effect(what.format(n), ratio, at_most=ALMOST_AS_FAST) for n, ratio in ratios.items()]
 
 
 def backup_time(fig3: Artefact) -> Sequence[Effect]:
     of, known = cells(fig3), published("backup")["backup50"]
-    return [
-        Effect(
-            "time to converge, 50 + 2 workers / 50 of async",
-            runs.level_ratio(fig3, of[BACKUP, 50], of[ASYNC, 50], "time_s"),
-            at_most=known["time"] + AROUND,
-            published=known["time"],
-        ),
-        Effect(
-            "accuracy of 50 + 2 workers less that of 50 of async, points",
-            more_than_async(fig3, of, BACKUP, 50),
-            at_least=MORE_ACCURATE,
-            published=known["accuracy"],
-        ),
-    ]
+    ratio = runs.level_ratio(fig3, of[BACKUP, 50], of[ASYNC, 50], "time_s")
+    what, theirs = "time to converge, 50 + 2 workers / 50 of async", known["time"]
+    time = Effect(what, ratio, at_most=theirs + AROUND, published=theirs)
+    what = "accuracy of 50 + 2 workers less that of 50 of async, points"
+    more = more_than_async(fig3, of, BACKUP, 50)
+    return [time, Effect(what, more, at_least=MORE_ACCURATE, published=known["accuracy"])]
 
 
 def lm_lr(charlm: Artefact) -> Sequence[Effect]:
@@ -156,12 +118,8 @@ def draw_speed(draw: Artefact) -> Sequence[Effect]:
     best = rates.best_runs(draw)
     times = {kind: rates.to_draw_level(draw, own, "time_s") for kind, own in best.items()}
     work = {kind: rates.to_draw_level(draw, own, "epoch") for kind, own in best.items()}
-    faster = [
-        Effect(
-            f"time to the level, {kind} / one worker", times[kind] / times[rates.SINGLE], at_most=SIGNIFICANTLY_FASTER
-        )
-        for kind in (ASYNC, SYNC)
-    ]
+    what, alone = "time to the level, {} / one worker", times[rates.SINGLE]
+    faster = [Effect(what.format(kind), times[kind] / alone, at_most=SIGNIFICANTLY_FASTER) for kind in (ASYNC, SYNC)]
     larger = rates.best_rates(draw, SYNC) / rates.best_rates(draw, ASYNC)
     # 40 to 50 % faster: 1 / 1.4 of the work or less
     least = 1.0 / (1.0 + published("backup")["draw_faster"][0])

@@ -4,19 +4,7 @@ from collections.abc import Callable
 
 from reports.backup import runs as of_runs
 from reports.backup.learning import AVERAGED, CONVERGED
-from reports.backup.runs import (
-    ASYNC,
-    BACKUP,
-    SYNC,
-    Cell,
-    Cells,
-    accuracy,
-    cells,
-    name_of,
-    sizes,
-    to_level,
-    to_own_level,
-)
+from reports.backup.runs import ASYNC, BACKUP, SYNC, Cell, Cells, accuracy, cells, name_of, sizes
 from reports.figures import Figure, Panel, curve
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
@@ -27,20 +15,15 @@ def fig3(artefact: Artefact) -> Figure:
     """A panel a number of workers: accuracy against virtual time."""
     of = cells(artefact)
     at = of_runs.levels(of)
-    panels = [
-        Panel(
-            "virtual time, s",
-            "test accuracy, %",
-            [
-                curve(name_of(kind), [_percent(run) for run in of[kind, workers]], position)
-                for position, kind in enumerate((ASYNC, SYNC, BACKUP))
-                if (kind, workers) in of
-            ],
-            title=f"{workers} workers",
-            y_range=(max(0.0, min(at.values()) - 10.0), 100.0) if at else None,
-        )
-        for workers in sizes(of, SYNC)
-    ]
+    heights = (max(0.0, min(at.values()) - 10.0), 100.0) if at else None
+    panels = []
+    for workers in sizes(of, SYNC):
+        series = [
+            curve(name_of(kind), [_percent(run) for run in of[kind, workers]], position)
+            for position, kind in enumerate((ASYNC, SYNC, BACKUP))
+            if (kind, workers) in of
+        ]
+        panels.append(Panel("virtual time, s", "test accuracy, %", series, f"{workers} workers", y_range=heights))
     return Figure(f"Backup workers, Figure 3, at scale {artefact.scale}, {len(artefact.seeds)} seeds", panels)
 
 
@@ -52,7 +35,7 @@ def _percent(run: Run) -> tuple[list[float], list[float]]:
 def fig3_table(artefact: Artefact) -> Table:
     """A row a strategy and number of workers: time to converge and accuracy against async's."""
     of, known = cells(artefact), published("backup")["backup50"]
-    to_common, to_own = to_level(of_runs.levels(of), "time_s"), to_own_level("time_s")
+    to_common, to_own = of_runs.to_level(of_runs.levels(of), "time_s"), of_runs.to_own_level("time_s")
 
     def theirs(cell: Cell, key: str) -> float | None:
         return known[key] if cell == (BACKUP, 50) else None
@@ -67,9 +50,7 @@ def fig3_table(artefact: Artefact) -> Table:
         Column("ours: time / async's", lambda cell: time_to_async(cell, to_common), 2, show_n=True),
         Column("ours: time / async's, own level", lambda cell: time_to_async(cell, to_own), 2, show_n=True),
         Column("paper: accuracy less async's, points", lambda cell: theirs(cell, "accuracy"), 2),
-        Column(
-            "ours: accuracy less async's, points", lambda cell: more_than_async(artefact, of, *cell), 2, show_n=True
-        ),
+        Column("ours: accuracy less async's, points", lambda c: more_than_async(artefact, of, *c), 2, show_n=True),
     ]
     rows = [(kind, n) for n in sizes(of, SYNC) for kind in (ASYNC, SYNC, BACKUP) if (kind, n) in of]
     notes = [AVERAGED, CONVERGED, of_runs.about_diverged(artefact), *artefact.closing_notes]

@@ -74,16 +74,13 @@ def charlm_table(artefact: Artefact) -> Table:
 
 def _sides(artefact: Artefact, name: str, runs_at: Mapping[float, list[Run]]) -> list[Column[float]]:
     def exploded(rate: float) -> str | None:
-        return _exploded(runs_at[rate]) if rate in runs_at else None
+        runs = runs_at.get(rate)
+        return None if runs is None else f"{sum(map(explodes, runs))} of {len(runs)}"
 
     def bits(rate: float) -> Sample | None:
         return artefact.sample(runs_at[rate], _bits) if rate in runs_at else None
 
     return [Column(f"{name}: exploded", exploded), Column(f"{name}: bits a character", bits, 2, show_n=True)]
-
-
-def _exploded(runs: Sequence[Run]) -> str:
-    return f"{sum(map(explodes, runs))} of {len(runs)}"
 
 
 def charlm(artefact: Artefact) -> Figure:
@@ -101,15 +98,11 @@ def charlm(artefact: Artefact) -> Figure:
     every = list(of[ASYNC])
     start = Series("as at the start", [every[0], every[-1]], [1.0, 1.0], colour=6, style=":")
     panels = [
-        Panel("learning rate", "bits a character", drawn(ends), title="at the end", log_x=True, log_y=True),
-        Panel(
-            "learning rate",
-            "highest loss / loss at the start",
-            [*drawn(worst), start],
-            title="worst moment; diverged runs have none",
-            log_x=True,
-            log_y=True,
-        ),
+        Panel("learning rate", label, series, title, log_x=True, log_y=True)
+        for label, series, title in (
+            ("bits a character", drawn(ends), "at the end"),
+            ("highest loss / loss at the start", [*drawn(worst), start], "worst moment; diverged runs have none"),
+        )
     ]
     title = f"Backup workers, character model, at scale {artefact.scale}, {len(artefact.seeds)} seeds: mean ± deviation"
     return Figure(title, panels)
@@ -180,9 +173,8 @@ def best_rates(artefact: Artefact, kind: str) -> Sample:
             bound = lowest(run)
             if bound is not None:
                 found.setdefault(run.seed, {})[rate] = bound
-    return Sample(
-        tuple(min(found[seed], key=found[seed].__getitem__) if seed in found else None for seed in artefact.seeds)
-    )
+    best = {seed: min(bounds, key=bounds.__getitem__) for seed, bounds in found.items()}
+    return Sample(tuple(map(best.get, artefact.seeds)))
 
 
 def draw_table(artefact: Artefact) -> Table:
@@ -217,14 +209,9 @@ def draw(artefact: Artefact) -> Figure:
     best = best_runs(artefact)
 
     def drawn(over: str) -> list[Series]:
-        return [
-            curve(
-                f"{name_of(kind)}, rate {runs[0].config['optimizer']['lr']:g}",
-                [run.curve("bound", over) for run in runs],
-                position,
-            )
-            for position, (kind, runs) in enumerate(best.items())
-        ]
+        names = [f"{name_of(kind)}, rate {runs[0].config['optimizer']['lr']:g}" for kind, runs in best.items()]
+        curves = [[run.curve("bound", over) for run in runs] for runs in best.values()]
+        return [curve(name, own, position) for position, (name, own) in enumerate(zip(names, curves, strict=True))]
 
     label = "bound, nats an image"
     panels = [

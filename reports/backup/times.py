@@ -27,15 +27,10 @@ def fig2(artefact: Artefact) -> Figure:
     for tail, words in TAILS.items():
         of, taken = cells(artefact, f"{tail}/"), steps(artefact, tail)
         workers = sizes(of, ASYNC)
-        bars = [
-            points(
-                name_of(kind),
-                {place: taken[kind, number] for place, number in enumerate(workers) if (kind, number) in taken},
-                position,
-                "bars",
-            )
-            for position, kind in enumerate(KINDS)
-        ]
+        bars = []
+        for position, kind in enumerate(KINDS):
+            own = {place: taken[kind, number] for place, number in enumerate(workers) if (kind, number) in taken}
+            bars.append(points(name_of(kind), own, position, "bars"))
         categories = [f"{number} workers" for number in workers]
         highest = max(sample.mean for sample in taken.values())
         room = (0.0, 1.45 * highest)  # for the legend

@@ -81,10 +81,7 @@ def fc_asp_floor(artefact: Artefact) -> list[Effect]:
 
 def fc_dssp_ge_ssp(artefact: Artefact) -> list[Effect]:
     of = networks(artefact)["alexnet"]
-    return [
-        Effect(*_time(of, "dssp", AVERAGE), at_most=1.0),
-        Effect(*_accuracy(of, "dssp", AVERAGE), at_least=0.0),
-    ]
+    return [Effect(*_time(of, "dssp", AVERAGE), at_most=1.0), Effect(*_accuracy(of, "dssp", AVERAGE), at_least=0.0)]
 
 
 def conv_bsp_throughput(artefact: Artefact) -> list[Effect]:

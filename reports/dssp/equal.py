@@ -118,6 +118,10 @@ class Paradigm:
     of: Network
     name: str
 
+    @property
+    def to_goal(self) -> Sample:
+        return self.of.seconds_to_goal(self.name)
+
 
 def threshold(paradigm: str) -> int:
     """3 of `ssp_s3`."""

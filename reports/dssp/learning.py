@@ -30,10 +30,8 @@ def fig3(artefact: Artefact) -> Figure:
 TABLE: Sequence[Column[Paradigm]] = (
     Column("network, paradigm", lambda row: f"{row.of.name}: {title_of(row.name, row.of)}"),
     Column("accuracy at the end, %", lambda row: row.of.final(row.name)),
-    Column("s to BSP's best", lambda row: row.of.seconds_to_goal(row.name), show_n=True),
-    Column(
-        "time / BSP's", lambda row: row.of.seconds_to_goal(row.name) / row.of.seconds_to_goal("bsp"), 2, show_n=True
-    ),
+    Column("s to BSP's best", lambda row: row.to_goal, show_n=True),
+    Column("time / BSP's", lambda row: row.to_goal / row.of.seconds_to_goal("bsp"), 2, show_n=True),
     Column("largest lead", lambda row: _of_one_run(row, "max_lead"), 0),
     Column("mean staleness", lambda row: _of_one_run(row, "mean_staleness"), 2),
 )

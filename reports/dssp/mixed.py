@@ -104,9 +104,8 @@ def _notes(artefact: Artefact, goals: Targets) -> list[str]:
     if has_papers_targets(artefact):
         lines.append("Targets: the published accuracies 0.67 and 0.68.")
     else:
-        shown = ", ".join(
-            f"{low:.2f} and {goals.high[seed]:.2f} (seed {seed})" for seed, low in sorted(goals.low.items())
-        )
+        low, high = goals.low, goals.high
+        shown = ", ".join(f"{low[seed]:.2f} and {high[seed]:.2f} (seed {seed})" for seed in sorted(low))
         lines.append(
             "Targets: as in the paper, the best that BSP reaches, cut to whole per cent, and a point above it: "
             f"{shown}. Accuracy is measured every {config['eval_every_epochs']:g} epochs; times are as coarse."
@@ -130,10 +129,8 @@ def fig4(artefact: Artefact) -> Figure:
     if has_papers_targets(artefact):
         series.append(_stars(paper["table1"]))
     first = next(iter(rows.values()))[0]
-    title = (
-        f"DSSP, Figure 4, at scale {artefact.scale}: {network(first.config)} on {first.config['dataset']['name']}, "
-        f"{len(artefact.seeds)} seeds"
-    )
+    learned_with = f"{network(first.config)} on {first.config['dataset']['name']}"
+    title = f"DSSP, Figure 4, at scale {artefact.scale}: {learned_with}, {len(artefact.seeds)} seeds"
     return Figure(title, [Panel(f"{first.summary['time_kind']} time, s", "test accuracy", series)])
 
 

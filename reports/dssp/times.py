@@ -74,10 +74,8 @@ READINGS_TABLE: Sequence[Column[Paradigm]] = (
     Column("rate drops after epoch", lambda row: row.of.learning_runs(row.name, first_drop), 2),
     Column("accuracy at the end, %", lambda row: row.of.final(row.name)),
     Column("above BSP's at this rate, points", lambda row: row.of.final(row.name) - row.of.final(same_rate(row))),
-    Column("s to BSP's best", lambda row: row.of.seconds_to_goal(row.name), show_n=True),
-    Column(
-        "time / BSP's", lambda row: row.of.seconds_to_goal(row.name) / row.of.seconds_to_goal("bsp"), 2, show_n=True
-    ),
+    Column("s to BSP's best", lambda row: row.to_goal, show_n=True),
+    Column("time / BSP's", lambda row: row.to_goal / row.of.seconds_to_goal("bsp"), 2, show_n=True),
 )
 
 

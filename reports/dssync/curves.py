@@ -20,10 +20,8 @@ def figure(artefact: Artefact, table: str, title: str) -> Figure:
     """A panel a task that was learned; on the paper's own data stars are the best values of its table."""
     panels, left_out = [], []
     for task in (task for task in text()["tasks"] if task in text()[table]):
-        rows = {
-            label.rpartition("/")[2]: runs for label, runs in artefact.rows().items() if label.startswith(f"{task}/")
-        }
-        learned = {strategy: runs for strategy, runs in rows.items() if runs[0].metrics}
+        rows = {label: runs for label, runs in artefact.rows().items() if label.startswith(f"{task}/")}
+        learned = {label.rpartition("/")[2]: runs for label, runs in rows.items() if runs[0].metrics}
         if learned:
             panels.append(_panel(task, table, learned))
         else:
@@ -41,10 +39,8 @@ def figure(artefact: Artefact, table: str, title: str) -> Figure:
 def _panel(task: str, table: str, rows: dict[str, Sequence[Run]] | dict[str, list[Run]]) -> Panel:
     score = next(iter(rows.values()))[0].summary["metric"]
     series = [
-        curve(
-            strategy_name(strategy), [by_iteration(run, score) for run in runs], COLOURS[strategy], STYLES.get(strategy)
-        )
-        for strategy, runs in rows.items()
+        curve(strategy_name(key), [by_iteration(run, score) for run in runs], COLOURS[key], STYLES.get(key))
+        for key, runs in rows.items()
     ]
     data: str = next(iter(rows.values()))[0].config["dataset"]["name"]
     if data != task:

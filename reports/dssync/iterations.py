@@ -124,18 +124,12 @@ def figure(artefact: Artefact, title: str) -> Figure:
         if bars:
             series.append(points(LEGEND[colour], bars, colour, "bars"))
     of = wires(artefact)
-    theirs = {
-        places[task]: gain for task in times if (gain := published_speedup(task, of[task].num_workers)) is not None
-    }
+    gains = {place: published_speedup(task, of[task].num_workers) for task, place in places.items()}
+    theirs = {place: gain for place, gain in gains.items() if gain is not None}
     series.append(Series("paper: Table 4", list(theirs), list(theirs.values()), "bars", published=True))
     highest = max(height for bars in series for height in bars.y)
-    panel = Panel(
-        "task",
-        "BSP's seconds / own seconds",
-        series,
-        categories=[task_name(task) for task in times],
-        y_range=(0.0, 1.4 * highest),  # room for the legend
-    )
+    room = (0.0, 1.4 * highest)  # for the legend
+    panel = Panel("task", "BSP's seconds / own seconds", series, categories=list(map(task_name, times)), y_range=room)
     return Figure(f"{title}, at scale {artefact.scale}", [panel], notes(artefact))
 
 

@@ -35,9 +35,8 @@ def push28_pull90_time(artefact: Artefact) -> Sequence[Effect]:
 
 def push28_pull90_error(artefact: Artefact) -> Sequence[Effect]:
     more, theirs = _more_error(artefact, DELAYED)
-    return [
-        Effect("error of c=28 b=90 % - Sync's, points, with delays", more, -SAME_ERROR, SAME_ERROR, published=theirs)
-    ]
+    what = "error of c=28 b=90 % - Sync's, points, with delays"
+    return [Effect(what, more, -SAME_ERROR, SAME_ERROR, published=theirs)]
 
 
 def too_small(artefact: Artefact) -> Sequence[Effect]:
@@ -48,12 +47,9 @@ def too_small(artefact: Artefact) -> Sequence[Effect]:
 
 def normal_scenario(artefact: Artefact) -> Sequence[Effect]:
     sync = minutes_of(artefact, f"{IN_TIME}/sync")
-    times = [
-        _same_time(
-            f"time of {name_of(setting)} / Sync's, no delays", minutes_of(artefact, f"{IN_TIME}/{setting}"), sync
-        )
-        for setting in SETTINGS[1:]
-    ]
+    own = {setting: minutes_of(artefact, f"{IN_TIME}/{setting}") for setting in SETTINGS[1:]}
+    what = "time of {} / Sync's, no delays"
+    times = [_same_time(what.format(name_of(setting)), minutes, sync) for setting, minutes in own.items()]
     more, _ = _more_error(artefact, IN_TIME)
     return [*times, Effect("error of c=28 b=90 % - Sync's, points, no delays", more, at_most=SAME_ERROR)]
 
@@ -69,14 +65,9 @@ def _saved(artefact: Artefact, setting: str) -> Effect:
     """The time under delays as a share of Sync's, beside the published one."""
     times, sync = (minutes_of(artefact, f"{DELAYED}/{own}") for own in (setting, "sync"))
     claimed = {"push28": 0.83, "push28_pull90": 0.70}[setting]  # "about 17 %", "about 30 %" less
-    return Effect(
-        f"time of {name_of(setting)} / Sync's, with delays",
-        times / sync,
-        claimed - ABOUT,
-        claimed + ABOUT,
-        _printed(setting, "minutes") / _printed("sync", "minutes"),
-        digits=3,
-    )
+    theirs = _printed(setting, "minutes") / _printed("sync", "minutes")
+    what = f"time of {name_of(setting)} / Sync's, with delays"
+    return Effect(what, times / sync, claimed - ABOUT, claimed + ABOUT, theirs, digits=3)
 
 
 def _same_time(what: str, times: Sample, others: Sample) -> Effect:

@@ -39,16 +39,8 @@ def fig2(artefact: Artefact, delays: Delays) -> Figure:
             if f"{scenario}/{kind}" in delays
         ]
         heights = [y for one in series for y in one.y if y]
-        panels.append(
-            Panel(
-                "delay, virtual s",
-                "density, 1/s",
-                series,
-                title.replace(": ", ":\n"),
-                log_y=True,
-                y_range=(min(heights, default=1.0) / 2, max(heights, default=1.0) * 2),
-            )
-        )
+        room, name = (min(heights, default=1.0) / 2, max(heights, default=1.0) * 2), title.replace(": ", ":\n")
+        panels.append(Panel("delay, virtual s", "density, 1/s", series, name, log_y=True, y_range=room))
     title = f"PSP, Figure 2, at scale {artefact.scale}: how long a pull takes under Sync"
     return Figure(title, panels, notes(artefact))
 
@@ -77,16 +69,15 @@ def table(artefact: Artefact, delays: Delays) -> Table:
         by_seed = delays[label]
         return Sample(tuple(float(value(by_seed[seed])) if seed in by_seed else None for seed in artefact.seeds))
 
+    def late(own: list[float]) -> float:
+        return 100.0 * float(np.mean(np.asarray(own) >= late_s))
+
     columns = [
         Column("pull", names.__getitem__),
         Column("how many", lambda label: sum(map(len, delays[label].values())), 0),
         Column("mean, s", lambda label: sample(label, np.mean), 3),
         Column("median, s", lambda label: sample(label, np.median), 3),
-        Column(
-            f"ours: {late_s:g} s or longer, %",
-            lambda label: sample(label, lambda own: 100.0 * float(np.mean(np.asarray(own) >= late_s))),
-            3,
-        ),
+        Column(f"ours: {late_s:g} s or longer, %", lambda label: sample(label, late), 3),
         Column("paper: late, %", lambda label: share if label == "delayed/response" else None, 2),
     ]
     labels = [label for label in names if label in delays]
@@ -115,13 +106,8 @@ def _delays(run: Run) -> list[float]:
     else:
         begun = log[log.kind == "computed"]
         number, wanted = begun.groupby("worker").cumcount() + 1, pulled.value.astype(int)
-    both = pulled.assign(number=wanted).merge(
-        begun.assign(number=number),
-        how="left",
-        on=["worker", "number"],
-        suffixes=("", "_begun"),
-        validate="many_to_one",
-    )
+    pulled, begun, keys = pulled.assign(number=wanted), begun.assign(number=number), ["worker", "number"]
+    both = pulled.merge(begun, how="left", on=keys, suffixes=("", "_begun"), validate="many_to_one")
     assert not both["at_begun"].isna().any(), "a pull that was never begun"
     delays: list[float] = (both["at"] - both["at_begun"]).tolist()
     return delays

@@ -27,17 +27,13 @@ def errors(artefact: Artefact, scenario: str, settings: Sequence[str], title: st
     """Two panels: against epoch and against time; a curve a setting, the other reading of the counter dashed."""
     table = published("psp")["table1"]
     printed = [row for setting, row in table["rows"].items() if setting in settings and scenario == DELAYED]
-    panels = [
-        Panel(
-            name,
-            "top-1 error, %",
-            _curves(artefact, scenario, settings, points) + _published(artefact, printed, places),
-        )
-        for name, points, places in (
-            ("epoch", by_epoch, [float(table["epochs"])] * len(printed)),
-            ("virtual time, min", by_minutes, [row["minutes"] for row in printed]),
-        )
-    ]
+    panels = []
+    for name, points, places in (
+        ("epoch", by_epoch, [float(table["epochs"])] * len(printed)),
+        ("virtual time, min", by_minutes, [row["minutes"] for row in printed]),
+    ):
+        series = _curves(artefact, scenario, settings, points) + _published(artefact, printed, places)
+        panels.append(Panel(name, "top-1 error, %", series))
     return Figure(f"{title} (scale {artefact.scale}, {len(artefact.seeds)} seeds)", panels, notes(artefact))
 
 

@@ -102,9 +102,8 @@ def _prolonged(artefact: Artefact) -> list[str]:
 def _readings(artefact: Artefact) -> list[str]:
     """The time that partial pushing saves in each reading of Algorithm 1, line 18."""
     try:
-        sync, step, newest = (
-            minutes_of(artefact, f"{DELAYED}/{setting}") for setting in ("sync", "push28", f"push28{NEWEST}")
-        )
+        settings = ("sync", "push28", f"push28{NEWEST}")
+        sync, step, newest = (minutes_of(artefact, f"{DELAYED}/{setting}") for setting in settings)
         wrong = [errors_of(artefact, f"{DELAYED}/push20_pull75{suffix}").mean for suffix in ("", NEWEST)]
     except KeyError:
         return []

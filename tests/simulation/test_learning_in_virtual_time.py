@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 from benchmarks.simulator import NullObserver
-from syncline.config import CifarConfig, DigitsConfig, ModelConfig, ResnetConfig, RunConfig, ScheduleConfig, SgdConfig
+from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.config.datasets import CifarConfig
+from syncline.config.optimizers import ScheduleConfig
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import WorkerShare
 from syncline.models import build

@@ -64,9 +64,8 @@ class DatasetConfig:
         """
         known = self.known_num_train
         if known is None:
-            raise ConfigError(
-                f"dataset={self.name}: only the text tells how long it is; dataset.train_size must be set, got null"
-            )
+            rule = "only the text tells how long it is; dataset.train_size must be set"
+            raise ConfigError(f"dataset={self.name}: {rule}, got null")
         return known
 
     @property
@@ -88,40 +87,33 @@ class DigitsConfig(ImagesConfig):
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "generation")
     full_train_size: ClassVar[int] = 1437
+    size: ClassVar[int] = 8  # pixels a side
 
     @property
     def shape(self) -> Shape:
-        return ImageShape(1, 8, 10)
+        return ImageShape(1, self.size, 10)
 
 
 @dataclass(frozen=True)
-class MnistConfig(ImagesConfig):
+class MnistConfig(DigitsConfig):
     name: str = "mnist"
     root: str = "data"  # holds mnist.npz, or the four idx files
     download: bool = False
 
-    tasks: ClassVar[tuple[str, ...]] = ("classification", "generation")
     full_train_size: ClassVar[int] = 60_000
-
-    @property
-    def shape(self) -> Shape:
-        return ImageShape(1, 28, 10)
+    size: ClassVar[int] = 28
 
 
 @dataclass(frozen=True)
-class MnistDigitsConfig(ImagesConfig):
+class MnistDigitsConfig(DigitsConfig):
     name: str = "mnist_digits"
     train_size: int | None = 10_000
     test_size: int | None = 2_000
     seed: int = 0  # of the drawing, >= 0
 
-    tasks: ClassVar[tuple[str, ...]] = ("classification", "generation")
     full_train_size: ClassVar[int] = 10_000
     is_made: ClassVar[bool] = True
-
-    @property
-    def shape(self) -> Shape:
-        return ImageShape(1, 28, 10)
+    size: ClassVar[int] = 28
 
 
 @dataclass(frozen=True)

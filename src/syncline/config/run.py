@@ -9,22 +9,13 @@ from functools import cached_property
 from math import inf
 from typing import Any, cast, get_type_hints
 
+from syncline.config import runners
 from syncline.config.bounds import check_numbers
 from syncline.config.checks import ConfigError, check, check_choice
 from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
 from syncline.config.placement import places
-from syncline.config.runners import (
-    RUNNERS,
-    TRACKERS,
-    LiveConfig,
-    MultinodeConfig,
-    NoTrackerConfig,
-    Runner,
-    SimulateConfig,
-    Tracker,
-)
 from syncline.datasets.fingerprint import ABSENT, PUBLISHED, fingerprint
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS, RANGES
@@ -39,8 +30,8 @@ TABLES: dict[str, Mapping[str, type[Any]]] = {
     "dataset": DATASETS,
     "optimizer": OPTIMIZERS,
     "strategy": STRATEGIES,
-    "runner": RUNNERS,
-    "tracker": TRACKERS,
+    "runner": runners.RUNNERS,
+    "tracker": runners.TRACKERS,
 }
 ASYNC_GRADIENTS = ("mean", "mean_over_workers")
 MOMENTUM_FORMS = ("torch", "lr_inside")
@@ -66,8 +57,8 @@ class RunConfig:
     strategy: StrategyOptions = field(default_factory=DsspOptions)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
-    runner: Runner = field(default_factory=SimulateConfig)
-    tracker: Tracker = field(default_factory=NoTrackerConfig)
+    runner: runners.Runner = field(default_factory=runners.SimulateConfig)
+    tracker: runners.Tracker = field(default_factory=runners.NoTrackerConfig)
     seed: int = 0  # 0 .. 2^32 - 1; of weights, data order, compute times and delays, each its own stream
     batch_size: int = 32  # of one worker, >= 1
     epochs: float | None = None  # of the whole training set; a run ends at the first limit it reaches
@@ -102,12 +93,12 @@ class RunConfig:
         self._check_samples()
         self._check_target()
         self._check_cluster()
-        if isinstance(self.runner, SimulateConfig):
+        if isinstance(self.runner, runners.SimulateConfig):
             rule = "runner.parameters=true needs gradients=true: times alone have no parameters"
             check(self.gradients or not self.runner.parameters, rule, f"gradients={str(self.gradients).lower()}")
-        if isinstance(self.runner, LiveConfig):
+        if isinstance(self.runner, runners.LiveConfig):
             check(self.gradients, f"runner={self.runner.name} learns: gradients must be true", self.gradients)
-        if isinstance(self.runner, MultinodeConfig):
+        if isinstance(self.runner, runners.MultinodeConfig):
             places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
 
     def _check_names(self) -> None:
@@ -141,7 +132,7 @@ class RunConfig:
         if value is None:
             return
         check(self.gradients, "target.value must be null with gradients=false: nothing is learned", value)
-        during = not isinstance(self.runner, LiveConfig) or self.runner.evaluate == "during"
+        during = not isinstance(self.runner, runners.LiveConfig) or self.runner.evaluate == "during"
         check(during, "a target needs runner.evaluate=during", getattr(self.runner, "evaluate", None))
         least, most = RANGES[metric]
         hint = f" ({value / 100:g} for {value:g} %)" if most == 1 < value <= 100 else ""
@@ -186,9 +177,9 @@ class RunConfig:
             check_choice("target.metric", self.target.metric, METRICS[task])
 
     @property
-    def live(self) -> LiveConfig:
+    def live(self) -> runners.LiveConfig:
         """The runner of real processes; only for those."""
-        assert isinstance(self.runner, LiveConfig), self.runner.name
+        assert isinstance(self.runner, runners.LiveConfig), self.runner.name
         return self.runner
 
     @property

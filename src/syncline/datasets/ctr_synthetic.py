@@ -84,18 +84,16 @@ class _Machine:
         mean = counts.mean(axis=0, dtype=np.float64)
         raw = _Machine(share, mean, count_weights, count_factors, weights, factors)
         linear, pairs = (term.std() for term in raw.terms(counts, categories))
-        return _Machine(
-            share, mean, count_weights / linear, count_factors / pairs**0.5, weights / linear, factors / pairs**0.5
-        )
+        root = pairs**0.5
+        return _Machine(share, mean, count_weights / linear, count_factors / root, weights / linear, factors / root)
 
     def terms(self, counts: Array, categories: Array) -> tuple[Floats, Floats]:
         """The linear term and that of pairs [N], of log counts [N, D] and values [N, F]."""
         x = counts - self.count_mean
         fields = np.arange(NUM_CATEGORIES)
         linear = x @ self.count_weights + self.weights[fields, categories].sum(axis=1)
-        vectors = np.concatenate(
-            [x[..., None] * self.count_factors, self.factors[fields, categories]], axis=1
-        )  # [N, D + F, R]
+        of_counts, of_categories = x[..., None] * self.count_factors, self.factors[fields, categories]
+        vectors = np.concatenate([of_counts, of_categories], axis=1)  # [N, D + F, R]
         # Rendle 2010, lemma 3.1: all pairs in linear time.
         pairs = (vectors.sum(axis=1) ** 2 - (vectors**2).sum(axis=1)).sum(axis=1) / 2
         return linear, pairs

@@ -55,9 +55,8 @@ def fetch(urls: Sequence[str], path: Path, known_hash: str, what: str) -> Path:
             return path
         except (ValueError, OSError) as error:  # a wrong checksum; no network, a broken transfer, no room
             faults.append(f"{url}: {_one_line(error)}")
-    raise DataMissingError(
-        f"{what}: {path} could not be downloaded ({'; '.join(faults)}); try again, or put the file there yourself"
-    )
+    advice = "try again, or put the file there yourself"
+    raise DataMissingError(f"{what}: {path} could not be downloaded ({'; '.join(faults)}); {advice}")
 
 
 def unpack(archive: Path, folder: Path, what: str) -> None:

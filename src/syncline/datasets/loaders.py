@@ -110,9 +110,8 @@ class _Loader:
                 raise BrokenPipeError
         except BrokenPipeError:
             code = self._process.wait()
-            raise RuntimeError(
-                f"a loader process has ended (exit code {code}); dataset.loaders=0 decodes without them"
-            ) from None
+            advice = "dataset.loaders=0 decodes without them"
+            raise RuntimeError(f"a loader process has ended (exit code {code}); {advice}") from None
         if fault is not None:
             raise ValueError(fault)
 

@@ -31,9 +31,8 @@ def tokenizer(vocabulary: Sequence[str]) -> "Tokenizer":
     try:
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
     except ModuleNotFoundError:
-        raise ValueError(
-            "question answering needs the package tokenizers; pip install transformers brings it"
-        ) from None
+        needed = "the package tokenizers; pip install transformers brings it"
+        raise ValueError(f"question answering needs {needed}") from None
     numbers = {piece: number for number, piece in enumerate(vocabulary)}
     if vocabulary[0] != PAD or not numbers.keys() >= set(SPECIAL):  # padding is 0 in every row
         given = ", ".join(map(repr, vocabulary[:4]))

@@ -4,11 +4,13 @@ Shape legend: n elements of the block.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 
+@dataclass(eq=False, slots=True)
 class Adam:
     """Adam; with `decoupled`, AdamW.
 
@@ -19,22 +21,16 @@ class Adam:
 
     Source: Kingma and Ba (2015), algorithm 1; Loshchilov and Hutter (2019), algorithm 2, where the decay is scaled by
     the schedule alone, here by the rate. Both as in torch.optim.Adam and AdamW without amsgrad, equal in every bit.
-
-    Args:
-        beta1, beta2: in [0, 1).
-        eps: > 0.
-        weight_decay: >= 0.
     """
 
-    def __init__(self, beta1: float, beta2: float, eps: float, weight_decay: float, decoupled: bool = False) -> None:
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
-        self.weight_decay = weight_decay
-        self.decoupled = decoupled
-        self._steps = 0  # t
-        self._mean: Tensor | None = None  # m [n]
-        self._square: Tensor | None = None  # v [n]
+    beta1: float  # in [0, 1)
+    beta2: float  # in [0, 1)
+    eps: float  # > 0
+    weight_decay: float  # >= 0
+    decoupled: bool = False
+    _steps: int = field(default=0, init=False)  # t
+    _mean: Tensor | None = field(default=None, init=False)  # m [n]
+    _square: Tensor | None = field(default=None, init=False)  # v [n]
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
         """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is overwritten."""

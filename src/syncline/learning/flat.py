@@ -32,9 +32,8 @@ class FlatModule:
         end = size + num_buffers + num_extra
         begin = -(-end // ALIGNED) * ALIGNED
         storage = initial.new_zeros(begin + size)
-        self.gradient, self.buffers, self.extra = torch.split(
-            storage[:end], [size, num_buffers, num_extra]
-        )  # [n], [m], [e]
+        parts = torch.split(storage[:end], [size, num_buffers, num_extra])
+        self.gradient, self.buffers, self.extra = parts  # [n], [m], [e]
         self.weights = storage[begin:]  # [n]
         self.with_gradient = storage[:end]  # gradient, buffers and extra [n + m + e]
         self.with_weights = storage[size:]  # buffers, extra and weights [m + e + n, and padding]

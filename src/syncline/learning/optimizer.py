@@ -4,6 +4,7 @@ Shape legend: n elements of the block.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -37,6 +38,7 @@ class Optimizer(Protocol):
         """Restore a copy of a state from `state_dict`."""
 
 
+@dataclass(eq=False, slots=True)
 class Averaged:
     """An optimizer for which the exponential moving average of the weights is evaluated.
 
@@ -48,16 +50,12 @@ class Averaged:
 
     Source: TensorFlow's ExponentialMovingAverage with num_updates, as Inception was evaluated; there the running
     statistics of batch norm are averaged with the weights, here they stay the last ones.
-
-    Args:
-        decay: in (0, 1).
     """
 
-    def __init__(self, optimizer: Optimizer, decay: float) -> None:
-        self.optimizer = optimizer
-        self.decay = decay
-        self._updates = 0  # t
-        self._average: Tensor | None = None  # a [n]
+    optimizer: Optimizer
+    decay: float  # in (0, 1)
+    _updates: int = field(default=0, init=False)  # t
+    _average: Tensor | None = field(default=None, init=False)  # a [n]
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
         if self._average is None:

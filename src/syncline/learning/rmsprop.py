@@ -4,6 +4,7 @@ Shape legend: n elements of the block.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 RMSPROP_FORMS = ("torch", "tensorflow")
 
 
+@dataclass(eq=False, slots=True)
 class RmsProp:
     """RMSProp with momentum and (L2) weight decay, not centred.
 
@@ -21,25 +23,19 @@ class RmsProp:
     from the first step on.
 
     Source: torch.optim.RMSprop, equal in every bit; tf.train.RMSPropOptimizer of TensorFlow 1, equal to rounding.
-
-    Args:
-        alpha: decay of the mean square, in [0, 1).
-        eps: > 0.
-        momentum: in [0, 1).
-        weight_decay: >= 0.
-        form: one of RMSPROP_FORMS.
     """
 
-    def __init__(self, alpha: float, eps: float, momentum: float, weight_decay: float, form: str = "torch") -> None:
-        assert form in RMSPROP_FORMS
-        self.alpha = alpha
-        self.eps = eps
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.form = form
-        self._square: Tensor | None = None  # v [n]
-        self._buffer: Tensor | None = None  # b [n], if there is momentum
-        self._root: Tensor | None = None  # [n], scratch
+    alpha: float  # decay of the mean square, in [0, 1)
+    eps: float  # > 0
+    momentum: float  # in [0, 1)
+    weight_decay: float  # >= 0
+    form: str = "torch"  # one of RMSPROP_FORMS
+    _square: Tensor | None = field(default=None, init=False)  # v [n]
+    _buffer: Tensor | None = field(default=None, init=False)  # b [n], if there is momentum
+    _root: Tensor | None = field(default=None, init=False)  # [n], scratch
+
+    def __post_init__(self) -> None:
+        assert self.form in RMSPROP_FORMS
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
         """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is overwritten."""

@@ -4,6 +4,7 @@ Shape legend: n elements of the block.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 MOMENTUM_FORMS = ("torch", "lr_inside")
 
 
+@dataclass(eq=False, slots=True)
 class Sgd:
     """SGD with momentum and weight decay.
 
@@ -18,22 +20,17 @@ class Sgd:
         torch:      b <- momentum b + d          w <- w - rate b        (torch.optim.SGD, dampening=0; b starts as d)
         nesterov:   the same b                   w <- w - rate (d + momentum b)         (torch.optim.SGD, nesterov=True)
         lr_inside:  b <- momentum b - rate d     w <- w + b             (MXNet's sgd_mom_update; b starts at 0)
-
-    Args:
-        momentum: in [0, 1).
-        weight_decay: >= 0.
-        form: one of MOMENTUM_FORMS.
-        nesterov: goes with momentum > 0 and the form torch.
     """
 
-    def __init__(self, momentum: float, weight_decay: float, form: str = "torch", nesterov: bool = False) -> None:
-        assert form in MOMENTUM_FORMS
-        assert not nesterov or (momentum > 0 and form == "torch")
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.form = form
-        self.nesterov = nesterov
-        self._buffer: Tensor | None = None  # b [n]
+    momentum: float  # in [0, 1)
+    weight_decay: float  # >= 0
+    form: str = "torch"  # one of MOMENTUM_FORMS
+    nesterov: bool = False  # goes with momentum > 0 and the form torch
+    _buffer: Tensor | None = field(default=None, init=False)  # b [n]
+
+    def __post_init__(self) -> None:
+        assert self.form in MOMENTUM_FORMS
+        assert not self.nesterov or (self.momentum > 0 and self.form == "torch")
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
         """Write the next weights [n] to `out` (which may be `weights`); `gradient` [n] is overwritten."""

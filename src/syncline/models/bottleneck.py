@@ -28,7 +28,7 @@ def resnet50(in_channels: int, image_size: int, num_classes: int) -> nn.Module:
 
     Source: He et al. 2015, "Deep residual learning", table 1.
     """
-    _check("resnet50", in_channels, image_size)
+    check_photographs("resnet50", in_channels, image_size, 32)
     network: nn.Module = import_torchvision().models.resnet50(weights=None, num_classes=num_classes)
     return network
 
@@ -40,7 +40,7 @@ def wide_resnet50_2(in_channels: int, image_size: int, num_classes: int) -> nn.M
 
     Source: Zagoruyko and Komodakis 2016, "Wide residual networks", WRN-50-2-bottleneck (68.9 M).
     """
-    _check("wide_resnet50_2", in_channels, image_size)
+    check_photographs("wide_resnet50_2", in_channels, image_size, 32)
     network: nn.Module = import_torchvision().models.wide_resnet50_2(weights=None, num_classes=num_classes)
     return network
 
@@ -73,9 +73,8 @@ def resnet50_bottleneck_cifar(in_channels: int, image_size: int, num_classes: in
     return network
 
 
-def _check(name: str, in_channels: int, image_size: int) -> None:
-    if in_channels != 3 or image_size < 32:
-        raise ValueError(
-            f"{name} needs images of 3 channels and at least 32x32 pixels, "
-            f"got in_channels={in_channels}, image_size={image_size}"
-        )
+def check_photographs(name: str, in_channels: int, image_size: int, smallest: int) -> None:
+    """Raises ValueError unless images have 3 channels and at least `smallest` pixels a side."""
+    if in_channels != 3 or image_size < smallest:
+        needs, got = f"at least {smallest}x{smallest} pixels", f"in_channels={in_channels}, image_size={image_size}"
+        raise ValueError(f"{name} needs images of 3 channels and {needs}, got {got}")

@@ -6,6 +6,8 @@ from torch.nn import functional as F
 
 from syncline.torchvision_compat import import_torchvision
 
+from .bottleneck import check_photographs
+
 V3_SMALLEST = 299  # pixels: the auxiliary head's 5x5 average of stride 3 and 5x5 convolution need a map of 17x17
 
 
@@ -30,11 +32,7 @@ def inception_v3(in_channels: int, image_size: int, num_classes: int) -> nn.Modu
     auxiliary head). Initialisation as in torchvision: normal, deviation 0.1, and 0.001 in the auxiliary head's
     linear layer.
     """
-    if in_channels != 3 or image_size < V3_SMALLEST:
-        raise ValueError(
-            f"inception_v3 needs images of 3 channels and at least {V3_SMALLEST}x{V3_SMALLEST} pixels, "
-            f"got in_channels={in_channels}, image_size={image_size}"
-        )
+    check_photographs("inception_v3", in_channels, image_size, V3_SMALLEST)
     network: nn.Module = import_torchvision().models.inception_v3(
         weights=None, num_classes=num_classes, aux_logits=True, transform_input=False, init_weights=True
     )

@@ -37,7 +37,7 @@ MARKS = {
 WORKERS_SHOWN = 64
 
 _STYLE: dict[Any, Any] = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "syncline", "hatch.linewidth": 0.6}
-_UNDATED: dict[str, Any] = {  # the same record gives the same file
+UNDATED: dict[str, Any] = {  # the same record gives the same file
     ".svg": {"Date": None},
     ".png": {"Software": None},
     ".pdf": {"CreationDate": None},
@@ -79,7 +79,7 @@ def draw(timeline: Timeline, name: str, time_kind: str, begin_s: float, end_s: f
         handles = [legend[kind] for kind in (*COLOURS, *MARKS) if kind in legend]
         figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False)
         for path in files:
-            figure.savefig(path, dpi=150, metadata=_UNDATED[path.suffix])
+            figure.savefig(path, dpi=150, metadata=UNDATED[path.suffix])
 
 
 def _draw_workers(axes: Any, lanes: Sequence[Sequence[Span]], begin_s: float, end_s: float) -> dict[str, Any]:

@@ -175,10 +175,8 @@ class _Lane:
         why = {kind: because} if kind in ("granted", "repeated") and not self.has_pull_rule else {}
         if self.spans:
             self.spans[-1].about.update(why)
-        answered = (
-            BLOCKS if self.has_pull_rule else WAITING if self.held_at else ANSWER if self.to_answer else RECEIVING
-        )
-        state = SENDING if self.to_send else answered
+        answered = WAITING if self.held_at else ANSWER if self.to_answer else RECEIVING
+        state = SENDING if self.to_send else BLOCKS if self.has_pull_rule else answered
         if (self.state, state) == (ANSWER, WAITING):  # held on arrival: it has been waiting since then
             self.spans[-1].kind = WAITING
         elif self.state != state:

@@ -62,11 +62,11 @@ class ScenarioConfig:
         for key in ("compute_delay", "push_delay", "pull_delay"):
             object.__setattr__(self, key, optional(f"scenario.{key}", getattr(self, key), _delay))
         for worker, factor in self.slow.items():
-            rule = "scenario.slow must map workers >= 0 to factors >= 1"
-            require(worker >= 0 and factor >= 1, rule, {worker: factor})
+            is_wrong = worker < 0 or not factor >= 1
+            require(not is_wrong, "scenario.slow must map workers >= 0 to factors >= 1", {worker: factor})
         for shard, seconds in self.slow_shards.items():
-            rule = "scenario.slow_shards must map shards >= 0 to seconds >= 0"
-            require(shard >= 0 and 0 <= seconds < float("inf"), rule, {shard: seconds})
+            is_wrong = shard < 0 or not 0 <= seconds < float("inf")
+            require(not is_wrong, "scenario.slow_shards must map shards >= 0 to seconds >= 0", {shard: seconds})
 
 
 def _delay(where: str, options: Mapping[str, Any]) -> Distribution:

@@ -268,9 +268,8 @@ def _numbers(path: str, content: str) -> Array:
         raise ValueError(f"empirical.path: cannot read numbers from {path!r}: {error}") from None
     found = hashlib.md5(text, usedforsecurity=False).hexdigest()
     if found != content:
-        raise ValueError(
-            f"empirical.path: {path!r} has changed: it has checksum {found}, the run was made of {content}"
-        )
+        checksums = f"it has checksum {found}, the run was made of {content}"
+        raise ValueError(f"empirical.path: {path!r} has changed: {checksums}")
     return numbers
 
 
