@@ -298,7 +298,7 @@ class FakeRun:
     # What must hold.
 
     def stale_rows(self) -> list[Row]:
-        return [row for row in self.rows.of("dropped") if row.because == "on its way"]
+        return [row for row in self.rows.of("dropped") if row.because == "in transit"]
 
     def check_workers(self) -> None:
         engine = self.engine

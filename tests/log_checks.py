@@ -64,13 +64,13 @@ def recount(rows: Rows, num_workers: int, batch_size: int, first_count: int | No
         totals.discarded_by_worker[row.worker] += 1
     for row in rows.of("dropped"):
         totals.interrupted_by_worker[row.worker] += 1
-        totals.wasted_by_worker[row.worker] += row.because != "its delay was broken off"
+        totals.wasted_by_worker[row.worker] += row.because != "cancelled in its delay"
     for row in rows.of("waits_for"):
         totals.waits_for.append((row.at, row.version, int(row.value)))
     for row in rows.of("started"):
         totals.busy_s_by_worker[row.worker] += row.value
     for row, after in pairwise(rows):
-        if row.kind == "computed" and after.because != "on its way":
+        if row.kind == "computed" and after.because != "in transit":
             totals.loss_sum += row.value
             totals.loss_count += 1
     return totals
@@ -109,7 +109,7 @@ def check_rows(rows: list[Row], number: int = 0) -> None:
         elif row.kind == "timer":
             assert (row.version, row.value, row.because) == (updates, 0, "")
         elif row.kind == "dropped":
-            assert row.because in ("its delay was broken off", "computed to the end", "on its way")
+            assert row.because in ("cancelled in its delay", "computed to the end", "in transit")
         elif row.kind in ("joined", "left"):
             assert (row.version, row.value) == (-1, 0)
             assert bool(row.because) == (row.kind == "left")
@@ -117,5 +117,5 @@ def check_rows(rows: list[Row], number: int = 0) -> None:
             assert row.version == -1
             assert row.value > 0
             assert row.because in ("compute", "slow", "push", "pull")
-    causal = [row.at for row in rows if row.because == "on its way" or row.kind not in REPORTED_WITH_PUSH]
+    causal = [row.at for row in rows if row.because == "in transit" or row.kind not in REPORTED_WITH_PUSH]
     assert causal == sorted(causal)

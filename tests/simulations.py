@@ -70,9 +70,9 @@ def check_counts(rows: Rows, totals: Totals, num_workers: int, num_shards: int =
         kind: Counter(row.worker for row in rows.of(kind) if row.shard <= 0)
         for kind in ("started", "computed", "pushed", "applied", "discarded")
     }
-    cancelled = Counter(row.worker for row in rows.of("dropped") if row.because == "broken off")
-    stale = Counter(row.worker for row in rows.of("dropped") if row.because == "on its way")
-    assert {row.because for row in rows.of("dropped")} <= {"broken off", "on its way"}
+    cancelled = Counter(row.worker for row in rows.of("dropped") if row.because == "cancelled")
+    stale = Counter(row.worker for row in rows.of("dropped") if row.because == "in transit")
+    assert {row.because for row in rows.of("dropped")} <= {"cancelled", "in transit"}
     running = [0] * num_workers
     pending = Counter[int]()
     for worker in range(num_workers):

@@ -212,7 +212,7 @@ def test_a_push_that_crosses_an_interrupt_is_stale():
     assert run.rows[num_rows:] == [
         (0.0, "started", 1, -1, -1, 0, 3.0, ""),
         (3.0, "computed", 1, -1, -1, 0, pytest.approx(math.nan, nan_ok=True), ""),
-        (3.0, "dropped", 1, -1, -1, 0, 0.0, "on its way"),
+        (3.0, "dropped", 1, -1, -1, 0, 0.0, "in transit"),
     ]
     totals = run.engine.totals
     assert (totals.interrupted_by_worker, totals.wasted_by_worker) == ([0, 1], [0, 1])
@@ -252,7 +252,7 @@ def test_cancelled_gradients_are_reported_with_the_next_push():
     run.push(1, after=2.0)
     dropped = [row for row in run.rows if row.kind == "dropped"]
     assert [row[:2] for row in dropped] == [(3.0, "dropped")] * 3
-    assert [row.because for row in dropped] == ["its delay was broken off"] * 2 + ["computed to the end"]
+    assert [row.because for row in dropped] == ["cancelled in its delay"] * 2 + ["computed to the end"]
     assert run.engine.totals.interrupted_by_worker == [0, 3]
     assert run.engine.totals.wasted_by_worker == [0, 1]
     assert run.rows.of("pushed")[-1].value == 0, "its first mini-batch is still its next one"
@@ -263,7 +263,7 @@ def test_a_stale_push_is_stale_also_after_a_checkpoint():
     run.push(0)
     again = run.twin(copied(run.engine.state()))
     again.push(1)
-    assert [row.because for row in again.rows[-1:]] == ["on its way"]
+    assert [row.because for row in again.rows[-1:]] == ["in transit"]
 
 
 def test_a_worker_that_repeats_continues_at_its_version_with_its_next_mini_batch():

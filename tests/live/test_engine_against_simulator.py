@@ -28,7 +28,7 @@ from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential, Normal
 
 ANSWERS = ("applied", "discarded", "granted", "held", "repeated", "interrupted", "waits_for")
-STALE = "on its way"
+STALE = "in transit"
 
 
 class LiveReplay:

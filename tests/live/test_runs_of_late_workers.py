@@ -49,7 +49,7 @@ def test_k_sync_counts_cancelled_gradients_and_a_worker_that_is_never_first_is_n
     assert summary["used_by_worker"][2] == 0
     dropped = log[log.kind == "dropped"]
     assert summary["gradients_interrupted"] == len(dropped) == sum(summary["interrupted_by_worker"])
-    wasted = dropped[dropped.because != "its delay was broken off"]
+    wasted = dropped[dropped.because != "cancelled in its delay"]
     assert summary["gradients_wasted"] == len(wasted) <= len(dropped)
     assert len(dropped) > 35, "at nearly every update the other worker computes"
     assert len(dropped) <= (log.kind == "interrupted").sum(), "some may be notified of two at once"

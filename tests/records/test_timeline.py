@@ -206,7 +206,7 @@ def test_k_sync_cancels_the_slower_at_each_update(tmp_path: Path) -> None:
     faster, slower = timeline.workers
     assert shape(faster) == [(COMPUTING, i, i + 1) for i in range(10)]
     assert shape(slower) == [(INTERRUPTED, i, i + 1) for i in range(10)]
-    assert slower[4].about == {"version": 4, "reason": "dropped: broken off", "not_computed_s": 2}
+    assert slower[4].about == {"version": 4, "reason": "dropped: cancelled", "not_computed_s": 2}
     assert [(m.kind, m.begin_s) for m in timeline.shards[0] if m.kind != PUSH] == [
         (kind, i) for i in range(1, 11) for kind in (UPDATE, INTERRUPT)
     ]
@@ -225,7 +225,7 @@ def test_an_interrupted_worker_computes_until_it_is_notified(tmp_path: Path) -> 
         (COMPUTING, 1.75, 2.75),
     ]
     assert shape(slower) == [(INTERRUPTED, 0.25, 1.75), (INTERRUPTED, 1.75, 3.25), (COMPUTING, 3.25, 4.5)]
-    assert slower[1].about == {"version": 1, "reason": "dropped: broken off", "not_computed_s": 1.5}
+    assert slower[1].about == {"version": 1, "reason": "dropped: cancelled", "not_computed_s": 1.5}
 
 
 def test_a_push_that_is_stale_when_it_arrives_was_wasted_work(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_push_that_is_stale_when_it_arrives_was_wasted_work(tmp_path: Path) ->
         (RECEIVING, 1.625, 1.75),
         (INTERRUPTED, 1.75, 2.875),
     ]
-    assert slower[0].about == {"version": 0, "loss": 0, "reason": "dropped: on its way"}
+    assert slower[0].about == {"version": 0, "loss": 0, "reason": "dropped: in transit"}
 
 
 def test_a_worker_that_repeats_continues_at_the_same_version(tmp_path: Path) -> None:
@@ -446,7 +446,7 @@ def test_a_stale_push_that_the_next_gradient_overtakes_does_not_change_it() -> N
         row(1.25, "granted", 0, version=4),
         row(1.5, "started", version=4),
         row(2.0, "computed", version=4),
-        row(2.5, "dropped", because="on its way"),
+        row(2.5, "dropped", because="in transit"),
         row(3.0, "pushed", 0, version=4),
         row(3.0, "granted", 0, version=5),
     ]
@@ -458,7 +458,7 @@ def test_a_stale_push_that_the_next_gradient_overtakes_does_not_change_it() -> N
         (SENDING, 2, 3),
         (RECEIVING, 3, 4),
     ]
-    assert spans[0].about == {"version": 3, "loss": 0.5, "reason": "dropped: on its way"}
+    assert spans[0].about == {"version": 3, "loss": 0.5, "reason": "dropped: in transit"}
     before = timeline_of(table_of(rows[:5] + rows[6:7]), end_s=4.0).workers[0]
     assert shape(before) == [(INTERRUPTED, 0, 1), (SENDING, 1, 1.5), (COMPUTING, 1.5, 4)]
 
@@ -468,7 +468,7 @@ def test_a_gradient_that_was_computed_to_the_end_and_dropped_was_wasted() -> Non
         *TWO_SHARDS[:2],
         row(2.0, "dropped", because="computed to the end"),
         row(2.5, "started", version=4),
-        row(3.0, "dropped", version=4, value=0.5, because="broken off"),
+        row(3.0, "dropped", version=4, value=0.5, because="cancelled"),
     ]
     (spans,) = timeline_of(table_of(rows), end_s=4.0).workers
     assert shape(spans) == [(INTERRUPTED, 1, 2), (RECEIVING, 2, 2.5), (INTERRUPTED, 2.5, 3), (RECEIVING, 3, 4)]
@@ -481,13 +481,13 @@ def test_a_gradient_dropped_without_a_start_is_cancelled_since_it_was_granted() 
         row(2.0, "granted", 0),
         row(3.0, "interrupted", 0),
         row(3.0, "granted", 0),
-        row(3.5, "dropped", version=-1, because="its delay was broken off"),
+        row(3.5, "dropped", version=-1, because="cancelled in its delay"),
         row(3.5, "dropped", version=-1, because="computed to the end"),
         row(3.5, "started"),
     ]
     (spans,) = timeline_of(table_of(rows), end_s=4.0, is_logged_late=True).workers
     assert shape(spans)[2:] == [(ANSWER, 0.6, 0.7), (INTERRUPTED, 0.7, 3.5), (COMPUTING, 3.5, 4)]
-    assert spans[3].about["dropped"] == ["its delay was broken off", "computed to the end"]
+    assert spans[3].about["dropped"] == ["cancelled in its delay", "computed to the end"]
 
 
 def test_a_worker_with_a_pull_rule_is_absent_until_it_rejoins_and_then_waits_for_blocks() -> None:
@@ -634,7 +634,7 @@ any_rows = st.lists(
         worker=st.integers(-1, 2),
         version=st.integers(-1, 2),
         value=st.floats(0, 2),
-        because=st.sampled_from(["", "slow", "push", "pull", "compute", "broken off", "on its way", "resumed"]),
+        because=st.sampled_from(["", "slow", "push", "pull", "compute", "cancelled", "in transit", "resumed"]),
     ),
     min_size=1,
     max_size=40,

@@ -70,7 +70,7 @@ def test_a_push_that_crosses_a_block_is_stale_and_its_time_is_wasted():
     assert totals.busy_s_by_worker == pytest.approx([10, 12]), "all of it was computed"
     stale = rows.of("dropped")
     assert [row.at for row in stale] == pytest.approx([2.2 + 2 * cycle for cycle in range(9)])
-    assert [(row.version, row.value, row.because) for row in stale] == [(cycle, 0, "on its way") for cycle in range(9)]
+    assert [(row.version, row.value, row.because) for row in stale] == [(cycle, 0, "in transit") for cycle in range(9)]
 
 
 def test_a_gradient_is_cancelled_when_the_newer_block_arrives_not_when_it_is_sent():

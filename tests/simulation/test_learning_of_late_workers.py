@@ -103,7 +103,7 @@ def test_the_sum_of_the_gradients_is_their_mean_at_n_times_the_rate():
 @pytest.mark.parametrize("options", [KSyncOptions(k=1), KBatchSyncOptions(k=3)], ids=str)
 def test_cancelled_gradients_are_never_computed(options, scenario):
     _, totals, rows, num_gradients = learned(config_of(options), scenario)
-    cancelled = sum(row.because == "broken off" for row in rows.of("dropped"))
+    cancelled = sum(row.because == "cancelled" for row in rows.of("dropped"))
     assert cancelled > 15
     assert num_gradients == len(rows.of("computed")) <= len(rows.of("started")) - cancelled
     check_counts(rows, totals, 4)

@@ -18,7 +18,7 @@ from syncline.server.interpreter import RESUMED, ShardInterpreter
 from syncline.server.report import PushReport
 from syncline.strategies.protocol import StrategyOptions, WaitFor
 
-CANCELLED = "its delay was broken off"  # why a gradient was dropped whose injected delay an interrupt cut short
+CANCELLED = "cancelled in its delay"  # why a gradient was dropped whose injected delay an interrupt cut short
 WASTED = "computed to the end"  # why one was dropped that an interrupt made stale before it was pushed
 
 

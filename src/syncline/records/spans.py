@@ -153,7 +153,7 @@ class _Lane:
 
     def _drop(self, at: float, version: int, not_computed_s: float, because: str) -> None:
         """A gradient is cancelled: the one in progress, or one that is on its way."""
-        is_sent = because == "on its way" or self.state != COMPUTING
+        is_sent = because == "in transit" or self.state != COMPUTING
         span = self.sent.pop(version, None) if is_sent else self.spans[-1]
         if span is None:
             if self.state in (RECEIVING, INTERRUPTED):

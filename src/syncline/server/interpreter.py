@@ -43,7 +43,7 @@ Log = Callable[[float, str, int, int, int, int, float, str], None]
 """(at, kind, worker, shard, push, version, value, because); the columns of records/events.py."""
 
 RESUMED = "resumed"  # why a worker is granted when a run goes on from a checkpoint
-STALE = "on its way"  # why a push is dropped that was under way when its worker was interrupted
+STALE = "in transit"  # why a push is dropped that was under way when its worker was interrupted
 
 
 class Driver(Protocol):

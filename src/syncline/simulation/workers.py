@@ -20,7 +20,7 @@ from syncline.simulation.tensor_table import TensorTable
 from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import Cluster
 
-CANCELLED = "broken off"  # why a gradient is dropped that is being computed
+CANCELLED = "cancelled"  # why a gradient is dropped that is being computed
 _COLUMNS = ("num_missing", "finishes_at", "cancelled_s", "num_computed", "num_pulls")
 
 
