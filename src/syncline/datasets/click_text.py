@@ -66,13 +66,8 @@ def _block(batch: Any, first: int, counts: list[str], categories: list[str]) -> 
     if faulty:
         raise ValueError(f"after row {first}: the first field must be 0 or 1")
     values, missing = zip(*(_categories(batch.column(name), name, first) for name in categories), strict=True)
-    return Block(
-        first=first,
-        clicked=clicked.to_numpy(),
-        counts=[batch.column(name).fill_null(0).to_numpy() for name in counts],
-        values=list(values),
-        missing=list(missing),
-    )
+    numbers = [batch.column(name).fill_null(0).to_numpy() for name in counts]
+    return Block(first, clicked.to_numpy(), numbers, list(values), list(missing))
 
 
 def _categories(column: Any, name: str, first: int) -> tuple[Values, Mask]:

@@ -97,10 +97,6 @@ def take(dataset: ImageDataset, train_size: int | None, test_size: int | None) -
     """
     train = checked_size(dataset.name, "train_size", train_size, len(dataset.train_labels))
     test = checked_size(dataset.name, "test_size", test_size, len(dataset.test_labels))
-    return replace(
-        dataset,
-        train_images=dataset.train_images[:train],
-        train_labels=dataset.train_labels[:train],
-        test_images=dataset.test_images[:test],
-        test_labels=dataset.test_labels[:test],
-    )
+    x_train, y_train = dataset.train_images[:train], dataset.train_labels[:train]
+    x_test, y_test = dataset.test_images[:test], dataset.test_labels[:test]
+    return replace(dataset, train_images=x_train, train_labels=y_train, test_images=x_test, test_labels=y_test)

@@ -43,14 +43,9 @@ def qa_synthetic(
     if train_size < 1 or test_size < 1 or seed < 0:
         given = f"train_size={train_size}, test_size={test_size}, seed={seed}"
         raise ValueError(f"qa_synthetic: sizes must be >= 1, seed >= 0; got {given}")
-    return question_dataset(
-        "qa_synthetic",
-        _part(Purpose.TRAIN_QUESTIONS, train_size, seed),
-        _part(Purpose.TEST_QUESTIONS, test_size, seed),
-        read_vocabulary(vocabulary_file(vocab, root=".")) if vocab else [*SPECIAL, *pieces()],
-        max_length,
-        stride,
-    )
+    train, test = _part(Purpose.TRAIN_QUESTIONS, train_size, seed), _part(Purpose.TEST_QUESTIONS, test_size, seed)
+    vocabulary = read_vocabulary(vocabulary_file(vocab, root=".")) if vocab else [*SPECIAL, *pieces()]
+    return question_dataset("qa_synthetic", train, test, vocabulary, max_length, stride)
 
 
 def _part(purpose: Purpose, size: int, seed: int) -> list[Question]:

@@ -77,10 +77,5 @@ def question_dataset(
 ) -> QuestionDataset:
     """Tokenise and split both parts; arguments as for `wordpiece.tokenizer` and `question_windows.cut`."""
     pieces = tokenizer(vocabulary)
-    return QuestionDataset(
-        name,
-        QuestionShape(len(vocabulary), max_length),
-        cut(train, pieces, max_length, stride),
-        cut(test, pieces, max_length, stride),
-        test,
-    )
+    windows, test_windows = (cut(part, pieces, max_length, stride) for part in (train, test))
+    return QuestionDataset(name, QuestionShape(len(vocabulary), max_length), windows, test_windows, test)

@@ -1,7 +1,7 @@
 """SQuAD v1.1: questions of readers on paragraphs of Wikipedia, each answered by a span of its paragraph."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,7 @@ def read_squad(path: Path) -> list[Article]:
     try:
         articles = json.loads(path.read_text(encoding="utf-8"))["data"]
         return [
-            [
-                _question(asked["question"], paragraph["context"], asked["answers"])
-                for paragraph in article["paragraphs"]
-                for asked in paragraph["qas"]
-            ]
+            [_question(asked, part["context"]) for part in article["paragraphs"] for asked in part["qas"]]
             for article in articles
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -90,8 +86,8 @@ def read_squad(path: Path) -> list[Article]:
         raise ValueError(f"{path}: not SQuAD v1.1's JSON ({fault})") from None
 
 
-def _question(text: str, paragraph: str, answers: Sequence[Mapping[str, Any]]) -> Question:
-    spans = tuple((answer["text"], answer["answer_start"]) for answer in answers)
+def _question(asked: Mapping[str, Any], paragraph: str) -> Question:
+    text, spans = asked["question"], tuple((answer["text"], answer["answer_start"]) for answer in asked["answers"])
     if not spans:
         raise ValueError(f"question {text!r} has no answer")
     for answer, start in spans:

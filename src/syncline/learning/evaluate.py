@@ -16,9 +16,7 @@ class Evaluator:
     """Evaluates weights on the test set; the training mode of the module is restored afterwards."""
 
     def __init__(self, source: BatchSource, task: Task, flat: FlatModule) -> None:
-        self._source = source
-        self._task = task
-        self._flat = flat
+        self._source, self._task, self._flat = source, task, flat
 
     @torch.no_grad()
     def __call__(self, weights: list[Tensor], buffers: Tensor) -> dict[str, float]:

@@ -38,9 +38,8 @@ class TensorBoard:
         for time_s, updates, count in summary.get("waits_for", ()):
             self._write({"K": count}, time_s, updates)
         for key, (counts, edges) in histograms_of(summary, short_timeline(folder)).items():
-            histogram = self._histogram(
-                min=edges[0], max=edges[-1], num=sum(counts), bucket_limit=edges[1:], bucket=counts
-            )
+            extent: Any = {"min": edges[0], "max": edges[-1], "num": sum(counts)}
+            histogram = self._histogram(**extent, bucket_limit=edges[1:], bucket=counts)
             self._add(self._summary.Value(tag=key, histo=histogram), summary["time_s"], summary["updates"])
 
     def end(self, is_finished: bool) -> None:
