@@ -88,10 +88,7 @@ def test_what_is_out_of_range_is_refused_in_one_line(name: str, overrides: dict[
         ({"kind": "exponential", "every_epochs": 0}, "every_epochs must be > 0, got 0"),
         ({"kind": "linear"}, "end_epoch must be set with kind=linear, got None"),
         ({"end_epoch": 3}, "end_epoch goes with kind=linear, got step"),
-        (
-            {"kind": "linear", "end_epoch": 2, "warmup_epochs": 2},
-            "end_epoch must be > warmup_epochs (2), got 2",
-        ),
+        ({"kind": "linear", "end_epoch": 2, "warmup_epochs": 2}, "end_epoch must be > warmup_epochs (2), got 2"),
         ({"kind": "linear", "end_epoch": float("nan")}, "end_epoch must be > warmup_epochs (0.0), got nan"),
         ({"kind": "linear", "end_epoch": 3, "final_factor": -1}, "final_factor must be >= 0, got -1"),
         ({"warmup_epochs": -1}, "warmup_epochs must be >= 0, got -1"),

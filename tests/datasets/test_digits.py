@@ -16,10 +16,7 @@ def test_they_are_scikit_learns_split_by_its_own_function() -> None:
     bunch = load_digits()
     parts = train_test_split(range(1797), test_size=360, stratify=bunch.target, random_state=0)
     for part, images, labels in zip(
-        parts,
-        (dataset.train_images, dataset.test_images),
-        (dataset.train_labels, dataset.test_labels),
-        strict=True,
+        parts, (dataset.train_images, dataset.test_images), (dataset.train_labels, dataset.test_labels), strict=True
     ):
         assert images.shape == (len(part), 1, 8, 8)
         assert images.squeeze(1).tolist() == np.rint(bunch.images[part] * 255 / 16).tolist()

@@ -69,8 +69,7 @@ def test_another_version_or_kind_is_refused(kind, version):
 
 @scaled(30)
 @given(
-    st.lists(st.lists(st.integers(0, 200_000), min_size=1, max_size=3), min_size=1, max_size=5),
-    st.integers(1, 100_000),
+    st.lists(st.lists(st.integers(0, 200_000), min_size=1, max_size=3), min_size=1, max_size=5), st.integers(1, 100_000)
 )
 def test_frames_arrive_complete_and_in_order_however_they_are_split(sizes, step):
     """Several frames of one to three parts each, forwarded in pieces of `step` bytes."""

@@ -11,19 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fake_shards import (
-    LONG_S,
-    NONE,
-    SECRET,
-    SIZE,
-    Delays,
-    FakeShard,
-    at_once,
-    linked,
-    push,
-    soon,
-    staging,
-)
+from fake_shards import LONG_S, NONE, SECRET, SIZE, Delays, FakeShard, at_once, linked, push, soon, staging
 from leaks import nothing_left, wait_until
 
 from syncline.assembly import build_flat, build_learner

@@ -4,17 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from fake_shards import (
-    LONG_S,
-    NONE,
-    SIZE,
-    Delays,
-    at_once,
-    linked,
-    push,
-    soon,
-    staging,
-)
+from fake_shards import LONG_S, NONE, SIZE, Delays, at_once, linked, push, soon, staging
 
 from syncline.live.frames import Kind
 from syncline.live.pulled_links import PulledLinks

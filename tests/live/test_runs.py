@@ -277,11 +277,7 @@ def test_a_stopped_run_ends_within_5_s_and_resumes_where_it_was(tmp_path):
 def test_after_the_kill_of_a_member_a_collective_restarts_and_ends_as_the_server_does(tmp_path):
     words = ["strategy=bsp", "cluster.workers=2", "max_updates=100", "epochs=null", "cluster.gradient_s=[0.03]"]
     run = LiveRun(
-        tmp_path,
-        *words,
-        "strategy.topology=allreduce",
-        "runner.pace=absolute",
-        "runner.checkpoint_every_epochs=0.5",
+        tmp_path, *words, "strategy.topology=allreduce", "runner.pace=absolute", "runner.checkpoint_every_epochs=0.5"
     )
     run.wait_for_snapshot(1)
     kill(run.pid("worker", 1))

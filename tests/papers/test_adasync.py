@@ -266,12 +266,7 @@ def k_after(options: AdasyncOptions, losses: list[float], num_workers: int = 8) 
     return found
 
 
-RATIOS = [
-    (2, 2.67, 2.83),
-    (4, 3.47, 4.00),
-    (10, 4.69, 6.32),
-    (30, 6.12, 10.95),
-]
+RATIOS = [(2, 2.67, 2.83), (4, 3.47, 4.00), (10, 4.69, 6.32), (30, 6.12, 10.95)]
 
 
 @pytest.mark.parametrize(("ratio", "quadratic", "square_root"), RATIOS)

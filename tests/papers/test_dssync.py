@@ -27,20 +27,14 @@ def averaged(replicas: np.ndarray, step: int, options: DsSyncOptions | None = No
 # --- 3.1 Algorithm 1 ---
 
 
-@pytest.mark.parametrize(
-    ("num_workers", "groups"),
-    [(4, [[0, 1], [2, 3]]), (9, [[0, 1, 2], [3, 4, 5], [6, 7, 8]])],
-)
+@pytest.mark.parametrize(("num_workers", "groups"), [(4, [[0, 1], [2, 3]]), (9, [[0, 1, 2], [3, 4, 5], [6, 7, 8]])])
 def test_line_12_the_groups_of_even_steps(num_workers, groups):
     """Line 12: "4 nodes:[0,1][2,3], 9 nodes: [0,1,2][3,4,5][6,7,8]"."""
     assert DsSyncOptions().groups(0, num_workers) == groups
     assert DsSyncOptions().groups(2, num_workers) == groups
 
 
-@pytest.mark.parametrize(
-    ("num_workers", "groups"),
-    [(4, [[0, 2], [1, 3]]), (9, [[0, 3, 6], [1, 4, 7], [2, 5, 8]])],
-)
+@pytest.mark.parametrize(("num_workers", "groups"), [(4, [[0, 2], [1, 3]]), (9, [[0, 3, 6], [1, 4, 7], [2, 5, 8]])])
 def test_line_15_the_groups_of_odd_steps(num_workers, groups):
     """Line 15: "4 nodes:[0,2][1,3], 9 nodes: [0,3,6][1,4,7][2,5,8]"."""
     assert DsSyncOptions().groups(1, num_workers) == groups

@@ -198,13 +198,7 @@ def test_what_is_not_there_or_is_a_folder_is_refused_in_one_line(tmp_path: Path)
 # Existing states.
 
 
-@given(
-    st.lists(
-        st.sets(st.integers(0, 40).map(lambda half: half / 2), max_size=6),
-        min_size=1,
-        max_size=3,
-    )
-)
+@given(st.lists(st.sets(st.integers(0, 40).map(lambda half: half / 2), max_size=6), min_size=1, max_size=3))
 def test_the_latest_state_is_the_last_one_that_every_shard_has(
     tmp_path_factory: pytest.TempPathFactory, written: list[set[float]]
 ) -> None:

@@ -76,14 +76,7 @@ def table_of(rows: list[Row]) -> pa.Table:
 
 
 def row(
-    at: float,
-    kind: str,
-    shard: int = -1,
-    *,
-    worker: int = 0,
-    version: int = 3,
-    value: float = 0.0,
-    because: str = "",
+    at: float, kind: str, shard: int = -1, *, worker: int = 0, version: int = 3, value: float = 0.0, because: str = ""
 ) -> Row:
     push = {"pushed": 7, "applied": 7, "discarded": 7}.get(kind, -1)
     return at, kind, worker, shard, push, version, value, because
@@ -326,13 +319,7 @@ TWO_SHARDS = [
 def test_a_worker_waits_for_the_last_of_its_shards() -> None:
     timeline = timeline_of(table_of(TWO_SHARDS), end_s=7.0)
     (spans,) = timeline.workers
-    assert shape(spans) == [
-        (COMPUTING, 1, 2),
-        (SENDING, 2, 4),
-        (ANSWER, 4, 5),
-        (RECEIVING, 5, 6),
-        (COMPUTING, 6, 7),
-    ]
+    assert shape(spans) == [(COMPUTING, 1, 2), (SENDING, 2, 4), (ANSWER, 4, 5), (RECEIVING, 5, 6), (COMPUTING, 6, 7)]
     assert spans[0].about == {"version": 3, "loss": 0.5, "staleness": 5}
     assert [[mark.kind for mark in marks] for marks in timeline.shards] == [[PUSH, UPDATE]] * 2
 

@@ -212,10 +212,7 @@ def test_k_async_must_be_strictly_faster_where_times_have_a_large_shift(tmp_path
 
     write_times(tmp_path, "table_runtime", PROVED, as_slow)
     moved = verdict(tmp_path, "kasync_le_ksync")
-    assert (moved.verdict, failing(moved)) == (
-        FAILS,
-        ["time of K-async / time of K-sync, shifted exponential, K = 2"],
-    )
+    assert (moved.verdict, failing(moved)) == (FAILS, ["time of K-async / time of K-sync, shifted exponential, K = 2"])
 
 
 # Figure 8.

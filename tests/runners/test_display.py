@@ -23,15 +23,7 @@ GROWING += ["optimizer.lr=0.1", "epochs=4"]
 
 
 HALF_AN_EPOCH = Progress(
-    updates=7,
-    samples=224,
-    epoch=0.5,
-    time_s=1.5,
-    loss=0.5,
-    metric="accuracy",
-    value=0.25,
-    fraction=0.25,
-    wall_s=99.0,
+    updates=7, samples=224, epoch=0.5, time_s=1.5, loss=0.5, metric="accuracy", value=0.25, fraction=0.25, wall_s=99.0
 )
 
 
@@ -41,9 +33,7 @@ class Terminal:
     def __init__(self, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self._output, self._screen = io.StringIO(), Screen(width)
         monkeypatch.setattr(
-            display,
-            "console",
-            Console(file=self._output, width=width, height=50, force_terminal=True, highlight=False),
+            display, "console", Console(file=self._output, width=width, height=50, force_terminal=True, highlight=False)
         )
 
     @property

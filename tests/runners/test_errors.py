@@ -116,8 +116,7 @@ def test_the_missing_data_sets_line_says_what_to_do(tmp_path: Path, command: Com
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [("{", "broken record"), (json.dumps({"format": FORMAT + 1}), f"record format {FORMAT + 1}")],
+    ("text", "said"), [("{", "broken record"), (json.dumps({"format": FORMAT + 1}), f"record format {FORMAT + 1}")]
 )
 def test_a_broken_or_newer_record_is_one_line(tmp_path: Path, command: Command, text: str, said: str) -> None:
     record = record_of(tmp_path, *SHORT)

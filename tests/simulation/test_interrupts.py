@@ -4,15 +4,7 @@ from collections import Counter
 
 import pytest
 from log_checks import Rows
-from simulations import (
-    DELAYS,
-    LATENCY,
-    NOISE,
-    check_counts,
-    over_a_network,
-    run,
-    simulation_of,
-)
+from simulations import DELAYS, LATENCY, NOISE, check_counts, over_a_network, run, simulation_of
 
 from syncline.simulation.engine import Simulation
 from syncline.simulation.transport import InstantTransport, NetworkTransport

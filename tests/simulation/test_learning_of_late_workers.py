@@ -7,11 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from log_checks import Rows
-from simulations import (
-    DELAYS,
-    check_counts,
-    simulation_of,
-)
+from simulations import DELAYS, check_counts, simulation_of
 
 from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.progress import Totals

@@ -105,11 +105,7 @@ class Task:
             runs_per_task=3,
         )
         (folder / "script").write_text(script)
-        environment = {
-            "PATH": f"{tools}:{os.environ['PATH']}",
-            "SLURM_ARRAY_JOB_ID": "17",
-            "SLURM_ARRAY_TASK_ID": "4",
-        }
+        environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "4"}
         self.process = subprocess.Popen(["bash", folder / "script"], env=environment)
 
     def wait_for(self, name: str) -> None:

@@ -20,15 +20,7 @@ from syncline.strategies.bsp import BspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import (
-    Empirical,
-    Exponential,
-    LogNormal,
-    Normal,
-    Pareto,
-    ShiftedExponential,
-    Uniform,
-)
+from syncline.timing.distributions import Empirical, Exponential, LogNormal, Normal, Pareto, ShiftedExponential, Uniform
 from syncline.timing.order_statistics import harmonic, order_statistic
 from syncline.timing.run_times import k_async_over_k_batch_async, run_time, sync_over_async
 

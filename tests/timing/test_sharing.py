@@ -103,9 +103,7 @@ ONE_END_BUT_FOR_ROUNDING = [
 @given(TRAFFIC)
 @example(NO_SIZE_BEHIND)
 @example(ONE_END_BUT_FOR_ROUNDING)
-def test_every_flow_arrives_in_order_and_not_before_it_could(
-    traffic: list[tuple[float, Flow, int]],
-) -> None:
+def test_every_flow_arrives_in_order_and_not_before_it_could(traffic: list[tuple[float, Flow, int]]) -> None:
     found = arrivals(traffic)
     assert set(found) == set(range(len(traffic)))
     last: dict[Flow, float] = {}

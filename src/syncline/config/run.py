@@ -237,10 +237,7 @@ NOT_IN_IDENTITY = (
     "tracker",  # only mirrors the record
 )
 
-CAME_LATER: dict[str, tuple[Any, ...]] = {
-    "cluster.network.sharing": ("queue",),
-    "dataset.content": (None, PUBLISHED),
-}
+CAME_LATER: dict[str, tuple[Any, ...]] = {"cluster.network.sharing": ("queue",), "dataset.content": (None, PUBLISHED)}
 """Keys that were added later -> values equal to the behaviour before: with these, identities stay as they were."""
 
 

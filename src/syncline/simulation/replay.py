@@ -33,11 +33,7 @@ class ReplayError(RecordError):
 
 
 def replay(
-    config: RunConfig,
-    source: RunConfig,
-    folder: Path,
-    on_evaluation: OnEvaluation,
-    on_progress: OnProgress,
+    config: RunConfig, source: RunConfig, folder: Path, on_evaluation: OnEvaluation, on_progress: OnProgress
 ) -> dict[str, Any]:
     """Compute the run `source` again, whose record lies in `folder`.
 

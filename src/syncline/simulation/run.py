@@ -8,14 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from syncline.assembly import (
-    build_learner,
-    build_optimizer,
-    build_rate,
-    build_shard,
-    count_parameters,
-    pick_device,
-)
+from syncline.assembly import build_learner, build_optimizer, build_rate, build_shard, count_parameters, pick_device
 from syncline.config import RunConfig
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.server import Shard, blocks
@@ -311,9 +304,5 @@ class _Observer:
 
     def _report(self, totals: Totals) -> None:
         self._monitor.report(
-            time_s=totals.time_s,
-            updates=totals.updates,
-            samples=totals.samples,
-            loss=totals.loss,
-            count=totals.count,
+            time_s=totals.time_s, updates=totals.updates, samples=totals.samples, loss=totals.loss, count=totals.count
         )
