@@ -65,7 +65,7 @@ def test_a_run_that_gets_no_memory_says_so_in_one_line(
     def greedy(*_: object) -> None:
         torch.empty(1 << 55)
 
-    monkeypatch.setattr(one, "_simulate", greedy)
+    monkeypatch.setattr(one, "_run", greedy)
     said = command("max_updates=1", f"results={tmp_path}")
     (line,) = said.err.splitlines()
     assert line.startswith("error: out of memory; batch_size or the model must be smaller: ")
