@@ -227,7 +227,7 @@ class HoldsForEver:
 
 
 def test_a_strategy_that_holds_every_worker_raises_a_deadlock():
-    with pytest.raises(Deadlock, match="nobody can go on at 3"):
+    with pytest.raises(Deadlock, match="no worker can continue at 3"):
         simulation_of(HoldsForEver(), ClusterConfig(workers=2, gradient_s=[1.0, 3.0])).run()
 
 

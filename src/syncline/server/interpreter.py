@@ -5,7 +5,7 @@
 | Apply | an optimizer step on the pending pushes; the version goes up by one | reuses the gradients' memory |
 | Discard | forgets the pending push | likewise |
 | Grant | | sends the worker the current version |
-| Repeat | | tells the worker to go on at the version it has |
+| Repeat | | tells the worker to continue at the version it has |
 | Interrupt | rejects pushes that the worker computed at older versions | cancels the gradient, where it can at once |
 | Hold | | |
 | WakeAt | | calls `fire_timer` then |
@@ -42,7 +42,7 @@ from syncline.strategies.protocol import (
 Log = Callable[[float, str, int, int, int, int, float, str], None]
 """(at, kind, worker, shard, push, version, value, because); the columns of records/events.py."""
 
-RESUMED = "resumed"  # why a worker is granted when a run goes on from a checkpoint
+RESUMED = "resumed"  # why a worker is granted when a run continues from a checkpoint
 STALE = "in transit"  # why a push is dropped that was under way when its worker was interrupted
 
 
@@ -54,7 +54,7 @@ class Driver(Protocol):
         ...
 
     def repeat(self, shard: int, worker: int) -> None:
-        """Tell the worker to go on at the version it has."""
+        """Tell the worker to continue at the version it has."""
         ...
 
     def interrupt(self, shard: int, worker: int) -> None:
@@ -160,7 +160,7 @@ class ShardInterpreter:
             at: seconds of the driving clock.
             push: its number, unique at this shard and increasing.
             version: of this block that it was computed at.
-            tag: the version that the strategy is told (the worker's pull rule may set another one).
+            tag: the version that the strategy sees (the worker's pull rule may set another one).
             iteration: the worker's own count of gradients, from 0.
             loss: mean over the mini-batch; the run ends if it is not finite.
             gradient: None where only time is simulated.
@@ -196,7 +196,7 @@ class ShardInterpreter:
         self._execute(at, self._strategy.handle(WorkerJoined(at, worker)))
 
     def leave(self, at: float, worker: int, because: str) -> list[Command]:
-        """A worker is gone; its pushes that have arrived stay pending. Returns the commands, which are executed."""
+        """A worker has left; its pushes that have arrived stay pending. Returns the commands, which are executed."""
         self._levels[worker] = math.inf
         self._min_valid_version.pop(worker, None)
         if self._log is not None:
@@ -248,7 +248,7 @@ class ShardInterpreter:
             raise AssertionError(command)
 
     def _settle(self, at: float, command: Apply, version: int) -> None:
-        """The pushes of an update to this version are not pending any more; the parameters make the step."""
+        """The pushes of an update to this version are no longer pending; the parameters are stepped."""
         totals, pending, log, gradients = self.totals, self._pending, self._log, []
         histogram = totals.staleness
         for push in command.pushes:
@@ -296,7 +296,7 @@ class ShardInterpreter:
         return {push: gradient for push, (_, _, gradient) in self._pending.items()}
 
     def load_state_dict(self, state: Mapping[str, Any], gradients: Mapping[int, Gradient | None]) -> None:
-        """Go on from what `state_dict` and `pending_gradients` gave."""
+        """Continue from what `state_dict` and `pending_gradients` gave."""
         self._strategy.load_state_dict(state["strategy"])
         self.totals = Totals.from_state(state["totals"])
         self.wakes_at = state["wakes_at"]

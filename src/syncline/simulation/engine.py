@@ -46,7 +46,7 @@ class Observer(Protocol):
 
 
 class Deadlock(RuntimeError):
-    """Nobody is computing and nothing is under way: a fault of a strategy."""
+    """No worker computes and no message is under way: a fault of a strategy."""
 
 
 class Simulation:
@@ -108,7 +108,7 @@ class Simulation:
                 strategy,
                 num_workers=cluster.num_workers,
                 batch_size=batch_size,
-                limits=None,  # each goes on until the last of them is done
+                limits=None,  # each continues until the last one has ended
                 driver=self._transport,
                 parameters=parameters[number] if parameters else None,
                 log=log,
@@ -118,7 +118,7 @@ class Simulation:
         ]
         self._handlers = self._all_handlers()
         self._observer_at = 1  # update at which the observer wants to be called
-        self._next_look = 1.0  # update at which it is called, or the run ends
+        self._next_check = 1.0  # update at which it is called, or the run ends
         self._is_begun = False
         self._ended_by: str | None = None
         self._count()
@@ -133,7 +133,7 @@ class Simulation:
             self._ended_by = PAUSED
 
     def run(self) -> str:
-        """Simulate to the end, or until the observer calls `pause`: then another call goes on.
+        """Simulate to the end, or until the observer calls `pause`: then another call continues.
 
         Returns:
             Why it ended: "epochs", "max_updates", "max_time_s", "diverged", or what `stop` was given; or PAUSED.
@@ -149,12 +149,12 @@ class Simulation:
                 event = queue.pop(limits.time_s)
             except IndexError:
                 states = [strategy.state_dict() for strategy in self._strategies]
-                raise Deadlock(f"nobody can go on at {queue.now:.6f} s: {states}") from None
+                raise Deadlock(f"no worker can continue at {queue.now:.6f} s: {states}") from None
             if event is None:
                 queue.now = limits.time_s
                 return self._end("max_time_s")
             reason = handlers[type(event)](event)
-            if reason is None and (first.updates >= self._next_look or first.samples >= limits.samples):
+            if reason is None and (first.updates >= self._next_check or first.samples >= limits.samples):
                 reason = self._check_limits()
             if reason is not None:
                 return self._paused() if reason == PAUSED else self._end(reason)
@@ -197,7 +197,7 @@ class Simulation:
         self._ended_by = limits.reached(totals.samples, totals.updates)
         if totals.updates >= self._observer_at:
             self._observer_at = self._observer.updated(self)
-        self._next_look = min(self._observer_at, limits.updates)
+        self._next_check = min(self._observer_at, limits.updates)
         return self._ended_by
 
     def _count(self) -> None:
@@ -247,12 +247,12 @@ class Simulation:
     def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that the arguments do not tell of a run that is paused: tensors, and plain types that JSON can hold.
 
-        They are the run's own: it changes them when it goes on.
+        They are the run's own: it changes them when it continues.
         """
         table = TensorTable()
         state = {
             "totals": self.totals.state_dict(),
-            "looks": (self._observer_at, self._next_look),
+            "checks": (self._observer_at, self._next_check),
             "cluster": self._cluster.state_dict(),
             "communication": self._communication.state_dict(),
             "queue": self._queue.state_dict(lambda event: plain(event, table)),
@@ -270,13 +270,13 @@ class Simulation:
         return table.tensors, state
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; for a simulation with the same arguments that has not run yet."""
+        """Continue from what `state_dict` gave; for a simulation with the same arguments that has not run yet."""
         assert not self._is_begun
         self._is_begun = True
         parameters = self._shards[0].parameters
         table = TensorTable(tensors, None if parameters is None else parameters.current.weights.device)
         self.totals = self._workers.totals = Totals.from_state(state["totals"])
-        self._observer_at, self._next_look = state["looks"]
+        self._observer_at, self._next_check = state["checks"]
         self._cluster.load_state_dict(state["cluster"])
         self._communication.load_state_dict(state["communication"])
         self._workers.load_state_dict(state["workers"], table)

@@ -91,7 +91,7 @@ class EventQueue(Generic[_E]):
         return {"now": self.now, "events": [(at, plain(event)) for at, event in self.scheduled()]}
 
     def load_state_dict(self, state: dict[str, Any], event: Callable[[Any], _E]) -> None:
-        """Go on from what `state_dict` gave; for an empty queue."""
+        """Continue from what `state_dict` gave; for an empty queue."""
         self.now = state["now"]
         for at, words in state["events"]:
             self.push(at, event(words))

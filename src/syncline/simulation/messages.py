@@ -24,7 +24,7 @@ class Push:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A block of the weights arrives at a worker, or the permission to go on without one."""
+    """A block of the weights arrives at a worker, or the permission to continue without one."""
 
     worker: int
     shard: int
@@ -44,7 +44,7 @@ class StrategyTimer:
 
 @dataclass(slots=True, eq=False)
 class PullTimer:
-    """The time at which a worker's pull rule lets it go on, unless it has said something else since."""
+    """The time at which a worker's pull rule lets it continue, unless it has said something else since."""
 
     worker: int
 

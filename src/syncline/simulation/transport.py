@@ -40,7 +40,7 @@ class Transport(ABC):
 
     @abstractmethod
     def repeat(self, shard: int, worker: int) -> None:
-        """The permission to go on at the version that it has leaves for the worker."""
+        """The permission to continue at the version that it has leaves for the worker."""
 
     @abstractmethod
     def interrupt(self, shard: int, worker: int) -> None:
@@ -71,7 +71,7 @@ class Transport(ABC):
         return {"pushes": self._num_pushes}
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
-        """Go on from what `state_dict` gave."""
+        """Continue from what `state_dict` gave."""
         self._num_pushes = state["pushes"]
 
 
@@ -79,7 +79,7 @@ class InstantTransport(Transport):
     """One shard, and messages that take no time."""
 
     def send_gradient(self, worker: int, number: int, loss: float, gradient: Gradient | None) -> None:
-        """A finished gradient is at the shard at once; a worker with a pull rule may have gone on before."""
+        """A finished gradient is at the shard at once; a worker with a pull rule may have continued before."""
         workers = self._workers
         version = tag = workers.versions[0][worker]
         if workers.rules:
@@ -142,7 +142,8 @@ class NetworkTransport(Transport):
             shard = turn % num_shards
             version = workers.versions[shard][worker]
             tag = workers.rules[worker].tag if workers.rules else version
-            self._send_to_shard(Push(worker, shard, version, tag, loss, gradient, number, now))
+            push = Push(worker, shard, version, tag, loss, gradient, number, now)
+            self._send(push, self._block_bytes[shard])
         self._communication.sent(worker, now)
         workers.pushed(worker)
 
@@ -181,26 +182,23 @@ class NetworkTransport(Transport):
             self._queue.push(late(at, message.shard, message.worker), message)
         self._await_shared()
 
-    def _send_to_shard(self, push: Push) -> None:
-        now, size_bytes = self._queue.now, self._block_bytes[push.shard]
-        if self._shared is None:
-            arrives = self._cluster.push(now, push.worker, push.shard, size_bytes)
-            push.through_at = self._cluster.through_at
-            self._queue.push(arrives, push)
-        else:
-            self._shared.send(now, Flow(True, push.worker, push.shard), size_bytes, push)
+    def _send(self, message: Message, size_bytes: int) -> None:
+        """A message leaves now."""
+        now, worker, shard, is_push = self._queue.now, message.worker, message.shard, isinstance(message, Push)
+        if self._shared is not None:
+            self._shared.send(now, Flow(is_push, worker, shard), size_bytes, message)
             self._await_shared()
+            return
+        cluster = self._cluster
+        arrives = (
+            cluster.push(now, worker, shard, size_bytes) if is_push else cluster.pull(now, shard, worker, size_bytes)
+        )
+        message.through_at = cluster.through_at
+        self._queue.push(arrives, message)
 
     def _send_to_worker(self, block: Block, size_bytes: int) -> None:
-        now = self._queue.now
-        self._communication.granted(block.worker, now)
-        if self._shared is None:
-            arrives = self._cluster.pull(now, block.shard, block.worker, size_bytes)
-            block.through_at = self._cluster.through_at
-            self._queue.push(arrives, block)
-        else:
-            self._shared.send(now, Flow(False, block.worker, block.shard), size_bytes, block)
-            self._await_shared()
+        self._communication.granted(block.worker, self._queue.now)
+        self._send(block, size_bytes)
 
     def _await_shared(self) -> None:
         """Schedule a timer for when the next message is through the shared network."""

@@ -1,8 +1,8 @@
 """The workers in virtual time: blocks arrive, a gradient is computed, it leaves, and so on.
 
-A worker waits for one block of every shard, or it has a pull rule (strategies/protocol.py) that decides when it goes on
-and with which blocks. The gradient is computed when the event that finishes it comes, at the versions that the worker
-has; what is cancelled before is never computed.
+A worker waits for one block of every shard, or it has a pull rule (strategies/protocol.py) that decides when it
+continues and with which blocks. The gradient is computed when the event that finishes it comes, at the versions that
+the worker has; what is cancelled before is never computed.
 """
 
 import math
@@ -62,7 +62,7 @@ class Workers:
         self.cancelled_s = [0.0] * num_workers  # not computed, of gradients that were cancelled
         self.num_computed = [0] * num_workers  # gradients finished
         self.num_pulls = [0] * num_workers  # gradients begun, where there are rules
-        self._goes_on_at: list[float | None] = [None] * num_workers  # when its rule lets it go on
+        self._goes_on_at: list[float | None] = [None] * num_workers  # when its rule lets it continue
         # The newest block of each shard that has arrived and is not taken, where there are rules.
         self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
         self.transport: GradientSender  # receives the gradients; set by the simulation
@@ -127,7 +127,7 @@ class Workers:
             self.start(worker)
 
     def receive_under_rule(self, worker: int, shard: int, version: int, weights: Version | None) -> None:
-        """A block has arrived at a worker whose rule decides when it goes on, and whether with this block."""
+        """A block has arrived at a worker whose rule decides when it continues, and whether with this block."""
         inbox = self._inboxes[worker]
         known, unused = inbox.get(shard, (-1, None))
         if version > known:
@@ -139,12 +139,12 @@ class Workers:
         self._go_on(worker, self.rules[worker].arrived(self._queue.now, shard, version))
 
     def pushed(self, worker: int) -> None:
-        """The worker has sent its gradient; its rule may let it go on."""
+        """The worker has sent its gradient; its rule may let it continue."""
         if self.rules:
             self._go_on(worker, self.rules[worker].pushed(self._queue.now))
 
     def pull_timer(self, timer: PullTimer) -> None:
-        """The time may have come at which the worker goes on."""
+        """The time may have come at which the worker continues."""
         if self._goes_on_at[timer.worker] == self._queue.now:
             self._go_on(timer.worker, self._queue.now)
 
@@ -187,7 +187,7 @@ class Workers:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
-        """Go on from what `state_dict` gave."""
+        """Continue from what `state_dict` gave."""
         for name in _COLUMNS:
             setattr(self, name, list(state[name]))
         self.versions = [list(column) for column in state["versions"]]
