@@ -59,8 +59,8 @@ class RecordingDriver:
         self.released: list[Gradient] = []
         self.shard: ShardInterpreter
 
-    def grant(self, shard: int, worker: int) -> None:
-        self.calls.append(("grant", worker, self.shard.version))
+    def grant(self, shard: int, worker: int, version: int) -> None:
+        self.calls.append(("grant", worker, version))
 
     def repeat(self, shard: int, worker: int) -> None:
         self.calls.append(("repeat", worker))

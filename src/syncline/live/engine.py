@@ -178,10 +178,10 @@ class Engine:
 
     # The driver of the interpreter.
 
-    def grant(self, shard: int, worker: int) -> None:
+    def grant(self, shard: int, worker: int, version: int) -> None:
         is_busy = worker not in self.waiting
         self.waiting.discard(worker)
-        self._sink.grant(worker, self.totals.updates, self._iterations[worker], is_busy)
+        self._sink.grant(worker, version, self._iterations[worker], is_busy)
 
     def repeat(self, shard: int, worker: int) -> None:
         self.waiting.discard(worker)

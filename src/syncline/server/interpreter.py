@@ -49,8 +49,8 @@ STALE = "in transit"  # why a push is dropped that was under way when its worker
 class Driver(Protocol):
     """Carries to workers what a shard decides; called while the commands are executed, in their order."""
 
-    def grant(self, shard: int, worker: int) -> None:
-        """Send the worker the shard's current block and version."""
+    def grant(self, shard: int, worker: int, version: int) -> None:
+        """Send the worker the shard's current block, at this version."""
         ...
 
     def repeat(self, shard: int, worker: int) -> None:
@@ -206,28 +206,24 @@ class ShardInterpreter:
         return commands
 
     def _execute(self, at: float, commands: list[Command]) -> None:
-        totals, driver, number, limits = self.totals, self._driver, self.number, self._limits
         for command in commands:
             if isinstance(command, Apply):
-                self._settle(at, command, totals.updates)
-                totals.time_s = at
-                totals.updates += 1
-                totals.samples += len(command.pushes) * self._batch_size
-                if limits is not None and (reason := limits.reached(totals.samples, totals.updates)) is not None:
-                    self.ended_by = reason
+                self._apply(at, command)
+                if self._limits is not None and self._has_reached(self._limits):
                     return
             elif isinstance(command, Grant):
                 if self._log is not None:
                     self._note(at, "granted", command)
-                driver.grant(number, command.worker)
+                self._driver.grant(self.number, command.worker, self.totals.updates)
+            elif isinstance(command, Hold):
+                if self._log is not None:
+                    self._note(at, "held", command)
             else:
                 self._execute_other(at, command)
 
     def _execute_other(self, at: float, command: Command) -> None:
         """What most strategies command less often."""
-        if isinstance(command, Hold):
-            self._note(at, "held", command)
-        elif isinstance(command, Discard):
+        if isinstance(command, Discard):
             self._discard(at, command)
         elif isinstance(command, Repeat):
             self._note(at, "repeated", command)
@@ -247,16 +243,17 @@ class ShardInterpreter:
         else:
             raise AssertionError(command)
 
-    def _settle(self, at: float, command: Apply, version: int) -> None:
-        """The pushes of an update to this version are no longer pending; the parameters are stepped."""
+    def _apply(self, at: float, command: Apply) -> None:
+        """An update: its pushes are no longer pending, and the parameters are stepped."""
         totals, pending, log, gradients = self.totals, self._pending, self._log, []
-        histogram = totals.staleness
+        version, histogram = totals.updates, totals.staleness
         for push in command.pushes:
             worker, computed_at, gradient = pending.pop(push)
             staleness = version - computed_at
-            if staleness >= len(histogram):
-                histogram.extend([0] * (staleness + 1 - len(histogram)))
-            histogram[staleness] += 1
+            try:
+                histogram[staleness] += 1
+            except IndexError:
+                histogram += [0] * (staleness - len(histogram)) + [1]
             totals.used_by_worker[worker] += 1
             if log is not None:
                 log(at, "applied", worker, self.number, push, version + 1, staleness, command.because)
@@ -266,6 +263,13 @@ class ShardInterpreter:
             self.parameters.apply(gradients, command.scale, totals.samples, version, is_sum=command.is_sum)
             for gradient in gradients:
                 self._driver.release(gradient)
+        totals.time_s = at
+        totals.updates = version + 1
+        totals.samples += len(command.pushes) * self._batch_size
+
+    def _has_reached(self, limits: Limits) -> bool:
+        self.ended_by = limits.reached(self.totals.samples, self.totals.updates)
+        return self.ended_by is not None
 
     def _note(self, at: float, kind: str, command: Grant | Hold | Repeat | Interrupt) -> None:
         if self._log is not None:

@@ -143,21 +143,18 @@ class Simulation:
         """
         self._begin()
         queue, handlers, limits = self._queue, self._handlers, self._limits
-        first = self._shards[0].totals
-        while True:
-            try:
-                event = queue.pop(limits.time_s)
-            except IndexError:
-                states = [strategy.state_dict() for strategy in self._strategies]
-                raise Deadlock(f"no worker can continue at {queue.now:.6f} s: {states}") from None
-            if event is None:
-                queue.now = limits.time_s
-                return self._end("max_time_s")
+        first, sample_limit = self._shards[0].totals, limits.samples
+        for event in queue.events(until=limits.time_s):
             reason = handlers[type(event)](event)
-            if reason is None and (first.updates >= self._next_check or first.samples >= limits.samples):
+            if reason is None and (first.updates >= self._next_check or first.samples >= sample_limit):
                 reason = self._check_limits()
             if reason is not None:
                 return self._paused() if reason == PAUSED else self._end(reason)
+        if not queue:
+            states = [strategy.state_dict() for strategy in self._strategies]
+            raise Deadlock(f"no worker can continue at {queue.now:.6f} s: {states}")
+        queue.now = limits.time_s
+        return self._end("max_time_s")
 
     def _paused(self) -> str:
         self._ended_by = None
@@ -180,7 +177,7 @@ class Simulation:
             self._is_begun = True
             for worker in range(self._cluster.num_workers):
                 for shard in range(self._cluster.num_shards):
-                    self._transport.grant(shard, worker)
+                    self._transport.grant(shard, worker, 0)
 
     def _strategy_timer(self, event: StrategyTimer) -> None:
         shard = self._shards[event.shard]

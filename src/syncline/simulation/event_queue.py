@@ -1,8 +1,8 @@
 """The events of a run in virtual time, ordered by time and then by the order in which they were scheduled."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
 
 _E = TypeVar("_E")
@@ -11,57 +11,46 @@ _E = TypeVar("_E")
 class EventQueue(Generic[_E]):
     """A heap of times, each of them once and as a plain float, beside what is due at them.
 
-    With 10,000 workers the size of what is touched decides the speed. Therefore a time stays in the heap when its
-    events have been cancelled, and the first time stays there until it can be replaced in a single sift.
+    With 10,000 workers the size of what is touched decides the speed. Therefore events are not in the heap, and a time
+    stays in it when its events have been cancelled.
     """
 
     def __init__(self) -> None:
         self.now = 0.0  # seconds; of the event that came last
         self._due: dict[float, _E | list[_E]] = {}  # several events at one time are a list, in order
         self._times: list[float] = []  # the heap
-        self._first_is_past = False  # what was due at the first time of the heap is being dealt with, or has been
         self._current: deque[_E] = deque()  # due now, after the event that came last
 
     def push(self, at: float, event: _E) -> None:
         """Schedule an event, which is no list, at a time that is not before `now`."""
-        due = self._due.get(at)
-        if due is None:
-            self._due[at] = event
-            if self._first_is_past:
-                self._first_is_past = False
-                heapreplace(self._times, at)
-            else:
-                heappush(self._times, at)
+        due = self._due.setdefault(at, event)
+        if due is event:
+            heappush(self._times, at)
         elif type(due) is list:
             due.append(event)
         else:
             self._due[at] = [due, event]  # type: ignore[list-item]
 
-    def pop(self, until: float) -> _E | None:
-        """The next event, at `now`; None if it comes later than `until`, which is not before `now`.
+    def events(self, until: float) -> Iterator[_E]:
+        """The events up to a time, each of them at `now`; ends when none is left, or the next one comes later.
 
-        Raises:
-            IndexError: there is none.
+        What is scheduled meanwhile is among them. Whoever stops in between continues with another call.
         """
-        if self._current:
-            return self._current.popleft()
-        times = self._times
-        while True:
-            if self._first_is_past:
-                heappop(times)
-                self._first_is_past = False
-            now = times[0]
-            if now > until:
-                return None
-            self._first_is_past = True
-            due = self._due.pop(now, None)
-            if due is not None:
-                break
-        self.now = now
-        if type(due) is list:
-            self._current.extend(due)
-            return self._current.popleft()
-        return due  # type: ignore[return-value]
+        due_at, times, current = self._due, self._times, self._current
+        while current:
+            yield current.popleft()
+        while times and times[0] <= until:
+            at = heappop(times)
+            due = due_at.pop(at, None)
+            if due is None:
+                continue  # all of it was cancelled
+            self.now = at
+            if type(due) is list:
+                current.extend(due)
+                while current:
+                    yield current.popleft()
+            else:
+                yield due  # type: ignore[misc]
 
     def cancel(self, at: float, event: _E) -> None:
         """Remove an event that was scheduled at this time and has not come."""
@@ -75,7 +64,6 @@ class EventQueue(Generic[_E]):
         if len(self._times) > 64 + 4 * len(self._due):  # most times in the heap have no event left
             self._times[:] = self._due
             heapify(self._times)
-            self._first_is_past = False
 
     def scheduled(self) -> list[tuple[float, _E]]:
         """All events that are to come, with their times; those at one time in order."""

@@ -146,7 +146,7 @@ class _Replay:
         """
         for worker in range(self._config.cluster.workers):
             for shard in range(len(self._shards)):
-                self.grant(shard, worker)
+                self.grant(shard, worker, 0)
         for number, row in enumerate(self._events):
             self._feed(row)
             if row.kind != "granted":
@@ -168,7 +168,7 @@ class _Replay:
             shard.fire_timer(row.at)
         else:
             assert row.because == RESUMED
-            self.grant(row.shard, row.worker)
+            self.grant(row.shard, row.worker, shard.version)
 
     def _push(self, shard: ShardInterpreter, row: Row) -> None:
         key = worker, iteration = row.worker, int(row.value)
@@ -216,11 +216,11 @@ class _Replay:
 
     # The driver of the interpreters.
 
-    def grant(self, shard: int, worker: int) -> None:
+    def grant(self, shard: int, worker: int, version: int) -> None:
         if not self._pulled:
             self._learners.receive(worker, shard)
             return
-        sent, version = self._sent[worker, shard], self._shards[shard].version
+        sent = self._sent[worker, shard]
         if version not in sent:
             sent[version] = self._learners.pin(shard)
 

@@ -35,8 +35,8 @@ class Transport(ABC):
         """A finished gradient leaves for every shard; `number`: by its worker's own count, from 0."""
 
     @abstractmethod
-    def grant(self, shard: int, worker: int) -> None:
-        """The shard's current version leaves for the worker."""
+    def grant(self, shard: int, worker: int, version: int) -> None:
+        """The shard's current block leaves for the worker."""
 
     @abstractmethod
     def repeat(self, shard: int, worker: int) -> None:
@@ -89,8 +89,8 @@ class InstantTransport(Transport):
         self._num_pushes = push + 1
         self.shards[0].push(self._queue.now, push, worker, version, tag, number, loss, gradient)
 
-    def grant(self, shard: int, worker: int) -> None:
-        workers, version, learners = self._workers, self.shards[0].totals.updates, self._learners
+    def grant(self, shard: int, worker: int, version: int) -> None:
+        workers, learners = self._workers, self._learners
         if workers.rules:
             weights = None if learners is None else learners.pin(shard)
             workers.receive_under_rule(worker, shard, version, weights)
@@ -159,10 +159,9 @@ class NetworkTransport(Transport):
         self._num_pushes = number + 1
         shard.push(now, number, worker, push.version, push.tag, push.number, push.loss, push.gradient)
 
-    def grant(self, shard: int, worker: int) -> None:
+    def grant(self, shard: int, worker: int, version: int) -> None:
         weights = None if self._learners is None else self._learners.pin(shard)
         self._num_blocks[shard] += 1
-        version = self.shards[shard].version
         self._send_to_worker(Block(worker, shard, version, self._queue.now, weights), self._block_bytes[shard])
 
     def repeat(self, shard: int, worker: int) -> None:

@@ -36,8 +36,8 @@ class Asp:
         self.grants = {worker: Grant(worker, "nobody waits") for worker in range(num_workers)}
 
     def handle(self, event: Event) -> list[Command]:
-        if isinstance(event, PushArrived) and event.worker in self.grants:
-            return [Apply((event.push,)), self.grants[event.worker]]
+        if isinstance(event, PushArrived) and (grant := self.grants.get(event.worker)) is not None:
+            return [Apply((event.push,)), grant]
         if isinstance(event, WorkerJoined) and event.worker not in self.grants:
             self.grants[event.worker] = Grant(event.worker, "nobody waits")
             return [Grant(event.worker, "joined")]

@@ -8,28 +8,21 @@ A strategy starts with all its workers holding version 0 and computing. Workers 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Protocol, dataclass_transform
 
-_T = TypeVar("_T")
+import msgspec
 
 
 @dataclass_transform(frozen_default=True)
-def _message(cls: type[_T]) -> type[_T]:
-    """A slotted dataclass that is frozen for the type checker.
-
-    It is not at run time: a frozen `__init__` costs four times as much, and a timing-only simulation creates three
-    messages a worker-step.
-    """
-    return dataclass(slots=True, unsafe_hash=True)(cls)
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """An event or a command. A Struct: it is frozen, and made in a quarter of the time that a dataclass takes."""
 
 
 class ProtocolError(Exception):
     """An impossible event in this state: a fault of the engine, never of the user. The state is unchanged."""
 
 
-@_message
-class PushArrived:
+class PushArrived(Message):
     """Worker `worker` delivered a gradient; its tensors stay with the engine."""
 
     at: float  # seconds of the driving clock, never decreasing
@@ -39,23 +32,20 @@ class PushArrived:
     loss: float  # mean over the mini-batch; 0.0 if only times are simulated
 
 
-@_message
-class TimerFired:
+class TimerFired(Message):
     """The time of the last `WakeAt` has come."""
 
     at: float
 
 
-@_message
-class WorkerJoined:
+class WorkerJoined(Message):
     """A worker is ready that was not active before; it holds no weights yet."""
 
     at: float
     worker: int
 
 
-@_message
-class WorkerLeft:
+class WorkerLeft(Message):
     """A worker is gone; its pushes that had arrived stay valid."""
 
     at: float
@@ -65,8 +55,7 @@ class WorkerLeft:
 Event = PushArrived | TimerFired | WorkerJoined | WorkerLeft
 
 
-@_message
-class Apply:
+class Apply(Message):
     """One optimizer step on the mean of these pending pushes; the version goes up by one."""
 
     pushes: tuple[int, ...]  # several may be from one worker
@@ -75,8 +64,7 @@ class Apply:
     because: str = ""
 
 
-@_message
-class Grant:
+class Grant(Message):
     """Send the worker the current block and version; it may start its next iteration.
 
     A worker that is computing is granted only after an `Interrupt`, or if it has a `PullRule`: then the block is kept
@@ -87,48 +75,42 @@ class Grant:
     because: str = ""
 
 
-@_message
-class Repeat:
+class Repeat(Message):
     """The worker continues with its next mini-batch on the version it has."""
 
     worker: int
     because: str = ""
 
 
-@_message
-class Hold:
+class Hold(Message):
     """The worker waits; a later command grants it."""
 
     worker: int
     because: str = ""
 
 
-@_message
-class Discard:
+class Discard(Message):
     """This pending push will never be applied."""
 
     push: int
     because: str = ""
 
 
-@_message
-class Interrupt:
+class Interrupt(Message):
     """The worker cancels its gradient; a push of it in flight is stale and rejected. A `Grant` follows."""
 
     worker: int
     because: str = ""
 
 
-@_message
-class WakeAt:
+class WakeAt(Message):
     """Send `TimerFired` at this time (seconds of the driving clock); it replaces any earlier `WakeAt`."""
 
     at: float  # infinite: never
     because: str = ""
 
 
-@_message
-class WaitFor:
+class WaitFor(Message):
     """For information: an update waits for `count` gradients from now on (AdaSync's K; N, K or c clipped)."""
 
     count: int
