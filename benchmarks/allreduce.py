@@ -26,7 +26,7 @@ from syncline.assembly import Learner, build_learner, build_optimizer, pick_devi
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import MiniBatch
 from syncline.live.process_group import Group, start_group
-from syncline.live.replica import NUM_EXTRA, Replica
+from syncline.live.steps import NUM_EXTRA, Replica
 from syncline.strategies.bsp import BspOptions
 from syncline.timing.cluster import ClusterConfig
 

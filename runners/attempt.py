@@ -13,12 +13,12 @@ from runners.hosts import Hosts
 from runners.observer import LiveObserver, num_parts
 from syncline.config import RunConfig
 from syncline.live import messages
-from syncline.live.checkpoints import latest_checkpoint
 from syncline.live.control import ControlServer, Lost, Peer
 from syncline.live.handshake import make_secret
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
+from syncline.records.snapshots import latest
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
@@ -90,7 +90,7 @@ class Attempt:
         self._secret.unlink(missing_ok=True)
 
     def _start_processes(self) -> None:
-        resume = latest_checkpoint(self._folder, self._num_parts)
+        resume = latest(self._folder / "checkpoint", self._num_parts)
         self._observer.rewind(resume)
         environment = {"OMP_NUM_THREADS": str(self._config.threads), "WORLD_SIZE": str(self._config.cluster.workers)}
         self._hosts.start(

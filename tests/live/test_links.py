@@ -20,10 +20,9 @@ from syncline.learning.server import Version
 from syncline.live import worker as worker_module
 from syncline.live.clock import RunClock
 from syncline.live.connections import Disconnected, Outbox, ReplySender
-from syncline.live.context import RunContext
-from syncline.live.frames import Header, Kind, Reader
+from syncline.live.control import RunContext
+from syncline.live.frames import Header, Kind, Reader, byte_view
 from syncline.live.links import Links, ShardLost
-from syncline.live.payload import byte_view
 from syncline.live.watchdog import Watchdog
 from syncline.live.worker import run_worker
 from syncline.strategies.k_sync import KSyncOptions

@@ -60,7 +60,7 @@ class Watched:
         self.engine.begin(0.0, resumed=False)
 
     def push(self, worker: int, version: int = 0) -> None:
-        report = PushReport(worker, self.engine.iteration(worker), version, version, loss=1.0)
+        report = PushReport(worker, self.engine.iterations[worker], version, version, loss=1.0)
         self.watchdog.pushed(worker, report.tag)
         self.engine.pushed(0.0, report, self.pool.take())
 

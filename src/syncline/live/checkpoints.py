@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from syncline.live.context import RunContext
-from syncline.records.snapshots import latest, numbers, read_state, state_path, write_state
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from syncline.learning.optimizer import Optimizer
+from syncline.live.control import RunContext
+from syncline.live.messages import Message, SnapshotWritten
+from syncline.records.snapshots import numbers, read_state, state_path, write_state
 
 _OPTIMIZER = "optimizer."  # before the names of its tensors
 
@@ -23,7 +24,7 @@ _OPTIMIZER = "optimizer."  # before the names of its tensors
 class State:
     """What one file holds."""
 
-    tensors: Mapping[str, "Tensor"]  # must not change until `release`
+    tensors: Mapping[str, Tensor]  # must not change until `release`
     values: Mapping[str, Any]  # plain types that JSON can hold
     release: Callable[[], None] = lambda: None  # called on the writer's thread once the file is complete
 
@@ -51,13 +52,13 @@ class Checkpointer:
         part: number of the shard or the replica.
         num_train: training samples, an epoch.
         samples: that the run has used so far.
-        on_snapshot: called with the number of each snapshot once it is on disk, on the writer's thread.
+        send: notifies the launcher of each snapshot once it is on disk; called on the writer's thread.
     """
 
     def __init__(
-        self, context: RunContext, part: int, num_train: int, samples: int, on_snapshot: Callable[[int], None]
+        self, context: RunContext, part: int, num_train: int, samples: int, send: Callable[[Message], None]
     ) -> None:
-        self._folder, self._part, self._on_snapshot = context.folder, part, on_snapshot
+        self._folder, self._part, self._send = context.folder, part, send
         self._executor = ThreadPoolExecutor(1, "state writer")  # one thread: states are written in order
         self._writes: deque[Future[None]] = deque()
         eval_every = context.config.eval_every_epochs * num_train
@@ -70,7 +71,7 @@ class Checkpointer:
         """The snapshot that is due; the launcher evaluates it."""
         number = self.snapshots.advance(samples)
         path = state_path(self._folder / "snapshots", float(number), self._part)
-        self._write(path, state, then=lambda: self._on_snapshot(number))
+        self._write(path, state, then=lambda: self._send(SnapshotWritten(number)))
 
     def save_checkpoint(self, state: State, samples: int) -> None:
         """The checkpoint that is due."""
@@ -116,21 +117,21 @@ class Checkpointer:
             state_path(folder, old, self._part).unlink()
 
 
-def latest_checkpoint(folder: Path, num_parts: int) -> float | None:
-    """The number of the last checkpoint of which all parts are in this record; None if there is none."""
-    return latest(folder / "checkpoint", num_parts)
+def read_checkpoint(context: RunContext, part: int) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Tensors and values of this part of the checkpoint to resume from; None: a fresh run."""
+    if context.resume is None:
+        return None
+    return read_state(state_path(context.folder / "checkpoint", context.resume, part))
 
 
-def read_checkpoint(folder: Path, number: float, part: int) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """Tensors and values of this part of a checkpoint."""
-    return read_state(state_path(folder / "checkpoint", number, part))
+def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
+    """An optimizer's own tensors under the names that they have in a checkpoint."""
+    return {f"{_OPTIMIZER}{name}": tensor for name, tensor in optimizer.state_dict().items()}
 
 
-def optimizer_tensors(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """An optimizer's state under the names that it has in a checkpoint."""
-    return {f"{_OPTIMIZER}{name}": tensor for name, tensor in tensors.items()}
-
-
-def optimizer_state(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """The optimizer's state among the tensors of a checkpoint."""
-    return {name.removeprefix(_OPTIMIZER): t for name, t in tensors.items() if name.startswith(_OPTIMIZER)}
+def load_parameters(tensors: Mapping[str, Tensor], weights: Tensor, buffers: Tensor, optimizer: Optimizer) -> None:
+    """Copy weights, buffers and the optimizer's state from the tensors of a checkpoint."""
+    weights.copy_(tensors["weights"])
+    buffers.copy_(tensors["buffers"])
+    own = {name.removeprefix(_OPTIMIZER): t for name, t in tensors.items() if name.startswith(_OPTIMIZER)}
+    optimizer.load_state_dict({name: tensor.to(weights.device) for name, tensor in own.items()})

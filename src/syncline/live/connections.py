@@ -21,10 +21,19 @@ import torch
 
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live.clock import CLOCK_REQUESTS, RunClock, answer_clock
-from syncline.live.frames import REPORT, Header, Kind, Reader, receive_json, send, unpack_report
+from syncline.live.frames import (
+    DIRECT_BYTES,
+    REPORT,
+    Header,
+    Kind,
+    Reader,
+    byte_view,
+    receive_json,
+    send,
+    unpack_report,
+)
 from syncline.live.handshake import Listener
 from syncline.live.messages import Message
-from syncline.live.payload import DIRECT_BYTES, byte_view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.live.watchdog import Watchdog
 from syncline.server.report import PushReport
@@ -218,26 +227,12 @@ class Connection:
         send(self.sock, header, payload)
 
 
-class Acceptor:
-    """Accepts the workers of a shard: those that know the secret and say who they are.
+def accept_workers(
+    listener: socket.socket, secret: bytes, tls: Tls | None, pool: GradientPool, inbox: Inbox
+) -> Listener:
+    """Accept the workers of a shard, until this socket is closed: those that know the secret and say who they are."""
 
-    Args:
-        listener: closing it ends the accepting.
-    """
-
-    def __init__(
-        self, listener: socket.socket, secret: bytes, tls: Tls | None, pool: GradientPool, inbox: Inbox
-    ) -> None:
-        self._pool = pool
-        self._inbox = inbox
-        self._listener = Listener(listener, secret, tls, self._serve, "acceptor")
-
-    @property
-    def refused(self) -> int:
-        """Connections whose handshake failed."""
-        return self._listener.refused
-
-    def _serve(self, sock: Socket) -> None:
+    def serve(sock: Socket) -> None:
         try:
             about = receive_json(sock)
             worker = about.get("worker")
@@ -246,14 +241,16 @@ class Acceptor:
             for _ in range(CLOCK_REQUESTS):
                 receive_json(sock)
                 answer_clock(sock)
-            connection = Connection(sock, worker, self._pool, self._inbox)
+            connection = Connection(sock, worker, pool, inbox)
             connection.start()
-            self._inbox.put(Connected(connection, about))
+            inbox.put(Connected(connection, about))
             connection.read()
         except OSError:
             pass
         finally:
             sock.close()
+
+    return Listener(listener, secret, tls, serve, "acceptor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +265,7 @@ class ReplySender:
     warn: Callable[[str], None]
 
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
+        """Send the worker the current version; it continues with this iteration. Busy: it is computing now."""
         connection = self.connections.get(worker)
         if connection is None:
             return  # it was lost a moment ago, and `Disconnected` is in the inbox
@@ -277,13 +275,15 @@ class ReplySender:
             self.shard.unpin(free)
         self.watchdog.granted(worker, version, is_busy, has_read_last=free is None)
 
-    def repeat(self, worker: int, version: int, iteration: int) -> None:
+    def repeat(self, worker: int) -> None:
+        """Tell the worker to continue with its next iteration at the version it has."""
         self.watchdog.repeated(worker)
         connection = self.connections.get(worker)
         if connection is not None:
             connection.post(Header(Kind.REPEAT), None)
 
     def release(self, gradient: Gradient) -> None:
+        """The shard has no more use for this gradient."""
         assert isinstance(gradient, ReceivedGradient)
         self.pool.give_back(gradient)
 

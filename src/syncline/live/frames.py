@@ -16,13 +16,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncline.live.transport import Socket, TlsSocket, WireError
 from syncline.server.report import PushReport
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 VERSION = 3  # of the format
 MAX_JSON = 1 << 20
+DIRECT_BYTES = 1 << 16  # a payload up to this size is sent by the calling thread: handing it over would take longer
 READ_BYTES = 1 << 16  # received at a time, unless the destination is known
 HEADER = struct.Struct("!BxHqqdQ")
 REPORT = struct.Struct("!IqqqdII7d")  # the fields of PushReport, in order
@@ -76,6 +80,13 @@ def pack_report(report: PushReport) -> bytes:
 def unpack_report(data: bytes | bytearray | memoryview) -> PushReport:
     """The report in these `REPORT.size` bytes."""
     return PushReport(*REPORT.unpack(data))
+
+
+def byte_view(tensor: "Tensor") -> memoryview:
+    """The bytes of a contiguous tensor on the CPU, as payload."""
+    if not tensor.numel():
+        return memoryview(b"")
+    return memoryview(tensor.numpy()).cast("B")  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
 
 
 def send(sock: Socket, header: Header, payload: Sequence[memoryview] = ()) -> None:

@@ -12,13 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
+from syncline.learning.flat import FlatModule
 from syncline.learning.server import blocks
 from syncline.live.clock import Clock, measure_clock
-from syncline.live.frames import Header, Kind, Reader, pack_report, send, send_json
+from syncline.live.frames import DIRECT_BYTES, Header, Kind, Reader, byte_view, pack_report, send, send_json
 from syncline.live.handshake import connect
-from syncline.live.payload import DIRECT_BYTES, Staging, byte_view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
@@ -26,6 +27,29 @@ from syncline.timing.cluster import DelayInjector
 
 class ShardLost(ConnectionError):
     """A shard closed the connection: it died, or has dropped this worker."""
+
+
+class Staging:
+    """The flat vectors in host memory: the module's own on a CPU, pinned copies of them on a GPU."""
+
+    def __init__(self, flat: FlatModule) -> None:
+        self._flat = flat
+        self._on_gpu = flat.weights.is_cuda
+        self.weights, self.gradient, self.buffers = (
+            torch.empty_like(tensor, device="cpu", pin_memory=True) if self._on_gpu else tensor
+            for tensor in (flat.weights, flat.gradient, flat.buffers)
+        )
+
+    def to_device(self) -> None:
+        if self._on_gpu:
+            self._flat.weights.copy_(self.weights, non_blocking=True)
+            self._flat.buffers.copy_(self.buffers, non_blocking=True)
+
+    def from_device(self) -> None:
+        if self._on_gpu:
+            self.gradient.copy_(self._flat.gradient, non_blocking=True)
+            self.buffers.copy_(self._flat.buffers, non_blocking=True)
+            torch.cuda.synchronize(self._flat.weights.device)
 
 
 @dataclass(slots=True)

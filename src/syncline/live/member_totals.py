@@ -17,20 +17,14 @@ class MemberTotals:
     """What the run has done so far."""
 
     totals: Totals  # at first those at its start, or at the checkpoint
-    computed_at: (
-        "array[float]"  # when this member computed each gradient, seconds of the run; only if there are replicas
-    )
+    computed_at: "array[float]"  # seconds of the run: each gradient of this member; only if there are replicas
     rank: int  # of this member
     samples_per_step: int  # of all members together
     has_replicas: bool  # members differ between all-reduces
     device: torch.device  # of what is all-reduced
 
     def __post_init__(self) -> None:
-        self._busy_s = self.totals.busy_s_by_worker[self.rank]
-
-    def count_gradient(self, result: StepResult) -> None:
-        """A gradient was computed, be it applied or not."""
-        self._busy_s += result.gradient.computed_at - result.gradient.started_at
+        self.busy_s = self.totals.busy_s_by_worker[self.rank]
 
     def count_step(self, result: StepResult) -> None:
         """A step was applied."""
@@ -46,7 +40,7 @@ class MemberTotals:
     def before_checkpoint(self) -> None:
         """Complete the busy times: each replica writes its own, else the first member writes all."""
         if self.has_replicas:
-            self.totals.busy_s_by_worker[self.rank] = self._busy_s
+            self.totals.busy_s_by_worker[self.rank] = self.busy_s
         else:
             self._share_busy()  # also waits until all logs are on disk
 
@@ -72,7 +66,7 @@ class MemberTotals:
 
     def _share_busy(self) -> None:
         busy = torch.zeros(dist.get_world_size(), dtype=torch.float64, device=self.device)
-        busy[self.rank] = self._busy_s
+        busy[self.rank] = self.busy_s
         all_reduce(busy)
         self.totals.busy_s_by_worker = busy.tolist()
 

@@ -40,11 +40,6 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """All workers of this shard are connected, or all members of the collective; the clock may start."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProgressReport:
     updates: int
     samples: int
@@ -87,11 +82,6 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """A checkpoint is on disk, as `Stop` asked for."""
-
-
-@dataclass(frozen=True, slots=True)
 class Activity:
     """The answer to `REPORT_ACTIVITY`: what a member of a collective is doing."""
 
@@ -113,16 +103,6 @@ class Begin:
     """The run begins."""
 
     zero_s: float  # on the launcher's monotonic clock
-
-
-@dataclass(frozen=True, slots=True)
-class ReportActivity:
-    """A member of a collective is to say what it is doing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Write a checkpoint and end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from syncline.live.frames import Header
-from syncline.live.links import ArrivedBlock, Link, Links
-from syncline.live.payload import Staging, byte_view
+from syncline.live.frames import Header, byte_view
+from syncline.live.links import ArrivedBlock, Link, Links, Staging
 from syncline.server.report import PushReport
 from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import DelayInjector

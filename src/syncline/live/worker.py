@@ -11,10 +11,9 @@ import torch
 
 from syncline.assembly import Learner, build_learner, pick_device
 from syncline.learning.gradient import WorkerBatches
-from syncline.live.context import RunContext
-from syncline.live.links import Links, ShardLost
+from syncline.live.control import ControlClient, RunContext
+from syncline.live.links import Links, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
-from syncline.live.payload import Staging
 from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
 from syncline.live.pulled_links import PulledLinks
 from syncline.server.report import PushReport
@@ -26,14 +25,14 @@ def main(job: Job, worker: int) -> int:
     messages: SimpleQueue[Message] = SimpleQueue()
     context = RunContext.of(job)
     try:
-        control = context.connect_control(Hello("worker", worker), messages.put)
+        control = ControlClient.of(context, Hello("worker", worker), messages.put)
     except OSError as error:  # this host may be cut off: the supervisor tries again
         print(f"no launcher: {error}", file=sys.stderr)
         return CONTROL_LOST
     shards = messages.get()
     assert isinstance(shards, Addresses)
     try:
-        run_worker(context, worker, shards.addresses, job.local_rank("worker", worker))
+        run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker))
     except (ShardLost, OSError) as error:
         print(f"lost: {error}", file=sys.stderr)
         control.send(Unreachable(str(error)))
