@@ -14,8 +14,7 @@ from leaks import nothing_left
 from syncline.learning.server import Version
 from syncline.live.connections import Connected, GradientPool, Pushed, VersionSent, accept_workers
 from syncline.live.frames import Header, Kind
-from syncline.live.links import Links
-from syncline.live.pulled_links import PulledLinks
+from syncline.live.links import Links, PulledLinks
 from syncline.live.transport import address_of, listen
 from syncline.server.report import PushReport
 

@@ -47,7 +47,7 @@ def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_ar
     made.save_snapshot(state(0.0, released), 0)
     for samples in (100, 200, 300):
         made.save_checkpoint(state(samples, released), samples)
-    made.save_last_checkpoint(state(350.0, released))
+    made.save_checkpoint(state(350.0, released), samples=None)
     made.save_parameters(state(351.0, released))
     made.finish()
     assert released == [0.0, 100, 200, 300, 350.0, 351.0]

@@ -29,19 +29,19 @@ class State:
     release: Callable[[], None] = lambda: None  # called on the writer's thread once the file is complete
 
 
+@dataclass(slots=True)
 class Schedule:
     """When a numbered state is due: number n after `n * every` samples."""
 
-    def __init__(self, every: float, number: int) -> None:
-        self.number = number  # of the next state
-        self._every = every
+    every: float
+    number: int  # of the next state
 
     def is_due(self, samples: int) -> bool:
-        return samples >= self.number * self._every
+        return samples >= self.number * self.every
 
     def advance(self, samples: int) -> int:
         """Returns the number of the state that is due; the next one is due after more samples than these."""
-        number, self.number = self.number, max(self.number, int(samples // self._every)) + 1
+        number, self.number = self.number, max(self.number, int(samples // self.every)) + 1
         return number
 
 
@@ -73,13 +73,10 @@ class Checkpointer:
         path = state_path(self._folder / "snapshots", float(number), self._part)
         self._write(path, state, then=lambda: self._send(SnapshotWritten(number)))
 
-    def save_checkpoint(self, state: State, samples: int) -> None:
-        """The checkpoint that is due."""
-        self._write_checkpoint(float(self.checkpoints.advance(samples)), state)
-
-    def save_last_checkpoint(self, state: State) -> None:
-        """A checkpoint where the run was stopped, between the last one and the next."""
-        self._write_checkpoint(self.checkpoints.number - 0.5, state)
+    def save_checkpoint(self, state: State, samples: int | None) -> None:
+        """The checkpoint that is due; None: one where the run was stopped, between the last one and the next."""
+        number = self.checkpoints.number - 0.5 if samples is None else float(self.checkpoints.advance(samples))
+        self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
 
     def save_parameters(self, state: State) -> None:
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
@@ -92,10 +89,6 @@ class Checkpointer:
         """
         self._executor.shutdown()
         self._raise_errors()
-
-    def _write_checkpoint(self, number: float, state: State) -> None:
-        folder = self._folder / "checkpoint"
-        self._write(state_path(folder, number, self._part), state, then=self._drop_old)
 
     def _write(self, path: Path, state: State, then: Callable[[], None] = lambda: None) -> None:
         def write() -> None:

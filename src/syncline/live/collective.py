@@ -105,7 +105,7 @@ class Member:
         """Write a checkpoint if the run was stopped, else the parameters."""
         if self._writes_states and ended_by == "stop":
             self.totals.time_s = self._clock.now()
-            self._checkpointer.save_last_checkpoint(self._checkpoint())
+            self._checkpointer.save_checkpoint(self._checkpoint(), samples=None)
         elif self._writes_states:
             self._checkpointer.save_parameters(self._snapshot())
         self._checkpointer.finish()

@@ -39,14 +39,6 @@ class Peer:
     hello: Hello
     is_done: bool = False  # it has nothing left to do
 
-    @property
-    def role(self) -> str:
-        return self.hello.role
-
-    @property
-    def index(self) -> int:
-        return self.hello.index
-
     def send(self, message: Message) -> None:
         with contextlib.suppress(OSError):  # the reading thread reports the loss
             send_json(self.sock, encode(message))
@@ -57,7 +49,7 @@ class Peer:
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def __str__(self) -> str:
-        return f"{self.role} {self.index}"
+        return f"{self.hello.role} {self.hello.index}"
 
 
 class ControlServer:

@@ -296,7 +296,7 @@ class ShardServer:
         engine, checkpointer = self._engine, self._checkpointer
         if self._is_stopped:
             engine.totals.time_s = self._clock.now()
-            checkpointer.save_last_checkpoint(self._checkpoint())
+            checkpointer.save_checkpoint(self._checkpoint(), samples=None)
             checkpointer.finish()
             self._control.send(Signal.STOPPED)
         else:

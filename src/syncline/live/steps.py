@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from syncline.learning.gradient import GradientFunction, MiniBatch, WorkerBatches
@@ -72,8 +73,9 @@ class Replica:
         for tensor in self._exchanged:
             all_reduce(tensor, group)
         sums: list[float] = elements.tolist()
+        size = dist.get_world_size(group)
         for tensor in self._exchanged:
-            tensor.div_(group.size)
+            tensor.div_(size)
         return sums
 
     def step(self, rate: float) -> None:
@@ -153,7 +155,7 @@ class Step(ABC):
         is_last = consensus.decode(sums)
         if consensus.reason == "stop":
             control.cancel_delay.set()
-        return loss_sum / group.size, is_last
+        return loss_sum / dist.get_world_size(group), is_last
 
     def _average_weights(self, step: int, loss: float) -> bool:
         """Returns whether all members end with this step."""

@@ -12,10 +12,9 @@ import torch
 from syncline.assembly import Learner, build_learner, pick_device
 from syncline.learning.gradient import WorkerBatches
 from syncline.live.control import ControlClient, RunContext
-from syncline.live.links import Links, ShardLost, Staging
+from syncline.live.links import Links, PulledLinks, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
-from syncline.live.pulled_links import PulledLinks
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
 
