@@ -58,7 +58,7 @@ def run_live(
     (folder / "log").mkdir(exist_ok=True)
     for note in (folder / "log").glob("failure-*.json"):
         note.unlink()
-    with supervisor or Supervisor() as own, closing(LiveObserver(config, record, monitor, own)) as observer:
+    with closing(supervisor or Supervisor()) as own, closing(LiveObserver(config, record, monitor, own)) as observer:
         outcome, clock_error_s = _attempts(config, record, observer, own)
         ended_by = observer.finish(outcome.ended_by)
     logs = sorted(folder.glob("events-*.arrow"))

@@ -127,7 +127,7 @@ class FakeRun:
 
     # Called by the engine.
 
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
+    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
         assert worker in self.engine.active
         assert self.engine.interpreter.ended_by is None, "granted after the end"
         assert version == self.engine.totals.updates

@@ -107,7 +107,7 @@ class _Driver:
     def __init__(self, replay: LiveReplay, shard: int) -> None:
         self._replay, self._shard = replay, shard
 
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
+    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
         replay, shard = self._replay, self._shard
         if replay.rules:
             replay.sent[worker, shard, version] = replay.learning.learners.pin(shard)

@@ -264,8 +264,14 @@ class ReplySender:
     watchdog: Watchdog  # notes when each worker was answered
     warn: Callable[[str], None]
 
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
-        """Send the worker the current version; it continues with this iteration. Busy: it is computing now."""
+    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
+        """Send the worker the current version.
+
+        Args:
+            iteration: with which it continues.
+            is_busy: it is computing now.
+            is_due: its next push is due from now on; if it has not read the last block, it is as silent as before.
+        """
         connection = self.connections.get(worker)
         if connection is None:
             return  # it was lost a moment ago, and `Disconnected` is in the inbox
@@ -273,11 +279,12 @@ class ReplySender:
         free = connection.post(header, self.shard.pin(), is_busy)
         if free is not None:
             self.shard.unpin(free)
-        self.watchdog.granted(worker, version, is_busy, has_read_last=free is None)
+        if is_due and (free is None or not is_busy):
+            self.watchdog.note(worker, "granted")
 
     def repeat(self, worker: int) -> None:
         """Tell the worker to continue with its next iteration at the version it has."""
-        self.watchdog.repeated(worker)
+        self.watchdog.note(worker, "repeated")
         connection = self.connections.get(worker)
         if connection is not None:
             connection.post(Header(Kind.REPEAT), None)

@@ -31,12 +31,7 @@ class Engine:
     """One shard; it is the `Driver` of its interpreter, which decides when the run ends.
 
     Args:
-        number: of the shard.
-        options: of the strategy.
-        shard: its block.
         batch_size: samples in one gradient.
-        limits: when the run ends.
-        sender: receives the answers.
         log: receives the events; None for none.
     """
 
@@ -85,7 +80,7 @@ class Engine:
         for worker in sorted(self.active - self.waiting):
             if resumed and self._log is not None:
                 self._log(at, "granted", worker, self.number, -1, version, 0.0, RESUMED)
-            self._sender.grant(worker, version, self.iterations[worker], is_busy=False)
+            self._sender.grant(worker, version, self.iterations[worker], is_busy=False, is_due=True)
 
     def expects(self, worker: int) -> bool:
         """A push of this worker may arrive."""
@@ -141,9 +136,11 @@ class Engine:
     # The driver of the interpreter.
 
     def grant(self, shard: int, worker: int) -> None:
-        is_busy = worker not in self.waiting
+        version, is_busy = self.totals.updates, worker not in self.waiting
         self.waiting.discard(worker)
-        self._sender.grant(worker, self.totals.updates, self.iterations[worker], is_busy)
+        # If it computes, this interrupts it, or its pull rule could not let it continue without this version.
+        is_due = not is_busy or not self._pulls or self._tags[worker] == version - 1
+        self._sender.grant(worker, version, self.iterations[worker], is_busy, is_due)
 
     def repeat(self, shard: int, worker: int) -> None:
         self.waiting.discard(worker)

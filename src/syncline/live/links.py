@@ -97,7 +97,7 @@ class Links:
 
     def __init__(self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False) -> None:
         self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
-        self._worker = worker
+        self.worker = worker
         self._staging = staging
         self._num_shards = num_shards
         self._interrupts = interrupts
@@ -124,7 +124,7 @@ class Links:
         ):
             try:
                 sock = connect(address, secret, tls, dead_s)
-                send_json(sock, {"worker": self._worker, **about})
+                send_json(sock, {"worker": self.worker, **about})
                 clock = measure_clock(sock)
             except OSError as error:
                 raise ShardLost(f"shard {shard} at {address}: {error.strerror or error}") from None

@@ -66,7 +66,6 @@ class Gathering:
     """The time before the run: the shard listens, workers connect, and the launcher starts the clock.
 
     Args:
-        number: of the shard.
         flat: the model, in its initial state.
 
     Raises:
@@ -134,22 +133,17 @@ class Gathering:
 
 
 class ShardServer:
-    """Serves the workers of one shard; everything here happens on the owner's thread.
-
-    Args:
-        number: of the shard.
-        gathering: to which all workers are connected.
-    """
+    """Serves the workers of one shard, which are all connected; everything here happens on the owner's thread."""
 
     def __init__(self, context: RunContext, number: int, gathering: Gathering) -> None:
         config = self._config = context.config
         flat, num_train = gathering.flat, gathering.num_train
-        self._number, self._gathering, self._connections = number, gathering, gathering.connections
+        self._gathering, self._connections = gathering, gathering.connections
         self._inbox, self._pool, self._control = gathering.inbox, gathering.pool, gathering.control
         self._clock = RunClock()
         self._is_stopped = False
         self._num_files = 0  # that hold a version while they are written
-        self._watchdog = Watchdog(config.live.hang_s, config.live.leave_s, gathering.pulls)
+        self._watchdog = Watchdog(config.live.hang_s, config.live.leave_s)
         self._shard = build_shard(config, number, flat, num_train, is_whole=False)
         # A worker that is granted while it computes has a version on its way beside the one it is sent.
         waits = not gathering.pulls and not config.strategy.interrupts
@@ -241,7 +235,7 @@ class ShardServer:
         if not self._is_current(message.connection) or not engine.expects(report.worker):
             self._pool.give_back(message.gradient)  # of a connection that was dropped meanwhile
             return
-        self._watchdog.pushed(report.worker, report.tag)
+        self._watchdog.pushed(report.worker)
         engine.pushed(self._clock.now(), report, message.gradient)
         self._save_if_due()
 

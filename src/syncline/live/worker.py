@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from queue import SimpleQueue
 
 import torch
@@ -70,58 +69,43 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
         if iteration is not None:
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration)
-            GradientLoop(worker, links, staging, learner, batches, delays).run(iteration)
+            _train(links, staging, learner, batches, delays, iteration)
 
 
-@dataclass(frozen=True, slots=True)
-class GradientLoop:
-    """Computes and pushes one gradient after another."""
-
-    worker: int
-    links: Links
-    staging: Staging
-    learner: Learner
-    batches: WorkerBatches
-    delays: DelayInjector
-
-    def run(self, iteration: int) -> None:
-        """From this iteration on, until the run is over."""
-        links = self.links
-        cancelled = wasted = 0  # gradients since the last push
-        while links.await_blocks(self.delays):
-            self.staging.to_device()
-            started = time.monotonic()
-            loss = self._compute(iteration)
-            if links.is_interrupted():
-                wasted += 1
-                continue
-            slowdown_s, delay_s = self.delays.compute(time.monotonic() - started)
-            if not links.wait(slowdown_s + delay_s):
-                return
-            if links.interrupted:
-                cancelled += 1
-                continue
-            computed = time.monotonic()
-            report = PushReport(
-                self.worker,
-                iteration,
-                loss=loss,
-                cancelled=cancelled,
-                wasted=wasted,
-                started_at=links.clock(started),
-                computed_at=links.clock(computed),
-                slowdown_s=slowdown_s,
-                compute_delay_s=delay_s,
-            )
-            if not links.push(self.delays, report, computed):
-                cancelled += 1
-                continue
-            iteration += 1
-            cancelled = wasted = 0
-
-    def _compute(self, iteration: int) -> float:
-        """The gradient of this iteration's mini-batch is staged. Returns the loss."""
-        flat = self.learner.flat
-        loss, _, _ = self.learner.gradient([flat.weights], flat.buffers, self.batches.take(iteration))
-        self.staging.from_device()
-        return loss
+def _train(
+    links: Links, staging: Staging, learner: Learner, batches: WorkerBatches, delays: DelayInjector, iteration: int
+) -> None:
+    """Compute and push one gradient after another, from this iteration on, until the run is over."""
+    flat = learner.flat
+    cancelled = wasted = 0  # gradients since the last push
+    while links.await_blocks(delays):
+        staging.to_device()
+        started = time.monotonic()
+        loss, _, _ = learner.gradient([flat.weights], flat.buffers, batches.take(iteration))
+        staging.from_device()
+        if links.is_interrupted():
+            wasted += 1
+            continue
+        slowdown_s, delay_s = delays.compute(time.monotonic() - started)
+        if not links.wait(slowdown_s + delay_s):
+            return
+        if links.interrupted:
+            cancelled += 1
+            continue
+        computed = time.monotonic()
+        report = PushReport(
+            links.worker,
+            iteration,
+            loss=loss,
+            cancelled=cancelled,
+            wasted=wasted,
+            started_at=links.clock(started),
+            computed_at=links.clock(computed),
+            slowdown_s=slowdown_s,
+            compute_delay_s=delay_s,
+        )
+        if not links.push(delays, report, computed):
+            cancelled += 1
+            continue
+        iteration += 1
+        cancelled = wasted = 0
