@@ -82,11 +82,7 @@ class Checkpointer:
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
 
     def finish(self) -> None:
-        """Return when all states are on disk.
-
-        Raises:
-            OSError: one of them could not be written; so may the other methods.
-        """
+        """Return when all states are on disk. Raises OSError if one could not be written; so may the other methods."""
         self._executor.shutdown()
         self._raise_errors()
 

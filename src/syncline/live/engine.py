@@ -121,11 +121,7 @@ class Engine:
         self.interpreter.join(at, worker)
 
     def left(self, at: float, worker: int, why: str) -> None:
-        """A worker is gone; its pushes that have arrived stay.
-
-        Raises:
-            NotElastic: the strategy cannot do without it.
-        """
+        """A worker is gone; its pushes that have arrived stay. Raises NotElastic if the strategy needs the worker."""
         if not self._elastic:
             raise NotElastic(f"worker {worker} is gone ({why})")
         self.waiting.discard(worker)

@@ -59,11 +59,7 @@ class Header:
 
 
 def parse(header: bytes | bytearray | memoryview) -> Header:
-    """The header in these `HEADER.size` bytes.
-
-    Raises:
-        WireError: another version of the format, or an unknown kind.
-    """
+    """The header in these `HEADER.size` bytes. Raises WireError at another version of the format or an unknown kind."""
     kind, version, iteration, block_version, zero_s, size = HEADER.unpack(header)
     if version != VERSION:
         raise WireError(f"wire format {version}, this version uses {VERSION}")
@@ -106,11 +102,7 @@ def send(sock: Socket, header: Header, payload: Sequence[memoryview] = ()) -> No
 
 
 def receive(sock: Socket) -> Header:
-    """The next header; its payload is still to be received.
-
-    Raises:
-        WireError: the peer closed the connection, or sent something that is not a frame.
-    """
+    """As `Reader.next`; nothing beyond the header is received."""
     header = bytearray(HEADER.size)
     receive_into(sock, memoryview(header))
     return parse(header)

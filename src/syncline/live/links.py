@@ -2,6 +2,7 @@
 
 One thread computes and receives; whatever it waits for, a message of a shard wakes it. It sends to several shards at
 once, and receives from several what has arrived: a shard that is slow, or busy with other workers, delays no other.
+`Links` waits for an answer of every shard; in `PulledLinks` a pull rule decides when the worker continues.
 """
 
 import select
@@ -113,11 +114,7 @@ class Links:
         about: dict[str, int],
         dead_s: float | None = None,
     ) -> None:
-        """Connect to every shard, say who we are, and synchronise the clocks.
-
-        Raises:
-            ShardLost: one cannot be reached.
-        """
+        """Connect to every shard, say who we are, and synchronise the clocks. Raises ShardLost if one is not there."""
         staging = self._staging
         for shard, (address, block) in enumerate(
             zip(addresses, blocks(staging.weights.numel(), self._num_shards), strict=True)
@@ -167,11 +164,7 @@ class Links:
             pass
 
     def await_blocks(self, delays: DelayInjector) -> bool:
-        """Wait until the worker may continue with the blocks in use, and their injected delays are over.
-
-        Returns:
-            False if the run is over at every shard.
-        """
+        """Wait until the worker may continue with the blocks in use, after their delays. False if the run is over."""
         while True:
             while any(not link.is_answered for link in self.open):
                 self._receive_ready(None)

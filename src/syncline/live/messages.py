@@ -176,11 +176,7 @@ def encode(message: Message) -> dict[str, Any]:
 
 
 def decode(data: Mapping[str, Any]) -> Message:
-    """The message that `encode` gave.
-
-    Raises:
-        WireError: an unknown kind, or fields that are missing, unknown or of another type.
-    """
+    """The message that `encode` gave. Raises WireError if its kind is unknown, or its fields or their types differ."""
     values = dict(data)
     kind = values.pop("kind", None)
     if not isinstance(kind, str) or kind not in _CLASSES | _SIGNALS:

@@ -65,16 +65,14 @@ def main(job: Job, number: int) -> int:
 class Gathering:
     """The time before the run: the shard listens, workers connect, and the launcher starts the clock.
 
-    Args:
-        flat: the model, in its initial state.
-
     Raises:
         OSError: this process cannot listen, or the launcher is not there.
     """
 
     def __init__(self, context: RunContext, number: int, flat: FlatModule) -> None:
         config = context.config
-        self.flat, self._num_workers = flat, config.cluster.workers
+        self.flat = flat  # the model, in its initial state
+        self._num_workers = config.cluster.workers
         self.pulls = config.strategy.pull_rule(config.cluster.shards) is not None  # workers have a pull rule
         self.connections: dict[int, Connection] = {}  # by worker
         self.num_train = 0  # training samples, an epoch, as the workers say
@@ -117,11 +115,7 @@ class Gathering:
                 self._is_stopped = True
 
     def accepts(self, message: Connected, at: float) -> bool:
-        """Whether the worker belongs to this run and has the same model; if not, close its connection.
-
-        Args:
-            at: seconds of the run.
-        """
+        """Whether the worker belongs to this run and has the same model; if not, close its connection."""
         expected = {"size": self.flat.weights.numel(), "num_buffers": self.flat.buffers.numel()}
         worker, about = message.connection.worker, message.about
         fits = worker in range(self._num_workers) and {key: about.get(key) for key in expected} == expected
@@ -166,11 +160,7 @@ class ShardServer:
             self._checkpointer.save_snapshot(self._snapshot(), 0)
 
     def run(self, begin_s: float) -> None:
-        """Serve from this moment of the monotonic clock until the run ends here.
-
-        Raises:
-            NotElastic: a worker is lost that the strategy needs.
-        """
+        """Serve from this monotonic time until the run ends here. Raises NotElastic if a needed worker is lost."""
         engine = self._engine
         self._clock.zero_s = begin_s - engine.totals.time_s
         absent = set(range(self._config.cluster.workers)) - engine.active

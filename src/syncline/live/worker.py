@@ -43,7 +43,6 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
     """Be this worker until the run is over.
 
     Args:
-        addresses: of the shards.
         local_rank: among the workers of this host, from 0; it decides which GPU this worker has.
 
     Raises:
