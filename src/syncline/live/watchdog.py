@@ -37,7 +37,7 @@ class Watchdog:
         drop: Callable[[int, str], None],
         warn: Callable[[str], None],
     ) -> None:
-        """Name the silent workers of which a push is due (`owes`), and `drop` them, with the reason, after `leave_s`."""
+        """Name the silent workers of which a push is due (`owes`), and `drop` them, saying why, after `leave_s`."""
         now = time.monotonic()
         for worker in list(self.last_event):
             then, event = self.last_event[worker]  # read only now: dropping one worker may release another
