@@ -19,6 +19,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
@@ -115,7 +116,7 @@ def main(arguments: list[str]) -> int:
 
 def single(overrides: list[str], status_only: bool) -> int:
     """One run: its state, its submission, or the run itself in this process."""
-    with Supervisor() as supervisor:
+    with closing(Supervisor()) as supervisor:
         if "runner=local" in overrides and sys.platform == "linux":
             supervisor.begin()  # it imports torch while the config is composed
         config, invocation = compose(overrides)

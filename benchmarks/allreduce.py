@@ -25,8 +25,8 @@ from benchmarks.spread import Spread
 from syncline.assembly import Learner, build_learner, build_optimizer, pick_device
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import MiniBatch
-from syncline.live.process_group import Group, start_group
-from syncline.live.replica import NUM_EXTRA, Replica
+from syncline.live.process_group import start_group
+from syncline.live.steps import NUM_EXTRA, Replica
 from syncline.strategies.bsp import BspOptions
 from syncline.timing.cluster import ClusterConfig
 
@@ -50,13 +50,12 @@ def config_of(model: str, num_members: int, device: str, image_size: int) -> Run
 class Ours:
     """A member of our all-reduce group."""
 
-    def __init__(self, learner: Learner, config: RunConfig, num_members: int) -> None:
+    def __init__(self, learner: Learner, config: RunConfig) -> None:
         self._replica = Replica(learner.gradient, build_optimizer(config))
-        self._group = Group(num_members, None)
 
     def step(self, batch: MiniBatch) -> None:
         loss = self._replica.compute(batch)
-        self._replica.average(self._group, [loss, *[0.0] * (NUM_EXTRA - 1)])
+        self._replica.average(None, [loss, *[0.0] * (NUM_EXTRA - 1)])
         self._replica.step(RATE)
 
 
@@ -86,7 +85,7 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
     device = pick_device(config, rank)
     start_group(device, rank, num_members, num_members)
     learner = build_learner(config, device, NUM_EXTRA)
-    ours, theirs = Ours(learner, config, num_members), Theirs(learner)
+    ours, theirs = Ours(learner, config), Theirs(learner)
     batches = learner.batches(config, rank)
 
     def batch(iteration: int) -> MiniBatch:

@@ -32,7 +32,6 @@ from syncline.learning.server import Version
 from syncline.live import frames, handshake, transport
 from syncline.live.clock import CLOCK_REQUESTS
 from syncline.live.connections import (
-    Acceptor,
     Call,
     Connected,
     Connection,
@@ -41,10 +40,10 @@ from syncline.live.connections import (
     Inbox,
     Pushed,
     VersionSent,
+    accept_workers,
 )
-from syncline.live.frames import REPORT, Header, Kind, Reader, pack_report, receive_json, send, send_json
+from syncline.live.frames import REPORT, Header, Kind, Reader, byte_view, pack_report, receive_json, send, send_json
 from syncline.live.handshake import PREAMBLE, PROOF_BYTES, connect
-from syncline.live.payload import byte_view
 from syncline.live.transport import Socket, Tls, address_of, dial, listen
 from syncline.server.report import PushReport
 
@@ -71,7 +70,7 @@ class Target:
         self._listener = listen(address)
         self.address = address_of(self._listener)
         self._inbox: Inbox = queue.SimpleQueue()
-        self.acceptor = Acceptor(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
+        self.acceptor = accept_workers(self._listener, SECRET, tls, GradientPool(SIZE, 0, 1), self._inbox)
         self.received = Counter[str]()
         self.pinned = 0  # large blocks posted and not freed yet
         self._connections = set[Connection]()

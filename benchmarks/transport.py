@@ -1,6 +1,6 @@
 """The parameter server's wire: bytes pushed and pulled a second, and the round trip of a tiny push, beside iperf3.
 
-The server is the real one (Acceptor, Connection, readers and writers, an owner thread), but its owner grants at once
+The server is the real one (acceptor, Connection, readers and writers, an owner thread), but its owner grants at once
 and steps no optimizer: only the transport is measured.
 """
 
@@ -20,7 +20,6 @@ from benchmarks.spread import Spread
 from syncline.learning.server import Version
 from syncline.live.clock import CLOCK_REQUESTS
 from syncline.live.connections import (
-    Acceptor,
     Connected,
     Connection,
     Disconnected,
@@ -28,6 +27,7 @@ from syncline.live.connections import (
     Inbox,
     Pushed,
     VersionSent,
+    accept_workers,
 )
 from syncline.live.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
 from syncline.live.handshake import connect
@@ -57,7 +57,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     inbox: Inbox = queue.SimpleQueue()
     size = size_bytes // 4
     pool = GradientPool(size, 0, num_workers + 1)
-    Acceptor(listener, SECRET, None, pool, inbox)
+    accept_workers(listener, SECRET, None, pool, inbox)
     context = get_context("spawn")
     pipes, processes = [], []
     for worker in range(num_workers):

@@ -13,12 +13,12 @@ from runners.hosts import Hosts
 from runners.observer import LiveObserver, num_parts
 from syncline.config import RunConfig
 from syncline.live import messages
-from syncline.live.checkpoints import latest_checkpoint
 from syncline.live.control import ControlServer, Lost, Peer
 from syncline.live.handshake import make_secret
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
+from syncline.records.snapshots import latest
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
@@ -90,7 +90,7 @@ class Attempt:
         self._secret.unlink(missing_ok=True)
 
     def _start_processes(self) -> None:
-        resume = latest_checkpoint(self._folder, self._num_parts)
+        resume = latest(self._folder / "checkpoint", self._num_parts)
         self._observer.rewind(resume)
         environment = {"OMP_NUM_THREADS": str(self._config.threads), "WORLD_SIZE": str(self._config.cluster.workers)}
         self._hosts.start(
@@ -145,39 +145,39 @@ class Attempt:
             except queue.Empty:
                 break
             if isinstance(message, messages.Activity):
-                answers[peer.index] = message.doing
+                answers[peer.hello.index] = message.doing
             else:
                 self._handle(peer, message)
         for index in sorted(members):
             say(f"worker {index}{self._hosts.where('worker', index)}: {answers.get(index, 'does not answer')}")
 
     def _handle(self, peer: Peer, message: messages.Message | Lost) -> None:
-        if self._leaders.get(peer.index) is peer:
-            self._last_message[peer.index] = time.monotonic()
-            self._warned.discard(peer.index)
+        if self._leaders.get(peer.hello.index) is peer:
+            self._last_message[peer.hello.index] = time.monotonic()
+            self._warned.discard(peer.hello.index)
         match message:
             case messages.Hello():
                 self._connected(peer)
             case messages.Signal.READY:
-                self._ready.add(peer.index)
+                self._ready.add(peer.hello.index)
                 if len(self._ready) == self._num_leaders:
                     self._begin()
             case messages.ProgressReport():
-                self._observer.progressed(peer.index, message)
+                self._observer.progressed(peer.hello.index, message)
             case messages.SnapshotWritten(number):
-                self._observer.snapshot_written(peer.index, number)
-            case messages.Warn(text, at) if peer.index == 0:
+                self._observer.snapshot_written(peer.hello.index, number)
+            case messages.Warn(text, at) if peer.hello.index == 0:
                 say(f"{at:.1f} s: {text}")
             case messages.RestartNeeded(why):
                 raise self._cause(why)
             case messages.Done():
                 peer.is_done = True
                 if self._writes_states(peer):
-                    self._done[peer.index] = message
+                    self._done[peer.hello.index] = message
             case messages.Unreachable(why):
-                self._unreachable[peer.index] = why
-            case Lost() if not peer.is_done and (peer.role != "worker" or not self._has_server):
-                where = self._hosts.where(peer.role, peer.index)
+                self._unreachable[peer.hello.index] = why
+            case Lost() if not peer.is_done and (peer.hello.role != "worker" or not self._has_server):
+                where = self._hosts.where(peer.hello.role, peer.hello.index)
                 raise self._cause(f"{peer} (process {peer.hello.pid}{where}) was lost")
 
     def _connected(self, peer: Peer) -> None:
@@ -185,12 +185,12 @@ class Attempt:
         with (self._folder / "log" / "processes.jsonl").open("a") as file:
             print(json.dumps({name: about[name] for name in ("role", "index", "pid", "clock_error_s")}), file=file)
         self.clock_error_s = max(self.clock_error_s, peer.hello.clock_error_s)
-        is_leader = peer.role == "shard" or (not self._has_server and peer.index == 0)
-        if peer.role == "worker":
-            self._workers[peer.index] = peer
+        is_leader = peer.hello.role == "shard" or (not self._has_server and peer.hello.index == 0)
+        if peer.hello.role == "worker":
+            self._workers[peer.hello.index] = peer
         if is_leader:
-            self._leaders[peer.index] = peer
-            self._last_message[peer.index] = time.monotonic()
+            self._leaders[peer.hello.index] = peer
+            self._last_message[peer.hello.index] = time.monotonic()
         if len(self._leaders) == self._num_leaders:
             addresses = [self._leaders[leader].hello.address for leader in sorted(self._leaders)]
             for worker in list(self._workers.values()) if is_leader else [peer]:
@@ -203,7 +203,7 @@ class Attempt:
 
     def _writes_states(self, peer: Peer) -> bool:
         """It writes a part of every state."""
-        return peer.index < self._num_parts and (peer.role == "shard" or not self._has_server)
+        return peer.hello.index < self._num_parts and (peer.hello.role == "shard" or not self._has_server)
 
     def _notify_leaders(self, message: messages.Message) -> None:
         for leader in self._leaders.values():
@@ -214,13 +214,13 @@ class Attempt:
         self._notify_leaders(messages.Signal.STOP)
         ends = time.monotonic() + STOP_S
         peers = [*self._leaders.values(), *self._workers.values()]
-        expected = {peer.index for peer in peers if self._writes_states(peer)}
+        expected = {peer.hello.index for peer in peers if self._writes_states(peer)}
         with suppress(queue.Empty):
             while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
                 peer, message = self._server.messages.get(timeout=left)
                 has_stopped = message is messages.Signal.STOPPED or isinstance(message, messages.Done | Lost)
                 if has_stopped and self._writes_states(peer):
-                    self._stopped.add(peer.index)
+                    self._stopped.add(peer.hello.index)
 
     def _cause(self, otherwise: str) -> Exception:
         """Why the run cannot continue: the first error that a process has written down, or else this."""

@@ -18,10 +18,10 @@ from runners.failures import Restart, RunFailed
 from runners.hosts import Hosts, LocalHost, RemoteHosts
 from runners.observer import LiveObserver, num_parts
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
-from syncline.live.checkpoints import latest_checkpoint
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
+from syncline.records.snapshots import latest
 from syncline.records.spans import timeline_of
 from syncline.records.store import FAILED, UNFINISHED, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
@@ -30,7 +30,7 @@ from syncline.records.writer import RecordWriter
 
 def can_resume(config: RunConfig, folder: Path) -> bool:
     """This record is of a run that was interrupted or failed, and has a checkpoint of every part."""
-    return status(folder) in (UNFINISHED, FAILED) and latest_checkpoint(folder, num_parts(config)) is not None
+    return status(folder) in (UNFINISHED, FAILED) and latest(folder / "checkpoint", num_parts(config)) is not None
 
 
 def run_live(
@@ -58,7 +58,7 @@ def run_live(
     (folder / "log").mkdir(exist_ok=True)
     for note in (folder / "log").glob("failure-*.json"):
         note.unlink()
-    with supervisor or Supervisor() as own, closing(LiveObserver(config, record, monitor, own)) as observer:
+    with closing(supervisor or Supervisor()) as own, closing(LiveObserver(config, record, monitor, own)) as observer:
         outcome, clock_error_s = _attempts(config, record, observer, own)
         ended_by = observer.finish(outcome.ended_by)
     logs = sorted(folder.glob("events-*.arrow"))

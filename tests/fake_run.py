@@ -127,11 +127,11 @@ class FakeRun:
 
     # Called by the engine.
 
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
+    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
         assert worker in self.engine.active
-        assert self.engine.ended_by is None, "granted after the end"
+        assert self.engine.interpreter.ended_by is None, "granted after the end"
         assert version == self.engine.totals.updates
-        assert iteration == self.engine.iteration(worker)
+        assert iteration == self.engine.iterations[worker]
         current = self.engine.shard.current
         block = Granted(version, iteration, current.weights.clone(), current.buffers.clone(), self.now)
         rule = self.options.pull_rule(1)
@@ -149,11 +149,11 @@ class FakeRun:
             assert worker not in self.computing, "granted while it computes"
             self.computing[worker] = block
 
-    def repeat(self, worker: int, version: int, iteration: int) -> None:
+    def repeat(self, worker: int) -> None:
         assert worker not in self.computing, "repeats while it computes"
         last = self.last[worker]
-        assert (version, iteration) == (last.version, last.iteration + 1)
-        assert version == self.engine.totals.updates
+        iteration = self.engine.iterations[worker]
+        assert (self.engine.totals.updates, iteration) == (last.version, last.iteration + 1)
         self.computing[worker] = last._replace(iteration=iteration, at=self.now)
 
     def warn(self, message: str) -> None:
@@ -229,9 +229,9 @@ class FakeRun:
     def advance(self, seconds: float) -> None:
         """Time passes; timers fire when they are due."""
         ends = self.now + seconds
-        while self.engine.wakes_at <= ends and self.engine.ended_by is None:
-            self.now = self.engine.wakes_at
-            self.engine.timer(self.now)
+        while self.engine.interpreter.wakes_at <= ends and self.engine.interpreter.ended_by is None:
+            self.now = self.engine.interpreter.wakes_at
+            self.engine.interpreter.fire_timer(self.now)
             self.check_workers()
         self.now = ends
 
@@ -271,17 +271,18 @@ class FakeRun:
 
     def step(self, kind: str, pick: int, ms: int) -> None:
         """One random step; an impossible one does nothing."""
-        if self.engine.ended_by is not None:
+        if self.engine.interpreter.ended_by is not None:
             return
         running, active, in_flight = sorted(self.computing), sorted(self.engine.active), sorted(self.in_flight)
         if kind == "push" and running:
             worker = running[pick % len(running)]
-            self.push(worker, ms / 1000) if self.engine.wakes_at > self.now + ms / 1000 else self.advance(ms / 1000)
+            is_before_timer = self.engine.interpreter.wakes_at > self.now + ms / 1000
+            self.push(worker, ms / 1000) if is_before_timer else self.advance(ms / 1000)
         elif kind == "deliver" and in_flight:
             self.deliver(in_flight[pick % len(in_flight)], is_late=ms % 2 == 1)
             self.check_workers()
-        elif kind == "time" and self.engine.wakes_at < math.inf:
-            self.advance(self.engine.wakes_at - self.now)
+        elif kind == "time" and self.engine.interpreter.wakes_at < math.inf:
+            self.advance(self.engine.interpreter.wakes_at - self.now)
         elif kind == "leave" and active and self.options.elastic:
             self.leave(active[pick % len(active)])
         elif kind == "join" and self.absent:
@@ -302,12 +303,12 @@ class FakeRun:
 
     def check_workers(self) -> None:
         engine = self.engine
-        if engine.ended_by is None:
+        if engine.interpreter.ended_by is None:
             if self.rules or not engine.active:
                 assert engine.waiting == set()
             else:
                 assert engine.waiting == engine.active - set(self.computing), "an active worker computes or waits"
-            can_continue = self.computing or self.in_flight or engine.wakes_at < math.inf
+            can_continue = self.computing or self.in_flight or engine.interpreter.wakes_at < math.inf
             assert can_continue or not engine.active, "no worker can continue"
         for worker in range(self.num_workers):
             assert engine.expects(worker) == (worker in engine.active and worker not in engine.waiting)
@@ -323,7 +324,7 @@ class FakeRun:
         assert len(self.released) == len(settled) + num_stale
         pending = len(pushed) - len(settled)
         assert len(self.gradients) - len(self.released) == pending
-        if self.options.name in APPLY_EACH_PUSH and self.engine.ended_by is None:
+        if self.options.name in APPLY_EACH_PUSH and self.engine.interpreter.ended_by is None:
             assert pending == 0
 
 

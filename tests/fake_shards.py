@@ -12,10 +12,9 @@ import torch
 from leaks import nothing_left
 
 from syncline.learning.server import Version
-from syncline.live.connections import Acceptor, Connected, GradientPool, Pushed, VersionSent
+from syncline.live.connections import Connected, GradientPool, Pushed, VersionSent, accept_workers
 from syncline.live.frames import Header, Kind
-from syncline.live.links import Links
-from syncline.live.pulled_links import PulledLinks
+from syncline.live.links import Links, PulledLinks
 from syncline.live.transport import address_of, listen
 from syncline.server.report import PushReport
 
@@ -34,7 +33,7 @@ class FakeShard:
         self.listener = listen("unix:")
         self.address = address_of(self.listener)
         pool = GradientPool(size, num_buffers, 1, num_versions)
-        Acceptor(self.listener, SECRET, None, pool, self.inbox)
+        accept_workers(self.listener, SECRET, None, pool, self.inbox)
         self.pushes: list[Pushed] = []
 
     def accept(self) -> Connected:

@@ -16,9 +16,8 @@ from leaks import nothing_left
 from syncline.learning.server import Version
 from syncline.live import frames, handshake
 from syncline.live.clock import CLOCK_REQUESTS
-from syncline.live.connections import Acceptor, Connected, Disconnected, GradientPool, Pushed, VersionSent
-from syncline.live.frames import REPORT, Header, Kind, Reader, pack_report
-from syncline.live.payload import DIRECT_BYTES, byte_view
+from syncline.live.connections import Connected, Disconnected, GradientPool, Pushed, VersionSent, accept_workers
+from syncline.live.frames import DIRECT_BYTES, REPORT, Header, Kind, Reader, byte_view, pack_report
 from syncline.live.transport import address_of, dial, listen
 from syncline.server.report import PushReport
 
@@ -34,7 +33,7 @@ class Server:
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
         self.pool = GradientPool(size, BUFFERS, 1)
-        self.acceptor = Acceptor(self.listener, SECRET, None, self.pool, self.inbox)
+        self.acceptor = accept_workers(self.listener, SECRET, None, self.pool, self.inbox)
 
     def worker(self, number: int = 0) -> tuple[socket.socket, Connected]:
         """A connection after its hello, and the event in the inbox."""

@@ -6,16 +6,20 @@ import pytest
 import torch
 
 from syncline.config import LocalConfig, RunConfig
-from syncline.live.checkpoints import Checkpointer, Schedule, State, latest_checkpoint, read_checkpoint
-from syncline.live.context import RunContext
-from syncline.records.snapshots import numbers
+from syncline.live.checkpoints import Checkpointer, Schedule, State, read_checkpoint
+from syncline.live.control import RunContext
+from syncline.live.messages import SnapshotWritten
+from syncline.records.snapshots import latest, numbers
 
 
-def checkpointer(folder: Path, resume: float | None = None, samples: int = 0, written=lambda number: None):
-    """Of part 0, with a snapshot and a checkpoint every 100 samples."""
+def context(folder: Path, resume: float | None = None) -> RunContext:
     config = RunConfig(runner=LocalConfig(), epochs=1)
-    context = RunContext(config, folder, b"", None, control_address="", listen_at="", resume=resume)
-    return Checkpointer(context, 0, 100, samples, written)
+    return RunContext(config, folder, b"", None, control_address="", listen_at="", resume=resume)
+
+
+def checkpointer(folder: Path, resume: float | None = None, samples: int = 0, send=lambda message: None):
+    """Of part 0, with a snapshot and a checkpoint every 100 samples."""
+    return Checkpointer(context(folder, resume), 0, 100, samples, send)
 
 
 def state(value: float, released: list[float]) -> State:
@@ -38,20 +42,21 @@ def test_a_fresh_run_begins_with_a_snapshot_and_a_resumed_one_continues_with_the
 
 
 def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_are_on_disk(tmp_path):
-    released, snapshots = [], []
-    made = checkpointer(tmp_path, written=snapshots.append)
+    released, sent = [], []
+    made = checkpointer(tmp_path, send=sent.append)
     made.save_snapshot(state(0.0, released), 0)
     for samples in (100, 200, 300):
         made.save_checkpoint(state(samples, released), samples)
-    made.save_last_checkpoint(state(350.0, released))
+    made.save_checkpoint(state(350.0, released), samples=None)
     made.save_parameters(state(351.0, released))
     made.finish()
     assert released == [0.0, 100, 200, 300, 350.0, 351.0]
-    assert snapshots == [0]
+    assert sent == [SnapshotWritten(0)]
     assert numbers(tmp_path / "checkpoint", 0) == [3.0, 3.5]
-    assert latest_checkpoint(tmp_path, 1) == 3.5
-    assert latest_checkpoint(tmp_path, 2) is None
-    tensors, values = read_checkpoint(tmp_path, 3.5, 0)
+    assert latest(tmp_path / "checkpoint", 1) == 3.5
+    assert latest(tmp_path / "checkpoint", 2) is None
+    assert read_checkpoint(context(tmp_path), 0) is None
+    tensors, values = read_checkpoint(context(tmp_path, 3.5), 0)
     assert (tensors["weights"].tolist(), values["value"]) == ([350.0] * 3, 350.0)
     assert (tmp_path / "parameters-0.safetensors").exists()
 

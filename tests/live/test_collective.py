@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.live_run import LiveRun, kill
 from syncline.config import RunConfig
-from syncline.live.stop_consensus import StopConsensus
+from syncline.live.member_control import StopConsensus
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import UNFINISHED, read_metrics, status

@@ -41,7 +41,7 @@ def test_in_any_order_of_events_gradients_log_totals_and_lead_are_right(options,
     assert options.staleness_bound is None or len(run.engine.totals.staleness) - 1 <= options.staleness_bound
     iterations = Counter(row.worker for row in (*run.rows.of("pushed"), *run.stale_rows()))
     for worker in range(run.num_workers):
-        assert run.engine.iteration(worker) == iterations[worker]
+        assert run.engine.iterations[worker] == iterations[worker]
         iterations_pushed = [row.value for row in run.rows.of("pushed") if row.worker == worker]
         assert iterations_pushed == sorted(set(iterations_pushed)), "the worker's own count"
         if run.stale_rows() == []:
@@ -119,7 +119,7 @@ def test_a_resumed_run_grants_the_current_version_to_all_but_the_held_and_logs_i
         again.join(worker)
     for step in history:
         again.step(*step)
-    assert again.computing or again.engine.wakes_at < math.inf or not again.engine.active
+    assert again.computing or again.engine.interpreter.wakes_at < math.inf or not again.engine.active
 
 
 def test_the_rate_of_an_update_is_that_of_the_samples_and_updates_before_it():
@@ -191,7 +191,7 @@ def test_what_the_worker_did_is_logged_by_the_first_shard_alone():
 
 def test_without_a_log_the_run_is_the_same():
     logged, silent = FakeRun(SspOptions(staleness=1)), FakeRun(SspOptions(staleness=1))
-    silent.engine._log = silent.engine._interpreter._log = None
+    silent.engine._log = silent.engine.interpreter._log = None
     for run in (logged, silent):
         for worker in (0, 0, 1, 2, 0, 2):
             run.push(worker)
@@ -217,7 +217,7 @@ def test_a_push_that_crosses_an_interrupt_is_stale():
     totals = run.engine.totals
     assert (totals.interrupted_by_worker, totals.wasted_by_worker) == ([0, 1], [0, 1])
     assert (totals.busy_s_by_worker, totals.loss_count, totals.updates) == ([2.0, 3.0], 1, 1)
-    assert run.engine.ended_by is None, "its loss is not checked either"
+    assert run.engine.interpreter.ended_by is None, "its loss is not checked either"
     assert copied(run.engine.state())[1]["interpreter"]["strategy"] == before
     granted = run.computing[1]
     assert (granted.version, granted.iteration) == (1, 1), "its mini-batch counts as used"
@@ -295,26 +295,26 @@ def test_a_late_gradient_is_discarded_and_released():
 def test_a_timer_fires_at_the_time_that_the_strategy_set():
     run = FakeRun(PspOptions(c=1, tau1=0.5), num_workers=2)
     run.push(0, after=1.0)
-    assert run.engine.wakes_at == 1.5
+    assert run.engine.interpreter.wakes_at == 1.5
     assert run.engine.totals.updates == 0
     run.advance(1.0)
     assert [row[:2] for row in run.rows.of("timer", "applied")] == [(1.5, "timer"), (1.5, "applied")]
-    assert run.engine.wakes_at == math.inf
+    assert run.engine.interpreter.wakes_at == math.inf
 
 
 def test_a_timer_that_is_no_longer_needed_is_cancelled():
     run = FakeRun(PspOptions(c=1, tau1=5.0), num_workers=2)
     run.push(0)
-    assert run.engine.wakes_at == 6.0
+    assert run.engine.interpreter.wakes_at == 6.0
     run.push(1)
-    assert (run.engine.totals.updates, run.engine.wakes_at) == (1, math.inf)
+    assert (run.engine.totals.updates, run.engine.interpreter.wakes_at) == (1, math.inf)
 
 
 def test_a_state_holds_the_timer():
     run = FakeRun(PspOptions(c=1, tau1=5.0), num_workers=2)
     run.push(0)
     again = run.twin(copied(run.engine.state()))
-    assert again.engine.wakes_at == 6.0
+    assert again.engine.interpreter.wakes_at == 6.0
     for one in (run, again):
         one.advance(10.0)
     assert again.engine.totals.updates == run.engine.totals.updates == 1
@@ -401,7 +401,7 @@ def test_the_others_continue_when_a_worker_leaves(options):
     run.leave(2)
     before = run.engine.totals.updates
     for _ in range(20):
-        run.push(min(run.computing, key=lambda worker: run.engine.iteration(worker)))
+        run.push(min(run.computing, key=lambda worker: run.engine.iterations[worker]))
     applied = run.engine.totals.updates - before
     assert applied == 20 if options.name in APPLY_EACH_PUSH else applied >= 20 // 3
     assert run.engine.active == {0, 1}
@@ -437,7 +437,7 @@ def test_all_workers_may_leave_and_rejoin(options):
     for worker in (0, 1, 0):
         if worker in run.computing:
             run.push(worker)
-    iterations = {worker: run.engine.iteration(worker) for worker in workers}
+    iterations = {worker: run.engine.iterations[worker] for worker in workers}
     for worker in workers:
         run.leave(worker)
     assert not run.computing
@@ -445,7 +445,7 @@ def test_all_workers_may_leave_and_rejoin(options):
         run.join(worker)
     assert {worker: granted.iteration for worker, granted in run.computing.items()} == iterations
     for _ in range(10):
-        run.push(min(run.computing, key=lambda worker: run.engine.iteration(worker)))
+        run.push(min(run.computing, key=lambda worker: run.engine.iterations[worker]))
     check_rows(run.rows)
     run.check_gradients()
 
@@ -456,7 +456,7 @@ def test_a_worker_that_rejoins_continues_after_its_last_push_and_counts_from_the
     run.push(2)
     run.leave(2)
     for _ in range(10):  # the other two continue together
-        run.push(min(run.computing, key=lambda worker: run.engine.iteration(worker)))
+        run.push(min(run.computing, key=lambda worker: run.engine.iterations[worker]))
     lead, updates = run.engine.totals.max_lead, run.engine.totals.updates
     run.join(2)
     granted = run.computing[2]
@@ -502,7 +502,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(options, loss):
     run.advance(2.0)
     before, updates = run.engine.shard.current.weights.clone(), run.engine.totals.updates
     run.push(1, after=0.0, loss=loss)
-    assert run.engine.ended_by == "diverged"
+    assert run.engine.interpreter.ended_by == "diverged"
     assert 1 not in run.computing
     assert run.rows[-1].kind == "pushed", "the strategy does not receive it"
     assert run.engine.totals.updates == updates
@@ -518,8 +518,8 @@ def test_the_run_ends_at_its_last_update_and_grants_nothing_after_it(options, nu
     for step in history:
         run.step(*step)  # `grant` checks that the run has not ended
     assert run.engine.totals.updates <= max_updates
-    assert (run.engine.ended_by == "max_updates") == (run.engine.totals.updates == max_updates)
-    if run.engine.ended_by:
+    assert (run.engine.interpreter.ended_by == "max_updates") == (run.engine.totals.updates == max_updates)
+    if run.engine.interpreter.ended_by:
         assert run.rows[-1].kind == "applied"
     run.check_gradients()
 
@@ -529,16 +529,16 @@ def test_the_run_ends_with_the_first_update_that_completes_its_samples(options, 
     """33 samples are five gradients of 8, or two updates of three such gradients."""
     run = FakeRun(options, limits=Limits(samples=33))
     pushed = 0
-    while run.engine.ended_by is None:
+    while run.engine.interpreter.ended_by is None:
         run.push(pushed % 3)
         pushed += 1
-    assert (run.engine.ended_by, pushed, run.engine.totals.samples) == ("epochs", pushes, 8 * pushes)
+    assert (run.engine.interpreter.ended_by, pushed, run.engine.totals.samples) == ("epochs", pushes, 8 * pushes)
     run.check_gradients()
 
 
 def test_the_first_limit_that_is_reached_ends_the_run():
     for limits, reason in ((Limits(samples=16, updates=3), "epochs"), (Limits(samples=100, updates=3), "max_updates")):
         run = FakeRun(AspOptions(), limits=limits)
-        while run.engine.ended_by is None:
+        while run.engine.interpreter.ended_by is None:
             run.push(0)
-        assert run.engine.ended_by == reason
+        assert run.engine.interpreter.ended_by == reason

@@ -67,12 +67,12 @@ class LiveReplay:
         if row.kind == "pushed":
             self.push(row)
         elif row.kind == "timer":
-            assert self.engines[row.shard].wakes_at == row.at
-            self.engines[row.shard].timer(row.at)
+            assert self.engines[row.shard].interpreter.wakes_at == row.at
+            self.engines[row.shard].interpreter.fire_timer(row.at)
         elif row.kind == "pulled":
             self.pulled[row.worker, int(row.value)] = [int(version) for version in row.because.split()]
         elif row.kind == "dropped" and row.because == STALE:
-            iteration = self.engines[0].iteration(row.worker)
+            iteration = self.engines[0].iterations[row.worker]
             report = self.report(row, iteration, row.version, row.version)
             gradient = Gradient(torch.zeros(1), torch.zeros(1))
             self.placeholders.add(id(gradient))
@@ -107,7 +107,7 @@ class _Driver:
     def __init__(self, replay: LiveReplay, shard: int) -> None:
         self._replay, self._shard = replay, shard
 
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
+    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
         replay, shard = self._replay, self._shard
         if replay.rules:
             replay.sent[worker, shard, version] = replay.learning.learners.pin(shard)
@@ -116,9 +116,10 @@ class _Driver:
         replay.granted[worker, shard] = version
         replay.learning.learners.receive(worker, shard)
 
-    def repeat(self, worker: int, version: int, iteration: int) -> None:
-        assert (worker, self._shard) not in self._replay.granted
-        self._replay.granted[worker, self._shard] = version
+    def repeat(self, worker: int) -> None:
+        replay, shard = self._replay, self._shard
+        assert (worker, shard) not in replay.granted
+        replay.granted[worker, shard] = replay.engines[shard].totals.updates
 
     def warn(self, message: str) -> None:
         raise AssertionError("no worker leaves")

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.core]
 
 @pytest.fixture(scope="module")
 def supervisor() -> Iterator[Supervisor]:
-    with Supervisor() as made:
+    with closing(Supervisor()) as made:
         yield made
 
 
@@ -48,7 +49,8 @@ def evaluator(config: RunConfig, record: Path, supervisor: Supervisor) -> Iterat
 
 
 def pid_of_child(supervisor: Supervisor) -> int:
-    (pid,) = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    parent = supervisor._process.pid
+    (pid,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     return int(pid)
 
 
@@ -94,7 +96,7 @@ def test_a_killed_evaluator_is_named(evaluator: Evaluator, supervisor: Superviso
 
 
 def test_a_stopped_evaluator_dies_with_the_supervisor(config: RunConfig, record: Path) -> None:
-    with Supervisor() as supervisor:
+    with closing(Supervisor()) as supervisor:
         evaluator = Evaluator(config, record, supervisor)
         os.kill(pid := pid_of_child(supervisor), signal.SIGSTOP)
     assert wait_until(lambda: not is_alive(pid))

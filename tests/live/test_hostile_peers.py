@@ -22,9 +22,8 @@ from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live import frames, handshake, transport
 from syncline.live.clock import CLOCK_REQUESTS
-from syncline.live.connections import Acceptor, Connected, Disconnected, GradientPool, Pushed, VersionSent
-from syncline.live.frames import REPORT, Header, Kind, Reader, pack_report
-from syncline.live.payload import byte_view
+from syncline.live.connections import Connected, Disconnected, GradientPool, Pushed, VersionSent, accept_workers
+from syncline.live.frames import REPORT, Header, Kind, Reader, byte_view, pack_report
 from syncline.live.transport import Socket, address_of, dial, listen
 from syncline.server.report import PushReport
 
@@ -46,7 +45,7 @@ class Server:
         self.listener = listen(address)
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
-        self.acceptor = Acceptor(self.listener, SECRET, tls, GradientPool(SIZE, BUFFERS, 1), self.inbox)
+        self.acceptor = accept_workers(self.listener, SECRET, tls, GradientPool(SIZE, BUFFERS, 1), self.inbox)
 
     def proved(self) -> Socket:
         return handshake.connect(self.address, SECRET, self.tls)

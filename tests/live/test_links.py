@@ -20,10 +20,9 @@ from syncline.learning.server import Version
 from syncline.live import worker as worker_module
 from syncline.live.clock import RunClock
 from syncline.live.connections import Disconnected, Outbox, ReplySender
-from syncline.live.context import RunContext
-from syncline.live.frames import Header, Kind, Reader
+from syncline.live.control import RunContext
+from syncline.live.frames import Header, Kind, Reader, byte_view
 from syncline.live.links import Links, ShardLost
-from syncline.live.payload import byte_view
 from syncline.live.watchdog import Watchdog
 from syncline.live.worker import run_worker
 from syncline.strategies.k_sync import KSyncOptions
@@ -116,18 +115,18 @@ def test_a_worker_that_has_not_read_the_last_block_is_as_silent_as_before():
     with blocked() as (shard, _):
         state = Version(torch.zeros(LARGE), torch.zeros(0))
         pinned = SimpleNamespace(pin=lambda: state, unpin=lambda version: None)
-        watchdog = Watchdog(1.0, 1.0, pulls=False)
+        watchdog = Watchdog(1.0, 1.0)
         connections, pool = {0: shard.connection}, shard.connection.pool
         sender = ReplySender(pinned, connections, pool, RunClock(), watchdog, print)  # type: ignore[arg-type]
-        sender.grant(0, 1, 0, is_busy=True)
+        sender.grant(0, 1, 0, is_busy=True, is_due=True)
         (first, what), words = watchdog.last_event[0], "granted"
         assert what == words
         assert wait_until(lambda: not shard.connection._outbox._entries)
-        sender.grant(0, 2, 0, is_busy=True)
+        sender.grant(0, 2, 0, is_busy=True, is_due=True)
         second = watchdog.last_event[0][0]
         assert second > first, "the first block is being sent: the worker may be alive"
         for version in (3, 4):
-            sender.grant(0, version, 0, is_busy=True)
+            sender.grant(0, version, 0, is_busy=True, is_due=True)
             assert watchdog.last_event[0][0] == second
 
 

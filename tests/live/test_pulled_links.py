@@ -7,7 +7,7 @@ import pytest
 from fake_shards import LONG_S, NONE, SIZE, Delays, at_once, linked, push, soon, staging
 
 from syncline.live.frames import Kind
-from syncline.live.pulled_links import PulledLinks
+from syncline.live.links import PulledLinks
 from syncline.strategies.psp import PspOptions
 
 

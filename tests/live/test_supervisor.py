@@ -152,7 +152,7 @@ def test_the_next_job_is_forked_from_the_same_process(tmp_path: Path, supervisor
         hosts.append(Host(tmp_path / name, supervisor, workers=1))
         parents = set(map(parent, hosts[-1].pids.values()))
         hosts[-1].end()
-        assert parents == {supervisor.pid}
+        assert parents == {supervisor._process.pid}
 
 
 def test_a_stopped_process_dies_with_the_supervisor_and_the_next_job_has_a_new_one(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_stopped_process_dies_with_the_supervisor_and_the_next_job_has_a_new_o
     try:
         host = Host(tmp_path, supervisor, workers=1)
         os.kill(host.pids["worker 0"], signal.SIGSTOP)
-        kill(supervisor.pid)
+        kill(supervisor._process.pid)
         ended = supervisor.wait(60)
         assert ended is not None
         assert ended.why == "the supervisor was killed by SIGKILL"

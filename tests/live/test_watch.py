@@ -44,7 +44,7 @@ class Watched:
         self.pool = GradientPool(4, 0, 1, 0 if rule is None else 1)
         self.clock = RunClock()
         self.clock.zero_s = time.monotonic()
-        self.watchdog = Watchdog(HANG_S, LEAVE_S, rule is not None)
+        self.watchdog = Watchdog(HANG_S, LEAVE_S)
         shard = Shard(
             slice(0, 4),
             Version(torch.zeros(4), torch.zeros(0)),
@@ -60,8 +60,8 @@ class Watched:
         self.engine.begin(0.0, resumed=False)
 
     def push(self, worker: int, version: int = 0) -> None:
-        report = PushReport(worker, self.engine.iteration(worker), version, version, loss=1.0)
-        self.watchdog.pushed(worker, report.tag)
+        report = PushReport(worker, self.engine.iterations[worker], version, version, loss=1.0)
+        self.watchdog.pushed(worker)
         self.engine.pushed(0.0, report, self.pool.take())
 
     def ages(self, worker: int, seconds: float) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_the_last_update_may_be_what_diverges(words: list[str], tmp_path: Path, 
 
 @pytest.fixture(scope="module")
 def supervisor() -> Iterator[Supervisor]:
-    with Supervisor() as made:
+    with closing(Supervisor()) as made:
         yield made
 
 

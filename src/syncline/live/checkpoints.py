@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from syncline.live.context import RunContext
-from syncline.records.snapshots import latest, numbers, read_state, state_path, write_state
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from syncline.learning.optimizer import Optimizer
+from syncline.live.control import RunContext
+from syncline.live.messages import Message, SnapshotWritten
+from syncline.records.snapshots import numbers, read_state, state_path, write_state
 
 _OPTIMIZER = "optimizer."  # before the names of its tensors
 
@@ -23,24 +24,24 @@ _OPTIMIZER = "optimizer."  # before the names of its tensors
 class State:
     """What one file holds."""
 
-    tensors: Mapping[str, "Tensor"]  # must not change until `release`
+    tensors: Mapping[str, Tensor]  # must not change until `release`
     values: Mapping[str, Any]  # plain types that JSON can hold
     release: Callable[[], None] = lambda: None  # called on the writer's thread once the file is complete
 
 
+@dataclass(slots=True)
 class Schedule:
     """When a numbered state is due: number n after `n * every` samples."""
 
-    def __init__(self, every: float, number: int) -> None:
-        self.number = number  # of the next state
-        self._every = every
+    every: float
+    number: int  # of the next state
 
     def is_due(self, samples: int) -> bool:
-        return samples >= self.number * self._every
+        return samples >= self.number * self.every
 
     def advance(self, samples: int) -> int:
         """Returns the number of the state that is due; the next one is due after more samples than these."""
-        number, self.number = self.number, max(self.number, int(samples // self._every)) + 1
+        number, self.number = self.number, max(self.number, int(samples // self.every)) + 1
         return number
 
 
@@ -51,13 +52,13 @@ class Checkpointer:
         part: number of the shard or the replica.
         num_train: training samples, an epoch.
         samples: that the run has used so far.
-        on_snapshot: called with the number of each snapshot once it is on disk, on the writer's thread.
+        send: notifies the launcher of each snapshot once it is on disk; called on the writer's thread.
     """
 
     def __init__(
-        self, context: RunContext, part: int, num_train: int, samples: int, on_snapshot: Callable[[int], None]
+        self, context: RunContext, part: int, num_train: int, samples: int, send: Callable[[Message], None]
     ) -> None:
-        self._folder, self._part, self._on_snapshot = context.folder, part, on_snapshot
+        self._folder, self._part, self._send = context.folder, part, send
         self._executor = ThreadPoolExecutor(1, "state writer")  # one thread: states are written in order
         self._writes: deque[Future[None]] = deque()
         eval_every = context.config.eval_every_epochs * num_train
@@ -70,31 +71,20 @@ class Checkpointer:
         """The snapshot that is due; the launcher evaluates it."""
         number = self.snapshots.advance(samples)
         path = state_path(self._folder / "snapshots", float(number), self._part)
-        self._write(path, state, then=lambda: self._on_snapshot(number))
+        self._write(path, state, then=lambda: self._send(SnapshotWritten(number)))
 
-    def save_checkpoint(self, state: State, samples: int) -> None:
-        """The checkpoint that is due."""
-        self._write_checkpoint(float(self.checkpoints.advance(samples)), state)
-
-    def save_last_checkpoint(self, state: State) -> None:
-        """A checkpoint where the run was stopped, between the last one and the next."""
-        self._write_checkpoint(self.checkpoints.number - 0.5, state)
+    def save_checkpoint(self, state: State, samples: int | None) -> None:
+        """The checkpoint that is due; None: one where the run was stopped, between the last one and the next."""
+        number = self.checkpoints.number - 0.5 if samples is None else float(self.checkpoints.advance(samples))
+        self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
 
     def save_parameters(self, state: State) -> None:
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
 
     def finish(self) -> None:
-        """Return when all states are on disk.
-
-        Raises:
-            OSError: one of them could not be written; so may the other methods.
-        """
+        """Return when all states are on disk. Raises OSError if one could not be written; so may the other methods."""
         self._executor.shutdown()
         self._raise_errors()
-
-    def _write_checkpoint(self, number: float, state: State) -> None:
-        folder = self._folder / "checkpoint"
-        self._write(state_path(folder, number, self._part), state, then=self._drop_old)
 
     def _write(self, path: Path, state: State, then: Callable[[], None] = lambda: None) -> None:
         def write() -> None:
@@ -116,21 +106,21 @@ class Checkpointer:
             state_path(folder, old, self._part).unlink()
 
 
-def latest_checkpoint(folder: Path, num_parts: int) -> float | None:
-    """The number of the last checkpoint of which all parts are in this record; None if there is none."""
-    return latest(folder / "checkpoint", num_parts)
+def read_checkpoint(context: RunContext, part: int) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Tensors and values of this part of the checkpoint to resume from; None: a fresh run."""
+    if context.resume is None:
+        return None
+    return read_state(state_path(context.folder / "checkpoint", context.resume, part))
 
 
-def read_checkpoint(folder: Path, number: float, part: int) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """Tensors and values of this part of a checkpoint."""
-    return read_state(state_path(folder / "checkpoint", number, part))
+def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
+    """An optimizer's own tensors under the names that they have in a checkpoint."""
+    return {f"{_OPTIMIZER}{name}": tensor for name, tensor in optimizer.state_dict().items()}
 
 
-def optimizer_tensors(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """An optimizer's state under the names that it has in a checkpoint."""
-    return {f"{_OPTIMIZER}{name}": tensor for name, tensor in tensors.items()}
-
-
-def optimizer_state(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """The optimizer's state among the tensors of a checkpoint."""
-    return {name.removeprefix(_OPTIMIZER): t for name, t in tensors.items() if name.startswith(_OPTIMIZER)}
+def load_parameters(tensors: Mapping[str, Tensor], weights: Tensor, buffers: Tensor, optimizer: Optimizer) -> None:
+    """Copy weights, buffers and the optimizer's state from the tensors of a checkpoint."""
+    weights.copy_(tensors["weights"])
+    buffers.copy_(tensors["buffers"])
+    own = {name.removeprefix(_OPTIMIZER): t for name, t in tensors.items() if name.startswith(_OPTIMIZER)}
+    optimizer.load_state_dict({name: tensor.to(weights.device) for name, tensor in own.items()})

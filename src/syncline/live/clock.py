@@ -9,11 +9,11 @@ from syncline.live.transport import Socket, WireError
 CLOCK_REQUESTS = 5
 
 
+@dataclass(slots=True)
 class RunClock:
-    """Seconds of the run, by this process's monotonic clock; `zero_s` is set when the run begins."""
+    """Seconds of the run, by this process's monotonic clock."""
 
-    def __init__(self) -> None:
-        self.zero_s = 0.0  # monotonic
+    zero_s: float = 0.0  # monotonic; set when the run begins
 
     def now(self) -> float:
         return time.monotonic() - self.zero_s

@@ -2,10 +2,12 @@
 
 BSP averages the gradients of all members; DS-Sync averages the weights of a group, after each member's own step or
 before its next one (see steps.py). The launcher speaks with the first member; what it asks for (stop, end) spreads with
-the exchanges, and all members do it with the same step (see stop_consensus.py).
+the exchanges, and all members do it with the same step (see member_control.py).
 """
 
+import math
 from array import array
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -13,16 +15,13 @@ import torch.distributed as dist
 from syncline.assembly import build_learner, build_optimizer, build_rate, pick_device
 from syncline.learning.gradient import WorkerBatches
 from syncline.live import steps
-from syncline.live.checkpoints import Checkpointer, State, optimizer_state, optimizer_tensors, read_checkpoint
+from syncline.live.checkpoints import Checkpointer, State, load_parameters, optimizer_tensors, read_checkpoint
 from syncline.live.clock import RunClock
-from syncline.live.context import RunContext
-from syncline.live.member_control import MemberControl
-from syncline.live.member_totals import MemberTotals
-from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal, SnapshotWritten
+from syncline.live.control import RunContext
+from syncline.live.member_control import MemberControl, StopConsensus
+from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal
 from syncline.live.process import RESTART, Job
 from syncline.live.process_group import MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
-from syncline.live.replica import NUM_EXTRA, Replica
-from syncline.live.stop_consensus import StopConsensus
 from syncline.live.transport import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
 from syncline.timing.cluster import DelayInjector
@@ -37,12 +36,13 @@ def main(job: Job, rank: int) -> int:
     torch.set_num_threads(config.threads)
     listener = listen(context.listen_at) if rank == 0 else None
     control = MemberControl(context, rank, address_of(listener) if listener else "")
-    device = pick_device(config, job.local_rank("member", rank))
+    members_here = job.on_host("member")
+    device = pick_device(config, members_here.index(rank))
     if listener:
         store = serve_store(listener)
     else:
         store = find_store(control.store_address.get(), max(STORE_S, config.live.start_timeout_s))
-    start_group(device, rank, config.cluster.workers, job.local_world_size("member"), store)
+    start_group(device, rank, config.cluster.workers, len(members_here), store)
     member = Member(context, rank, control, device)
     try:
         ended_by = member.run()
@@ -64,9 +64,9 @@ class Member:
         self._rank, self._control, self._device = rank, control, device
         self._writes_states = rank == 0 or strategy.replicas  # where all members are alike, the first one's do
         self._clock = RunClock()
-        learner = build_learner(config, device, NUM_EXTRA)
+        learner = build_learner(config, device, steps.NUM_EXTRA)
         optimizer = build_optimizer(config)
-        self._replica = Replica(learner.gradient, optimizer, strategy.replicas, strategy.sends_tensors_singly)
+        self._replica = steps.Replica(learner.gradient, optimizer, strategy.replicas, strategy.sends_tensors_singly)
         batches = learner.batches(config, rank)
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
@@ -77,9 +77,9 @@ class Member:
         self._step = self._build_step(batches)
         self._rate = build_rate(config, learner.num_train)
         self._limits = Limits.of(config, learner.num_train)
-        self._log = steps.StepLog.open(context, rank, self.totals.updates) if config.live.events else None
-        samples, send = self.totals.samples, control.client.send
-        self._checkpointer = Checkpointer(context, rank, learner.num_train, samples, lambda n: send(SnapshotWritten(n)))
+        self._log = steps.StepLog(context, rank, self.totals.updates) if config.live.events else None
+        samples = self.totals.samples
+        self._checkpointer = Checkpointer(context, rank, learner.num_train, samples, control.client.send)
         self._next_report = 0.0
 
     @property
@@ -106,7 +106,7 @@ class Member:
         """Write a checkpoint if the run was stopped, else the parameters."""
         if self._writes_states and ended_by == "stop":
             self.totals.time_s = self._clock.now()
-            self._checkpointer.save_last_checkpoint(self._checkpoint())
+            self._checkpointer.save_checkpoint(self._checkpoint(), samples=None)
         elif self._writes_states:
             self._checkpointer.save_parameters(self._snapshot())
         self._checkpointer.finish()
@@ -130,14 +130,14 @@ class Member:
     def _record(self, result: steps.StepResult) -> str | None:
         """Count and log a step. Returns why the run ends with it; None: it goes on."""
         totals, reason = self.totals, self._consensus.reason
-        self._tally.count_gradient(result)
+        self._tally.busy_s += result.gradient.computed_at - result.gradient.started_at
         if result.is_last and not result.is_applied:  # the gradients of this step are dropped
             if reason == "max_time_s":
                 assert self._config.max_time_s is not None
                 totals.time_s = self._config.max_time_s
             return reason
         if self._log is not None:
-            self._log.append(totals.updates, result)
+            self._log.append(result)
         if not result.is_applied:
             return "diverged"
         self._tally.count_step(result)
@@ -172,23 +172,20 @@ class Member:
         """This member's state; where all members are alike, everybody's."""
         flat = self._replica.flat
         tensors = {"weights": flat.weights, "buffers": flat.buffers}
-        tensors |= optimizer_tensors(self._replica.optimizer.state_dict())
+        tensors |= optimizer_tensors(self._replica.optimizer)
         copies = {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         if self._config.strategy.replicas:
             copies["computed_s"] = torch.tensor(self._tally.computed_at, dtype=torch.float64)
         return State(copies, {"totals": self.totals.state_dict()})
 
-    def _load(self, context: RunContext) -> MemberTotals:
+    def _load(self, context: RunContext) -> "MemberTotals":
         """The weights and the optimizer of the checkpoint, if there is one. Returns the totals."""
         config, flat = self._config, self._replica.flat
         totals, computed_at = Totals(config.cluster.workers), array("d")
-        if context.resume is not None:
-            part = self._rank if self._writes_states else 0
-            tensors, values = read_checkpoint(context.folder, context.resume, part)
-            flat.weights.copy_(tensors["weights"])
-            flat.buffers.copy_(tensors["buffers"])
-            state = {name: tensor.to(self._device) for name, tensor in optimizer_state(tensors).items()}
-            self._replica.optimizer.load_state_dict(state)
+        checkpoint = read_checkpoint(context, self._rank if self._writes_states else 0)
+        if checkpoint is not None:
+            tensors, values = checkpoint
+            load_parameters(tensors, flat.weights, flat.buffers, self._replica.optimizer)
             totals = Totals.from_state(values["totals"])
             if config.strategy.replicas:
                 computed_at.fromlist(tensors["computed_s"].tolist())
@@ -199,13 +196,83 @@ class Member:
         config = self._config
         absolute = config.live.pace == "absolute"
         delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, self.totals.updates)
-        exchange = steps.Exchange(
-            self._replica, self._groups, self._consensus, self._control, self._clock, config.max_time_s
-        )
         if not config.strategy.replicas:
             kind: type[steps.Step] = steps.AllReduceGradients
         elif config.strategy.averages_first:
             kind = steps.AverageBeforeStep
         else:
             kind = steps.AverageAfterStep
-        return kind(self._replica, batches, delays, exchange)
+        return kind(
+            self._replica, batches, delays, self._groups, self._consensus, self._control, self._clock, config.max_time_s
+        )
+
+
+@dataclass
+class MemberTotals:
+    """What the run has done so far."""
+
+    totals: Totals  # at first those at its start, or at the checkpoint
+    computed_at: "array[float]"  # seconds of the run: each gradient of this member; only if there are replicas
+    rank: int  # of this member
+    samples_per_step: int  # of all members together
+    has_replicas: bool  # members differ between all-reduces
+    device: torch.device  # of what is all-reduced
+
+    def __post_init__(self) -> None:
+        self.busy_s = self.totals.busy_s_by_worker[self.rank]
+
+    def count_step(self, result: steps.StepResult) -> None:
+        """A step was applied."""
+        totals = self.totals
+        if self.has_replicas:
+            self.computed_at.append(result.gradient.computed_at)
+        totals.updates += 1
+        totals.samples += self.samples_per_step
+        totals.time_s = result.ended_at
+        totals.loss_sum += result.loss
+        totals.loss_count += 1
+
+    def before_checkpoint(self) -> None:
+        """Complete the busy times: each replica writes its own, else the first member writes all."""
+        if self.has_replicas:
+            self.totals.busy_s_by_worker[self.rank] = self.busy_s
+        else:
+            self._share_busy()  # also waits until all logs are on disk
+
+    def finish(self, ended_by: str, last_loss: float) -> str:
+        """Complete the totals at the end, on every member. Returns why the run has ended, which may be divergence."""
+        totals, world_size = self.totals, dist.get_world_size()
+        self._share_busy()
+        totals.used_by_worker = [totals.updates] * world_size
+        totals.staleness = [totals.updates * world_size]
+        totals.max_lead = min(totals.updates, 1, world_size - 1)
+        if self.has_replicas and ended_by != "stop":
+            totals.time_s, is_diverged = self.largest(totals.time_s, float(not math.isfinite(last_loss)))
+            totals.max_lead = max(totals.max_lead, self._shared_lead())
+            return "diverged" if is_diverged else ended_by
+        return ended_by
+
+    def largest(self, *values: float) -> list[float]:
+        """The largest of all members, of each value."""
+        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
+        all_reduce(shared, op=dist.ReduceOp.MAX)
+        largest: list[float] = shared.tolist()
+        return largest
+
+    def _share_busy(self) -> None:
+        busy = torch.zeros(dist.get_world_size(), dtype=torch.float64, device=self.device)
+        busy[self.rank] = self.busy_s
+        all_reduce(busy)
+        self.totals.busy_s_by_worker = busy.tolist()
+
+    def _shared_lead(self) -> int:
+        """Two if a member had computed a gradient before another one had computed the previous one, else 0.
+
+        A larger lead is impossible: before a member begins step t+1 its group of step t has computed step t, and the
+        groups of step t-1 of these members, which are all members, have computed step t-1.
+        """
+        shape = len(self.computed_at), dist.get_world_size()
+        computed = torch.zeros(shape, dtype=torch.float64, device=self.device)
+        computed[:, self.rank] = torch.tensor(self.computed_at, dtype=torch.float64)
+        all_reduce(computed)
+        return 2 if bool((computed[1:].amin(1) < computed[:-1].amax(1)).any()) else 0

@@ -21,10 +21,19 @@ import torch
 
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live.clock import CLOCK_REQUESTS, RunClock, answer_clock
-from syncline.live.frames import REPORT, Header, Kind, Reader, receive_json, send, unpack_report
+from syncline.live.frames import (
+    DIRECT_BYTES,
+    REPORT,
+    Header,
+    Kind,
+    Reader,
+    byte_view,
+    receive_json,
+    send,
+    unpack_report,
+)
 from syncline.live.handshake import Listener
 from syncline.live.messages import Message
-from syncline.live.payload import DIRECT_BYTES, byte_view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.live.watchdog import Watchdog
 from syncline.server.report import PushReport
@@ -218,26 +227,12 @@ class Connection:
         send(self.sock, header, payload)
 
 
-class Acceptor:
-    """Accepts the workers of a shard: those that know the secret and say who they are.
+def accept_workers(
+    listener: socket.socket, secret: bytes, tls: Tls | None, pool: GradientPool, inbox: Inbox
+) -> Listener:
+    """Accept the workers of a shard, until this socket is closed: those that know the secret and say who they are."""
 
-    Args:
-        listener: closing it ends the accepting.
-    """
-
-    def __init__(
-        self, listener: socket.socket, secret: bytes, tls: Tls | None, pool: GradientPool, inbox: Inbox
-    ) -> None:
-        self._pool = pool
-        self._inbox = inbox
-        self._listener = Listener(listener, secret, tls, self._serve, "acceptor")
-
-    @property
-    def refused(self) -> int:
-        """Connections whose handshake failed."""
-        return self._listener.refused
-
-    def _serve(self, sock: Socket) -> None:
+    def serve(sock: Socket) -> None:
         try:
             about = receive_json(sock)
             worker = about.get("worker")
@@ -246,14 +241,16 @@ class Acceptor:
             for _ in range(CLOCK_REQUESTS):
                 receive_json(sock)
                 answer_clock(sock)
-            connection = Connection(sock, worker, self._pool, self._inbox)
+            connection = Connection(sock, worker, pool, inbox)
             connection.start()
-            self._inbox.put(Connected(connection, about))
+            inbox.put(Connected(connection, about))
             connection.read()
         except OSError:
             pass
         finally:
             sock.close()
+
+    return Listener(listener, secret, tls, serve, "acceptor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +264,14 @@ class ReplySender:
     watchdog: Watchdog  # notes when each worker was answered
     warn: Callable[[str], None]
 
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
+    def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
+        """Send the worker the current version.
+
+        Args:
+            iteration: with which it continues.
+            is_busy: it is computing now.
+            is_due: its next push is due from now on; if it has not read the last block, it is as silent as before.
+        """
         connection = self.connections.get(worker)
         if connection is None:
             return  # it was lost a moment ago, and `Disconnected` is in the inbox
@@ -275,15 +279,18 @@ class ReplySender:
         free = connection.post(header, self.shard.pin(), is_busy)
         if free is not None:
             self.shard.unpin(free)
-        self.watchdog.granted(worker, version, is_busy, has_read_last=free is None)
+        if is_due and (free is None or not is_busy):
+            self.watchdog.note(worker, "granted")
 
-    def repeat(self, worker: int, version: int, iteration: int) -> None:
-        self.watchdog.repeated(worker)
+    def repeat(self, worker: int) -> None:
+        """Tell the worker to continue with its next iteration at the version it has."""
+        self.watchdog.note(worker, "repeated")
         connection = self.connections.get(worker)
         if connection is not None:
             connection.post(Header(Kind.REPEAT), None)
 
     def release(self, gradient: Gradient) -> None:
+        """The shard has no more use for this gradient."""
         assert isinstance(gradient, ReceivedGradient)
         self.pool.give_back(gradient)
 

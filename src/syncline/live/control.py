@@ -1,6 +1,7 @@
 """The control connections between the launcher of a run and its processes, or its agents on several hosts.
 
-A process first synchronises its clock with the launcher's, then says hello; see messages.py for the rest.
+A process reads from its record what the run is. It first synchronises its clock with the launcher's, then says hello;
+see messages.py for the rest.
 """
 
 import contextlib
@@ -8,15 +9,21 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from syncline.config import RunConfig, from_plain
 from syncline.live.clock import answer_clock, measure_clock
 from syncline.live.frames import receive_json, send_json
 from syncline.live.handshake import Listener, connect
 from syncline.live.messages import Hello, Message, decode, encode
-from syncline.live.process import CONTROL_LOST
+from syncline.live.process import CONTROL_LOST, Job
 from syncline.live.transport import HANDSHAKE_S, Socket, Tls, WireError, address_of, listen
+from syncline.records.store import read_run_config
+
+LATE_FILES_S = 5.0  # for a shared file system to show what was written on another host
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +39,6 @@ class Peer:
     hello: Hello
     is_done: bool = False  # it has nothing left to do
 
-    @property
-    def role(self) -> str:
-        return self.hello.role
-
-    @property
-    def index(self) -> int:
-        return self.hello.index
-
     def send(self, message: Message) -> None:
         with contextlib.suppress(OSError):  # the reading thread reports the loss
             send_json(self.sock, encode(message))
@@ -50,7 +49,7 @@ class Peer:
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def __str__(self) -> str:
-        return f"{self.role} {self.index}"
+        return f"{self.hello.role} {self.hello.index}"
 
 
 class ControlServer:
@@ -94,6 +93,35 @@ class ControlServer:
             sock.close()
 
 
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What a process needs to know of its run."""
+
+    config: RunConfig
+    folder: Path  # of the record
+    secret: bytes
+    tls: Tls | None
+    control_address: str  # of the launcher's control server
+    listen_at: str  # address for a shard, or for the first member of a collective
+    resume: float | None  # number of the checkpoint to resume from; None: a fresh run
+
+    @classmethod
+    def of(cls, job: Job) -> "RunContext":
+        """That of a job's processes. Raises FileNotFoundError if the secret is not there."""
+        folder = Path(job.folder)
+        config, secret = from_plain(read_run_config(folder)), read_secret(folder / job.secret)
+        tls = Tls.of(config.live.tls_cert, config.live.tls_key)
+        return cls(config, folder, secret, tls, job.control_address, job.listen_at, job.resume)
+
+
+def read_secret(path: Path) -> bytes:
+    """A secret; a shared file system shows new files late. Raises FileNotFoundError if it is not there."""
+    ends = time.monotonic() + LATE_FILES_S
+    while not path.exists() and time.monotonic() < ends:
+        time.sleep(0.2)
+    return path.read_bytes()
+
+
 class ControlClient:
     """A process's end.
 
@@ -125,6 +153,12 @@ class ControlClient:
         self.clock = measure_clock(self._sock)  # the launcher's
         self.send(replace(hello, pid=os.getpid(), clock_error_s=self.clock.error_s))
         threading.Thread(target=self._read, name="control client", daemon=True).start()
+
+    @classmethod
+    def of(cls, context: RunContext, hello: Hello, on_message: Callable[[Message], None]) -> "ControlClient":
+        """That of a shard, a worker or a member."""
+        address, dead_s = context.control_address, context.config.live.leave_s
+        return cls(address, context.secret, context.tls, hello, on_message, dead_s=dead_s)
 
     def send(self, message: Message) -> None:
         with self._lock, contextlib.suppress(OSError):

@@ -1,20 +1,21 @@
 """One shard of a real run: the interpreter of its strategy, and what real workers add to it.
 
 Real workers join and leave, may be computing when they are granted, and report with each push what they did before it.
-No sockets and no clock here: shard.py calls with the time, and connections.py sends what `ReplySink` is given. It all
-happens on the thread that owns the shard.
+No sockets and no clock here: shard.py calls with the time, and the `ReplySender` of connections.py sends the answers.
+It all happens on the thread that owns the shard.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
 from syncline.learning.server import Gradient, Shard
-from syncline.live.checkpoints import optimizer_state, optimizer_tensors
+from syncline.live.checkpoints import load_parameters, optimizer_tensors
+from syncline.live.connections import ReplySender
 from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog
-from syncline.server.interpreter import RESUMED, ShardInterpreter
+from syncline.server.interpreter import RESUMED, Log, ShardInterpreter
 from syncline.server.report import PushReport
 from syncline.strategies.protocol import StrategyOptions, WaitFor
 
@@ -22,36 +23,15 @@ CANCELLED = "cancelled in its delay"  # why a gradient was dropped whose injecte
 WASTED = "computed to the end"  # why one was dropped that an interrupt made stale before it was pushed
 
 
-class ReplySink(Protocol):
-    """Where the answers to workers go."""
-
-    def grant(self, worker: int, version: int, iteration: int, is_busy: bool) -> None:
-        """Send the worker the current version; it continues with this iteration. Busy: it is computing now."""
-
-    def repeat(self, worker: int, version: int, iteration: int) -> None:
-        """Tell the worker to continue with this iteration at the version it has."""
-
-    def warn(self, words: str) -> None:
-        """Tell the user."""
-
-    def release(self, gradient: Gradient) -> None:
-        """The shard has no more use for this gradient."""
-
-
 class NotElastic(RuntimeError):
     """A worker has left that the strategy cannot do without: the run restarts from its checkpoint."""
 
 
 class Engine:
-    """One shard; it is the `syncline.server.interpreter.Driver` of its interpreter.
+    """One shard; it is the `Driver` of its interpreter, which decides when the run ends.
 
     Args:
-        number: of the shard.
-        options: of the strategy.
-        shard: its block.
         batch_size: samples in one gradient.
-        limits: when the run ends.
-        sink: receives the answers.
         log: receives the events; None for none.
     """
 
@@ -62,19 +42,18 @@ class Engine:
         shard: Shard,
         batch_size: int,
         limits: Limits,
-        sink: ReplySink,
+        sender: ReplySender,
         log: EventLog | None,
     ) -> None:
-        self.number = number
-        self.shard = shard
+        self.number, self.shard = number, shard
         self.waiting: set[int] = set()  # active workers that have pushed and are not granted yet
-        self._elastic, self._sink = options.elastic, sink
+        self.iterations = [0] * shard.num_workers  # that each worker computes next
+        self._elastic, self._sender = options.elastic, sender
         self._pulls = options.pull_rule(1) is not None  # then workers push when it lets them, whatever we have answered
         self._log = None if log is None else log.append
         self._num_pushes = 0
-        self._iterations = [0] * shard.num_workers  # that each worker computes next
         self._tags = [-1] * shard.num_workers  # of each worker's last push; below 0 if it has made none
-        self._interpreter = ShardInterpreter(
+        self.interpreter = ShardInterpreter(
             number,
             options.start(shard.num_workers),
             num_workers=shard.num_workers,
@@ -88,26 +67,12 @@ class Engine:
 
     @property
     def totals(self) -> Totals:
-        return self._interpreter.totals
+        return self.interpreter.totals
 
     @property
     def active(self) -> set[int]:
         """The workers that the strategy counts on."""
-        return set(self._interpreter.active)
-
-    @property
-    def ended_by(self) -> str | None:
-        """Why the run has ended at this shard: a limit, "diverged", or what `end` was given."""
-        return self._interpreter.ended_by
-
-    @property
-    def wakes_at(self) -> float:
-        """When `timer` is to be called (seconds of the run, infinite: never)."""
-        return self._interpreter.wakes_at
-
-    def end(self, reason: str) -> None:
-        """The run has ended, whatever this shard's limits."""
-        self._interpreter.ended_by = reason
+        return set(self.interpreter.active)
 
     def begin(self, at: float, resumed: bool) -> None:
         """Every worker is connected: send it the block, unless it was held when the checkpoint was written."""
@@ -115,15 +80,11 @@ class Engine:
         for worker in sorted(self.active - self.waiting):
             if resumed and self._log is not None:
                 self._log(at, "granted", worker, self.number, -1, version, 0.0, RESUMED)
-            self._sink.grant(worker, version, self._iterations[worker], is_busy=False)
-
-    def iteration(self, worker: int) -> int:
-        """The one that the worker computes next."""
-        return self._iterations[worker]
+            self._sender.grant(worker, version, self.iterations[worker], is_busy=False, is_due=True)
 
     def expects(self, worker: int) -> bool:
         """A push of this worker may arrive."""
-        return self._interpreter.is_active(worker) and worker not in self.waiting
+        return self.interpreter.is_active(worker) and worker not in self.waiting
 
     def owes(self, worker: int) -> bool:
         """A push of this worker is due: it was sent what it needs."""
@@ -133,15 +94,15 @@ class Engine:
         """A gradient has arrived; the strategy answers."""
         worker, totals = report.worker, self.totals
         assert self.expects(worker)
-        self._iterations[worker] = report.iteration + 1  # a push that another shard missed is missed here, too
+        self.iterations[worker] = report.iteration + 1  # a push that another shard missed is missed here, too
         totals.interrupted_by_worker[worker] += report.cancelled + report.wasted
         totals.wasted_by_worker[worker] += report.wasted
         totals.busy_s_by_worker[worker] += report.computed_at - report.started_at
-        is_stale = self._interpreter.is_stale(worker, report.version)
+        is_stale = self.interpreter.is_stale(worker, report.version)
         if self._log is not None:
             self._note_report(report, gradient, is_stale)
         if is_stale:
-            self._interpreter.reject(at, worker, report.version, gradient)
+            self.interpreter.reject(at, worker, report.version, gradient)
             return
         if not self._pulls:
             self.waiting.add(worker)
@@ -151,50 +112,48 @@ class Engine:
         push = self._num_pushes
         self._num_pushes += 1
         version, tag, iteration = report.version, report.tag, report.iteration
-        self._interpreter.push(at, push, worker, version, tag, iteration, report.loss, gradient)
-
-    def timer(self, at: float) -> None:
-        """The time has come that the strategy asked for."""
-        self._interpreter.fire_timer(at)
+        self.interpreter.push(at, push, worker, version, tag, iteration, report.loss, gradient)
 
     def joined(self, at: float, worker: int) -> None:
         """A worker that was not active has connected; it holds no weights."""
         self._tags[worker] = -1
         self.waiting.add(worker)
-        self._interpreter.join(at, worker)
+        self.interpreter.join(at, worker)
 
     def left(self, at: float, worker: int, why: str) -> None:
-        """A worker is gone; its pushes that have arrived stay.
-
-        Raises:
-            NotElastic: the strategy cannot do without it.
-        """
+        """A worker is gone; its pushes that have arrived stay. Raises NotElastic if the strategy needs the worker."""
         if not self._elastic:
             raise NotElastic(f"worker {worker} is gone ({why})")
         self.waiting.discard(worker)
-        for command in self._interpreter.leave(at, worker, why):
+        for command in self.interpreter.leave(at, worker, why):
             if isinstance(command, WaitFor):
-                self._sink.warn(f"an update waits for {command.count} gradients from now on: {command.because}")
+                self._sender.warn(f"an update waits for {command.count} gradients from now on: {command.because}")
 
     # The driver of the interpreter.
 
     def grant(self, shard: int, worker: int, version: int) -> None:
         is_busy = worker not in self.waiting
         self.waiting.discard(worker)
-        self._sink.grant(worker, version, self._iterations[worker], is_busy)
+        # If it computes, this interrupts it, or its pull rule could not let it continue without this version.
+        is_due = not is_busy or not self._pulls or self._tags[worker] == version - 1
+        self._sender.grant(worker, version, self.iterations[worker], is_busy, is_due)
 
     def repeat(self, shard: int, worker: int) -> None:
         self.waiting.discard(worker)
-        self._sink.repeat(worker, self.totals.updates, self._iterations[worker])
+        self._sender.repeat(worker)
+
+    def repeat(self, shard: int, worker: int) -> None:
+        self.waiting.discard(worker)
+        self._sender.repeat(worker)
 
     def interrupt(self, shard: int, worker: int) -> None:
         """The worker learns of it by the block that follows."""
 
     def wake_at(self, shard: int, at: float) -> None:
-        """The shard's loop reads `wakes_at`."""
+        """The shard's loop reads the interpreter's `wakes_at`."""
 
     def release(self, gradient: Gradient) -> None:
-        self._sink.release(gradient)
+        self._sender.release(gradient)
 
     def _note_report(self, report: PushReport, gradient: Gradient, is_stale: bool) -> None:
         """Rows of what the worker did since its last push."""
@@ -205,7 +164,7 @@ class Engine:
         if report.pull_delay_s and not is_stale:
             log(report.pulled_at, "delayed", worker, number, -1, -1, report.pull_delay_s, "pull")
         if number == 0:  # one shard writes down what concerns all
-            self._note_computation(report)
+            note_computation(self._log, report)
         if is_stale:
             return
         if report.push_delay_s:
@@ -215,34 +174,22 @@ class Engine:
             words = " ".join(map(str, versions))
             log(report.started_at, "pulled", worker, number, -1, min(versions), report.iteration, words)
 
-    def _note_computation(self, report: PushReport) -> None:
-        assert self._log is not None
-        log, worker, begun, done = self._log, report.worker, report.started_at, report.computed_at
-        log(begun, "started", worker, -1, -1, report.version, done - begun, "")
-        # The slowdown follows the worker's own computation, the injected delay follows the slowdown.
-        if report.slowdown_s:
-            at = done - report.compute_delay_s - report.slowdown_s
-            log(at, "delayed", worker, -1, -1, -1, report.slowdown_s, "slow")
-        if report.compute_delay_s:
-            log(done - report.compute_delay_s, "delayed", worker, -1, -1, -1, report.compute_delay_s, "compute")
-        log(done, "computed", worker, -1, -1, report.version, report.loss, "")
-
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that is needed to resume, as tensors (copies where they will change) and plain types."""
         shard = self.shard
         tensors = {"weights": shard.current.weights, "buffers": shard.current.buffers}
-        tensors |= optimizer_tensors({name: t.clone() for name, t in shard.optimizer.state_dict().items()})
-        for push, gradient in self._interpreter.pending_gradients().items():
+        tensors |= {name: tensor.clone() for name, tensor in optimizer_tensors(shard.optimizer).items()}
+        for push, gradient in self.interpreter.pending_gradients().items():
             assert gradient is not None
             tensors[f"pending.{push}.gradient"] = gradient.flat.clone()
             tensors[f"pending.{push}.buffers"] = gradient.buffers.clone()
-        interpreter = self._interpreter.state_dict()
+        interpreter = self.interpreter.state_dict()
         return tensors, {
             "totals": interpreter.pop("totals"),
             "interpreter": interpreter,
             "waiting": sorted(self.waiting),
             "num_pushes": self._num_pushes,
-            "iterations": list(self._iterations),
+            "iterations": list(self.iterations),
         }
 
     def load(
@@ -250,14 +197,25 @@ class Engine:
     ) -> None:
         """Resume from what `state` gave."""
         shard = self.shard
-        shard.current.weights.copy_(tensors["weights"])
-        shard.current.buffers.copy_(tensors["buffers"])
-        shard.optimizer.load_state_dict(optimizer_state(tensors))
+        load_parameters(tensors, shard.current.weights, shard.current.buffers, shard.optimizer)
         self.waiting = set(state["waiting"])
-        self._num_pushes, self._iterations = state["num_pushes"], list(state["iterations"])
+        self._num_pushes, self.iterations = state["num_pushes"], list(state["iterations"])
         gradients = {}
         for push, _, _ in state["interpreter"]["pending"]:
             gradients[push] = gradient = make_gradient()
             gradient.flat.copy_(tensors[f"pending.{push}.gradient"])
             gradient.buffers.copy_(tensors[f"pending.{push}.buffers"])
-        self._interpreter.load_state_dict(state["interpreter"] | {"totals": state["totals"]}, gradients)
+        self.interpreter.load_state_dict(state["interpreter"] | {"totals": state["totals"]}, gradients)
+
+
+def note_computation(log: Log, report: PushReport) -> None:
+    """Rows of how a gradient was computed."""
+    worker, begun, done = report.worker, report.started_at, report.computed_at
+    log(begun, "started", worker, -1, -1, report.version, done - begun, "")
+    # The slowdown follows the worker's own computation, the injected delay follows the slowdown.
+    if report.slowdown_s:
+        at = done - report.compute_delay_s - report.slowdown_s
+        log(at, "delayed", worker, -1, -1, -1, report.slowdown_s, "slow")
+    if report.compute_delay_s:
+        log(done - report.compute_delay_s, "delayed", worker, -1, -1, -1, report.compute_delay_s, "compute")
+    log(done, "computed", worker, -1, -1, report.version, report.loss, "")

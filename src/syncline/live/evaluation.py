@@ -45,9 +45,8 @@ class SnapshotEvaluator:
 
     def __init__(self, config: RunConfig) -> None:
         torch.set_num_threads(config.threads)
-        device = pick_device(config)
-        learner = build_learner(config, device)
-        self._device = device
+        self._device = pick_device(config)
+        learner = build_learner(config, self._device)
         self._has_replicas = config.strategy.replicas
         self._evaluator = learner.evaluator()
         self.num_train = learner.num_train
@@ -77,10 +76,6 @@ class SnapshotEvaluator:
         metrics = self._evaluator(weights, buffers[0])
         time_s = max(state["time_s"] for state in about)
         updates, samples = (min(state[key] for state in about) for key in ("updates", "samples"))
-        more = {
-            "train_loss": train_loss,
-            "learning_rate": about[0]["learning_rate"],
-            "waits_for": about[0]["waits_for"],
-        }
-        more |= {"wall_s": wall_s} | divergence
+        first = {name: about[0][name] for name in ("learning_rate", "waits_for")}
+        more = {"train_loss": train_loss, **first, "wall_s": wall_s, **divergence}
         return evaluation_row(time_s, updates, samples, self.num_train, metrics, **more)

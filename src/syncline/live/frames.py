@@ -16,13 +16,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncline.live.transport import Socket, TlsSocket, WireError
 from syncline.server.report import PushReport
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 VERSION = 3  # of the format
 MAX_JSON = 1 << 20
+DIRECT_BYTES = 1 << 16  # a payload up to this size is sent by the calling thread: handing it over would take longer
 READ_BYTES = 1 << 16  # received at a time, unless the destination is known
 HEADER = struct.Struct("!BxHqqdQ")
 REPORT = struct.Struct("!IqqqdII7d")  # the fields of PushReport, in order
@@ -55,11 +59,7 @@ class Header:
 
 
 def parse(header: bytes | bytearray | memoryview) -> Header:
-    """The header in these `HEADER.size` bytes.
-
-    Raises:
-        WireError: another version of the format, or an unknown kind.
-    """
+    """The header in these `HEADER.size` bytes. Raises WireError at another version of the format or an unknown kind."""
     kind, version, iteration, block_version, zero_s, size = HEADER.unpack(header)
     if version != VERSION:
         raise WireError(f"wire format {version}, this version uses {VERSION}")
@@ -76,6 +76,13 @@ def pack_report(report: PushReport) -> bytes:
 def unpack_report(data: bytes | bytearray | memoryview) -> PushReport:
     """The report in these `REPORT.size` bytes."""
     return PushReport(*REPORT.unpack(data))
+
+
+def byte_view(tensor: "Tensor") -> memoryview:
+    """The bytes of a contiguous tensor on the CPU, as payload."""
+    if not tensor.numel():
+        return memoryview(b"")
+    return memoryview(tensor.numpy()).cast("B")  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
 
 
 def send(sock: Socket, header: Header, payload: Sequence[memoryview] = ()) -> None:
@@ -95,11 +102,7 @@ def send(sock: Socket, header: Header, payload: Sequence[memoryview] = ()) -> No
 
 
 def receive(sock: Socket) -> Header:
-    """The next header; its payload is still to be received.
-
-    Raises:
-        WireError: the peer closed the connection, or sent something that is not a frame.
-    """
+    """As `Reader.next`; nothing beyond the header is received."""
     header = bytearray(HEADER.size)
     receive_into(sock, memoryview(header))
     return parse(header)

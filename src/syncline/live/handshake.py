@@ -106,11 +106,7 @@ class Listener:
 
 
 def server_handshake(sock: Socket, secret: bytes) -> None:
-    """The server's side.
-
-    Raises:
-        WireError: the peer does not know the secret, uses another version, or is too slow.
-    """
+    """The server's side. Raises WireError if the peer does not know the secret, uses another version or is too slow."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     ends = time.monotonic() + HANDSHAKE_S  # of the handshake as a whole
     sock.settimeout(HANDSHAKE_S)
@@ -124,11 +120,7 @@ def server_handshake(sock: Socket, secret: bytes) -> None:
 
 
 def client_handshake(sock: Socket, secret: bytes) -> None:
-    """The client's side.
-
-    Raises:
-        WireError: as `server_handshake`.
-    """
+    """The client's side. Raises WireError as `server_handshake`."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     ends = time.monotonic() + HANDSHAKE_S  # of the handshake as a whole
     sock.settimeout(HANDSHAKE_S)

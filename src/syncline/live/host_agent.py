@@ -24,8 +24,7 @@ from queue import SimpleQueue
 
 import syncline
 from syncline.live import messages
-from syncline.live.context import read_secret
-from syncline.live.control import ControlClient, Lost
+from syncline.live.control import ControlClient, Lost, read_secret
 from syncline.live.interfaces import InterfaceError, address_on, interface_of
 from syncline.live.process import Job
 from syncline.live.supervisor import Supervisor

@@ -2,6 +2,7 @@
 
 One thread computes and receives; whatever it waits for, a message of a shard wakes it. It sends to several shards at
 once, and receives from several what has arrived: a shard that is slow, or busy with other workers, delays no other.
+`Links` waits for an answer of every shard; in `PulledLinks` a pull rule decides when the worker continues.
 """
 
 import select
@@ -12,20 +13,45 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
+from syncline.learning.flat import FlatModule
 from syncline.learning.server import blocks
 from syncline.live.clock import Clock, measure_clock
-from syncline.live.frames import Header, Kind, Reader, pack_report, send, send_json
+from syncline.live.frames import DIRECT_BYTES, Header, Kind, Reader, byte_view, pack_report, send, send_json
 from syncline.live.handshake import connect
-from syncline.live.payload import DIRECT_BYTES, Staging, byte_view
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.server.report import PushReport
+from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import DelayInjector
 
 
 class ShardLost(ConnectionError):
     """A shard closed the connection: it died, or has dropped this worker."""
+
+
+class Staging:
+    """The flat vectors in host memory: the module's own on a CPU, pinned copies of them on a GPU."""
+
+    def __init__(self, flat: FlatModule) -> None:
+        self._flat = flat
+        self._on_gpu = flat.weights.is_cuda
+        self.weights, self.gradient, self.buffers = (
+            torch.empty_like(tensor, device="cpu", pin_memory=True) if self._on_gpu else tensor
+            for tensor in (flat.weights, flat.gradient, flat.buffers)
+        )
+
+    def to_device(self) -> None:
+        if self._on_gpu:
+            self._flat.weights.copy_(self.weights, non_blocking=True)
+            self._flat.buffers.copy_(self.buffers, non_blocking=True)
+
+    def from_device(self) -> None:
+        if self._on_gpu:
+            self.gradient.copy_(self._flat.gradient, non_blocking=True)
+            self.buffers.copy_(self._flat.buffers, non_blocking=True)
+            torch.cuda.synchronize(self._flat.weights.device)
 
 
 @dataclass(slots=True)
@@ -72,7 +98,7 @@ class Links:
 
     def __init__(self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False) -> None:
         self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
-        self._worker = worker
+        self.worker = worker
         self._staging = staging
         self._num_shards = num_shards
         self._interrupts = interrupts
@@ -88,18 +114,14 @@ class Links:
         about: dict[str, int],
         dead_s: float | None = None,
     ) -> None:
-        """Connect to every shard, say who we are, and synchronise the clocks.
-
-        Raises:
-            ShardLost: one cannot be reached.
-        """
+        """Connect to every shard, say who we are, and synchronise the clocks. Raises ShardLost if one is not there."""
         staging = self._staging
         for shard, (address, block) in enumerate(
             zip(addresses, blocks(staging.weights.numel(), self._num_shards), strict=True)
         ):
             try:
                 sock = connect(address, secret, tls, dead_s)
-                send_json(sock, {"worker": self._worker, **about})
+                send_json(sock, {"worker": self.worker, **about})
                 clock = measure_clock(sock)
             except OSError as error:
                 raise ShardLost(f"shard {shard} at {address}: {error.strerror or error}") from None
@@ -142,11 +164,7 @@ class Links:
             pass
 
     def await_blocks(self, delays: DelayInjector) -> bool:
-        """Wait until the worker may continue with the blocks in use, and their injected delays are over.
-
-        Returns:
-            False if the run is over at every shard.
-        """
+        """Wait until the worker may continue with the blocks in use, after their delays. False if the run is over."""
         while True:
             while any(not link.is_answered for link in self.open):
                 self._receive_ready(None)
@@ -276,6 +294,99 @@ class Links:
 
     def _closed(self, link: Link) -> None:
         """The run is over at this shard."""
+
+
+class PulledLinks(Links):
+    """The connections of a worker with a pull rule, which decides when it continues, and with which blocks.
+
+    Blocks arrive in memory of their own, at any time; which are used is decided when the worker continues.
+    """
+
+    def __init__(self, worker: int, staging: Staging, num_shards: int, rule: PullRule) -> None:
+        super().__init__(worker, staging, num_shards)
+        self._rule = rule
+        self._continues_at: float | None = None  # monotonic; what the rule last said
+        self._versions = torch.zeros(num_shards, dtype=torch.int64)  # of the blocks in use
+
+    def await_blocks(self, delays: DelayInjector) -> bool:
+        while self.open:
+            self._announce(delays)
+            now = time.monotonic()
+            if self._continues_at is not None and self._continues_at <= now:
+                break
+            moments = [block.ready for link in self._links for block in link.waiting if not block.is_announced]
+            later = [moment for moment in (*moments, self._continues_at) if moment is not None]
+            self._receive_ready(max(0.0, min(later) - now) if later else None)
+        if not self.open:
+            return False
+        for link in self._links:
+            link.pull_delay_s = 0.0  # reported once
+        for shard in self._rule.start():
+            self._use_newest(self._links[shard])
+        self._reset_buffers()
+        self._continues_at = None
+        return True
+
+    def is_interrupted(self) -> bool:
+        return False
+
+    def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
+        self.poll()  # the tag may depend on what has arrived meanwhile
+        self._announce(delays)
+        super().push(delays, report, computed)
+        self._continues_at = self._rule.pushed(time.monotonic())
+        return True
+
+    def _announce(self, delays: DelayInjector) -> None:
+        """Notify the rule of the blocks whose injected delay is over."""
+        now = time.monotonic()
+        for link in self._links:
+            for block in link.waiting:
+                if block.ready is None:
+                    block.ready = block.arrived + delays.pull(link.shard)
+                if not block.is_announced and block.ready <= now:
+                    block.is_announced = True
+                    self._continues_at = self._rule.arrived(now, link.shard, block.version)
+
+    def _use_newest(self, link: Link) -> None:
+        """The newest announced block replaces the one in use; older ones are dropped."""
+        announced = [block for block in link.waiting if block.is_announced]
+        if not announced:
+            return
+        newest = max(announced, key=lambda block: block.version)
+        assert newest.ready is not None
+        assert link.last is not None
+        if newest.version >= link.last.version:
+            link.weights.copy_(newest.weights)
+            link.received_buffers.copy_(newest.buffers)
+            link.last = replace(link.last, version=newest.version)
+            link.arrived, link.pull_delay_s = newest.arrived, newest.ready - newest.arrived
+            self._versions[link.shard] = newest.version
+        link.waiting = [block for block in link.waiting if not block.is_announced]
+        link.free += [(block.weights, block.buffers) for block in announced]
+
+    def _push_order(self) -> list[Link]:
+        """Beginning with another shard each time: else one block would always be the last, and never be used."""
+        first = self._rule.tag % self._num_shards
+        return sorted(self.open, key=lambda link: (link.shard - first) % self._num_shards)
+
+    def _tag(self, version: int) -> int:
+        return self._rule.tag
+
+    def _appendix(self) -> list[memoryview]:
+        return [byte_view(self._versions)]
+
+    def _destination(self, link: Link) -> tuple[Tensor, Tensor]:
+        return link.free.pop() if link.free else (link.weights.clone(), link.received_buffers.clone())
+
+    def _arrived(self, link: Link, header: Header) -> None:
+        assert link.destination is not None
+        link.waiting.append(ArrivedBlock(header.version, *link.destination, time.monotonic()))
+        if link.last is None:
+            link.last = header
+
+    def _closed(self, link: Link) -> None:
+        self._continues_at = self._rule.closed(time.monotonic(), link.shard)
 
 
 @contextmanager

@@ -40,11 +40,6 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """All workers of this shard are connected, or all members of the collective; the clock may start."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProgressReport:
     updates: int
     samples: int
@@ -87,11 +82,6 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """A checkpoint is on disk, as `Stop` asked for."""
-
-
-@dataclass(frozen=True, slots=True)
 class Activity:
     """The answer to `REPORT_ACTIVITY`: what a member of a collective is doing."""
 
@@ -113,16 +103,6 @@ class Begin:
     """The run begins."""
 
     zero_s: float  # on the launcher's monotonic clock
-
-
-@dataclass(frozen=True, slots=True)
-class ReportActivity:
-    """A member of a collective is to say what it is doing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Write a checkpoint and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +176,7 @@ def encode(message: Message) -> dict[str, Any]:
 
 
 def decode(data: Mapping[str, Any]) -> Message:
-    """The message that `encode` gave.
-
-    Raises:
-        WireError: an unknown kind, or fields that are missing, unknown or of another type.
-    """
+    """The message that `encode` gave. Raises WireError if its kind is unknown, or its fields or their types differ."""
     values = dict(data)
     kind = values.pop("kind", None)
     if not isinstance(kind, str) or kind not in _CLASSES | _SIGNALS:

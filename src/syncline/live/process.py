@@ -1,4 +1,4 @@
-"""What each process of a run does by its role; supervisor.py starts them."""
+"""What each process of a run is told, and what it does by its role; supervisor.py starts them."""
 
 import json
 import os
@@ -36,27 +36,17 @@ class Job:
     processes: Sequence[tuple[str, int]] = ()  # role (shard, worker, member) and index
     environment: dict[str, str] = field(default_factory=dict)
 
-    def local_world_size(self, role: str) -> int:
-        """The processes of this role on this host."""
-        return len(self._indices(role))
-
-    def local_rank(self, role: str, index: int) -> int:
-        """Of this process among them, from 0."""
-        return self._indices(role).index(index)
+    def on_host(self, role: str) -> list[int]:
+        """The indices of this host's processes of this role; the position of a process is its local rank."""
+        return [index for each, index in self.processes if each == role]
 
     def variables(self, role: str, index: int) -> dict[str, str]:
         """The environment of a process; ranks are named as by torchrun."""
         if role not in ("worker", "member"):
             return self.environment
-        ranks = {
-            "RANK": index,
-            "LOCAL_RANK": self.local_rank(role, index),
-            "LOCAL_WORLD_SIZE": self.local_world_size(role),
-        }
+        alike = self.on_host(role)
+        ranks = {"RANK": index, "LOCAL_RANK": alike.index(index), "LOCAL_WORLD_SIZE": len(alike)}
         return self.environment | {name: str(number) for name, number in ranks.items()}
-
-    def _indices(self, role: str) -> list[int]:
-        return [index for each, index in self.processes if each == role]
 
 
 def run(job: Job, role: str, index: int) -> int:

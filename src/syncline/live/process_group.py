@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -10,17 +9,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
+Group = dist.ProcessGroup | None
+"""The members of an all-reduce; None: all."""
+
 
 class MemberLost(RuntimeError):
     """An all-reduce failed since another member is lost: the run must restart from its checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The members of an all-reduce."""
-
-    size: int
-    handle: dist.ProcessGroup | None  # None: all members
 
 
 def start_group(
@@ -52,18 +46,17 @@ def find_store(address: str, timeout_s: float) -> TCPStore:
 
 def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> list[Group]:
     """This member's group in each partition; all members create all groups, in the same order."""
-    handles: dict[tuple[int, ...], dist.ProcessGroup | None] = {tuple(range(dist.get_world_size())): None}
+    groups: dict[tuple[int, ...], Group] = {tuple(range(dist.get_world_size())): None}
     for partition in partitions:
         for members in map(tuple, partition):
-            if members not in handles:
-                handles[members] = dist.new_group(list(members))
-    own = [next(tuple(members) for members in partition if rank in members) for partition in partitions]
-    return [Group(len(members), handles[members]) for members in own]
+            if members not in groups:
+                groups[members] = dist.new_group(list(members))
+    return [groups[next(tuple(members) for members in partition if rank in members)] for partition in partitions]
 
 
-def all_reduce(tensor: Tensor, group: Group | None = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
-    """Reduce over the group (None: all members), in place. Raises MemberLost if it failed."""
+def all_reduce(tensor: Tensor, group: Group = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
+    """Reduce over the group, in place. Raises MemberLost if it failed."""
     try:
-        dist.all_reduce(tensor, op, None if group is None else group.handle)
+        dist.all_reduce(tensor, op, group)
     except RuntimeError as error:
         raise MemberLost(f"an all-reduce failed: {str(error).splitlines()[0]}") from None

@@ -10,14 +10,27 @@ import torch
 from torch import Tensor
 
 from syncline.assembly import build_flat, build_shard, shape_of
+from syncline.learning.flat import FlatModule
 from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
 from syncline.live.clock import RunClock
-from syncline.live.connections import Call, Connected, Connection, Disconnected, Event, Pushed, ReplySender, VersionSent
-from syncline.live.context import RunContext
+from syncline.live.connections import (
+    Call,
+    Connected,
+    Connection,
+    Disconnected,
+    Event,
+    GradientPool,
+    Inbox,
+    Pushed,
+    ReplySender,
+    VersionSent,
+    accept_workers,
+)
+from syncline.live.control import ControlClient, RunContext
 from syncline.live.engine import Engine, NotElastic
-from syncline.live.gathering import Gathering, has_pull_rule
-from syncline.live.messages import Done, End, ProgressReport, RestartNeeded, Signal, SnapshotWritten, Warn
+from syncline.live.messages import Begin, Done, End, Hello, ProgressReport, RestartNeeded, Signal, Warn
 from syncline.live.process import RESTART, Job
+from syncline.live.transport import address_of, listen
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
@@ -34,47 +47,105 @@ def main(job: Job, number: int) -> int:
     torch.set_num_threads(config.threads)
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     gathering = Gathering(context, number, flat)
-    if not gathering.wait_for_workers():
+    if not gathering.wait(for_begin=False):
         return 0
     server = ShardServer(context, number, gathering)
     gathering.control.send(Signal.READY)
-    zero_s = gathering.wait_for_begin()
-    if zero_s is None:
+    if not gathering.wait(for_begin=True):
         return 0
+    assert gathering.zero_s is not None
     try:
-        server.run(gathering.control.clock.to_local(zero_s))
+        server.run(gathering.control.clock.to_local(gathering.zero_s))
     except NotElastic as error:
         gathering.control.send(RestartNeeded(str(error)))
         return RESTART
     return 0
 
 
-class ShardServer:
-    """Serves the workers of one shard; everything here happens on the owner's thread.
+class Gathering:
+    """The time before the run: the shard listens, workers connect, and the launcher starts the clock.
 
-    Args:
-        number: of the shard.
-        gathering: to which all workers are connected.
+    Raises:
+        OSError: this process cannot listen, or the launcher is not there.
     """
+
+    def __init__(self, context: RunContext, number: int, flat: FlatModule) -> None:
+        config = context.config
+        self.flat = flat  # the model, in its initial state
+        self._num_workers = config.cluster.workers
+        self.pulls = config.strategy.pull_rule(config.cluster.shards) is not None  # workers have a pull rule
+        self.connections: dict[int, Connection] = {}  # by worker
+        self.num_train = 0  # training samples, an epoch, as the workers say
+        self.zero_s: float | None = None  # start of the run on the launcher's clock
+        self._is_stopped = False
+        self.inbox: Inbox = queue.SimpleQueue()
+        block = build_shard(config, number, flat, 1, is_whole=False).block
+        num_buffers = flat.buffers.numel() if number == 0 else 0
+        num_versions = config.cluster.shards if self.pulls else 0
+        self.pool = GradientPool(block.stop, num_buffers, self._num_workers + 1, num_versions)
+        listener = listen(context.listen_at, config.live.leave_s)
+        accept_workers(listener, context.secret, context.tls, self.pool, self.inbox)
+        hello = Hello("shard", number, address_of(listener))
+        self.control = ControlClient.of(context, hello, self.inbox.put)
+
+    def wait(self, for_begin: bool) -> bool:
+        """Wait for all workers, and for the start of the clock if `for_begin`. False if the run was stopped."""
+        while not self._is_stopped:
+            if len(self.connections) == self._num_workers and (self.zero_s is not None or not for_begin):
+                return True
+            self._handle(self.inbox.get())
+        return False
+
+    def _handle(self, message: Event) -> None:
+        match message:
+            case Connected(connection, about):
+                if self.accepts(message, at=0.0):
+                    old = self.connections.get(connection.worker)
+                    if old is not None:
+                        old.close()
+                    self.connections[connection.worker] = connection
+                    self.num_train = about["num_train"]
+            case Disconnected(connection) if self.connections.get(connection.worker) is connection:
+                self.connections.pop(connection.worker).close()
+            case Call(action):
+                action()
+            case Begin(zero_s):
+                self.zero_s = zero_s
+            case Signal.STOP:
+                self._is_stopped = True
+
+    def accepts(self, message: Connected, at: float) -> bool:
+        """Whether the worker belongs to this run and has the same model; if not, close its connection."""
+        expected = {"size": self.flat.weights.numel(), "num_buffers": self.flat.buffers.numel()}
+        worker, about = message.connection.worker, message.about
+        fits = worker in range(self._num_workers) and {key: about.get(key) for key in expected} == expected
+        if fits and isinstance(about.get("num_train"), int):
+            return True
+        self.control.send(Warn(f"rejected a worker {worker} with {str(about)[:200]}, expected {expected}", at))
+        message.connection.close()
+        return False
+
+
+class ShardServer:
+    """Serves the workers of one shard, which are all connected; everything here happens on the owner's thread."""
 
     def __init__(self, context: RunContext, number: int, gathering: Gathering) -> None:
         config = self._config = context.config
         flat, num_train = gathering.flat, gathering.num_train
-        self._number, self._gathering, self._connections = number, gathering, gathering.connections
+        self._gathering, self._connections = gathering, gathering.connections
         self._inbox, self._pool, self._control = gathering.inbox, gathering.pool, gathering.control
         self._clock = RunClock()
         self._is_stopped = False
         self._num_files = 0  # that hold a version while they are written
-        pulls = has_pull_rule(config)
-        self._watchdog = Watchdog(config.live.hang_s, config.live.leave_s, pulls)
+        self._watchdog = Watchdog(config.live.hang_s, config.live.leave_s)
         self._shard = build_shard(config, number, flat, num_train, is_whole=False)
         # A worker that is granted while it computes has a version on its way beside the one it is sent.
-        waits = not pulls and not config.strategy.interrupts
+        waits = not gathering.pulls and not config.strategy.interrupts
         self._shard.extra_versions = EXTRA_VERSIONS if waits else EXTRA_VERSIONS + config.cluster.workers
         self._sender = ReplySender(
             self._shard, self._connections, self._pool, self._clock, self._watchdog, self._warn_user
         )
-        resumed = None if context.resume is None else read_checkpoint(context.folder, context.resume, number)
+        resumed = read_checkpoint(context, number)
         self._is_resumed = resumed is not None
         self._log = None
         if config.live.events:
@@ -84,17 +155,12 @@ class ShardServer:
         if resumed:
             self._engine.load(*resumed, self._pool.take)
         samples = self._engine.totals.samples
-        send = self._control.send
-        self._checkpointer = Checkpointer(context, number, num_train, samples, lambda n: send(SnapshotWritten(n)))
+        self._checkpointer = Checkpointer(context, number, num_train, samples, self._control.send)
         if not resumed:
             self._checkpointer.save_snapshot(self._snapshot(), 0)
 
     def run(self, begin_s: float) -> None:
-        """Serve from this moment of the monotonic clock until the run ends here.
-
-        Raises:
-            NotElastic: a worker is lost that the strategy needs.
-        """
+        """Serve from this monotonic time until the run ends here. Raises NotElastic if a needed worker is lost."""
         engine = self._engine
         self._clock.zero_s = begin_s - engine.totals.time_s
         absent = set(range(self._config.cluster.workers)) - engine.active
@@ -110,13 +176,13 @@ class ShardServer:
         self._close_connections()
 
     def _serve(self) -> None:
-        engine, inbox, zero_s = self._engine, self._inbox, self._clock.zero_s
+        engine, interpreter, zero_s = self._engine, self._engine.interpreter, self._clock.zero_s
         time_limit = self._config.max_time_s or float("inf")
         next_report = next_watch = time.monotonic()
-        while engine.ended_by is None and not self._is_stopped:
+        while interpreter.ended_by is None and not self._is_stopped:
             now = time.monotonic()
             if now - zero_s >= time_limit:
-                engine.end("max_time_s")
+                interpreter.ended_by = "max_time_s"
                 engine.totals.time_s = time_limit
                 break
             if now >= next_report:
@@ -125,13 +191,13 @@ class ShardServer:
             if now >= next_watch:
                 next_watch = now + WATCH_EVERY_S
                 self._watchdog.check(self._clock, engine.owes, self._drop_silent, self._warn_user)
-            if now - zero_s >= engine.wakes_at:
-                engine.timer(now - zero_s)
+            if now - zero_s >= interpreter.wakes_at:
+                interpreter.fire_timer(now - zero_s)
                 self._save_if_due()
                 continue
             try:
-                until = min(next_report, next_watch, zero_s + min(time_limit, engine.wakes_at))
-                message = inbox.get(timeout=max(until - now, 0.0))
+                until = min(next_report, next_watch, zero_s + min(time_limit, interpreter.wakes_at))
+                message = self._inbox.get(timeout=max(until - now, 0.0))
             except queue.Empty:
                 continue
             self._handle(message)
@@ -152,14 +218,14 @@ class ShardServer:
             case Signal.STOP:
                 self._is_stopped = True
             case End(why):
-                self._engine.end(why)
+                self._engine.interpreter.ended_by = why
 
     def _pushed(self, message: Pushed) -> None:
         engine, report = self._engine, message.report
         if not self._is_current(message.connection) or not engine.expects(report.worker):
             self._pool.give_back(message.gradient)  # of a connection that was dropped meanwhile
             return
-        self._watchdog.pushed(report.worker, report.tag)
+        self._watchdog.pushed(report.worker)
         engine.pushed(self._clock.now(), report, message.gradient)
         self._save_if_due()
 
@@ -202,7 +268,7 @@ class ShardServer:
 
     def _save_if_due(self) -> None:
         checkpointer, samples = self._checkpointer, self._engine.totals.samples
-        if self._engine.ended_by is not None:
+        if self._engine.interpreter.ended_by is not None:
             return
         if checkpointer.snapshots.is_due(samples):
             checkpointer.save_snapshot(self._snapshot(), samples)
@@ -214,15 +280,16 @@ class ShardServer:
         engine, checkpointer = self._engine, self._checkpointer
         if self._is_stopped:
             engine.totals.time_s = self._clock.now()
-            checkpointer.save_last_checkpoint(self._checkpoint())
+            checkpointer.save_checkpoint(self._checkpoint(), samples=None)
             checkpointer.finish()
             self._control.send(Signal.STOPPED)
         else:
-            assert engine.ended_by is not None
+            ended_by = engine.interpreter.ended_by
+            assert ended_by is not None
             checkpointer.save_parameters(self._snapshot())
             checkpointer.finish()
             self._report()
-            self._control.send(Done(engine.ended_by, engine.totals.state_dict()))
+            self._control.send(Done(ended_by, engine.totals.state_dict()))
 
     def _snapshot(self) -> State:
         """What is evaluated."""

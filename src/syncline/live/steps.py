@@ -1,4 +1,4 @@
-"""The training step of a member of a collective, and its event log.
+"""The training step of a member of a collective: what it holds, what it does, and its event log.
 
 There is a class for each order of gradient, optimizer step and all-reduce.
 """
@@ -9,65 +9,97 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncline.learning.gradient import WorkerBatches
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from syncline.learning.gradient import GradientFunction, MiniBatch, WorkerBatches
+from syncline.learning.optimizer import Optimizer
 from syncline.live.clock import RunClock
-from syncline.live.context import RunContext
-from syncline.live.member_control import MemberControl
-from syncline.live.process_group import Group
-from syncline.live.replica import Replica
-from syncline.live.stop_consensus import StopConsensus
+from syncline.live.control import RunContext
+from syncline.live.engine import note_computation
+from syncline.live.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
+from syncline.live.process_group import Group, all_reduce
 from syncline.records.events import EventLog, read_events
+from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
 
+NUM_EXTRA = 1 + NUM_ELEMENTS  # elements that are exchanged too: loss and stop consensus
 
-@dataclass(frozen=True, slots=True)
-class Gradient:
-    """How a gradient was computed; times are seconds of the run."""
 
-    loss: float  # of the mini-batch
-    started_at: float
-    computed_at: float  # the end, injected delays included
-    slowdown_s: float  # by which a slow worker stretches the computation
-    delay_s: float  # injected after it
+class Replica:
+    """One member's weights.
+
+    Batch-norm buffers and extra elements are exchanged with the gradient or the weights as one flat vector, so a step
+    costs one all-reduce.
+
+    Args:
+        gradient: the gradient function, on a vector with `NUM_EXTRA` extra elements.
+        optimizer: of all weights.
+        averages_weights: the weights are exchanged; else the gradient.
+        per_tensor: one all-reduce for each tensor of them, and one for the rest.
+    """
+
+    def __init__(
+        self, gradient: GradientFunction, optimizer: Optimizer, averages_weights: bool = False, per_tensor: bool = False
+    ) -> None:
+        self.flat = flat = gradient.flat
+        self.optimizer = optimizer
+        self._gradient = gradient
+        if per_tensor:
+            self._exchanged = [*(flat.weight_tensors if averages_weights else flat.gradient_tensors), flat.beside]
+        else:
+            self._exchanged = [flat.with_weights if averages_weights else flat.with_gradient]
+
+    def warm_up(self, batch: MiniBatch) -> None:
+        """One gradient before the run, for what libraries set up at the first one; it changes nothing."""
+        buffers = self.flat.buffers.clone()
+        self.compute(batch)
+        self.flat.buffers.copy_(buffers)
+
+    def compute(self, batch: MiniBatch) -> float:
+        """Write the gradient of this mini-batch, and the buffers after it, into the vector. Returns the loss."""
+        loss, _, _ = self._gradient([self.flat.weights], self.flat.buffers, batch)
+        return loss
+
+    def average(self, group: Group, extra: Sequence[float]) -> list[float]:
+        """Replace what is exchanged by its mean over the group. Returns the sums of the extra elements [NUM_EXTRA].
+
+        Raises:
+            MemberLost: another member is lost.
+        """
+        elements = self.flat.extra
+        elements.copy_(torch.tensor(extra, dtype=elements.dtype))
+        for tensor in self._exchanged:
+            all_reduce(tensor, group)
+        sums: list[float] = elements.tolist()
+        size = dist.get_world_size(group)
+        for tensor in self._exchanged:
+            tensor.div_(size)
+        return sums
+
+    def step(self, rate: float) -> None:
+        """One optimizer step on the gradient."""
+        self.optimizer.step(self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
+
+    def snapshot_tensors(self) -> dict[str, Tensor]:
+        """Copies on the CPU of what is evaluated."""
+        flat = self.flat
+        tensors = {"weights": flat.weights.cpu().clone(), "buffers": flat.buffers.cpu().clone()}
+        evaluated = self.optimizer.evaluated(flat.weights)
+        if evaluated is not flat.weights:
+            tensors["evaluated"] = evaluated.cpu().clone()
+        return tensors
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    gradient: Gradient
+    gradient: PushReport  # how it was computed; its iteration and version are the step
     averaged_at: float  # the end of the all-reduce, seconds of the run
     ended_at: float
     loss: float  # mean over all members if gradients are averaged; else this member's
     is_last: bool  # all members end with this step
     is_applied: bool  # the weights have changed
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """The all-reduce of each step, which also carries the loss and the stop consensus."""
-
-    replica: Replica
-    groups: Sequence[Group]  # this member's, of even and of odd steps
-    consensus: StopConsensus
-    control: MemberControl
-    clock: RunClock
-    max_time_s: float | None  # when the first member proposes to end; None: never
-
-    def run(self, step: int, loss: float) -> tuple[float, bool]:
-        """Average over the group of this step. Returns its mean loss, and whether all members end with this step.
-
-        Raises:
-            MemberLost: another member is lost.
-        """
-        now, group = self.clock.now(), self.groups[step % 2]
-        if self.control.is_first:
-            is_late = self.max_time_s is not None and now >= self.max_time_s
-            self.consensus.propose("max_time_s" if is_late else self.control.stop_reason)
-        self.control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
-        loss_sum, *sums = self.replica.average(group, [loss, *self.consensus.encode()])
-        is_last = self.consensus.decode(sums)
-        if self.consensus.reason == "stop":
-            self.control.cancel_delay.set()
-        return loss_sum / group.size, is_last
 
 
 @dataclass
@@ -77,30 +109,59 @@ class Step(ABC):
     replica: Replica
     batches: WorkerBatches
     delays: DelayInjector
-    exchange: Exchange
+    groups: Sequence[Group]  # this member's, of even and of odd steps
+    consensus: StopConsensus
+    control: MemberControl
+    clock: RunClock
+    max_time_s: float | None  # when the first member proposes to end; None: never
 
     @abstractmethod
     def run(self, step: int, rate: float) -> StepResult:
         """Make this step, at this learning rate. Raises MemberLost if another member is lost."""
 
-    def _compute(self, step: int, local_rate: float | None = None) -> Gradient:
+    def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
         """A gradient with its injected delays, and at `local_rate` the optimizer step on it."""
-        started_at = self.exchange.clock.now()
-        self.exchange.control.doing = f"computing step {step} since {started_at:.1f} s"
+        control, started_at = self.control, self.clock.now()
+        control.doing = f"computing step {step} since {started_at:.1f} s"
         loss = self.replica.compute(self.batches.take(step))
         if local_rate is not None:
             self.replica.step(local_rate)
-        slowdown_s, delay_s = self.delays.compute(self.exchange.clock.now() - started_at)
-        if slowdown_s + delay_s > 0 and self.exchange.control.cancel_delay.wait(slowdown_s + delay_s):
+        slowdown_s, delay_s = self.delays.compute(self.clock.now() - started_at)
+        if slowdown_s + delay_s > 0 and control.cancel_delay.wait(slowdown_s + delay_s):
             slowdown_s = delay_s = 0.0
-        return Gradient(loss, started_at, self.exchange.clock.now(), slowdown_s, delay_s)
+        return PushReport(
+            control.rank,
+            iteration=step,
+            version=step,
+            loss=loss,
+            started_at=started_at,
+            computed_at=self.clock.now(),
+            slowdown_s=slowdown_s,
+            compute_delay_s=delay_s,
+        )
+
+    def _exchange(self, step: int, loss: float) -> tuple[float, bool]:
+        """The all-reduce over the group of this step, which also carries the loss and the stop consensus.
+
+        Returns:
+            The mean loss of the group, and whether all members end with this step.
+        """
+        control, consensus, group, now = self.control, self.consensus, self.groups[step % 2], self.clock.now()
+        if control.rank == 0:
+            is_late = self.max_time_s is not None and now >= self.max_time_s
+            consensus.propose("max_time_s" if is_late else control.stop_reason)
+        control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
+        loss_sum, *sums = self.replica.average(group, [loss, *consensus.encode()])
+        is_last = consensus.decode(sums)
+        if consensus.reason == "stop":
+            control.cancel_delay.set()
+        return loss_sum / dist.get_world_size(group), is_last
 
     def _average_weights(self, step: int, loss: float) -> bool:
         """Returns whether all members end with this step."""
-        mean_loss, is_last = self.exchange.run(step, loss)
+        mean_loss, is_last = self._exchange(step, loss)
         if not math.isfinite(mean_loss):  # the first member proposes it with the next exchange
-            control = self.exchange.control
-            control.stop_reason = control.stop_reason or "diverged"  # the first reason counts
+            self.control.stop_reason = self.control.stop_reason or "diverged"  # the first reason counts
         return is_last
 
 
@@ -109,8 +170,8 @@ class AllReduceGradients(Step):
 
     def run(self, step: int, rate: float) -> StepResult:
         gradient = self._compute(step)
-        mean_loss, is_last = self.exchange.run(step, gradient.loss)
-        now = self.exchange.clock.now()
+        mean_loss, is_last = self._exchange(step, gradient.loss)
+        now = self.clock.now()
         is_applied = not is_last and math.isfinite(mean_loss)
         if is_applied:
             self.replica.step(rate)
@@ -123,7 +184,7 @@ class AverageAfterStep(Step):
     def run(self, step: int, rate: float) -> StepResult:
         gradient = self._compute(step, local_rate=rate)
         is_last = self._average_weights(step, gradient.loss)
-        now = self.exchange.clock.now()
+        now = self.clock.now()
         return StepResult(gradient, now, now, gradient.loss, is_last, is_applied=True)
 
 
@@ -134,40 +195,30 @@ class AverageBeforeStep(Step):
 
     def run(self, step: int, rate: float) -> StepResult:
         is_last = self._average_weights(step, self._last_loss)
-        averaged_at = self.exchange.clock.now()
+        averaged_at = self.clock.now()
         gradient = self._compute(step, local_rate=rate)
         self._last_loss = gradient.loss
-        return StepResult(gradient, averaged_at, self.exchange.clock.now(), gradient.loss, is_last, is_applied=True)
+        return StepResult(gradient, averaged_at, self.clock.now(), gradient.loss, is_last, is_applied=True)
 
 
 class StepLog:
-    """One member's event log. `num_rows`: of an earlier log that are kept."""
+    """The event log of one member of a run that continues after so many updates."""
 
-    def __init__(self, path: Path, num_rows: int, rank: int, num_members: int, averages_first: bool) -> None:
+    def __init__(self, context: RunContext, rank: int, updates: int) -> None:
+        path, averages_first = context.folder / f"events-{rank}.arrow", context.config.strategy.averages_first
+        num_rows = 0 if context.resume is None else _rows_before(path, updates, averages_first)
         self._log = EventLog(path, num_rows)
-        self._rank, self._num_members, self._averages_first = rank, num_members, averages_first
+        self._num_members, self._averages_first = context.config.cluster.workers, averages_first
         self.flush, self.close = self._log.flush, self._log.close
 
-    @classmethod
-    def open(cls, context: RunContext, rank: int, updates: int) -> "StepLog":
-        """Of a run that continues after so many updates."""
-        path, averages_first = context.folder / f"events-{rank}.arrow", context.config.strategy.averages_first
-        num_rows = 0 if context.resume is None else rows_before(path, updates, averages_first)
-        return cls(path, num_rows, rank, context.config.cluster.workers, averages_first)
-
-    def append(self, step: int, result: StepResult) -> None:
+    def append(self, result: StepResult) -> None:
         """This member's part of one step."""
-        log, rank, gradient = self._log, self._rank, result.gradient
-        push, computed_at = step * self._num_members + rank, gradient.computed_at
+        log, gradient = self._log, result.gradient
+        rank, step, computed_at = gradient.worker, gradient.iteration, gradient.computed_at
+        push = step * self._num_members + rank
         if self._averages_first and step:
             log.append(result.averaged_at, "granted", rank, 0, -1, step, 0.0, "all-reduce")
-        log.append(gradient.started_at, "started", rank, -1, -1, step, computed_at - gradient.started_at, "")
-        if gradient.slowdown_s:
-            slowed_at = computed_at - gradient.delay_s - gradient.slowdown_s
-            log.append(slowed_at, "delayed", rank, -1, -1, -1, gradient.slowdown_s, "slow")
-        if gradient.delay_s:
-            log.append(computed_at - gradient.delay_s, "delayed", rank, -1, -1, -1, gradient.delay_s, "compute")
-        log.append(computed_at, "computed", rank, -1, -1, step, gradient.loss, "")
+        note_computation(log.append, gradient)
         log.append(computed_at, "pushed", rank, 0, push, step, step, "")
         if self._averages_first:  # the exchange of the next step grants
             log.append(computed_at, "applied", rank, 0, push, step + 1, 0.0, "own step")
@@ -176,7 +227,7 @@ class StepLog:
             log.append(result.averaged_at, "granted", rank, 0, -1, step + 1, 0.0, "all-reduce")
 
 
-def rows_before(path: Path, updates: int, averages_first: bool) -> int:
+def _rows_before(path: Path, updates: int, averages_first: bool) -> int:
     """Rows of this log that precede the step after so many updates."""
     log = read_events(path)
     rows = zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True)

@@ -28,7 +28,6 @@ import traceback
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import Self
 
 from syncline.live.process import CONTROL_LOST, MODULE_OF, SHARD_LOST, Job, note_failure, run
 
@@ -68,17 +67,6 @@ class Supervisor:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_busy = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     def begin(self) -> None:
         """Start the process, which imports torch and handles messages afterwards."""

@@ -155,8 +155,7 @@ def _bind(family: int, address: Any, dead_s: float | None) -> socket.socket:
         if family == socket.AF_INET:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        _enlarge(sock)
-        _expire(sock, dead_s)  # inherited by the connections that it accepts
+        _prepare(sock, dead_s)  # inherited by the connections that it accepts
         sock.listen(128)
     except BaseException:
         sock.close()
@@ -202,8 +201,7 @@ def dial(address: str, dead_s: float | None = None, timeout_s: float = HANDSHAKE
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         target = (host, int(port))
     try:
-        _enlarge(sock)
-        _expire(sock, dead_s)
+        _prepare(sock, dead_s)
         sock.settimeout(timeout_s)
         sock.connect(target)
     except BaseException:
@@ -220,21 +218,17 @@ def tune(sock: socket.socket) -> socket.socket:
     return sock
 
 
-def _enlarge(sock: socket.socket) -> None:
-    if sock.family == socket.AF_UNIX:  # TCP tunes its own
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+def _prepare(sock: socket.socket, dead_s: float | None) -> None:
+    """Set what must be set before the connection: buffers, and keep-alive probes, a few before it ends."""
+    if sock.family == socket.AF_UNIX:
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):  # TCP tunes its own
             sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-
-
-def _expire(sock: socket.socket, dead_s: float | None) -> None:
-    """Send keep-alive probes a few times before the connection ends."""
-    if sock.family == socket.AF_UNIX or dead_s is None or not hasattr(socket, "TCP_USER_TIMEOUT"):
-        return
-    interval_s = max(1, int(dead_s / 4))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval_s)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval_s)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * dead_s)))
+    elif dead_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+        interval_s = max(1, int(dead_s / 4))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * dead_s)))
 
 
 def default_address() -> str:

@@ -12,38 +12,23 @@ class Watchdog:
     Args:
         hang_s: a worker that is silent for so long is named.
         leave_s: a worker that is silent for so long is dropped.
-        pulls: workers have a pull rule, and push when it permits, whatever the shard has answered.
     """
 
-    def __init__(self, hang_s: float, leave_s: float, pulls: bool) -> None:
-        self._hang_s, self._leave_s, self._pulls = hang_s, leave_s, pulls
+    def __init__(self, hang_s: float, leave_s: float) -> None:
+        self._hang_s, self._leave_s = hang_s, leave_s
         self.last_event: dict[int, tuple[float, str]] = {}  # worker -> (monotonic, what)
-        self._tags: dict[int, int] = {}  # of each worker's last push since it connected
         self._named: set[int] = set()
 
     def connected(self, worker: int) -> None:
         self._named.discard(worker)
-        self._tags.pop(worker, None)
 
-    def pushed(self, worker: int, tag: int) -> None:
+    def pushed(self, worker: int) -> None:
         self._named.discard(worker)
-        self._tags[worker] = tag
-        self.last_event[worker] = time.monotonic(), "pushed"
+        self.note(worker, "pushed")
 
-    def repeated(self, worker: int) -> None:
-        self.last_event[worker] = time.monotonic(), "repeated"
-
-    def granted(self, worker: int, version: int, is_busy: bool, has_read_last: bool) -> None:
-        """A block is on its way.
-
-        Args:
-            is_busy: the worker computes. Its push is due from now on if this interrupts it, or if its pull rule could
-                not let it continue without this version.
-            has_read_last: it has read the block before; if not, it counts as silent as before.
-        """
-        restarts = not self._pulls or self._tags.get(worker, -1) == version - 1
-        if not is_busy or (has_read_last and restarts):
-            self.last_event[worker] = time.monotonic(), "granted"
+    def note(self, worker: int, event: str) -> None:
+        """If a push of this worker is due, it is silent since this event."""
+        self.last_event[worker] = time.monotonic(), event
 
     def check(
         self,
@@ -52,13 +37,7 @@ class Watchdog:
         drop: Callable[[int, str], None],
         warn: Callable[[str], None],
     ) -> None:
-        """Name workers that are silent, then drop them.
-
-        Args:
-            owes: a push of this worker is due.
-            drop: called with a worker and why.
-            warn: called with a warning.
-        """
+        """Name the silent workers of which a push is due (`owes`), and `drop` them, saying why, after `leave_s`."""
         now = time.monotonic()
         for worker in list(self.last_event):
             then, event = self.last_event[worker]  # read only now: dropping one worker may release another

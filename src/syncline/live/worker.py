@@ -4,19 +4,16 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from queue import SimpleQueue
 
 import torch
 
 from syncline.assembly import Learner, build_learner, pick_device
 from syncline.learning.gradient import WorkerBatches
-from syncline.live.context import RunContext
-from syncline.live.links import Links, ShardLost
+from syncline.live.control import ControlClient, RunContext
+from syncline.live.links import Links, PulledLinks, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
-from syncline.live.payload import Staging
 from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
-from syncline.live.pulled_links import PulledLinks
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
 
@@ -26,14 +23,14 @@ def main(job: Job, worker: int) -> int:
     messages: SimpleQueue[Message] = SimpleQueue()
     context = RunContext.of(job)
     try:
-        control = context.connect_control(Hello("worker", worker), messages.put)
+        control = ControlClient.of(context, Hello("worker", worker), messages.put)
     except OSError as error:  # this host may be cut off: the supervisor tries again
         print(f"no launcher: {error}", file=sys.stderr)
         return CONTROL_LOST
     shards = messages.get()
     assert isinstance(shards, Addresses)
     try:
-        run_worker(context, worker, shards.addresses, job.local_rank("worker", worker))
+        run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker))
     except (ShardLost, OSError) as error:
         print(f"lost: {error}", file=sys.stderr)
         control.send(Unreachable(str(error)))
@@ -46,7 +43,6 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
     """Be this worker until the run is over.
 
     Args:
-        addresses: of the shards.
         local_rank: among the workers of this host, from 0; it decides which GPU this worker has.
 
     Raises:
@@ -72,58 +68,43 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
         if iteration is not None:
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration)
-            GradientLoop(worker, links, staging, learner, batches, delays).run(iteration)
+            _train(links, staging, learner, batches, delays, iteration)
 
 
-@dataclass(frozen=True, slots=True)
-class GradientLoop:
-    """Computes and pushes one gradient after another."""
-
-    worker: int
-    links: Links
-    staging: Staging
-    learner: Learner
-    batches: WorkerBatches
-    delays: DelayInjector
-
-    def run(self, iteration: int) -> None:
-        """From this iteration on, until the run is over."""
-        links = self.links
-        cancelled = wasted = 0  # gradients since the last push
-        while links.await_blocks(self.delays):
-            self.staging.to_device()
-            started = time.monotonic()
-            loss = self._compute(iteration)
-            if links.is_interrupted():
-                wasted += 1
-                continue
-            slowdown_s, delay_s = self.delays.compute(time.monotonic() - started)
-            if not links.wait(slowdown_s + delay_s):
-                return
-            if links.interrupted:
-                cancelled += 1
-                continue
-            computed = time.monotonic()
-            report = PushReport(
-                self.worker,
-                iteration,
-                loss=loss,
-                cancelled=cancelled,
-                wasted=wasted,
-                started_at=links.clock(started),
-                computed_at=links.clock(computed),
-                slowdown_s=slowdown_s,
-                compute_delay_s=delay_s,
-            )
-            if not links.push(self.delays, report, computed):
-                cancelled += 1
-                continue
-            iteration += 1
-            cancelled = wasted = 0
-
-    def _compute(self, iteration: int) -> float:
-        """The gradient of this iteration's mini-batch is staged. Returns the loss."""
-        flat = self.learner.flat
-        loss, _, _ = self.learner.gradient([flat.weights], flat.buffers, self.batches.take(iteration))
-        self.staging.from_device()
-        return loss
+def _train(
+    links: Links, staging: Staging, learner: Learner, batches: WorkerBatches, delays: DelayInjector, iteration: int
+) -> None:
+    """Compute and push one gradient after another, from this iteration on, until the run is over."""
+    flat = learner.flat
+    cancelled = wasted = 0  # gradients since the last push
+    while links.await_blocks(delays):
+        staging.to_device()
+        started = time.monotonic()
+        loss, _, _ = learner.gradient([flat.weights], flat.buffers, batches.take(iteration))
+        staging.from_device()
+        if links.is_interrupted():
+            wasted += 1
+            continue
+        slowdown_s, delay_s = delays.compute(time.monotonic() - started)
+        if not links.wait(slowdown_s + delay_s):
+            return
+        if links.interrupted:
+            cancelled += 1
+            continue
+        computed = time.monotonic()
+        report = PushReport(
+            links.worker,
+            iteration,
+            loss=loss,
+            cancelled=cancelled,
+            wasted=wasted,
+            started_at=links.clock(started),
+            computed_at=links.clock(computed),
+            slowdown_s=slowdown_s,
+            compute_delay_s=delay_s,
+        )
+        if not links.push(delays, report, computed):
+            cancelled += 1
+            continue
+        iteration += 1
+        cancelled = wasted = 0
