@@ -142,10 +142,6 @@ class Engine:
         self.waiting.discard(worker)
         self._sender.repeat(worker)
 
-    def repeat(self, shard: int, worker: int) -> None:
-        self.waiting.discard(worker)
-        self._sender.repeat(worker)
-
     def interrupt(self, shard: int, worker: int) -> None:
         """The worker learns of it by the block that follows."""
 

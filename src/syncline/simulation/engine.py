@@ -96,9 +96,8 @@ class Simulation:
             totals=self.totals,
             log=log,
         )
-        self._transport = self._workers.transport = _transport(
-            self._queue, self._workers, cluster, block_bytes, self._communication
-        )
+        self._transport = _transport(self._queue, self._workers, cluster, block_bytes, self._communication)
+        self._workers.send_gradient = self._transport.send_gradient
         if rules or isinstance(self._transport, NetworkTransport):
             for part in parameters:
                 part.extra_versions = math.inf  # blocks that are under way, or not taken yet, hold versions, too
@@ -116,7 +115,7 @@ class Simulation:
             )
             for number, strategy in enumerate(strategies)
         ]
-        self._handlers = self._all_handlers()
+        self._handlers = self._all_handlers(computes=learning is not None or log is not None)
         self._observer_at = 1  # update at which the observer wants to be called
         self._next_check = 1.0  # update at which it is called, or the run ends
         self._is_begun = False
@@ -160,10 +159,14 @@ class Simulation:
         self._ended_by = None
         return PAUSED
 
-    def _all_handlers(self) -> Mapping[type[Event], Callable[[Any], str | None]]:
-        """What handles each event; it returns why the run ends, if it does."""
+    def _all_handlers(self, computes: bool) -> Mapping[type[Event], Callable[[Any], str | None]]:
+        """What handles each event; it returns why the run ends, if it does.
+
+        Args:
+            computes: a finished gradient is computed or written to the log; else it only leaves.
+        """
         return {
-            Computed: self._workers.finish,
+            Computed: self._workers.finish if computes else self._transport.send_gradient,
             Push: self._transport.push_arrived,
             Block: self._workers.receive,
             StrategyTimer: self._strategy_timer,

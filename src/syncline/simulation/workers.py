@@ -6,8 +6,8 @@ the worker has; what is cancelled before is never computed.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from syncline.learning.server import Gradient, Version
 from syncline.progress import Totals
@@ -21,13 +21,7 @@ from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import Cluster
 
 CANCELLED = "cancelled"  # why a gradient is dropped that is being computed
-_COLUMNS = ("num_missing", "finishes_at", "cancelled_s", "num_computed", "num_pulls")
-
-
-class GradientSender(Protocol):
-    """Where finished gradients go; see `syncline.simulation.transport.Transport`."""
-
-    def send_gradient(self, worker: int, number: int, loss: float, gradient: Gradient | None) -> None: ...
+_COLUMNS = ("num_missing", "finishes_at", "cancelled_s", "num_pulls")
 
 
 class Workers:
@@ -60,12 +54,11 @@ class Workers:
         self.num_missing = [num_shards] * num_workers  # blocks that it waits for; 0 while it computes
         self.finishes_at = [math.inf] * num_workers  # seconds; the gradient that it began last
         self.cancelled_s = [0.0] * num_workers  # not computed, of gradients that were cancelled
-        self.num_computed = [0] * num_workers  # gradients finished
         self.num_pulls = [0] * num_workers  # gradients begun, where there are rules
         self._goes_on_at: list[float | None] = [None] * num_workers  # when its rule lets it continue
         # The newest block of each shard that has arrived and is not taken, where there are rules.
         self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
-        self.transport: GradientSender  # receives the gradients; set by the simulation
+        self.send_gradient: Callable[[int, float, Gradient | None], None]  # of a worker; set by the simulation
         self._queue = queue
         self._compute_s = cluster.compute_s
         self._log = log
@@ -89,9 +82,7 @@ class Workers:
                 return "diverged"
         if self._log is not None:
             self._log(self._queue.now, "computed", worker, -1, -1, self.versions[0][worker], loss, "")
-        number = self.num_computed[worker]
-        self.num_computed[worker] = number + 1
-        self.transport.send_gradient(worker, number, loss, gradient)
+        self.send_gradient(worker, loss, gradient)
         return None
 
     def cancel(self, worker: int) -> None:
