@@ -4,10 +4,10 @@ A message is a JSON object of its fields and of `kind`, the name of its class; a
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
 from enum import Enum
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, dataclass_transform
+
+import msgspec
 
 from syncline.live.process import Job
 from syncline.live.transport import WireError
@@ -23,11 +23,15 @@ class Signal(Enum):
     EXIT = "Exit"  # to an agent: the run is over; it ends
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Fields(msgspec.Struct, frozen=True, tag_field="kind", tag=True, forbid_unknown_fields=True):
+    """A message with fields."""
+
+
 # Process -> launcher
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Fields):
     """The first message of every process."""
 
     role: str  # shard, worker, agent
@@ -36,11 +40,10 @@ class Hello:
     pid: int = 0
     clock_error_s: float = 0.0  # with which it knows the launcher's clock, at most
     host: str = ""  # an agent's, as in the launcher's list
-    versions: dict[str, str] = field(default_factory=dict)  # an agent's: what must be the same on all hosts
+    versions: dict[str, str] = msgspec.field(default_factory=dict)  # an agent's: what must be the same on all hosts
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressReport:
+class ProgressReport(Fields):
     updates: int
     samples: int
     time_s: float
@@ -48,41 +51,35 @@ class ProgressReport:
     count: int | None = None  # gradients that an update waits for, where the strategy sets it
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotWritten:
+class SnapshotWritten(Fields):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Warn:
+class Warn(Fields):
     text: str
     at: float  # seconds of the run
 
 
-@dataclass(frozen=True, slots=True)
-class Unreachable:
+class Unreachable(Fields):
     """A worker could not connect to a shard, or lost it."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class RestartNeeded:
+class RestartNeeded(Fields):
     """The run must restart from its last checkpoint."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Fields):
     """The run has ended at this process; a worker leaves the fields empty."""
 
     ended_by: str = ""
-    totals: dict[str, Any] = field(default_factory=dict)  # of progress.Totals
+    totals: dict[str, Any] = msgspec.field(default_factory=dict)  # of progress.Totals
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Fields):
     """The answer to `REPORT_ACTIVITY`: what a member of a collective is doing."""
 
     doing: str
@@ -91,22 +88,19 @@ class Activity:
 # Launcher -> process
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
+class Addresses(Fields):
     """Of the shards, or of the first member of a collective."""
 
     addresses: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Fields):
     """The run begins."""
 
     zero_s: float  # on the launcher's monotonic clock
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Fields):
     """The run is over; on an agent: kill all processes."""
 
     why: str = ""
@@ -115,23 +109,20 @@ class End:
 # Launcher -> agent
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
+class Listen(Fields):
     """Listen, so that other hosts can try to connect; check that this folder exists."""
 
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class TryConnect:
+class TryConnect(Fields):
     """Try to connect to each of these hosts."""
 
     addresses: dict[str, str]  # by host
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Fields):
     """Start the processes of this host."""
 
     job: Job
@@ -140,67 +131,45 @@ class Start:
 # Agent -> launcher
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(Fields):
     address: str = ""
     error: str = ""  # why the host cannot take part; empty: it listens
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectResults:
+class ConnectResults(Fields):
     """The answer to `TryConnect`."""
 
     failures: dict[str, str]  # host -> why it cannot be reached
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessesEnded:
+class ProcessesEnded(Fields):
     why: str  # what failed; empty: nothing
     was_requested: bool  # by `End`
 
 
-Message = (
-    (Hello | Signal | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity)
+_WITH_FIELDS = (
+    (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity)
     | (Addresses | Begin | End | Listen | TryConnect | Start)
     | (Listening | ConnectResults | ProcessesEnded)
 )
+Message = Signal | _WITH_FIELDS
 _SIGNALS = {signal.value: signal for signal in Signal}
-_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in get_args(Message) if cls is not Signal}
 
 
 def encode(message: Message) -> dict[str, Any]:
     """What JSON holds of a message."""
     if isinstance(message, Signal):
         return {"kind": message.value}
-    return {"kind": type(message).__name__, **asdict(message)}
+    values: dict[str, Any] = msgspec.to_builtins(message)
+    return values
 
 
 def decode(data: Mapping[str, Any]) -> Message:
     """The message that `encode` gave. Raises WireError if its kind is unknown, or its fields or their types differ."""
-    values = dict(data)
-    kind = values.pop("kind", None)
-    if not isinstance(kind, str) or kind not in _CLASSES | _SIGNALS:
-        raise WireError(f"an unknown message {str(kind)[:50]!r}")
-    hints = {} if kind in _SIGNALS else get_type_hints(_CLASSES[kind])
-    if values.keys() != hints.keys():
-        raise WireError(f"a message {kind} with the fields {sorted(values)}"[:200])
-    if kind in _SIGNALS:
-        return _SIGNALS[kind]
-    checked = {name: _checked(value, hints[name], f"{kind}.{name}") for name, value in values.items()}
-    message: Message = _CLASSES[kind](**checked)
-    return message
-
-
-def _checked(value: Any, hint: Any, name: str) -> Any:
-    """This value as a field of this type."""
-    if is_dataclass(hint) and isinstance(value, dict):
-        try:
-            return hint(**value)  # type: ignore[operator]  # a class, not an instance
-        except TypeError:
-            raise WireError(f"{name} with the fields {sorted(value)}"[:200]) from None
-    allowed = {get_origin(each) or each for each in (get_args(hint) if isinstance(hint, UnionType) else (hint,))}
-    if float in allowed:
-        allowed.add(int)
-    if type(value) not in allowed:
-        raise WireError(f"{name} is {type(value).__name__}")
-    return value
+    if len(data) == 1 and (signal := _SIGNALS.get(str(data.get("kind")))) is not None:
+        return signal
+    try:
+        message: Message = msgspec.convert(data, _WITH_FIELDS)
+        return message
+    except msgspec.ValidationError as error:
+        raise WireError(f"not a message: {error}"[:200]) from None
