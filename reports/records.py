@@ -99,7 +99,7 @@ class Artefact:
     @property
     def closing_notes(self) -> list[str]:
         """The last lines below every table: its command, and what is missing."""
-        return [f"Made by: {self.command}", *([self.incomplete] if self.missing else [])]
+        return [f"Made by: {self.command}", *filter(None, [self.incomplete])]
 
     @property
     def incomplete(self) -> str:

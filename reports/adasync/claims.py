@@ -10,9 +10,7 @@ from itertools import pairwise, product
 from reports.adasync.convex import measured
 from reports.adasync.epochs import saving, times
 from reports.adasync.learning import ADASYNC, final_error, goals, mean_error, places, samples, time_to_loss
-from reports.adasync.runtimes import bound, distributions
-from reports.adasync.speedups import speedups
-from reports.adasync.variants import over_batch, times_of
+from reports.adasync.runtimes import bound, distributions, over_batch, speedups, times_of
 from reports.claims import Effect, claim
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample

@@ -79,5 +79,4 @@ def fig8_table(artefact: Artefact) -> Table:
         Column("less than K = 8, %, images used", saved(used)),
         Column("less than K = 8, %, images dealt out", saved(dealt)),
     ]
-    notes = [*paper["notes"]["fig8"], *artefact.closing_notes]
-    return Table.of(f"AdaSync, Figure 8, at scale {artefact.scale}", used, columns, notes)
+    return Table.of_artefact(artefact, "AdaSync, Figure 8", used, columns, paper["notes"]["fig8"])

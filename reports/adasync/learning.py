@@ -149,8 +149,7 @@ def error_table(artefact: Artefact, number: str) -> Table:
         Column("epochs", ours(in_summary("epochs"))),
         Column("mean staleness", ours(in_summary("mean_staleness")), 2),
     ]
-    notes = [*paper["notes"]["learning"], *artefact.closing_notes]
-    return Table.of(f"AdaSync, {number}, at scale {artefact.scale}", found, columns, notes, 4)
+    return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, paper["notes"]["learning"], 4)
 
 
 def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]:

@@ -67,9 +67,8 @@ def charlm_table(artefact: Artefact) -> Table:
         "synchronisation or only the smaller step keeps sync stable.",
         "The paper's perplexity below 49 a word is of a large pre-trained model and cannot be compared with these "
         "numbers.",
-        *artefact.closing_notes,
     ]
-    return Table.of(f"Backup workers, character model, at scale {artefact.scale}", of[ASYNC], columns, notes, 5)
+    return Table.of_artefact(artefact, "Backup workers, character model", of[ASYNC], columns, notes, 5)
 
 
 def _sides(artefact: Artefact, name: str, runs_at: Mapping[float, list[Run]]) -> list[Column[float]]:
@@ -199,9 +198,8 @@ def draw_table(artefact: Artefact) -> Table:
         "there.",
         "The paper: ten workers significantly faster than one; sync with a larger rate 40 to 50 % faster, with the "
         "same amount of work.",
-        *artefact.closing_notes,
     ]
-    return Table.of(f"Backup workers, DRAW, at scale {artefact.scale}", rows, columns, notes)
+    return Table.of_artefact(artefact, "Backup workers, DRAW", rows, columns, notes)
 
 
 def draw(artefact: Artefact) -> Figure:

@@ -43,7 +43,7 @@ def fig3_table(artefact: Artefact) -> Table:
     for of in networks(artefact).values():
         names = [*(name for name in ALL if name in of.learned), *([AVERAGE] if of.thresholds else []), *of.thresholds]
         rows += [Paradigm(of, name) for name in names]
-    return Table.of(f"DSSP, Figure 3 in numbers, at scale {artefact.scale}", rows, TABLE, _notes(artefact))
+    return Table.of_artefact(artefact, "DSSP, Figure 3 in numbers", rows, TABLE, _notes(artefact))
 
 
 def _of_one_run(row: Paradigm, key: str) -> Sample | None:
@@ -103,5 +103,4 @@ def _notes(artefact: Artefact) -> list[str]:
         "The target is the best accuracy that BSP reaches under the same seed, cut to whole per cent: "
         f"{'; '.join(goals)}.",
         "SSP is averaged over the thresholds that are shown here; the paper averages thirteen, s = 3 to 15.",
-        *artefact.closing_notes,
     ]

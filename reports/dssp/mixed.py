@@ -89,8 +89,7 @@ def table1(artefact: Artefact) -> Table:
         Column("largest lead", lambda label: artefact.sample(rows[label], in_summary("max_lead")), 0),
         Column("mean staleness", lambda label: artefact.sample(rows[label], in_summary("mean_staleness")), 2),
     ]
-    title = f"DSSP, Table I, at scale {artefact.scale}"
-    return Table.of(title, learned(artefact), columns, _notes(artefact, goals), 8)
+    return Table.of_artefact(artefact, "DSSP, Table I", learned(artefact), columns, _notes(artefact, goals), 8)
 
 
 def _notes(artefact: Artefact, goals: Targets) -> list[str]:
@@ -110,12 +109,11 @@ def _notes(artefact: Artefact, goals: Targets) -> list[str]:
             "Targets: as in the paper, the best that BSP reaches, cut to whole per cent, and a point above it: "
             f"{shown}. Accuracy is measured every {config['eval_every_epochs']:g} epochs; times are as coarse."
         )
-    lines += [
+    lines.append(
         "DSSP without a name enforces no upper bound (bound=paper). With bound=hard (s_U enforced), and on this "
         "cluster with catchup (which bounds no lead either), the faster worker waits for the slower in the long run, "
-        "and DSSP needs SSP's time: a reading that enforces s_U cannot give the published 3016 s.",
-        *artefact.closing_notes,
-    ]
+        "and DSSP needs SSP's time: a reading that enforces s_U cannot give the published 3016 s."
+    )
     return lines
 
 

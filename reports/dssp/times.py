@@ -52,8 +52,8 @@ def times_table(artefact: Artefact) -> Table:
         Column("reversed at, ms an update", lambda of: 1e3 * turning_point(of), 2),
         Column("the same, µs a tensor", a_tensor, 0),
     ]
-    title = f"DSSP, Figure 3: times on equal servers, at scale {artefact.scale}"
-    return Table.of(title, networks(artefact).values(), columns, [*ABOUT_TIMES, *artefact.closing_notes])
+    title = "DSSP, Figure 3: times on equal servers"
+    return Table.of_artefact(artefact, title, networks(artefact).values(), columns, ABOUT_TIMES)
 
 
 def turning_point(of: Network) -> Sample:
@@ -93,8 +93,7 @@ def readings_table(artefact: Artefact) -> Table:
         for name in names
         if name in of.learned
     ]
-    title = f"DSSP, Figure 3: readings of the rate, at scale {artefact.scale}"
-    return Table.of(title, rows, READINGS_TABLE, [*ABOUT_READINGS, *artefact.closing_notes])
+    return Table.of_artefact(artefact, "DSSP, Figure 3: readings of the rate", rows, READINGS_TABLE, ABOUT_READINGS)
 
 
 def paradigm(row: Paradigm) -> str:

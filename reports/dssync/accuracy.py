@@ -66,8 +66,8 @@ def score_table(artefact: Artefact, strategies: Sequence[str], of_losses: bool) 
     for strategy in strategies[1:]:
         columns += _gap_columns(strategy, digits)
     kind = "log loss" if of_losses else "scores"
-    title = f"DS-Sync, {table.capitalize().replace('le', 'le ')}: best {kind}, at scale {artefact.scale}"
-    return Table.of(title, rows, columns, notes(artefact), 1 + 2 * len(strategies))
+    title = f"DS-Sync, {table.capitalize().replace('le', 'le ')}: best {kind}"
+    return Table.of_artefact(artefact, title, rows, columns, notes(artefact), 1 + 2 * len(strategies))
 
 
 def _best_columns(strategy: str, digits: int) -> list[Column[Score]]:
@@ -111,11 +111,9 @@ def averaging(artefact: Artefact) -> Table:
     ]
     lines = [
         "CIFAR-10's task. The mean of all replicas is evaluated: with before_forward, of replicas that have each "
-        "taken a step of their own since they were averaged.",
-        *artefact.closing_notes,
+        "taken a step of their own since they were averaged."
     ]
-    title = f"DS-Sync, where the averaging belongs, at scale {artefact.scale}"
-    return Table.of(title, AVERAGINGS, columns, lines)
+    return Table.of_artefact(artefact, "DS-Sync, where the averaging belongs", AVERAGINGS, columns, lines)
 
 
 def notes(artefact: Artefact) -> list[str]:
@@ -133,7 +131,7 @@ def notes(artefact: Artefact) -> list[str]:
     alone = sorted({label.partition("/")[0] for label, runs in artefact.rows().items() if not runs[0].summary["best"]})
     if alone:
         lines.append(f"Not learned at this scale, times alone: {', '.join(map(task_name, alone))}.")
-    return [*lines, *artefact.closing_notes]
+    return lines
 
 
 def show_scores(*strategies: str, **others: Callable[[Artefact], Table]) -> Callable[[Artefact], Exhibit]:
