@@ -16,7 +16,7 @@ from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
 from syncline.records.store import FINISHED, RecordError, read_summary, status
-from syncline.records.trackers.process import check_installed, start_tracker
+from syncline.records.trackers.process import Tracker, check_installed
 from syncline.records.writer import RecordWriter
 
 
@@ -68,7 +68,7 @@ def run_one(
             check_memory(config)
         plain = config.as_dict()
         record, state = _open(config, folder, plain, restart)
-        with record, start_tracker(plain["tracker"], record.folder, folder, say) as tracker:
+        with record, Tracker(plain["tracker"], record.folder, folder, say) as tracker:
 
             def on_evaluation(row: Mapping[str, Any]) -> None:
                 record.evaluation(row)
