@@ -16,7 +16,7 @@ from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
 from syncline.config.placement import places
-from syncline.datasets.fingerprint import ABSENT, PUBLISHED, fingerprint
+from syncline.datasets.files import ABSENT, PUBLISHED, fingerprint
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS, RANGES
 from syncline.strategies import STRATEGIES

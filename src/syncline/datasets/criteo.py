@@ -13,9 +13,8 @@ from syncline.datasets.cache import build_once
 from syncline.datasets.categories import FrequentValues, HashedValues, ValueCounter, mix
 from syncline.datasets.click_text import Block, read
 from syncline.datasets.clicks import NUM_CATEGORIES, RECORD, ClickDataset, Records
-from syncline.datasets.errors import DataMissingError
+from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.files import criteo_files
-from syncline.datasets.sizes import checked_size
 
 CACHE = "~/.cache/syncline"
 VOCABULARIES = ("hash", "threshold")

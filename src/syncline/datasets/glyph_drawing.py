@@ -107,7 +107,7 @@ def _opacity(
     generator: np.random.Generator, shapes: Floats, classes: Ints, centres: npt.NDArray[np.float64], side: int
 ) -> Floats:
     """[B, 1, S, S], 0..1: each class in a random font and affine map, `centres` [2, B] pixels off the centre."""
-    num_images, num_fonts, edge = len(classes), shapes.shape[1], shapes.shape[-1]
+    num_images, num_fonts = len(classes), shapes.shape[1]
     fonts = generator.integers(num_fonts, size=num_images)
     turn = generator.uniform(-ROTATION, ROTATION, num_images)
     shear = generator.uniform(-SHEAR, SHEAR, num_images)
@@ -121,16 +121,25 @@ def _opacity(
     pixels = np.arange(side) - (side - 1) / 2
     x = (pixels - centres[0][:, None]).astype(np.float32)[:, None, :]  # [B, 1, S]
     y = (pixels - centres[1][:, None]).astype(np.float32)[:, :, None]  # [B, S, 1]
-    middle = np.float32((edge - 1) / 2)
-    column = np.clip(from_x * x + from_y * y + middle, 0, edge - 1.001)  # [B, S, S]
-    row = np.clip(to_x * x + to_y * y + middle, 0, edge - 1.001)
+    return sampled(shapes, classes * num_fonts + fonts, from_x * x + from_y * y, to_x * x + to_y * y)[:, None]
+
+
+def sampled(templates: Floats, which: Ints, x: Floats, y: Floats) -> Floats:
+    """Bilinear samples [B, H, W] of templates [..., E, E].
+
+    Args:
+        which: int64 [B], number of each image's template, the leading axes counted as one.
+        x, y: float32 [B, H, W], columns and rows off a template's centre; clipped to its border.
+    """
+    edge, flat = templates.shape[-1], templates.reshape(-1)
+    middle, last = np.float32((edge - 1) / 2), np.float32(edge - 1.001)
+    column, row = np.clip(x + middle, 0, last), np.clip(y + middle, 0, last)
     left, top = column.astype(np.int64), row.astype(np.int64)
     column -= left
     row -= top
-    corner = (classes * num_fonts + fonts)[:, None, None] * edge**2 + top * edge + left
-    flat = shapes.reshape(-1)
+    corner = which[:, None, None] * edge**2 + top * edge + left
     upper, lower = flat.take(corner), flat.take(corner + edge)
     upper += (flat.take(corner + 1) - upper) * column
     lower += (flat.take(corner + edge + 1) - lower) * column
-    opacity: Floats = upper + (lower - upper) * row
-    return opacity[:, None]
+    samples: Floats = upper + (lower - upper) * row
+    return samples

@@ -58,6 +58,11 @@ class QuestionSource:
             yield self._batch(windows, np.arange(start, min(start + TEST_BATCH, len(windows))))
 
     def score(self, firsts: Tensor, lasts: Tensor) -> tuple[float, float]:
+        """The official exact match and F1, fractions of the questions.
+
+        Args:
+            firsts, lasts: logits float [W, L] of the answer's first and last token, for all test rows in order.
+        """
         questions = self._dataset.test_questions
         return score(predict(self._dataset.test, questions, firsts, lasts), questions)
 
