@@ -157,11 +157,8 @@ def draw_levels(artefact: Artefact) -> dict[int, float]:
 def to_draw_level(artefact: Artefact, runs: Sequence[Run], over: str) -> Sample:
     """Where each seed reaches its level: over `epoch` or `time_s`."""
     at = draw_levels(artefact)
-
-    def read(run: Run) -> float | None:
-        return crossing(*run.curve("bound", over), at[run.seed], falling=True) if run.seed in at else None
-
-    return artefact.sample(runs, read)
+    levelled = [run for run in runs if run.seed in at]
+    return artefact.sample(levelled, lambda run: crossing(*run.curve("bound", over), at[run.seed], falling=True))
 
 
 def best_rates(artefact: Artefact, kind: str) -> Sample:

@@ -84,11 +84,7 @@ def crossing(places: Sequence[float], heights: Sequence[float], level: float, fa
 
 def to_level(at: Mapping[int, float], over: str) -> Callable[[Run], float | None]:
     """A run -> where it reaches its seed's level: over `epoch` or `time_s`."""
-
-    def read(run: Run) -> float | None:
-        return crossing(*accuracies(run, over), at[run.seed]) if run.seed in at else None
-
-    return read
+    return lambda run: crossing(*accuracies(run, over), at[run.seed]) if run.seed in at else None
 
 
 def to_own_level(over: str) -> Callable[[Run], float | None]:

@@ -6,6 +6,7 @@ paradigm with the paper's network, data and batch, which a run of times alone me
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,14 +15,23 @@ from reports.figures import Points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 
+Value = TypeVar("Value")
+
 NETWORKS = ("alexnet", "resnet50", "resnet110")
 AVERAGE = "ssp"  # the mean of all thresholds that were run, as the paper's averaged SSP
 READINGS = ("clock", "share", "quarter")  # last part of the label of a run with another reading, or rate
 
 
+class NotRun(LookupError):
+    """There is no such run."""
+
+
 @dataclass(frozen=True)
 class Network:
-    """One network's runs. A paradigm is `bsp`, `asp`, `dssp`, `dssp_hard`, `ssp_s3`, ..., `ssp`, or `asp/clock`, ..."""
+    """One network's runs. A paradigm is `bsp`, `asp`, `dssp`, `dssp_hard`, `ssp_s3`, ..., `ssp`, or `asp/clock`, ...
+
+    What is said of a paradigm and a seed raises NotRun where a run is missing; such a seed has no value in a sample.
+    """
 
     key: str
     seeds: Sequence[int]
@@ -38,65 +48,76 @@ class Network:
         """`ssp_s3`, ..., by threshold."""
         return sorted({name for name in (*self.learned, *self.alone) if _is_threshold(name)}, key=threshold)
 
-    def sample(self, value: Callable[[int], float | None]) -> Sample:
-        return Sample(tuple(map(value, self.seeds)))
+    def _of_thresholds(self, value: Callable[[str], Value]) -> list[Value]:
+        if not self.thresholds:
+            raise NotRun(AVERAGE)
+        return [value(name) for name in self.thresholds]
 
-    def epoch_s(self, paradigm: str, seed: int) -> float | None:
-        """Virtual seconds of an epoch at the paper's size; None where there is no such run."""
+    def epoch_s(self, paradigm: str, seed: int) -> float:
+        """Virtual seconds of an epoch at the paper's size."""
         if paradigm == AVERAGE:
-            return _mean([self.epoch_s(name, seed) for name in self.thresholds])
-        run = self.alone.get(paradigm, {}).get(seed)
-        return None if run is None else run.time_s / run.config["epochs"]
+            seconds = self._of_thresholds(lambda name: self.epoch_s(name, seed))
+            return sum(seconds) / len(seconds)
+        run = _run(self.alone, paradigm, seed)
+        return run.time_s / float(run.config["epochs"])
 
-    def learning(self, paradigm: str, seed: int) -> Points | None:
-        """(epochs, accuracies); None where a run is missing."""
-        if paradigm == AVERAGE:
-            return _averaged([self.learning(name, seed) for name in self.thresholds])
-        run = self.learned.get(paradigm, {}).get(seed)
-        return None if run is None else run.curve("accuracy", "epoch")
+    def learning(self, paradigm: str, seed: int) -> Points:
+        """(epochs, accuracies); of the average at the epochs of the lowest threshold."""
+        if paradigm != AVERAGE:
+            return _run(self.learned, paradigm, seed).curve("accuracy", "epoch")
+        curves = self._of_thresholds(lambda name: self.learning(name, seed))
+        places = curves[0][0]
+        return places, np.mean([np.interp(places, *drawn) for drawn in curves], axis=0).tolist()
 
-    def curve(self, paradigm: str, seed: int) -> Points | None:
-        """(virtual seconds, accuracies); None where a run is missing."""
-        drawn, seconds = self.learning(paradigm, seed), self.epoch_s(paradigm, seed)
-        return None if drawn is None or seconds is None else ([epoch * seconds for epoch in drawn[0]], drawn[1])
+    def curve(self, paradigm: str, seed: int) -> Points:
+        """(virtual seconds, accuracies)."""
+        (epochs, accuracies), seconds = self.learning(paradigm, seed), self.epoch_s(paradigm, seed)
+        return [epoch * seconds for epoch in epochs], accuracies
 
-    def goal(self, seed: int) -> float | None:
+    def goal(self, seed: int) -> float:
         """The best accuracy that BSP reaches under this seed, cut to whole per cent."""
-        drawn = self.learning("bsp", seed)
-        return None if drawn is None else cut(max(drawn[1]))
+        return cut(max(self.learning("bsp", seed)[1]))
+
+    def each(self, value: Callable[[int], Value]) -> list[Value | None]:
+        """The values of all seeds; None where a run is missing."""
+        found: list[Value | None] = []
+        for seed in self.seeds:
+            try:
+                found.append(value(seed))
+            except NotRun:
+                found.append(None)
+        return found
 
     # Samples: one value a seed.
+
+    def sample(self, value: Callable[[int], float | None]) -> Sample:
+        return Sample(tuple(self.each(value)))
 
     def seconds_an_epoch(self, paradigm: str) -> Sample:
         return self.sample(lambda seed: self.epoch_s(paradigm, seed))
 
     def final(self, paradigm: str) -> Sample:
         """Accuracy at the end, per cent."""
-
-        def last(seed: int) -> float | None:
-            drawn = self.learning(paradigm, seed)
-            return None if drawn is None else 100.0 * drawn[1][-1]
-
-        return self.sample(last)
+        return self.sample(lambda seed: 100.0 * self.learning(paradigm, seed)[1][-1])
 
     def seconds_to_goal(self, paradigm: str) -> Sample:
         """Until the first evaluation that reaches `goal`; None where none does."""
+        return self.sample(lambda seed: reached(self.curve(paradigm, seed), self.goal(seed)))
 
-        def first(seed: int) -> float | None:
-            drawn, goal = self.curve(paradigm, seed), self.goal(seed)
-            return None if drawn is None or goal is None else reached(drawn, goal)
-
-        return self.sample(first)
-
-    def lead_alone(self, paradigm: str) -> Sample:
-        """Largest lead of the runs of times alone."""
-        runs = self.alone.get(paradigm, {})
-        return self.sample(lambda seed: runs[seed].summary["max_lead"] if seed in runs else None)
+    def alone_runs(self, paradigm: str, value: Callable[[Run], float | None]) -> Sample:
+        """A number of each of its runs of times alone."""
+        return self.sample(lambda seed: value(_run(self.alone, paradigm, seed)))
 
     def learning_runs(self, paradigm: str, value: Callable[[Run], float | None]) -> Sample:
         """A number of each of its runs with gradients."""
-        runs = self.learned.get(paradigm, {})
-        return self.sample(lambda seed: value(runs[seed]) if seed in runs else None)
+        return self.sample(lambda seed: value(_run(self.learned, paradigm, seed)))
+
+
+def _run(runs: Mapping[str, Mapping[int, Run]], paradigm: str, seed: int) -> Run:
+    try:
+        return runs[paradigm][seed]
+    except KeyError:
+        raise NotRun(f"{paradigm} seed {seed}") from None
 
 
 def networks(artefact: Artefact) -> dict[str, Network]:
@@ -105,8 +126,7 @@ def networks(artefact: Artefact) -> dict[str, Network]:
     for run in artefact.runs:
         key, _, paradigm = run.label.partition("/")
         learned, alone = split.setdefault(key, ({}, {}))
-        is_alone = paradigm.endswith(f"/{TIMING}")
-        place = alone if is_alone else learned
+        place = alone if paradigm.endswith(f"/{TIMING}") else learned
         place.setdefault(paradigm.removesuffix(f"/{TIMING}"), {})[run.seed] = run
     return {key: Network(key, artefact.seeds, *split[key]) for key in NETWORKS if key in split}
 
@@ -130,18 +150,3 @@ def threshold(paradigm: str) -> int:
 
 def _is_threshold(paradigm: str) -> bool:
     return paradigm.startswith("ssp_s") and not paradigm.endswith(READINGS)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    present = [value for value in values if value is not None]
-    return sum(present) / len(present) if present and len(present) == len(values) else None
-
-
-def _averaged(curves: Sequence[Points | None]) -> Points | None:
-    """Their mean at the places of the first."""
-    present = [drawn for drawn in curves if drawn is not None]
-    if not present or len(present) < len(curves):
-        return None
-    places = present[0][0]
-    heights = np.mean([np.interp(places, *drawn) for drawn in present], axis=0)
-    return places, heights.tolist()

@@ -1,4 +1,4 @@
-"""What both clusters' reports share: the target that BSP sets, and how a network is called."""
+"""What both clusters' reports share: the target that BSP sets, and what was learned with."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ def reached(curve: Points, accuracy: float) -> float | None:
     return next((at for at, height in zip(*curve, strict=True) if height >= accuracy and at > 0), None)
 
 
-def network(config: Mapping[str, Any]) -> str:
-    """`resnet-8`, `lenet`."""
+def learned_with(config: Mapping[str, Any]) -> str:
+    """The network and the data: `resnet-8 on glyphs10`."""
     model = config["model"]
-    return f"{model['name']}-{model['depth']}" if "depth" in model else str(model["name"])
+    depth = f"-{model['depth']}" if "depth" in model else ""
+    return f"{model['name']}{depth} on {config['dataset']['name']}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.dssp.equal import AVERAGE, Network, Paradigm, networks, threshold
-from reports.dssp.goals import network
+from reports.dssp.goals import learned_with
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, in_summary, published
 from reports.statistics import Sample
@@ -20,9 +20,13 @@ def fig3(artefact: Artefact) -> Figure:
     for (left, right), of in zip(LETTERS, networks(artefact).values(), strict=False):
         about = f"{of.name} (here {_learned_with(of)})"
         shown = [name for name in ALL if name in of.learned or (name == AVERAGE and of.thresholds)]
-        panels.append(_panel(f"({left}) {about}: all", [_series(of, name, ALL.index(name)) for name in shown]))
+        every = [_series(of, name, ALL.index(name)) for name in shown]
         thresholds = [_series(of, name, 1 + position, False) for position, name in enumerate(of.thresholds)]
-        panels.append(_panel(f"({right}) {about}: DSSP and SSPs", [_series(of, "dssp", 0), *thresholds]))
+        for title, series in (
+            (f"({left}) {about}: all", every),
+            (f"({right}) {about}: DSSP and SSPs", [_series(of, "dssp", 0), *thresholds]),
+        ):
+            panels.append(Panel("virtual time, s", "test accuracy", series, title))
     title = f"DSSP, Figure 3, at scale {artefact.scale}: {len(artefact.seeds)} seeds"
     return Figure(title, panels, columns=2)
 
@@ -66,23 +70,16 @@ def title_of(paradigm: str, of: Network) -> str:
 
 def _learned_with(of: Network) -> str:
     run = next((run for runs in of.learned.values() for run in runs.values()), None)
-    if run is None:
-        return "not run yet"
-    config = run.config
-    return f"{network(config)} on {config['dataset']['name']}"
+    return "not run yet" if run is None else learned_with(run.config)
 
 
 def _series(of: Network, paradigm: str, position: int, has_band: bool = True) -> Series:
-    curves = [drawn for seed in of.seeds if (drawn := of.curve(paradigm, seed)) is not None]
+    curves = [drawn for drawn in of.each(lambda seed: of.curve(paradigm, seed)) if drawn is not None]
     title = title_of(paradigm, of)
     if not curves:
         return Series(title, [], [], colour=position)
     series = curve(title, curves, position)
     return series if has_band else replace(series, low=None, high=None)
-
-
-def _panel(title: str, series: Sequence[Series]) -> Panel:
-    return Panel("virtual time, s", "test accuracy", series, title=title)
 
 
 def _notes(artefact: Artefact) -> list[str]:
@@ -91,7 +88,7 @@ def _notes(artefact: Artefact) -> list[str]:
     goals = [
         f"{of.name} {', '.join('—' if goal is None else f'{goal:.2f}' for goal in values)}"
         for of in networks(artefact).values()
-        if (values := [of.goal(seed) for seed in of.seeds])
+        if (values := of.each(of.goal))
     ]
     return [
         "The paper prints no number of Figure 3. Seconds are virtual: the epochs until an evaluation times the seconds "

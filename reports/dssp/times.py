@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.dssp.equal import AVERAGE, READINGS, Network, Paradigm, networks
-from reports.records import Artefact, Run, published
+from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
 
@@ -48,7 +48,7 @@ def times_table(artefact: Artefact) -> Table:
         Column("DSSP's / BSP's", lambda of: to_bsp(of, "dssp"), 4),
         Column("DSSP's, bound=hard / BSP's", lambda of: to_bsp(of, "dssp_hard"), 4),
         Column("ASP's / BSP's", lambda of: to_bsp(of, "asp"), 4),
-        Column("ASP: largest lead", lambda of: of.lead_alone("asp")),
+        Column("ASP: largest lead", lambda of: of.alone_runs("asp", in_summary("max_lead"))),
         Column("reversed at, ms an update", lambda of: 1e3 * turning_point(of), 2),
         Column("the same, µs a tensor", a_tensor, 0),
     ]
@@ -58,12 +58,7 @@ def times_table(artefact: Artefact) -> Table:
 
 def turning_point(of: Network) -> Sample:
     """Seconds an update of a server that works on one at a time, at which ASP takes as long as BSP."""
-
-    def seconds(seed: int) -> float | None:
-        run = of.alone.get("bsp", {}).get(seed)
-        return None if run is None else run.seconds_an_update / (run.num_workers - 1)
-
-    return of.sample(seconds)
+    return of.alone_runs("bsp", lambda run: run.seconds_an_update / (run.num_workers - 1))
 
 
 READINGS_TABLE: Sequence[Column[Paradigm]] = (
