@@ -4,8 +4,7 @@ from functools import partial
 
 from reports.adasync.claims import CLAIMS
 from reports.adasync.convex import fig1b, fig2, fig2_table
-from reports.adasync.epochs import fig8, fig8_table
-from reports.adasync.learning import appendix_e, error_table, fig9_to_11
+from reports.adasync.learning import appendix_e, error_table, fig8, fig8_table, fig9_to_11
 from reports.adasync.runtimes import fig6, fig6_table, fig7, fig7_table, runtime_table, theorem2_table
 from reports.exhibits import Exhibit, Paper, Picture, shows
 from reports.records import Artefact, published

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reports.dssp.equal import AVERAGE, Network, Paradigm, networks, threshold
-from reports.dssp.goals import learned_with
+from reports.dssp.runs import AVERAGE, Network, Paradigm, learned_with, networks, threshold
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, in_summary, published
 from reports.statistics import Sample

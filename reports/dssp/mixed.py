@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.dssp.goals import TIMING, cut, learned_with, reached
+from reports.dssp.runs import TIMING, cut, learned_with, reached
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample, ratio

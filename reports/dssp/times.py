@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.dssp.equal import AVERAGE, READINGS, Network, Paradigm, networks
+from reports.dssp.runs import AVERAGE, READINGS, Network, Paradigm, networks
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
 from reports.tables import Column, Table

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets import corpus as corpus_module
-from syncline.datasets.corpus import Corpus
+from syncline.datasets import text_source as corpus_module
+from syncline.datasets.text_source import Corpus
 
 pieces = st.lists(st.binary(max_size=12), max_size=6)
 LIVELY = st.text(st.sampled_from(" \n\t\rabé漢😀\u00a0"), max_size=40)  # white space, and characters of 1 to 4 bytes

@@ -147,7 +147,7 @@ def test_of_other_packages_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_fonts_that_are_drawn_from_are_those_of_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import ImageFont
 
-    from syncline.datasets.glyph_drawing import templates
+    from syncline.datasets.glyphs import templates
 
     opened_fonts, truetype = [], ImageFont.truetype
     monkeypatch.setattr(ImageFont, "truetype", lambda file, size: opened_fonts.append(file) or truetype(file, size))

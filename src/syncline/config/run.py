@@ -10,8 +10,7 @@ from math import inf
 from typing import Any, cast, get_type_hints
 
 from syncline.config import runners
-from syncline.config.bounds import check_numbers
-from syncline.config.checks import ConfigError, check, check_choice
+from syncline.config.checks import ConfigError, check, check_choice, check_numbers
 from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig

@@ -6,8 +6,7 @@ Elementwise numpy throughout: the number of threads changes no pixel.
 import numpy as np
 import numpy.typing as npt
 
-from syncline.datasets.glyph_drawing import Floats, Ints, sampled, templates
-from syncline.datasets.glyphs import DEFAULT_TEST, DEFAULT_TRAIN, drawn
+from syncline.datasets.glyphs import DEFAULT_TEST, DEFAULT_TRAIN, Floats, Ints, drawn, sampled, templates
 from syncline.datasets.images import ImageDataset, channel_statistics
 from syncline.datasets.streams import Purpose
 

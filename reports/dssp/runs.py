@@ -1,25 +1,43 @@
-"""Figure 3's runs: three networks on four equal servers, as curves over virtual time.
+"""What both clusters' reports share; and Figure 3's runs: three networks on four equal servers, as curves.
 
 A run learns at its scale. The time of an evaluation is the epochs until then times the seconds of an epoch of its
 paradigm with the paper's network, data and batch, which a run of times alone measures.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from reports.dssp.goals import TIMING, cut, reached
 from reports.figures import Points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 
 Value = TypeVar("Value")
 
+TIMING = "timing"  # last part of the label of a run of times alone
 NETWORKS = ("alexnet", "resnet50", "resnet110")
 AVERAGE = "ssp"  # the mean of all thresholds that were run, as the paper's averaged SSP
 READINGS = ("clock", "share", "quarter")  # last part of the label of a run with another reading, or rate
+
+
+def cut(accuracy: float) -> float:
+    """To whole per cent, as the paper's 0.67 is."""
+    return math.floor(accuracy * 100 + 1e-9) / 100  # a hundredth is not a binary fraction: 0.29 * 100 falls short of 29
+
+
+def reached(curve: Points, accuracy: float) -> float | None:
+    """Where it first is that high, of evaluations after some training; None if it never is."""
+    return next((at for at, height in zip(*curve, strict=True) if height >= accuracy and at > 0), None)
+
+
+def learned_with(config: Mapping[str, Any]) -> str:
+    """The network and the data: `resnet-8 on glyphs10`."""
+    model = config["model"]
+    depth = f"-{model['depth']}" if "depth" in model else ""
+    return f"{model['name']}{depth} on {config['dataset']['name']}"
 
 
 class NotRun(LookupError):
