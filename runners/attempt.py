@@ -65,7 +65,6 @@ class Attempt:
         self._last_message: dict[int, float] = {}  # leader -> when it last sent a message, monotonic
         self._warned: set[int] = set()  # leaders that were named as silent
         self._unreachable: dict[int, str] = {}  # worker -> what it could not reach
-        self.clock_error_s = 0.0  # the largest with which a process knows the launcher's clock
         self._start_processes()
 
     def run(self) -> Outcome:
@@ -184,7 +183,7 @@ class Attempt:
         about = asdict(peer.hello)
         with (self._folder / "log" / "processes.jsonl").open("a") as file:
             print(json.dumps({name: about[name] for name in ("role", "index", "pid", "clock_error_s")}), file=file)
-        self.clock_error_s = max(self.clock_error_s, peer.hello.clock_error_s)
+        self._observer.clock_error_s = max(self._observer.clock_error_s, peer.hello.clock_error_s)
         is_leader = peer.role == "shard" or (not self._has_server and peer.index == 0)
         if peer.role == "worker":
             self._workers[peer.index] = peer

@@ -67,6 +67,7 @@ class LiveObserver:
     def __init__(self, config: RunConfig, record: RecordWriter, monitor: RunMonitor, supervisor: Supervisor) -> None:
         self.monitor = monitor
         self.start_s = 0.0  # from the launch to the beginning of the run's clock
+        self.clock_error_s = 0.0  # the largest with which a process knows the launcher's clock
         self._config, self._record, self._folder, self._supervisor = config, record, record.folder, supervisor
         self._parts = range(num_parts(config))
         self._num_leaders = config.cluster.shards if config.strategy.has_server else 1

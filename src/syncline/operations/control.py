@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 from syncline.operations import jobs
-from syncline.operations.arguments import Commands
-from syncline.operations.plans import find_plan
+from syncline.operations.arguments import Commands, find_plan
 from syncline.operations.states import run_states
 from syncline.records.lock import at_work_on
 from syncline.records.store import RecordError
