@@ -238,9 +238,8 @@ def command_line() -> NoReturn:
 
 def one_line(error: ValueError | OSError) -> str:
     if isinstance(error, OSError):
-        return " ".join(
-            str(part) for part in (error.filename and f"{error.filename}:", error.strerror or error) if part
-        )
+        parts = (error.filename and f"{error.filename}:", error.strerror or error)
+        return " ".join(str(part) for part in parts if part)
     return str(error)
 
 

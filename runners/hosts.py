@@ -15,7 +15,7 @@ from runners.agent_starter import AgentStarter, allocated_hosts
 from runners.display import say
 from runners.failures import RunFailed
 from syncline.config import ConfigError, LocalConfig, MultinodeConfig, RunConfig
-from syncline.config.placement import places
+from syncline.config.runners import places
 from syncline.live import messages
 from syncline.live.control import ControlServer, Lost, Peer
 from syncline.live.handshake import make_secret

@@ -211,12 +211,14 @@ def error_table(artefact: Artefact, number: str) -> Table:
         return lambda place: artefact.sample(found[place], value)
 
     def seconds_to_goal(place: Place) -> Sample:
+        """When the training loss reaches its seed's goal; None if it never does, or there is no goal."""
         delay, variant, _ = place
         try:
             goal = goals(found, delay, variant)
         except ValueError:
             goal = {}
-        return artefact.sample(found[place], _time_if_reached(goal))
+        reached = [run for run in found[place] if run.seed in goal and reaches(run, goal[run.seed])]
+        return artefact.sample(reached, lambda run: time_to_loss(run, goal[run.seed]))
 
     columns: list[Column[Place]] = [
         Column("setting", name),
@@ -229,16 +231,6 @@ def error_table(artefact: Artefact, number: str) -> Table:
         Column("mean staleness", ours(in_summary("mean_staleness")), 2),
     ]
     return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, paper["notes"]["learning"], 4)
-
-
-def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]:
-    """A run -> when its training loss reaches its seed's goal; None if it never does, or there is no goal."""
-
-    def read(run: Run) -> float | None:
-        mine = goal.get(run.seed)
-        return time_to_loss(run, mine) if mine is not None and reaches(run, mine) else None
-
-    return read
 
 
 def samples(artefact: Artefact, value: Callable[[Run], float | None]) -> dict[Place, Sample]:

@@ -37,10 +37,7 @@ def explodes(run: Run) -> bool:
 
 
 def _bits(run: Run) -> float | None:
-    if run.is_diverged:
-        return None
-    bits: float = run.summary["final"]["bits_per_character"]
-    return bits if math.isfinite(bits) else None
+    return None if run.is_diverged else _finite(run.summary["final"]["bits_per_character"])
 
 
 def charlm_table(artefact: Artefact) -> Table:
@@ -116,9 +113,7 @@ def _finite(value: float) -> float | None:
 
 def lowest(run: Run) -> float | None:
     """The lowest bound of its evaluations, nats; None of a run that diverged."""
-    if run.is_diverged:
-        return None
-    return _finite(min(row["bound"] for row in run.metrics))
+    return None if run.is_diverged else _finite(min(row["bound"] for row in run.metrics))
 
 
 def best_rate(rates: Mapping[float, list[Run]], artefact: Artefact, value: Callable[[Run], float | None]) -> float:

@@ -19,15 +19,8 @@ LOSS = "loss"
 
 def best(score: str) -> Callable[[Run], float | None]:
     """A run -> its best on the test set, in per cent except for the log loss; None for a run of times alone."""
-
-    def read(run: Run) -> float | None:
-        found = run.summary["best"]
-        if not found:
-            return None
-        value: float = found[score]["value"]
-        return value if score == LOSS else 100.0 * value
-
-    return read
+    scale = 1.0 if score == LOSS else 100.0
+    return lambda run: scale * run.summary["best"][score]["value"] if run.summary["best"] else None
 
 
 def samples(artefact: Artefact, task: str, score: str) -> dict[str, Sample]:

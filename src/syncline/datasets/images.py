@@ -125,9 +125,7 @@ class LabelledSource:
     ) -> None:
         self.is_random = augment
         self._images, self._labels = (tensor.to(device) for tensor in train)
-        self._test = test
-        self._normalise = normalise
-        self._device = device
+        self._test, self._normalise, self._device = test, normalise, device
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
         index = torch.from_numpy(indices).to(self._device)

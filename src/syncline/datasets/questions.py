@@ -46,8 +46,7 @@ class QuestionSource:
     is_random = False
 
     def __init__(self, dataset: QuestionDataset, device: torch.device) -> None:
-        self._dataset = dataset
-        self._device = device
+        self._dataset, self._device = dataset, device
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
         return self._batch(self._dataset.train, indices)

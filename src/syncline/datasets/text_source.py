@@ -133,23 +133,21 @@ class TextSource:
     is_random = False
 
     def __init__(self, dataset: TextDataset, device: torch.device) -> None:
-        self._train = dataset.train
-        self._test = dataset.test
-        self._length = dataset.length
-        self._device = device
+        self._dataset, self._device = dataset, device
 
     @cached_property
     def characters(self) -> int:
         """UTF-8 characters in the test's targets: bits per character = bits of all targets / these."""
-        return self._test.characters()
+        return self._dataset.test.characters()
 
     @cached_property
     def words(self) -> int:
         """Words and ends of lines in the test's targets: perplexity by word = exp(nats of all targets / these)."""
-        return self._test.words()
+        return self._dataset.test.words()
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
-        return self._batch(self._train.windows(indices * self._length, self._length + 1))
+        length = self._dataset.length
+        return self._batch(self._dataset.train.windows(indices * length, length + 1))
 
     def test(self) -> Iterator[Batch]:
         """The test text as B parallel streams, T bytes of each at a time; the last batch may be narrower.
@@ -158,13 +156,14 @@ class TextSource:
         of the text except the first is a target once. All streams are equally long; the last ones are padded with
         inputs 0 and targets -1, which the loss ignores.
         """
-        predicted = len(self._test) - 1
+        text = self._dataset.test
+        predicted = len(text) - 1
         streams = max(1, min(MAX_STREAMS, predicted // MIN_STREAM))
         length = -(-predicted // streams)
         begins = np.arange(streams) * length  # [B]
         for done in range(0, length, PIECE):
             size = min(PIECE, length - done)
-            inputs, targets = self._batch(self._test.windows(begins + done, size + 1))
+            inputs, targets = self._batch(text.windows(begins + done, size + 1))
             beyond = (begins + done)[:, None] + np.arange(size) >= predicted  # [B, T]
             yield inputs, targets.masked_fill(torch.from_numpy(beyond).to(self._device), IGNORED)
 
