@@ -27,10 +27,9 @@ from rich.console import Console
 
 import syncline
 from runners.display import RunDisplay, summary_table
-from runners.one import lacks_parameters, run_one
+from runners.one import lacks_parameters, replay_config, run_one
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
-from runners.replay import replay_config
 from runners.slurm import submit
 from runners.stop import StopRequested, handle_signals
 from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, SlurmConfig, choices, compose, compose_yaml
@@ -240,9 +239,8 @@ def command_line() -> NoReturn:
 
 def one_line(error: ValueError | OSError) -> str:
     if isinstance(error, OSError):
-        return " ".join(
-            str(part) for part in (error.filename and f"{error.filename}:", error.strerror or error) if part
-        )
+        parts = (error.filename and f"{error.filename}:", error.strerror or error)
+        return " ".join(str(part) for part in parts if part)
     return str(error)
 
 

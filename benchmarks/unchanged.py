@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.one import run_one
-from runners.replay import replay_config
+from runners.one import replay_config, run_one
 from syncline import monitor
 from syncline.config import compose
 from syncline.records.events import read_events

@@ -8,12 +8,12 @@ smoke only shows that everything runs: its numbers are shown, and no claim is ju
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reports.records import Artefact
 from reports.statistics import Sample
-from reports.tables import DASH, Column, Table, cell_text
+from reports.tables import DASH, Heading, Table, cell_text
 from syncline.records.store import RecordError
 
 HOLDS, FAILS, UNDECIDED, NOT_JUDGED, NOT_RUN = "holds", "fails", "undecided", "not judged", "not run"
@@ -130,48 +130,24 @@ def _because(effects: Sequence[Effect], worst: str) -> str:
     return f"{first.what}: {first.interval_text} {side} {first.region}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A line of the scoreboard: one effect of a verdict, or what is missing where it has none."""
-
-    verdict: Verdict
-    effect: Effect | None
-    is_first: bool  # of the verdict
-
-    @property
-    def what(self) -> str:
-        return self.verdict.because if self.effect is None else self.effect.what
-
-    @property
-    def outcome(self) -> str:
-        if self.effect is None or self.verdict.verdict == NOT_JUDGED:
-            return self.verdict.verdict
-        return self.effect.verdict
-
-    def of_effect(self, text: Callable[[Effect], str]) -> str:
-        return DASH if self.effect is None else text(self.effect)
+_SCOREBOARD = ("claim", "verdict", "number", "paper", "claimed", "ours", "95 % interval", "seeds", "of it")
 
 
-_SCOREBOARD: Sequence[Column[_Line]] = (
-    Column("claim", lambda line: line.verdict.claim.key if line.is_first else ""),
-    Column("verdict", lambda line: line.verdict.verdict if line.is_first else ""),
-    Column("number", lambda line: line.what),
-    Column("paper", lambda line: line.of_effect(lambda effect: cell_text(effect.published, effect.digits))),
-    Column("claimed", lambda line: line.of_effect(lambda effect: effect.region)),
-    Column("ours", lambda line: line.of_effect(lambda effect: cell_text(effect.sample, effect.digits))),
-    Column("95 % interval", lambda line: line.of_effect(lambda effect: effect.interval_text)),
-    Column("seeds", lambda line: line.of_effect(lambda effect: f"{effect.sample.n}/{len(effect.sample.values)}")),
-    Column("of it", lambda line: line.outcome),
-)
+def _lines(verdict: Verdict) -> Iterator[list[str]]:
+    """The lines of the scoreboard: one an effect, or what is missing where there is none."""
+    first = [verdict.claim.key, verdict.verdict]
+    if not verdict.effects:
+        yield [*first, verdict.because, *[DASH] * 5, verdict.verdict]
+    for effect in verdict.effects:
+        sample = effect.sample
+        published, ours = (cell_text(value, effect.digits) for value in (effect.published, sample))
+        numbers = [published, effect.region, ours, effect.interval_text, f"{sample.n}/{len(sample.values)}"]
+        yield [*first, effect.what, *numbers, NOT_JUDGED if verdict.verdict == NOT_JUDGED else effect.verdict]
+        first = ["", ""]
 
 
 def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
     """A row an effect: the claim, our number, and the verdict."""
-    lines = [
-        _Line(verdict, effect, is_first=position == 0)
-        for verdict in verdicts
-        for position, effect in enumerate(verdict.effects or [None])
-    ]
     if any(verdict.verdict == NOT_JUDGED for verdict in verdicts):
         decides = f"At scale {SMOKE}, which only shows that everything runs, it decides nothing."
     else:
@@ -183,4 +159,5 @@ def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
         "Ours: mean ± sample standard deviation over seeds, both sides of a comparison under the same seed. The "
         f"interval is Student's, of the mean. {decides}"
     ]
-    return Table.of(title, lines, _SCOREBOARD, notes)
+    lines = [line for verdict in verdicts for line in _lines(verdict)]
+    return Table(title, [Heading(name) for name in _SCOREBOARD], lines, notes)

@@ -99,7 +99,7 @@ class Artefact:
     @property
     def closing_notes(self) -> list[str]:
         """The last lines below every table: its command, and what is missing."""
-        return [f"Made by: {self.command}", *([self.incomplete] if self.missing else [])]
+        return [f"Made by: {self.command}", *filter(None, [self.incomplete])]
 
     @property
     def incomplete(self) -> str:
@@ -139,12 +139,7 @@ def load_artefact(name: str, scale: str, results: Path) -> Artefact:
 
 def in_summary(key: str) -> Callable[[Run], float | None]:
     """A function: run -> this number of its summary, which may be None."""
-
-    def read(run: Run) -> float | None:
-        value: float | None = run.summary[key]
-        return value
-
-    return read
+    return lambda run: run.summary[key]
 
 
 @cache

@@ -19,8 +19,7 @@ from reports.claims import Verdict, scoreboard, verdicts_at
 from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
 from reports.figures import Figure
-from reports.overview import OVERVIEW
-from reports.papers import PAPERS, SHOWN
+from reports.papers import OVERVIEW, PAPERS, SHOWN
 from reports.records import published
 from reports.settings import settings
 from reports.tables import Table

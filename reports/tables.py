@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from reports.records import Artefact
 from reports.statistics import Sample
 
 DASH = "—"
@@ -77,6 +78,25 @@ class Table:
         """A row a case."""
         rows = [[column.value(case) for column in columns] for case in cases]
         return cls(title, [column.heading for column in columns], rows, notes, split_at)
+
+    @classmethod
+    def of_artefact(
+        cls,
+        artefact: Artefact,
+        title: str,
+        cases: Iterable[Case],
+        columns: Sequence[Column[Case]],
+        notes: Sequence[str] = (),
+        split_at: int = 0,
+        subtitle: str = "",
+    ) -> "Table":
+        """A row a case; the title tells the scale, and the last notes tell the command and what is missing.
+
+        Args:
+            subtitle: what follows the scale in the title.
+        """
+        full_title = f"{title}, at scale {artefact.scale}{subtitle}"
+        return cls.of(full_title, cases, columns, [*notes, *artefact.closing_notes], split_at)
 
     def texts(self) -> list[list[str]]:
         return [

@@ -4,7 +4,7 @@ import json
 import queue
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from runners.display import say
@@ -65,7 +65,6 @@ class Attempt:
         self._last_message: dict[int, float] = {}  # leader -> when it last sent a message, monotonic
         self._warned: set[int] = set()  # leaders that were named as silent
         self._unreachable: dict[int, str] = {}  # worker -> what it could not reach
-        self.clock_error_s = 0.0  # the largest with which a process knows the launcher's clock
         self._start_processes()
 
     def run(self) -> Outcome:
@@ -181,10 +180,10 @@ class Attempt:
                 raise self._cause(f"{peer} (process {peer.hello.pid}{where}) was lost")
 
     def _connected(self, peer: Peer) -> None:
-        about = asdict(peer.hello)
+        about = {name: getattr(peer.hello, name) for name in ("role", "index", "pid", "clock_error_s")}
         with (self._folder / "log" / "processes.jsonl").open("a") as file:
-            print(json.dumps({name: about[name] for name in ("role", "index", "pid", "clock_error_s")}), file=file)
-        self.clock_error_s = max(self.clock_error_s, peer.hello.clock_error_s)
+            print(json.dumps(about), file=file)
+        self._observer.clock_error_s = max(self._observer.clock_error_s, peer.hello.clock_error_s)
         is_leader = peer.hello.role == "shard" or (not self._has_server and peer.hello.index == 0)
         if peer.hello.role == "worker":
             self._workers[peer.hello.index] = peer

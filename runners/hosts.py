@@ -15,7 +15,7 @@ from runners.agent_starter import AgentStarter, allocated_hosts
 from runners.display import say
 from runners.failures import RunFailed
 from syncline.config import ConfigError, LocalConfig, MultinodeConfig, RunConfig
-from syncline.config.placement import places
+from syncline.config.runners import places
 from syncline.live import messages
 from syncline.live.control import ControlServer, Lost, Peer
 from syncline.live.handshake import make_secret
@@ -148,21 +148,21 @@ class RemoteHosts:
         return None
 
     def end(self, wait_s: float) -> None:
-        ends = time.monotonic() + wait_s
-        running = set(self._agents)
-        while running and time.monotonic() < ends:
-            received = self._receive(0.05)
-            running -= {host for host, message in received if isinstance(message, messages.ProcessesEnded | Lost)}
-        running = set(self._agents)
+        self._wait_for_ends(wait_s, were_requested=False)
         for agent in self._agents.values():
             agent.send(messages.End())
-        ends = time.monotonic() + END_S
+        self._wait_for_ends(END_S, were_requested=True)
+
+    def _wait_for_ends(self, wait_s: float, were_requested: bool) -> None:
+        """Wait so long for the processes of every host to end; `were_requested`: only an end on request counts."""
+        running, ends = set(self._agents), time.monotonic() + wait_s
         while running and time.monotonic() < ends:
             for host, message in self._receive(0.05):
-                if isinstance(message, Lost) or (
-                    isinstance(message, messages.ProcessesEnded) and message.was_requested
-                ):
-                    running.discard(host)
+                match message:
+                    case Lost():
+                        running.discard(host)
+                    case messages.ProcessesEnded() if message.was_requested or not were_requested:
+                        running.discard(host)
 
     def close(self) -> None:
         for agent in self._agents.values():

@@ -59,7 +59,7 @@ def run_live(
     for note in (folder / "log").glob("failure-*.json"):
         note.unlink()
     with closing(supervisor or Supervisor()) as own, closing(LiveObserver(config, record, monitor, own)) as observer:
-        outcome, clock_error_s = _attempts(config, record, observer, own)
+        outcome = _attempts(config, record, observer, own)
         ended_by = observer.finish(outcome.ended_by)
     logs = sorted(folder.glob("events-*.arrow"))
     time_use = None
@@ -73,7 +73,7 @@ def run_live(
         shutil.rmtree(folder / name, ignore_errors=True)
     return monitor.summary("live", outcome.totals, ended_by, time_use) | {
         "start_s": observer.start_s,
-        "clock_error_s": clock_error_s,
+        "clock_error_s": observer.clock_error_s,
         "parameters": [f"parameters-{part}.safetensors" for part in range(num_parts(config))],
     }
 
@@ -88,10 +88,8 @@ def _time_use(config: RunConfig, folder: Path, end_s: float) -> TimeUse:
     return time_use_of_collective(timeline, events, lambda step: strategy.groups(step + later, config.cluster.workers))
 
 
-def _attempts(
-    config: RunConfig, record: RecordWriter, observer: LiveObserver, supervisor: Supervisor
-) -> tuple[Outcome, float]:
-    """Restart the run until an attempt succeeds. Returns also the largest error of a process's clock.
+def _attempts(config: RunConfig, record: RecordWriter, observer: LiveObserver, supervisor: Supervisor) -> Outcome:
+    """Restart the run until an attempt succeeds.
 
     Raises:
         RunFailed: a process failed, or the run was restarted too often.
@@ -101,13 +99,13 @@ def _attempts(
         hosts = RemoteHosts(config, record.folder)
     else:
         hosts = LocalHost(config, supervisor)
-    restarts, clock_error_s = 0, 0.0
+    restarts = 0
     try:
         while True:
             hosts.prepare()
             attempt = Attempt(config, record.folder, observer, hosts, restarts)
             try:
-                return attempt.run(), max(clock_error_s, attempt.clock_error_s)
+                return attempt.run()
             except Restart as why:
                 restarts += 1
                 if restarts > config.live.max_restarts:
@@ -116,6 +114,5 @@ def _attempts(
                 say(f"{why}; the run restarts from its last checkpoint")
             finally:
                 attempt.end()
-                clock_error_s = max(clock_error_s, attempt.clock_error_s)
     finally:
         hosts.close()

@@ -3,20 +3,20 @@
 import sys
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from runners.checkpoints import FileCheckpointer, State, read_checkpoint, report_restart
 from runners.display import say
 from runners.live import can_resume, run_live
-from runners.replay import run_replay
-from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig
+from syncline.config import ConfigError, LiveConfig, ReplayConfig, RunConfig, SimulateConfig, from_plain
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
-from syncline.records.store import FINISHED, RecordError, read_summary, status
-from syncline.records.trackers.process import check_installed, start_tracker
+from syncline.records.store import FINISHED, RecordError, read_run_config, read_summary, status
+from syncline.records.trackers.process import Tracker, check_installed
 from syncline.records.writer import RecordWriter
 
 
@@ -68,7 +68,7 @@ def run_one(
             check_memory(config)
         plain = config.as_dict()
         record, state = _open(config, folder, plain, restart)
-        with record, start_tracker(plain["tracker"], record.folder, folder, say) as tracker:
+        with record, Tracker(plain["tracker"], record.folder, folder, say) as tracker:
 
             def on_evaluation(row: Mapping[str, Any]) -> None:
                 record.evaluation(row)
@@ -96,8 +96,12 @@ def _run(
     supervisor: Supervisor | None,
 ) -> dict[str, Any]:
     """The summary of the run, by the engine that its runner chooses."""
-    if config.runner.name == "replay":
-        return run_replay(config, record, on_evaluation, on_progress)
+    if isinstance(config.runner, ReplayConfig):
+        from syncline.simulation.replay import replay  # imports torch
+
+        folder = record.folder.parent / config.runner.source
+        source = replace(from_plain(read_run_config(folder)), device="cpu")
+        return replay(config, source, folder, on_evaluation, on_progress)
     if not isinstance(config.runner, SimulateConfig):
         return run_live(config, record, on_evaluation, on_progress, supervisor)
     from syncline.simulation.run import simulate  # imports torch
@@ -140,3 +144,17 @@ def lacks_parameters(config: RunConfig, results: Path) -> bool:
     folder = results / config.identity
     are_wanted = isinstance(config.runner, SimulateConfig) and config.runner.parameters
     return are_wanted and status(folder) == FINISHED and "parameters" not in read_summary(folder)
+
+
+def replay_config(config: RunConfig, results: Path) -> RunConfig:
+    """The config of a replay: that of its source, except for the runner and keys outside the identity.
+
+    Raises:
+        ConfigError: there is no such finished run.
+    """
+    assert isinstance(config.runner, ReplayConfig)
+    folder = results / config.runner.source
+    if not config.runner.source or status(folder) != FINISHED:
+        raise ConfigError(f"from must be the identity of a finished run in {results}, got {config.runner.source!r}")
+    source = from_plain(read_run_config(folder))
+    return replace(source, runner=config.runner, tracker=config.tracker, device="cpu", threads=source.threads)

@@ -22,7 +22,7 @@ from syncline.config import (
     compose,
     from_plain,
 )
-from syncline.config.placement import places
+from syncline.config.runners import places
 from syncline.records.store import read_config, read_run_config
 from syncline.records.writer import RecordWriter
 from syncline.timing.distributions import Empirical, Exponential, Occasional, _numbers
@@ -283,7 +283,7 @@ def test_every_worker_and_every_shard_is_on_one_host_and_none_has_nothing(data: 
     made = places(runner, workers, shards)
     assert [worker for place in made for worker in place.workers] == list(range(workers))
     assert [shard for place in made for shard in place.shards] == list(range(shards))
-    assert not any(place.is_empty for place in made)
+    assert all(place.shards or place.workers for place in made)
     counts = [len(place.workers) for place in made if place.workers]
     assert max(counts) - min(counts) <= 1
     if on == "own":

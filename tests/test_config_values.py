@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from syncline import assembly
 from syncline.config import GROUPS, ConfigError, RunConfig, compose
-from syncline.config.bounds import BOUNDS, LARGEST, SMALLEST, check_numbers
+from syncline.config.checks import BOUNDS, LARGEST, SMALLEST, check_numbers
 from syncline.config.run import TABLES
 from syncline.metrics import LOWER_IS_BETTER, METRICS, RANGES
 

@@ -14,8 +14,7 @@ import run
 from reports.__main__ import main as reports_main
 from reports.claims import NOT_JUDGED
 from reports.exhibits import ArtefactStore
-from reports.overview import OVERVIEW
-from reports.papers import PAPERS
+from reports.papers import OVERVIEW, PAPERS
 from reports.records import published
 from reports.site import build, findings
 from syncline.config import choices

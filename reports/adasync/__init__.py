@@ -4,12 +4,21 @@ from functools import partial
 
 from reports.adasync.claims import CLAIMS
 from reports.adasync.convex import fig1b, fig2, fig2_table
-from reports.adasync.epochs import fig8, fig8_table
-from reports.adasync.learning import appendix_e, error_table, fig9_to_11
-from reports.adasync.speedups import fig6, fig6_table
-from reports.adasync.timelines import show_fig4_5
-from reports.adasync.variants import fig7, fig7_table, runtime_table, theorem2_table
-from reports.exhibits import Paper, shows
+from reports.adasync.learning import appendix_e, error_table, fig8, fig8_table, fig9_to_11
+from reports.adasync.runtimes import fig6, fig6_table, fig7, fig7_table, runtime_table, theorem2_table
+from reports.exhibits import Exhibit, Paper, Picture, shows
+from reports.records import Artefact, published
+
+
+def show_fig4_5(artefact: Artefact) -> Exhibit:
+    """The timelines of the four variants, a picture each; the first one has the artefact's own name."""
+    paper = published("adasync")
+    pictures: dict[str, Picture] = {}
+    for label, (run, *_) in artefact.rows().items():
+        title = f"{paper['names'][label]}: {run.num_workers} workers, K = {run.config['strategy']['k']}"
+        pictures[label if pictures else ""] = Picture(title, run, notes=[paper["pictures"][label]])
+    return pictures
+
 
 PAPER = Paper(
     "adasync",

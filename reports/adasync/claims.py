@@ -7,12 +7,10 @@ Tolerances were fixed before anything was run: 1 % for a formula; 5 % for "stric
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 
+from reports.adasync import learning
 from reports.adasync.convex import measured
-from reports.adasync.epochs import saving, times
 from reports.adasync.learning import ADASYNC, final_error, goals, mean_error, places, samples, time_to_loss
-from reports.adasync.runtimes import bound, distributions
-from reports.adasync.speedups import speedups
-from reports.adasync.variants import over_batch, times_of
+from reports.adasync.runtimes import bound, distributions, over_batch, speedups, times_of
 from reports.claims import Effect, claim
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
@@ -95,17 +93,17 @@ def kasync_le_ksync(table: Artefact) -> list[Effect]:
 
 def delay_variability(fig8: Artefact) -> list[Effect]:
     """In the reading in which an epoch is as many updates whatever K is; in the other the signs are the same."""
-    found = times(fig8, "dealt")
+    found = learning.times(fig8, "dealt")
     effects = []
     for variant, k, (less, more) in product(VARIANTS, KS[:-1], pairwise(DELAYS)):
-        before, after = (saving(found, delay, variant, k) for delay in (less, more))
+        before, after = (learning.saving(found, delay, variant, k) for delay in (less, more))
         what = f"time saved over K = 8, {_name(variant)}, K = {k}: {_name(more)} - {_name(less)}, points"
         effects.append(Effect(what, 100.0 * (after - before), at_least=0.0))
     return effects
 
 
 def kasync_saves_more(fig8: Artefact) -> list[Effect]:
-    found, effects = times(fig8, "dealt"), []
+    found, effects = learning.times(fig8, "dealt"), []
     for delay, k in product(DELAYS, KS[:-1]):
         ratio = found[delay, "k_async", k] / found[delay, "k_sync", k]
         what = f"time of K-async / time of K-sync, K = {k}, {_name(delay)}"

@@ -1,13 +1,13 @@
 """Figures 1(b) and 2: error against time, by the theory's bounds and measured on a strongly convex problem."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from reports.figures import Figure, Panel, Series, curve, points
+from reports.adasync.learning import settled
+from reports.figures import Figure, Panel, Points, Series, curve, points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
@@ -19,7 +19,6 @@ from syncline.timing.distributions import Exponential
 Number = TypeVar("Number", float, Sample)
 
 NUM_WORKERS = 8
-SETTLED = 0.25  # the last part of a run: the remaining error is the mean over it
 MULTIPLE = 1.25  # of the remaining error: where it counts as reached; K = 1 begins at less than twice of it
 # None of the constants is in the text. The bound falls by 1 % an update; at K = 1 a quarter of the first error is left.
 PROBLEM = StronglyConvex(first_error=1.0, rate=0.05, smoothness=2.0, convexity=0.2, variance=1.0)
@@ -47,7 +46,7 @@ def minimum(artefact: Artefact) -> dict[int, float]:
     return found
 
 
-def error_curve(run: Run, lowest: float) -> tuple[list[float], list[float]]:
+def error_curve(run: Run, lowest: float) -> Points:
     """(times, test loss above the minimum)."""
     times, losses = run.curve("loss")
     return times, [loss - lowest for loss in losses]
@@ -55,9 +54,7 @@ def error_curve(run: Run, lowest: float) -> tuple[list[float], list[float]]:
 
 def floor_of(run: Run, lowest: float) -> float:
     """The remaining error: its mean over the run's last quarter."""
-    times, errors = error_curve(run, lowest)
-    settled = [error for at, error in zip(times, errors, strict=True) if at >= (1.0 - SETTLED) * times[-1]]
-    return math.fsum(settled) / len(settled)
+    return settled(error_curve(run, lowest))
 
 
 def time_to_floor(run: Run, lowest: float) -> float | None:
@@ -163,5 +160,4 @@ def fig2_table(artefact: Artefact) -> Table:
         Column("ours: s to a quarter above it", lambda key: found[key].seconds),
         Column("theory, constants ours: s to a quarter above it", lambda key: theoretical(*key).seconds),
     ]
-    notes = [*published("adasync")["notes"]["fig2"], *artefact.closing_notes]
-    return Table.of(f"AdaSync, Figure 2, at scale {artefact.scale}", found, columns, notes)
+    return Table.of_artefact(artefact, "AdaSync, Figure 2", found, columns, published("adasync")["notes"]["fig2"])

@@ -1,17 +1,22 @@
-"""Figures 9 to 11 and Appendix E: error and training loss against time, of fixed K and of AdaSync."""
+"""Runs on the paper's cluster, of fixed K and of AdaSync.
+
+Figure 8: the run time of an epoch, by both readings of what that is. Figures 9 to 11 and Appendix E: error and training
+loss against time.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from reports.figures import Figure, Panel, Points, Series, curve
+from reports.figures import Figure, Panel, Points, Series, curve, points
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
 
 SETTLED = 0.25  # the last part of a run's time: its final value is the mean over it
 ADASYNC = "adasync"
+Key = tuple[str, str, int]  # delay, variant, K
 Place = tuple[str, str, str]  # delay, variant, K1 .. K8 or adasync: the parts of a label
 
 
@@ -22,6 +27,83 @@ def places(artefact: Artefact) -> dict[Place, list[Run]]:
         delay, variant, which = label.split("/")
         found[delay, variant, which] = runs
     return found
+
+
+# Figure 8.
+
+
+def an_epoch_used(run: Run) -> float:
+    """Seconds in which updates use as many images as there are: 50,000 / (32 K) updates."""
+    return run.time_s / run.number("epochs")
+
+
+def an_epoch_dealt(run: Run) -> float:
+    """Seconds of as many updates as it takes P workers to go through all images once: 50,000 / (32 P), whatever K."""
+    config = run.config
+    images = config["dataset"]["train_size"] or 50_000
+    updates: float = images / (config["batch_size"] * run.num_workers)
+    return run.seconds_an_update * updates
+
+
+READINGS = {"used": an_epoch_used, "dealt": an_epoch_dealt}
+
+
+def times(artefact: Artefact, reading: str) -> dict[Key, Sample]:
+    """Seconds an epoch of every row."""
+    return {
+        (delay, variant, runs[0].config["strategy"]["k"]): artefact.sample(runs, READINGS[reading])
+        for (delay, variant, _), runs in places(artefact).items()
+    }
+
+
+def saving(found: Mapping[Key, Sample], delay: str, variant: str, k: int) -> Sample:
+    """The share of fully synchronous SGD's time that it saves; KeyError if one of the two was not run."""
+    largest = max(other for _, _, other in found)
+    return 1.0 - found[delay, variant, k] / found[delay, variant, largest]
+
+
+def fig8(artefact: Artefact) -> Figure:
+    """A panel a variant and reading."""
+    paper = published("adasync")
+    panels = []
+    for reading in READINGS:
+        found = times(artefact, reading)
+        for variant in ("k_sync", "k_async"):
+            series = []
+            for colour, delay in enumerate(dict.fromkeys(delay for delay, _, _ in found)):
+                own = {k: sample for (at, of, k), sample in found.items() if (at, of) == (delay, variant)}
+                drawn = points(paper["names"][delay], own, colour)
+                series += [drawn, Series("", drawn.x, drawn.y, colour=colour)]
+            title = f"{paper['names'][variant]}; {paper['epochs'][reading]}"
+            panels.append(Panel("K", "virtual seconds an epoch", series, title, log_y=True))
+    title = "AdaSync, Figure 8: run time of an epoch, at the paper's size"
+    return Figure(title, panels, paper["notes"]["fig8"], columns=2)
+
+
+def fig8_table(artefact: Artefact) -> Table:
+    paper = published("adasync")
+    used, dealt = times(artefact, "used"), times(artefact, "dealt")
+    largest = max(k for _, _, k in used)
+
+    def name(key: Key) -> str:
+        delay, variant, k = key
+        return f"{paper['names'][variant]}, K = {k}, {paper['names'][delay]}"
+
+    def saved(found: Mapping[Key, Sample]) -> Callable[[Key], Sample | None]:
+        """Per cent; None where the largest K was not run."""
+        return lambda key: 100.0 * saving(found, *key) if (*key[:2], largest) in found else None
+
+    columns: list[Column[Key]] = [
+        Column("setting", name),
+        Column("s an epoch of images used", used.get, 2),
+        Column("s an epoch of images dealt out", dealt.get, 2),
+        Column("less than K = 8, %, images used", saved(used)),
+        Column("less than K = 8, %, images dealt out", saved(dealt)),
+    ]
+    return Table.of_artefact(artefact, "AdaSync, Figure 8", used, columns, paper["notes"]["fig8"])
+
+
+# Figures 9 to 11, Appendix E.
 
 
 def error_curve(run: Run) -> Points:
@@ -71,9 +153,6 @@ def goals(found: Mapping[Place, Sequence[Run]], delay: str, variant: str) -> dic
     """Seed -> the given training loss: what the largest fixed K ends at. KeyError if it was not run."""
     which = max(which for at, of, which in found if (at, of) == (delay, variant) and which != ADASYNC)
     return {run.seed: final_loss(run) for run in found[delay, variant, which]}
-
-
-# Figures.
 
 
 def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y: bool) -> list[Panel]:
@@ -132,12 +211,14 @@ def error_table(artefact: Artefact, number: str) -> Table:
         return lambda place: artefact.sample(found[place], value)
 
     def seconds_to_goal(place: Place) -> Sample:
+        """When the training loss reaches its seed's goal; None if it never does, or there is no goal."""
         delay, variant, _ = place
         try:
             goal = goals(found, delay, variant)
         except ValueError:
             goal = {}
-        return artefact.sample(found[place], _time_if_reached(goal))
+        reached = [run for run in found[place] if run.seed in goal and reaches(run, goal[run.seed])]
+        return artefact.sample(reached, lambda run: time_to_loss(run, goal[run.seed]))
 
     columns: list[Column[Place]] = [
         Column("setting", name),
@@ -149,18 +230,7 @@ def error_table(artefact: Artefact, number: str) -> Table:
         Column("epochs", ours(in_summary("epochs"))),
         Column("mean staleness", ours(in_summary("mean_staleness")), 2),
     ]
-    notes = [*paper["notes"]["learning"], *artefact.closing_notes]
-    return Table.of(f"AdaSync, {number}, at scale {artefact.scale}", found, columns, notes, 4)
-
-
-def _time_if_reached(goal: Mapping[int, float]) -> Callable[[Run], float | None]:
-    """A run -> when its training loss reaches its seed's goal; None if it never does, or there is no goal."""
-
-    def read(run: Run) -> float | None:
-        mine = goal.get(run.seed)
-        return time_to_loss(run, mine) if mine is not None and reaches(run, mine) else None
-
-    return read
+    return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, paper["notes"]["learning"], 4)
 
 
 def samples(artefact: Artefact, value: Callable[[Run], float | None]) -> dict[Place, Sample]:

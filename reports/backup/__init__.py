@@ -1,8 +1,7 @@
 """The artefacts and claims of "Revisiting Distributed Synchronous SGD" (Chen et al. 2016; backup workers)."""
 
 from reports.backup.claims import CLAIMS
-from reports.backup.curves import fig3, fig3_table
-from reports.backup.learning import fig1, fig1_table, table1
+from reports.backup.learning import fig1, fig1_table, fig3, fig3_table, table1
 from reports.backup.rates import charlm, charlm_table, draw, draw_table
 from reports.backup.times import fig2, fig2_table
 from reports.exhibits import Paper, shows

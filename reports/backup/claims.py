@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from reports.backup import rates, runs
-from reports.backup.curves import more_than_async
+from reports.backup.learning import more_than_async
 from reports.backup.runs import ASYNC, BACKUP, SYNC, accuracy, cells
 from reports.backup.times import over_async
 from reports.claims import Effect, claim

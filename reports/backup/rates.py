@@ -37,10 +37,7 @@ def explodes(run: Run) -> bool:
 
 
 def _bits(run: Run) -> float | None:
-    if run.is_diverged:
-        return None
-    bits: float = run.summary["final"]["bits_per_character"]
-    return bits if math.isfinite(bits) else None
+    return None if run.is_diverged else _finite(run.summary["final"]["bits_per_character"])
 
 
 def charlm_table(artefact: Artefact) -> Table:
@@ -67,9 +64,8 @@ def charlm_table(artefact: Artefact) -> Table:
         "synchronisation or only the smaller step keeps sync stable.",
         "The paper's perplexity below 49 a word is of a large pre-trained model and cannot be compared with these "
         "numbers.",
-        *artefact.closing_notes,
     ]
-    return Table.of(f"Backup workers, character model, at scale {artefact.scale}", of[ASYNC], columns, notes, 5)
+    return Table.of_artefact(artefact, "Backup workers, character model", of[ASYNC], columns, notes, 5)
 
 
 def _sides(artefact: Artefact, name: str, runs_at: Mapping[float, list[Run]]) -> list[Column[float]]:
@@ -117,9 +113,7 @@ def _finite(value: float) -> float | None:
 
 def lowest(run: Run) -> float | None:
     """The lowest bound of its evaluations, nats; None of a run that diverged."""
-    if run.is_diverged:
-        return None
-    return _finite(min(row["bound"] for row in run.metrics))
+    return None if run.is_diverged else _finite(min(row["bound"] for row in run.metrics))
 
 
 def best_rate(rates: Mapping[float, list[Run]], artefact: Artefact, value: Callable[[Run], float | None]) -> float:
@@ -158,11 +152,8 @@ def draw_levels(artefact: Artefact) -> dict[int, float]:
 def to_draw_level(artefact: Artefact, runs: Sequence[Run], over: str) -> Sample:
     """Where each seed reaches its level: over `epoch` or `time_s`."""
     at = draw_levels(artefact)
-
-    def read(run: Run) -> float | None:
-        return crossing(*run.curve("bound", over), at[run.seed], falling=True) if run.seed in at else None
-
-    return artefact.sample(runs, read)
+    levelled = [run for run in runs if run.seed in at]
+    return artefact.sample(levelled, lambda run: crossing(*run.curve("bound", over), at[run.seed], falling=True))
 
 
 def best_rates(artefact: Artefact, kind: str) -> Sample:
@@ -199,9 +190,8 @@ def draw_table(artefact: Artefact) -> Table:
         "there.",
         "The paper: ten workers significantly faster than one; sync with a larger rate 40 to 50 % faster, with the "
         "same amount of work.",
-        *artefact.closing_notes,
     ]
-    return Table.of(f"Backup workers, DRAW, at scale {artefact.scale}", rows, columns, notes)
+    return Table.of_artefact(artefact, "Backup workers, DRAW", rows, columns, notes)
 
 
 def draw(artefact: Artefact) -> Figure:

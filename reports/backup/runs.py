@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from reports.figures import Points
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 
@@ -34,6 +35,12 @@ def accuracy(run: Run) -> float:
     """Per cent of the test set at the run's last evaluation, also if it diverged."""
     share: float = run.summary["final"]["accuracy"]
     return 100.0 * share
+
+
+def accuracies(run: Run, over: str = "time_s") -> Points:
+    """(places, per cent of the test set), over `epoch` or `time_s`."""
+    places, shares = run.curve("accuracy", over)
+    return places, [100.0 * share for share in shares]
 
 
 def about_diverged(artefact: Artefact) -> str:
@@ -77,14 +84,7 @@ def crossing(places: Sequence[float], heights: Sequence[float], level: float, fa
 
 def to_level(at: Mapping[int, float], over: str) -> Callable[[Run], float | None]:
     """A run -> where it reaches its seed's level: over `epoch` or `time_s`."""
-
-    def read(run: Run) -> float | None:
-        if run.seed not in at:
-            return None
-        places, heights = run.curve("accuracy", over)
-        return crossing(places, [100.0 * height for height in heights], at[run.seed])
-
-    return read
+    return lambda run: crossing(*accuracies(run, over), at[run.seed]) if run.seed in at else None
 
 
 def to_own_level(over: str) -> Callable[[Run], float | None]:

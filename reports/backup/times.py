@@ -62,6 +62,5 @@ def fig2_table(artefact: Artefact) -> Table:
         "The rest under rare delays comes from the algorithm: a late worker's gradient is dropped, and it begins the "
         "next one late, so that where all are equally fast it is late again, until a step waits for it. Where late "
         "gradients are cancelled and workers restart (restart; AdaSync's K-sync) hardly any is left.",
-        *artefact.closing_notes,
     ]
-    return Table.of(f"Backup workers, Figure 2, at scale {artefact.scale}: values", rows, columns, notes)
+    return Table.of_artefact(artefact, "Backup workers, Figure 2", rows, columns, notes, subtitle=": values")

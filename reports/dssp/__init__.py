@@ -1,9 +1,8 @@
 """The DSSP paper (Zhao et al. 2019): Figures 3 and 4, Table I, and the claims of its text."""
 
 from reports.dssp.claims import CLAIMS
-from reports.dssp.learning import fig3, fig3_table
+from reports.dssp.equal import fig3, fig3_table, readings_table, times_table
 from reports.dssp.mixed import fig4, table1
-from reports.dssp.times import readings_table, times_table
 from reports.exhibits import Paper, shows
 
 PAPER = Paper(

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from reports.claims import Effect, claim
 from reports.dssp import mixed
-from reports.dssp.equal import AVERAGE, Network, networks
 from reports.dssp.mixed import best_accuracy
+from reports.dssp.runs import AVERAGE, Network, networks
 from reports.records import Artefact, published
 from reports.statistics import Sample
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.dssp.goals import TIMING, cut, network, reached
+from reports.dssp.runs import TIMING, cut, learned_with, reached
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample, ratio
@@ -41,11 +41,8 @@ def best_accuracy(run: Run) -> float:
 
 def times(artefact: Artefact, label: str, goals: Mapping[int, float]) -> Sample:
     """Virtual seconds to a target, one a seed; None where it is not reached, or the seed has no target."""
-
-    def seconds(run: Run) -> float | None:
-        return reached(run.curve("accuracy"), goals[run.seed]) if run.seed in goals else None
-
-    return artefact.sample(artefact.rows()[label], seconds)
+    runs = [run for run in artefact.rows()[label] if run.seed in goals]
+    return artefact.sample(runs, lambda run: reached(run.curve("accuracy"), goals[run.seed]))
 
 
 def alone(artefact: Artefact, label: str) -> Sample:
@@ -89,15 +86,14 @@ def table1(artefact: Artefact) -> Table:
         Column("largest lead", lambda label: artefact.sample(rows[label], in_summary("max_lead")), 0),
         Column("mean staleness", lambda label: artefact.sample(rows[label], in_summary("mean_staleness")), 2),
     ]
-    title = f"DSSP, Table I, at scale {artefact.scale}"
-    return Table.of(title, learned(artefact), columns, _notes(artefact, goals), 8)
+    return Table.of_artefact(artefact, "DSSP, Table I", learned(artefact), columns, _notes(artefact, goals), 8)
 
 
 def _notes(artefact: Artefact, goals: Targets) -> list[str]:
     """What a reader must know to compare."""
     config = next(iter(learned(artefact).values()))[0].config
     lines = [
-        f"Learned here: {network(config)} on {config['dataset']['name']}; in the paper ResNet-110 on CIFAR-100, 300 "
+        f"Learned here: {learned_with(config)}; in the paper ResNet-110 on CIFAR-100, 300 "
         "epochs, and the median of three trials. Seconds are virtual, on the paper's two GPUs. (k/n): only k of n "
         "seeds reached the target; ratios are taken seed by seed, of seeds in which both did."
     ]
@@ -110,12 +106,11 @@ def _notes(artefact: Artefact, goals: Targets) -> list[str]:
             "Targets: as in the paper, the best that BSP reaches, cut to whole per cent, and a point above it: "
             f"{shown}. Accuracy is measured every {config['eval_every_epochs']:g} epochs; times are as coarse."
         )
-    lines += [
+    lines.append(
         "DSSP without a name enforces no upper bound (bound=paper). With bound=hard (s_U enforced), and on this "
         "cluster with catchup (which bounds no lead either), the faster worker waits for the slower in the long run, "
-        "and DSSP needs SSP's time: a reading that enforces s_U cannot give the published 3016 s.",
-        *artefact.closing_notes,
-    ]
+        "and DSSP needs SSP's time: a reading that enforces s_U cannot give the published 3016 s."
+    )
     return lines
 
 
@@ -129,8 +124,7 @@ def fig4(artefact: Artefact) -> Figure:
     if has_papers_targets(artefact):
         series.append(_stars(paper["table1"]))
     first = next(iter(rows.values()))[0]
-    learned_with = f"{network(first.config)} on {first.config['dataset']['name']}"
-    title = f"DSSP, Figure 4, at scale {artefact.scale}: {learned_with}, {len(artefact.seeds)} seeds"
+    title = f"DSSP, Figure 4, at scale {artefact.scale}: {learned_with(first.config)}, {len(artefact.seeds)} seeds"
     return Figure(title, [Panel(f"{first.summary['time_kind']} time, s", "test accuracy", series)])
 
 

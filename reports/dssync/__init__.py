@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from reports.dssync import curves, iterations
-from reports.dssync.accuracy import averaging, show_scores
+from reports.dssync import iterations
+from reports.dssync.accuracy import averaging, curves, show_scores
 from reports.dssync.claims import CLAIMS
 from reports.dssync.cost import gains, table1
 from reports.dssync.iterations import seconds, speedups
@@ -20,10 +20,10 @@ PAPER = Paper(
         "table3": show_scores("bsp", "ds_sync", average=averaging),
         "table4": shows(table4, crossing=crossings),
         "table5": show_scores("bsp", "asp", "ssp", "ds_sync"),
-        "fig2": shows(partial(curves.figure, table="table2", title="DS-Sync, Figure 2: 4 nodes")),
+        "fig2": shows(partial(curves, table="table2", title="DS-Sync, Figure 2: 4 nodes")),
         "fig3": shows(partial(iterations.figure, title="DS-Sync, Figure 3: 4 nodes"), **_ITERATIONS),
         "fig4": shows(partial(iterations.figure, title="DS-Sync, Figure 4: 16 nodes"), **_ITERATIONS),
-        "fig5": shows(partial(curves.figure, table="table5", title="DS-Sync, Figure 5: with SSP, 4 nodes")),
+        "fig5": shows(partial(curves, table="table5", title="DS-Sync, Figure 5: with SSP, 4 nodes")),
     },
     CLAIMS,
 )

@@ -1,4 +1,4 @@
-"""Tables 2, 3 and 5: the best that each strategy reaches, how far that is from BSP's, and DS-Sync's two readings."""
+"""Tables 2, 3 and 5, Figures 2 and 5: the scores of each strategy, how far they are from BSP's, two readings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,25 +6,21 @@ from functools import partial
 
 from reports.dssync.text import SCORES, published_gap, published_score, strategy_name, task_name, text
 from reports.exhibits import Exhibit, shows
+from reports.figures import Figure, Panel, Points, Series, curve
 from reports.records import Artefact, Run
 from reports.statistics import Sample, difference
 from reports.tables import Column, Table
 
 BSP = "bsp"
+COLOURS = {"bsp": 0, "ds_sync": 1, "asp": 2, "ssp": 3}
+STYLES = {"ssp": "--"}  # it may lie upon ASP's
 LOSS = "loss"
 
 
 def best(score: str) -> Callable[[Run], float | None]:
     """A run -> its best on the test set, in per cent except for the log loss; None for a run of times alone."""
-
-    def read(run: Run) -> float | None:
-        found = run.summary["best"]
-        if not found:
-            return None
-        value: float = found[score]["value"]
-        return value if score == LOSS else 100.0 * value
-
-    return read
+    scale = 1.0 if score == LOSS else 100.0
+    return lambda run: scale * run.summary["best"][score]["value"] if run.summary["best"] else None
 
 
 def samples(artefact: Artefact, task: str, score: str) -> dict[str, Sample]:
@@ -66,8 +62,8 @@ def score_table(artefact: Artefact, strategies: Sequence[str], of_losses: bool) 
     for strategy in strategies[1:]:
         columns += _gap_columns(strategy, digits)
     kind = "log loss" if of_losses else "scores"
-    title = f"DS-Sync, {table.capitalize().replace('le', 'le ')}: best {kind}, at scale {artefact.scale}"
-    return Table.of(title, rows, columns, notes(artefact), 1 + 2 * len(strategies))
+    title = f"DS-Sync, {table.capitalize().replace('le', 'le ')}: best {kind}"
+    return Table.of_artefact(artefact, title, rows, columns, notes(artefact), 1 + 2 * len(strategies))
 
 
 def _best_columns(strategy: str, digits: int) -> list[Column[Score]]:
@@ -111,11 +107,9 @@ def averaging(artefact: Artefact) -> Table:
     ]
     lines = [
         "CIFAR-10's task. The mean of all replicas is evaluated: with before_forward, of replicas that have each "
-        "taken a step of their own since they were averaged.",
-        *artefact.closing_notes,
+        "taken a step of their own since they were averaged."
     ]
-    title = f"DS-Sync, where the averaging belongs, at scale {artefact.scale}"
-    return Table.of(title, AVERAGINGS, columns, lines)
+    return Table.of_artefact(artefact, "DS-Sync, where the averaging belongs", AVERAGINGS, columns, lines)
 
 
 def notes(artefact: Artefact) -> list[str]:
@@ -133,10 +127,56 @@ def notes(artefact: Artefact) -> list[str]:
     alone = sorted({label.partition("/")[0] for label, runs in artefact.rows().items() if not runs[0].summary["best"]})
     if alone:
         lines.append(f"Not learned at this scale, times alone: {', '.join(map(task_name, alone))}.")
-    return [*lines, *artefact.closing_notes]
+    return lines
 
 
 def show_scores(*strategies: str, **others: Callable[[Artefact], Table]) -> Callable[[Artefact], Exhibit]:
     """The scores of these strategies, their log losses, and other tables."""
     scores, losses = (partial(score_table, strategies=strategies, of_losses=of_losses) for of_losses in (False, True))
     return shows(scores, loss=losses, **others)
+
+
+# Figures 2 and 5.
+
+
+def by_iteration(run: Run, score: str) -> Points:
+    """A score in per cent against iterations: a gradient of each worker."""
+    a_step = run.config["batch_size"] * run.num_workers
+    return [row["samples"] / a_step for row in run.metrics], [100.0 * row[score] for row in run.metrics]
+
+
+def curves(artefact: Artefact, table: str, title: str) -> Figure:
+    """A panel a task that was learned; on the paper's own data stars are the best values of its table."""
+    panels, left_out = [], []
+    for task in (task for task in text()["tasks"] if task in text()[table]):
+        rows = {label: runs for label, runs in artefact.rows().items() if label.startswith(f"{task}/")}
+        learned = {label.rpartition("/")[2]: runs for label, runs in rows.items() if runs[0].metrics}
+        if learned:
+            panels.append(_panel(task, table, learned))
+        else:
+            left_out.append(task_name(task))
+    lines = [
+        "Mean over seeds, the band from the lowest to the highest. An iteration is one gradient of every worker; ASP "
+        "and SSP apply as many updates in it as there are workers. Stars, where the data are the paper's: the best of "
+        "its table."
+    ]
+    if left_out:
+        lines.append(f"Not learned at this scale: {', '.join(left_out)}.")
+    return Figure(f"{title}, at scale {artefact.scale}", panels, [*lines, *artefact.closing_notes])
+
+
+def _panel(task: str, table: str, rows: Mapping[str, Sequence[Run]]) -> Panel:
+    first = next(iter(rows.values()))[0]
+    score, data = first.summary["metric"], first.config["dataset"]["name"]
+    series = [
+        curve(strategy_name(key), [by_iteration(run, score) for run in runs], COLOURS[key], STYLES.get(key))
+        for key, runs in rows.items()
+    ]
+    title = task_name(task)
+    if data == task:
+        last = max(series[0].x)
+        stars = [found[0] for strategy in rows if (found := published_score(table, task, strategy, score))]
+        series.append(Series("paper: best of each", [last] * len(stars), stars, "points", published=True))
+    else:
+        title += f", here {data}"
+    return Panel("iteration", f"test {SCORES[score]}", series, title)

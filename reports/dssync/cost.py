@@ -95,7 +95,7 @@ def table1(artefact: Artefact) -> Table:
         Column("paper: step (Table 4, CIFAR-10), s", published_s, 3),
     ]
     rows = [Row(num_workers, kind) for num_workers in times for kind in KINDS]
-    return Table.of(f"DS-Sync, Table 1, at scale {artefact.scale}", rows, columns, notes(artefact, wire), 6)
+    return Table.of_artefact(artefact, "DS-Sync, Table 1", rows, columns, notes(artefact, wire), 6)
 
 
 def gains(artefact: Artefact) -> Table:
@@ -129,15 +129,13 @@ def gains(artefact: Artefact) -> Table:
     ]
     lines = [
         "The paper's scale counts serial operations on one element. Rings that cut the data into W pieces gain less "
-        "where bandwidth is what costs (1 + 1 / sqrt W) and more where latency is (1 + sqrt W).",
-        *artefact.closing_notes,
+        "where bandwidth is what costs (1 + 1 / sqrt W) and more where latency is (1 + sqrt W)."
     ]
-    title = f"DS-Sync against a ring over all workers, at scale {artefact.scale}"
-    return Table.of(title, times, columns, lines, 6)
+    return Table.of_artefact(artefact, "DS-Sync against a ring over all workers", times, columns, lines, 6)
 
 
 def notes(artefact: Artefact, wire: Wire) -> list[str]:
-    """What a reader must know to compare: cluster, model, spread, command."""
+    """What a reader must know to compare: cluster, model, spread."""
     first = artefact.runs[0]
     scales = "; ".join(f"{kind} {own['scale']}, {own['cost']}" for kind, own in text()["table1"].items())
     uneven = [run.config["cluster"]["jitter"] for run in artefact.runs if run.label.endswith("uneven")]
@@ -155,5 +153,4 @@ def notes(artefact: Artefact, wire: Wire) -> list[str]:
         f"Seeds {', '.join(map(str, artefact.seeds))}: mean ± sample standard deviation. The profile has no random "
         "times, so that seeds differ only in the uneven columns"
         + (f" (a gradient's time varies by {100 * uneven[0]['std']:g} %, assumed)." if uneven else "."),
-        *artefact.closing_notes,
     ]

@@ -20,6 +20,19 @@ SPEEDUPS = {  # name -> (slower, faster), as the runs are labelled
     "ASP, one server, against BSP's message a tensor, uneven": ("bsp_naive_uneven", "asp_uneven"),
 }
 LEGEND = ("DS-Sync", "DS-Sync, one message", "DS-Sync / BSP in one", "DS-Sync, uneven", "ASP, uneven")  # of SPEEDUPS
+NOTES = (
+    "Virtual seconds on profiles of the paper's cluster, times alone. Sizes are the networks' own, the network is "
+    "fitted to CIFAR-10's times, the seconds of a gradient to each task's (conf/cluster/v100*.yaml): ratios "
+    "between tasks are predictions.",
+    "The paper's cost model: a gradient, and S D / B with S = 2 W - 1 or 2 sqrt W - 1. Alpha-beta: 2 (W - 1) "
+    "messages of a W-th of the data, W of a group for DS-Sync. One message: all tensors together, as DDP nearly "
+    "sends them, without its overlap with the gradient. Uneven: a gradient's time varies by 10 % (assumed).",
+    "The figure's own values are not in the text; Table 4 gives seconds an iteration. The paper's ASP is on Gloo, "
+    "against BSP on Gloo; here everything has one network.",
+    "In the figure: DS-Sync, a message a tensor, against BSP, a message a tensor; both with one message; DS-Sync, "
+    "a message a tensor, against BSP with one; the first with uneven workers; ASP with uneven workers, a server "
+    "and one message.",
+)
 
 
 def seconds_an_iteration(run: Run) -> float:
@@ -77,8 +90,7 @@ def speedups(artefact: Artefact) -> Table:
         Column("alpha-beta: one message", lambda task: _by_alpha_beta(of[task], 1), 2),
         *map(ours, others),
     ]
-    title = f"DS-Sync, speed of an iteration, at scale {artefact.scale}"
-    return Table.of(title, of, columns, notes(artefact), 6)
+    return Table.of_artefact(artefact, "DS-Sync, speed of an iteration", of, columns, NOTES, 6)
 
 
 NAMES = {
@@ -110,8 +122,7 @@ def seconds(artefact: Artefact) -> Table:
         *map(theirs, NO_SERVER),
         *(ours(label) for label in NAMES if label in there),
     ]
-    title = f"DS-Sync, seconds an iteration, at scale {artefact.scale}"
-    return Table.of(title, of, columns, notes(artefact), 6)
+    return Table.of_artefact(artefact, "DS-Sync, seconds an iteration", of, columns, NOTES, 6)
 
 
 def figure(artefact: Artefact, title: str) -> Figure:
@@ -130,25 +141,7 @@ def figure(artefact: Artefact, title: str) -> Figure:
     highest = max(height for bars in series for height in bars.y)
     room = (0.0, 1.4 * highest)  # for the legend
     panel = Panel("task", "BSP's seconds / own seconds", series, categories=list(map(task_name, times)), y_range=room)
-    return Figure(f"{title}, at scale {artefact.scale}", [panel], notes(artefact))
-
-
-def notes(artefact: Artefact) -> list[str]:
-    """What a reader must know to compare."""
-    return [
-        "Virtual seconds on profiles of the paper's cluster, times alone. Sizes are the networks' own, the network is "
-        "fitted to CIFAR-10's times, the seconds of a gradient to each task's (conf/cluster/v100*.yaml): ratios "
-        "between tasks are predictions.",
-        "The paper's cost model: a gradient, and S D / B with S = 2 W - 1 or 2 sqrt W - 1. Alpha-beta: 2 (W - 1) "
-        "messages of a W-th of the data, W of a group for DS-Sync. One message: all tensors together, as DDP nearly "
-        "sends them, without its overlap with the gradient. Uneven: a gradient's time varies by 10 % (assumed).",
-        "The figure's own values are not in the text; Table 4 gives seconds an iteration. The paper's ASP is on Gloo, "
-        "against BSP on Gloo; here everything has one network.",
-        "In the figure: DS-Sync, a message a tensor, against BSP, a message a tensor; both with one message; DS-Sync, "
-        "a message a tensor, against BSP with one; the first with uneven workers; ASP with uneven workers, a server "
-        "and one message.",
-        *artefact.closing_notes,
-    ]
+    return Figure(f"{title}, at scale {artefact.scale}", [panel], [*NOTES, *artefact.closing_notes])
 
 
 def _by_the_papers_model(of: Setting) -> float:

@@ -1,6 +1,5 @@
 """What the text of DS-Sync gives of a task, a strategy and a number of workers."""
 
-from functools import cache
 from typing import Any
 
 from reports.records import published
@@ -15,7 +14,6 @@ SCORES = {
 }
 
 
-@cache
 def text() -> Any:
     """The numbers of the paper's text."""
     return published("dssync")

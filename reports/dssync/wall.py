@@ -100,7 +100,7 @@ TABLE4: Sequence[Column[Row]] = (
 
 def table4(artefact: Artefact) -> Table:
     """Two rows a task and number of workers."""
-    return Table.of(f"DS-Sync, Table 4, at scale {artefact.scale}", rows_of(artefact), TABLE4, notes(artefact), 5)
+    return Table.of_artefact(artefact, "DS-Sync, Table 4", rows_of(artefact), TABLE4, notes(artefact), 5)
 
 
 CROSSINGS: Sequence[Column[Row]] = (
@@ -118,11 +118,10 @@ def crossings(artefact: Artefact) -> Table:
     lines = [
         "Paper's epochs: Table 4's iterations x batch x workers / training samples. Its images' rates drop at 60, 120 "
         "and 160, ImageNet's at 30 and 60: on CIFAR-10 DS-Sync crosses right after the first drop (60.2 and 63.9), BSP "
-        "after the second.",
-        *artefact.closing_notes,
+        "after the second."
     ]
-    title = f"DS-Sync, Table 4: where the target is crossed, at scale {artefact.scale}"
-    return Table.of(title, rows_of(artefact), CROSSINGS, lines)
+    title = "DS-Sync, Table 4: where the target is crossed"
+    return Table.of_artefact(artefact, title, rows_of(artefact), CROSSINGS, lines)
 
 
 def _drops(run: Run) -> str:
@@ -145,4 +144,4 @@ def notes(artefact: Artefact) -> list[str]:
     ]
     if left_out:
         lines.append(f"Not learned at this scale: {', '.join(left_out)}.")
-    return [*lines, *artefact.closing_notes]
+    return lines

@@ -19,6 +19,13 @@ KINDS = {
     "whole": "a whole pull: from the worker's request to the last block",
 }
 BIN_S = 0.05  # seconds; as wide as the network's own delays are
+NOTES = (
+    "The paper's delay runs from a pull's request to its response, which has two readings. Of the responses alone "
+    "0.16 % are late. A pull of 32 blocks by a worker that has just pushed also waits for the slowest worker, and "
+    "under Sync in most updates some worker is late.",
+    "The first pull of each worker, which was not requested, is left out. The network's own delays (0 to 0.05 s a "
+    "message) are assumed: the paper's are only in its plot.",
+)
 
 
 def show_fig2(artefact: Artefact) -> Exhibit:
@@ -42,7 +49,7 @@ def fig2(artefact: Artefact, delays: Delays) -> Figure:
         room, name = (min(heights, default=1.0) / 2, max(heights, default=1.0) * 2), title.replace(": ", ":\n")
         panels.append(Panel("delay, virtual s", "density, 1/s", series, name, log_y=True, y_range=room))
     title = f"PSP, Figure 2, at scale {artefact.scale}: how long a pull takes under Sync"
-    return Figure(title, panels, notes(artefact))
+    return Figure(title, panels, [*NOTES, *artefact.closing_notes])
 
 
 def density(label: str, delays: Sequence[float], colour: int) -> Series:
@@ -81,19 +88,7 @@ def table(artefact: Artefact, delays: Delays) -> Table:
         Column("paper: late, %", lambda label: share if label == "delayed/response" else None, 2),
     ]
     labels = [label for label in names if label in delays]
-    return Table.of(f"PSP, Figure 2 in numbers, at scale {artefact.scale}", labels, columns, notes(artefact))
-
-
-def notes(artefact: Artefact) -> list[str]:
-    """What a reader must know of the two readings."""
-    return [
-        "The paper's delay runs from a pull's request to its response, which has two readings. Of the responses alone "
-        "0.16 % are late. A pull of 32 blocks by a worker that has just pushed also waits for the slowest worker, and "
-        "under Sync in most updates some worker is late.",
-        "The first pull of each worker, which was not requested, is left out. The network's own delays (0 to 0.05 s a "
-        "message) are assumed: the paper's are only in its plot.",
-        *artefact.closing_notes,
-    ]
+    return Table.of_artefact(artefact, "PSP, Figure 2 in numbers", labels, columns, NOTES)
 
 
 def _delays(run: Run) -> list[float]:

@@ -32,7 +32,7 @@ def table1(artefact: Artefact) -> Table:
         Column("ours: top-1 error, %", lambda label: errors_of(artefact, label), 2, show_n=True),
     ]
     labels = [label for label in artefact.rows() if not label.endswith(TIMING)]
-    return Table.of(f"PSP, Table 1, at scale {artefact.scale}", labels, columns, notes(artefact), 5)
+    return Table.of_artefact(artefact, "PSP, Table 1", labels, columns, notes(artefact), 5)
 
 
 def gradients(artefact: Artefact) -> Table:
@@ -46,10 +46,9 @@ def gradients(artefact: Artefact) -> Table:
     ]
     lines = [
         "At the first of the servers. A worker's counter that goes up by one (tag=step) leaves a late worker late: its "
-        "gradients are discarded until it waits for another worker. Where it jumps (tag=newest) the next one counts.",
-        *artefact.closing_notes,
+        "gradients are discarded until it waits for another worker. Where it jumps (tag=newest) the next one counts."
     ]
-    return Table.of(f"PSP, Table 1: used and discarded gradients, at scale {artefact.scale}", rows, columns, lines)
+    return Table.of_artefact(artefact, "PSP, Table 1: used and discarded gradients", rows, columns, lines)
 
 
 def row_name(label: str) -> str:
@@ -73,7 +72,7 @@ def notes(artefact: Artefact) -> list[str]:
         "runs. Three statements of the text do not fit each other: 30 % less than a Sync that delays prolong by 30 % "
         "is 9 % less than Sync without delays, not as long."
     )
-    return lines + artefact.closing_notes
+    return lines
 
 
 def _sizes(artefact: Artefact) -> list[str]:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets.augment import pad_crop_flip
+from syncline.datasets.images import pad_crop_flip
 
 
 def slow(images: torch.Tensor, generator: np.random.Generator, padding: int) -> torch.Tensor:

@@ -8,8 +8,8 @@ from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets import click_text
-from syncline.datasets.click_text import read
+from syncline.datasets import criteo
+from syncline.datasets.criteo import read
 
 Row = tuple[int, list[int | None], list[int | None]]  # clicked, 13 counts, 26 categories
 
@@ -40,7 +40,7 @@ def write(path: Path, rows: list[Row]) -> Path:
 def test_rows_come_back_as_written(tmp_path: Path, rows: list[Row], block_bytes: int) -> None:
     path = write(tmp_path / "train.txt", rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(click_text, "BLOCK_BYTES", block_bytes)
+        patch.setattr(criteo, "BLOCK_BYTES", block_bytes)
         blocks = list(read(path))
     assert [block.first for block in blocks] == np.cumsum([0] + [len(block.clicked) for block in blocks])[:-1].tolist()
     assert np.concatenate([block.clicked for block in blocks]).tolist() == [row[0] for row in rows]
@@ -56,7 +56,7 @@ def test_rows_come_back_as_written(tmp_path: Path, rows: list[Row], block_bytes:
 
 def test_large_files_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row: Row = (1, [7] * 13, [11] * 26)
-    monkeypatch.setattr(click_text, "BLOCK_BYTES", 10_000)
+    monkeypatch.setattr(criteo, "BLOCK_BYTES", 10_000)
     sizes = [len(block.clicked) for block in read(write(tmp_path / "train.txt", [row] * 1000))]
     assert sum(sizes) == 1000
     assert max(sizes) < 50

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets import corpus as corpus_module
-from syncline.datasets.corpus import Corpus
+from syncline.datasets import text_source
+from syncline.datasets.text_source import Corpus
 
 pieces = st.lists(st.binary(max_size=12), max_size=6)
 LIVELY = st.text(st.sampled_from(" \n\t\rabé漢😀\u00a0"), max_size=40)  # white space, and characters of 1 to 4 bytes
@@ -44,7 +44,7 @@ def test_characters_and_words_are_those_of_the_decoded_text(text: str, stretch: 
     cut = data.draw(st.integers(0, len(raw)))
     corpus = corpus_of([raw[:cut], raw[cut:]])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus_module, "COUNTED_BYTES", stretch)
+        patch.setattr(text_source, "COUNTED_BYTES", stretch)
         assert corpus.characters() == len(text)
         # bytes.split() splits at ASCII white space only. A single first byte is no word: nothing predicts it.
         lone = raw[1:2] in (b" ", b"\n", b"\t", b"\r", b"")

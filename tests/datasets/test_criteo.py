@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from syncline.datasets import click_text
 from syncline.datasets import criteo as criteo_module
 from syncline.datasets.categories import HashedValues
 from syncline.datasets.criteo import criteo, is_test
@@ -36,7 +35,7 @@ def write(path: Path, num_rows: int = NUM_ROWS, seed: int = 0) -> list[list[str]
 
 @pytest.fixture
 def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(click_text, "BLOCK_BYTES", 4000)  # several blocks
+    monkeypatch.setattr(criteo_module, "BLOCK_BYTES", 4000)  # several blocks
     return {"root": str(tmp_path / "data"), "cache": str(tmp_path / "cache")}
 
 
@@ -104,7 +103,8 @@ def test_what_was_parsed_is_not_parsed_again(
     path = tmp_path / "data/train.txt"
     write(path)
     parsed = []
-    monkeypatch.setattr(criteo_module, "read", lambda source: parsed.append(source) or click_text.read(source))
+    read = criteo_module.read
+    monkeypatch.setattr(criteo_module, "read", lambda source: parsed.append(source) or read(source))
     first = criteo(**options)
     again = criteo(**options, train_size=5, min_count=7)  # options that do not matter
     np.testing.assert_array_equal(again.train, first.train[:5])

@@ -14,8 +14,17 @@ import pytest
 
 from syncline.checksums import file_checksum
 from syncline.datasets import files
-from syncline.datasets.files import BILLION, BILLION_TEST, BILLION_TRAIN, PTB_MD5, SQUAD, parts
-from syncline.datasets.fingerprint import ABSENT, PUBLISHED, fingerprint
+from syncline.datasets.files import (
+    ABSENT,
+    BILLION,
+    BILLION_TEST,
+    BILLION_TRAIN,
+    PTB_MD5,
+    PUBLISHED,
+    SQUAD,
+    fingerprint,
+    parts,
+)
 from syncline.datasets.registry import DATASETS, load
 from syncline.datasets.wordpiece import SPECIAL
 
@@ -138,7 +147,7 @@ def test_of_other_packages_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_fonts_that_are_drawn_from_are_those_of_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import ImageFont
 
-    from syncline.datasets.glyph_drawing import templates
+    from syncline.datasets.glyphs import templates
 
     opened_fonts, truetype = [], ImageFont.truetype
     monkeypatch.setattr(ImageFont, "truetype", lambda file, size: opened_fonts.append(file) or truetype(file, size))
@@ -199,7 +208,7 @@ def test_files_with_the_published_checksums_have_the_fingerprint_of_the_absent_o
     write, given = WRITERS[name]
     write(tmp_path)
     published = {file: part.md5 for part in parts(name, root=str(tmp_path), **given) for file in part.files}
-    monkeypatch.setattr("syncline.datasets.fingerprint.file_checksum", published.__getitem__)
+    monkeypatch.setattr("syncline.datasets.files.file_checksum", published.__getitem__)
     assert fingerprint({"name": name, "root": str(tmp_path), **given}) == PUBLISHED
 
 
@@ -217,7 +226,7 @@ def test_one_existing_and_one_downloaded_file_have_the_fingerprint_of_both(
     assert PUBLISHED not in (before, other)
     assert other != before
     monkeypatch.setattr(
-        "syncline.datasets.fingerprint.file_checksum",
+        "syncline.datasets.files.file_checksum",
         lambda path: PTB_MD5[path.name] if path.name == "ptb.test.txt" else file_checksum(path),
     )
     assert fingerprint(asked) == before
@@ -239,7 +248,7 @@ def test_a_vocabulary_of_ones_own_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BROUGHT)
 def test_other_files_of_another_package_are_other_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncline.datasets.fingerprint.file_checksum", lambda path: "0" * 32)
+    monkeypatch.setattr("syncline.datasets.files.file_checksum", lambda path: "0" * 32)
     assert fingerprint({"name": name}) not in (PUBLISHED, ABSENT)
 
 

@@ -13,8 +13,7 @@ from matplotlib.ft2font import FT2Font
 from torch.nn import functional as F
 
 from syncline.datasets.files import FONTS
-from syncline.datasets.glyph_drawing import templates
-from syncline.datasets.glyphs import KINDS, glyphs
+from syncline.datasets.glyphs import KINDS, glyphs, templates
 from syncline.models.lenet import LeNet
 
 KIND = pytest.mark.parametrize("num_classes", [10, 100])

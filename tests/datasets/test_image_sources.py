@@ -8,9 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets.augment import pad_crop_flip
 from syncline.datasets.batch_source import BatchSource
-from syncline.datasets.images import ImageDataset
+from syncline.datasets.images import ImageDataset, pad_crop_flip
 from syncline.shapes import ImageShape
 
 CPU = torch.device("cpu")

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from syncline.datasets.biographies import QUESTIONS, pieces
-from syncline.datasets.qa_synthetic import qa_synthetic
+from syncline.datasets.qa_synthetic import QUESTIONS, pieces, qa_synthetic
 from syncline.datasets.question_windows import Question
 from syncline.datasets.questions import QuestionDataset
 from syncline.datasets.sharding import WorkerShare

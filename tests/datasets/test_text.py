@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from syncline.datasets import text as text_module
-from syncline.datasets.corpus import Corpus
 from syncline.datasets.errors import DataMissingError
 from syncline.datasets.text import BILLION, pydoc_text, text
+from syncline.datasets.text_source import Corpus
 
 REAL = Path(os.environ.get("SYNCLINE_DATA", "data"))
 LETTERS = bytes(97 + i % 26 for i in range(1000))

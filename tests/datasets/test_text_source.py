@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.datasets import text_source
-from syncline.datasets.corpus import Corpus
-from syncline.datasets.text_source import TextDataset, TextSource
+from syncline.datasets.text_source import Corpus, TextDataset, TextSource
 from syncline.shapes import TextShape
 
 CPU = torch.device("cpu")

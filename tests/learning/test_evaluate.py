@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from syncline.datasets.image_sources import TEST_BATCH
-from syncline.datasets.images import ImageDataset
+from syncline.datasets.images import TEST_BATCH, ImageDataset
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.task import TASKS

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from syncline.datasets.questions import QuestionSource
+from syncline.datasets.text_source import TextSource
 from syncline.learning.task import AUXILIARY_WEIGHT, TASKS
 from syncline.metrics import METRICS
 
@@ -39,7 +41,7 @@ class Held:
 
 
 @dataclass
-class Questions(Held):
+class Questions(Held, QuestionSource):
     scored: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def score(self, firsts, lasts):
@@ -48,7 +50,7 @@ class Questions(Held):
 
 
 @dataclass
-class Text(Held):
+class Text(Held, TextSource):
     characters: int = 1
     words: int = 1
 

@@ -11,8 +11,8 @@ import torch
 from leaks import wait_until
 
 from benchmarks.live_run import is_alive, kill
-from runners.evaluator import Evaluator
 from runners.failures import RunFailed
+from runners.observer import Evaluator
 from syncline.config import RunConfig, compose
 from syncline.live.evaluation import SnapshotEvaluator
 from syncline.live.supervisor import Supervisor

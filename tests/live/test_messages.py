@@ -78,7 +78,7 @@ def test_a_message_survives_json(message: Message) -> None:
         ({"kind": "Begin", "zero_s": "0"}, "got `str` - at `$.zero_s`"),
         ({"kind": "SnapshotWritten", "number": True}, "got `bool` - at `$.number`"),
         ({"kind": "SnapshotWritten", "number": 1.0}, "got `float` - at `$.number`"),
-        ({"kind": "Start", "job": []}, "got `list` - at `$.job`"),
+        ({"kind": "Start", "job": []}, "got `array` - at `$.job`"),
         ({"kind": "Start", "job": {"folder": ""}}, "missing required field `secret` - at `$.job`"),
     ],
 )

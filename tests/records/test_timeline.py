@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from syncline.__main__ import main
 from syncline.config import compose
-from syncline.records.drawing import draw
+from syncline.records.drawing import draw, trace_events, write_trace
 from syncline.records.events import KINDS, SCHEMA, EventLog, read_events
 from syncline.records.spans import (
     ABSENT,
@@ -39,7 +39,6 @@ from syncline.records.spans import (
     window_of,
 )
 from syncline.records.store import RecordError
-from syncline.records.trace import trace_events, write_trace
 from syncline.records.writer import RecordWriter
 from syncline.simulation.run import simulate
 

@@ -26,9 +26,9 @@ from runners.one import run_one
 from syncline.config import ConfigError, compose
 from syncline.records.spans import ANSWER, BLOCKS, WAITING, read_timeline
 from syncline.records.store import FINISHED, read_config, read_metrics, read_summary, status
+from syncline.records.trackers.__main__ import mirror
 from syncline.records.trackers.histograms import MAX_BINS, WAITS, histogram, histograms_of
-from syncline.records.trackers.process import NoTracker, TrackerProcess, check_installed, start_tracker
-from syncline.records.trackers.service import mirror
+from syncline.records.trackers.process import Tracker, check_installed
 from syncline.records.trackers.wandb import group_of
 from syncline.records.writer import RecordWriter
 
@@ -365,7 +365,7 @@ def test_a_tracker_that_hangs_is_never_waited_for_during_the_run(
     broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
     lines: list[str] = []
     since = time.monotonic()
-    with TrackerProcess({**OFFLINE, "wait_s": 0.1}, begun, begun, lines.append) as tracker:
+    with Tracker({**OFFLINE, "wait_s": 0.1}, begun, begun, lines.append) as tracker:
         for _ in range(100_000):  # more than the pipe holds
             tracker.on_evaluation()
     assert time.monotonic() - since < 10
@@ -377,7 +377,7 @@ def test_a_tracker_that_dies_is_reported_at_the_next_evaluation_and_only_then(
 ) -> None:
     broken_wandb(tmp_path / "broken", "raise SyntaxError('what is this')", monkeypatch)
     lines: list[str] = []
-    with TrackerProcess(OFFLINE, begun, begun, lines.append) as tracker:
+    with Tracker(OFFLINE, begun, begun, lines.append) as tracker:
         ends = time.monotonic() + 20
         while not lines and time.monotonic() < ends:
             tracker.on_evaluation()
@@ -392,7 +392,7 @@ def test_a_run_that_fails_waits_only_briefly_for_its_tracker(
 ) -> None:
     broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
     since = time.monotonic()
-    with pytest.raises(error), TrackerProcess(OFFLINE, begun, begun, lambda line: None):
+    with pytest.raises(error), Tracker(OFFLINE, begun, begun, lambda line: None):
         raise error
     assert time.monotonic() - since < 10
     assert running(str(tmp_path)) == []
@@ -401,9 +401,9 @@ def test_a_run_that_fails_waits_only_briefly_for_its_tracker(
 def test_a_tracker_ends_with_a_run_that_is_killed(begun: Path, tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
-from syncline.records.trackers.process import TrackerProcess
+from syncline.records.trackers.process import Tracker
 folder = pathlib.Path({str(begun)!r})
-TrackerProcess({OFFLINE!r}, folder, folder, print)
+Tracker({OFFLINE!r}, folder, folder, print)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -415,8 +415,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_no_tracker_is_asked_for_by_none(tmp_path: Path) -> None:
-    with start_tracker({"name": "none"}, tmp_path, tmp_path, print) as tracker:
-        assert type(tracker) is NoTracker
+    with Tracker({"name": "none"}, tmp_path, tmp_path, print) as tracker:
         tracker.on_evaluation()
     assert list(tmp_path.iterdir()) == []
 

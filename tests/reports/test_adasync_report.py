@@ -20,11 +20,8 @@ from adasync_records import (
 from reports.__main__ import main
 from reports.adasync import PAPER
 from reports.adasync.convex import PROBLEM, fig1b, fig2, fig2_table, theoretical
-from reports.adasync.epochs import fig8, fig8_table
-from reports.adasync.learning import appendix_e, chosen, error_table
-from reports.adasync.runtimes import bound
-from reports.adasync.speedups import fig6, fig6_table
-from reports.adasync.variants import fig7, fig7_table, runtime_table, theorem2_table
+from reports.adasync.learning import appendix_e, chosen, error_table, fig8, fig8_table
+from reports.adasync.runtimes import bound, fig6, fig6_table, fig7, fig7_table, runtime_table, theorem2_table
 from reports.claims import FAILS, HOLDS, NOT_RUN, Verdict, judge
 from reports.exhibits import ArtefactStore
 from reports.figures import Figure

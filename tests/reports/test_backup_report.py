@@ -9,8 +9,7 @@ from written import Written, write_records
 from reports.__main__ import main
 from reports.backup import PAPER
 from reports.backup.claims import CLAIMS
-from reports.backup.curves import fig3, fig3_table
-from reports.backup.learning import fig1, fig1_table, table1
+from reports.backup.learning import fig1, fig1_table, fig3, fig3_table, table1
 from reports.backup.rates import charlm, charlm_table, draw, draw_levels, draw_table
 from reports.backup.runs import crossing, level_share
 from reports.backup.times import fig2, fig2_table

@@ -11,10 +11,9 @@ from written import Written, write_records
 from reports.__main__ import main
 from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, judge
 from reports.dssp import PAPER
-from reports.dssp.equal import networks
-from reports.dssp.learning import fig3, fig3_table
+from reports.dssp.equal import fig3, fig3_table, readings_table, times_table
 from reports.dssp.mixed import Targets, fig4, table1, targets
-from reports.dssp.times import readings_table, times_table
+from reports.dssp.runs import networks
 from reports.exhibits import ArtefactStore
 from reports.records import load_artefact, published
 

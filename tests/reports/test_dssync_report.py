@@ -12,9 +12,8 @@ from written import Written, write_records
 from reports.__main__ import main
 from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, judge
 from reports.dssync import PAPER
-from reports.dssync.accuracy import averaging, score_table
+from reports.dssync.accuracy import averaging, curves, score_table
 from reports.dssync.cost import Wire, gains, table1
-from reports.dssync.curves import figure as curves
 from reports.dssync.iterations import figure as bars
 from reports.dssync.iterations import seconds, speedups
 from reports.dssync.text import published_epoch, published_speedup, published_step_s, text

@@ -10,7 +10,7 @@ import pytest
 from commands import Command, made, one_error_line
 from composing import line_of
 
-from runners.replay import replay_config
+from runners.one import replay_config
 from syncline import checksums
 from syncline.assembly import load_dataset
 from syncline.config import ConfigError, RunConfig, compose, from_plain

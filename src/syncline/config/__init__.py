@@ -3,11 +3,10 @@
 from syncline.config.checks import ConfigError
 from syncline.config.composition import CONF, GROUPS, Invocation, choices, compose, compose_yaml, sweep
 from syncline.config.datasets import DATASETS, DigitsConfig, GlyphsConfig
-from syncline.config.launchers import SlurmConfig
 from syncline.config.models import MODELS, BertConfig, ModelConfig, ResnetConfig
 from syncline.config.optimizers import SgdConfig
 from syncline.config.run import RunConfig, TargetConfig, content_here, from_plain
-from syncline.config.runners import LiveConfig, LocalConfig, MultinodeConfig, ReplayConfig, SimulateConfig
+from syncline.config.runners import LiveConfig, LocalConfig, MultinodeConfig, ReplayConfig, SimulateConfig, SlurmConfig
 
 __all__ = [
     "CONF",

@@ -15,12 +15,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_origin
 
-from syncline.config.bounds import check_numbers
-from syncline.config.checks import ConfigError, check
+from syncline.config.checks import ConfigError, check, check_numbers
 from syncline.config.hydra_adapter import InterpolationError, compose_file, resolve, to_yaml
-from syncline.config.launchers import LAUNCHERS, HereConfig, Launcher, SlurmConfig
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import TABLES, RunConfig, with_content
+from syncline.config.runners import LAUNCHERS, HereConfig, Launcher, SlurmConfig
 from syncline.config.words import is_swept, meant, nearest, nearest_keys, split, swept
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 

@@ -2,7 +2,7 @@
 
 A run of times alone counts epochs and bytes by `num_train` and `shape`, without loading anything.
 
-`content` is the fingerprint of the files that a data set reads (datasets/fingerprint.py). It is part of a run's
+`content` is the fingerprint of the files that a data set reads (datasets/files.py). It is part of a run's
 identity; the path of the files is not. It is computed when a config is composed and stored with it: a record keeps its
 identity without the data, and a process that finds other data refuses them. A run that loads no data (times alone,
 where `shape` is known) has none.

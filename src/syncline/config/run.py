@@ -10,13 +10,11 @@ from math import inf
 from typing import Any, cast, get_type_hints
 
 from syncline.config import runners
-from syncline.config.bounds import check_numbers
-from syncline.config.checks import ConfigError, check, check_choice
+from syncline.config.checks import ConfigError, check, check_choice, check_numbers
 from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
 from syncline.config.models import MODELS, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
-from syncline.config.placement import places
-from syncline.datasets.fingerprint import ABSENT, PUBLISHED, fingerprint
+from syncline.datasets.files import ABSENT, PUBLISHED, fingerprint
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS, RANGES
 from syncline.strategies import STRATEGIES
@@ -99,7 +97,7 @@ class RunConfig:
         if isinstance(self.runner, runners.LiveConfig):
             check(self.gradients, f"runner={self.runner.name} learns: gradients must be true", self.gradients)
         if isinstance(self.runner, runners.MultinodeConfig):
-            places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
+            runners.places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
 
     def _check_names(self) -> None:
         """Each part is of the class that its name selects; a record holds the name only."""

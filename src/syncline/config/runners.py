@@ -1,11 +1,11 @@
-"""Options of the runners and the trackers."""
+"""Options of the runners with their hosts, of the launchers that start them, and of the trackers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import ClassVar
 
-from syncline.config.checks import ConfigError, check, check_choice
+from syncline.config.checks import ConfigError, check, check_choice, check_numbers
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,65 @@ STARTS = ("ssh", "srun", "print", "command")
 SHARD_PLACES = ("workers", "own")
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The processes of one host, by index."""
+
+    shards: tuple[int, ...]
+    workers: tuple[int, ...]
+
+
+def places(runner: MultinodeConfig, workers: int, shards: int) -> list[Place]:
+    """One place for each host, in order; empty if the number of hosts is not known yet.
+
+    Workers are numbered host by host. By default they are spread evenly over all hosts, or over those without shards of
+    their own; shards likewise over the hosts with workers, or over their own hosts.
+
+    Args:
+        shards: 0 without a parameter server.
+
+    Raises:
+        ConfigError: the numbers do not match.
+    """
+    check(bool(shards) or runner.shards_on == "workers", "runner.shards_on=own needs a parameter server", "none")
+    if runner.nodes is None:
+        return []
+    hosts = list(range(runner.nodes))
+    own = runner.shard_hosts or hosts[: min(shards, runner.nodes - 1)]
+    others = hosts if runner.shards_on == "workers" else [host for host in hosts if host not in own]
+    if runner.shards_on == "own":
+        check(bool(own), "runner.shards_on=own needs a second host", hosts)
+    counts = runner.workers_per_host
+    if len(counts) == runner.nodes:
+        on_host = list(counts)
+    elif counts:
+        on_host = [counts[0] if host in others else 0 for host in hosts]
+    elif others:
+        on_host = _spread(workers, others, runner.nodes)
+    else:
+        raise ConfigError(f"runner.shards_on=own leaves none of {runner.nodes} hosts to the workers")
+    check(sum(on_host) == workers, f"runner.workers_per_host must come to cluster.workers = {workers}", on_host)
+    shards_on_host = _spread(shards, own if runner.shards_on == "own" else others, runner.nodes)
+    made = [
+        Place(
+            tuple(range(sum(shards_on_host[:host]), sum(shards_on_host[: host + 1]))),
+            tuple(range(sum(on_host[:host]), sum(on_host[: host + 1]))),
+        )
+        for host in hosts
+    ]
+    idle = [host for host in hosts if not (made[host].shards or made[host].workers)]
+    check(not idle, "every host must have a worker or a shard; without: runner.hosts number", idle)
+    return made
+
+
+def _spread(count: int, hosts: list[int], num_hosts: int) -> list[int]:
+    """Spread `count` as evenly as possible over `hosts`, the first ones having one more; returns each host's number."""
+    on_host = [0] * num_hosts
+    for place, host in enumerate(hosts):
+        on_host[host] = count // len(hosts) + (place < count % len(hosts))
+    return on_host
+
+
 @dataclass(frozen=True)
 class ReplayConfig:
     """A run of real processes, recomputed from its event log."""
@@ -158,6 +217,51 @@ RUNNERS: dict[str, type[Runner]] = {
     "replay": ReplayConfig,
     "simulate": SimulateConfig,
 }
+
+
+@dataclass(frozen=True)
+class HereConfig:
+    """This machine's cores. A launcher starts the runs of a plan; it is not part of a run's identity."""
+
+    name: str = "here"
+
+
+@dataclass(frozen=True)
+class SlurmConfig:
+    """A Slurm array job, submitted immediately; None leaves an option to the cluster's default."""
+
+    name: str = "slurm"
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    time: str = "1:00:00"  # of one task, in Slurm's format
+    nodes: int = 1  # of one task, >= 1; more only for runs of several hosts
+    cpus: int = 1  # of one node, >= 1; for real processes, one a worker
+    memory: str | None = None  # of one node: 8G
+    gpus: int = 0  # of one node
+    max_parallel: int | None = None  # tasks at a time, >= 1
+    runs_per_task: int = 1  # at a time as many as cores, >= 1
+    signal_delay_s: int = 120  # before the time limit, a task is signalled to write its checkpoint, >= 1
+    submit: bool = True  # False: write the script and say how to submit it
+    setup: list[str] = field(default_factory=list)  # shell lines before the run: module load ...
+    extra: list[str] = field(default_factory=list)  # further options of sbatch: --gres=gpu:a100:1, --exclude=...
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "launcher")
+        for key in ("nodes", "cpus", "runs_per_task", "signal_delay_s"):
+            check(getattr(self, key) >= 1, f"launcher.{key} must be >= 1", getattr(self, key))
+        check(self.gpus >= 0, "launcher.gpus must be >= 0", self.gpus)
+        most = self.max_parallel
+        check(most is None or most >= 1, "launcher.max_parallel must be >= 1 or null", most)
+        options = [word for word in self.extra if not word.startswith("-")]
+        check(not options, "launcher.extra must hold options of sbatch, which begin with -", options)
+        for key in ("partition", "account", "qos", "time", "memory"):
+            value = str(getattr(self, key))
+            check(not set(value) & set(" \n\t'\""), f"launcher.{key} must be one word", repr(value))
+
+
+Launcher = HereConfig | SlurmConfig
+LAUNCHERS: dict[str, type[Launcher]] = {"here": HereConfig, "slurm": SlurmConfig}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ The tensors of a batch, by task (B samples; all on the device):
 """
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,46 +39,6 @@ class BatchSource(Protocol):
 
     def test(self) -> Iterator[Batch]:
         """The whole test set in order, the same batches every time."""
-
-
-@runtime_checkable
-class DiskBatchSource(BatchSource, Protocol):
-    """A source that reads from disk and can do so in the background."""
-
-    def prefetch(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
-        """Start to read a batch that will be taken soon.
-
-        It changes no bit of the result of `take`; a prefetched batch need not be taken.
-
-        Args:
-            indices: as later passed to `take`.
-            generator: in the same state as later passed to `take`; consumed.
-        """
-
-
-@runtime_checkable
-class AnswerBatchSource(BatchSource, Protocol):
-    """A source of questions that computes the official score."""
-
-    def score(self, firsts: Tensor, lasts: Tensor) -> tuple[float, float]:
-        """Exact match and F1, fractions of the questions.
-
-        Args:
-            firsts, lasts: logits float [W, L] of the answer's first and last token, for all test rows in order.
-        """
-
-
-@runtime_checkable
-class TextBatchSource(BatchSource, Protocol):
-    """A source of running text; the batches of `test` are consecutive segments of parallel streams."""
-
-    @property
-    def characters(self) -> int:
-        """Characters in the test targets."""
-
-    @property
-    def words(self) -> int:
-        """Words in the test targets."""
 
 
 class Dataset(Protocol):

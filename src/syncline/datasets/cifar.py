@@ -1,5 +1,6 @@
 """CIFAR-10 and CIFAR-100, from one .npz file or from torchvision's own folder."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,8 @@ from torch import Tensor
 
 from syncline.datasets.download import fetch, unpack
 from syncline.datasets.errors import DataMissingError
-from syncline.datasets.files import npz_file
 from syncline.datasets.images import ImageDataset, take
-from syncline.datasets.npz import Array, as_labels, read_npz
+from syncline.datasets.npz import Array, labelled_images
 from syncline.torchvision_compat import import_torchvision
 
 NUM_CLASSES = {"cifar10": 10, "cifar100": 100}
@@ -48,17 +48,8 @@ def cifar(
 
     Source: Krizhevsky 2009, "Learning multiple layers of features from tiny images".
     """
-    path = npz_file(root, name)
-    if path.exists():
-        source, arrays = path, read_npz(path)
-    else:
-        source, arrays = Path(root) / FOLDERS[name], _read_torchvision(name, root, download)
-    try:
-        x_train, x_test = _pixels(arrays["x_train"]), _pixels(arrays["x_test"])
-        y_train, y_test = as_labels(arrays["y_train"]), as_labels(arrays["y_test"])
-        whole = ImageDataset(name, x_train, y_train, x_test, y_test, NUM_CLASSES[name], MEAN[name], STD[name])
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+    folder, read = Path(root) / FOLDERS[name], partial(_read_torchvision, name, root, download)
+    whole = labelled_images(name, root, folder, read, _pixels, NUM_CLASSES[name], MEAN[name], STD[name])
     return take(whole, train_size, test_size)
 
 

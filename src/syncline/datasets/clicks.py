@@ -73,16 +73,15 @@ class ClickSource:
     is_random = False
 
     def __init__(self, dataset: ClickDataset, device: torch.device) -> None:
-        self._train = dataset.train
-        self._test = dataset.test
-        self._device = device
+        self._dataset, self._device = dataset, device
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
-        return self._batch(self._train[indices])
+        return self._batch(self._dataset.train[indices])
 
     def test(self) -> Iterator[Batch]:
-        for begin in range(0, len(self._test), TEST_BATCH):
-            yield self._batch(self._test[begin : begin + TEST_BATCH])
+        test = self._dataset.test
+        for begin in range(0, len(test), TEST_BATCH):
+            yield self._batch(test[begin : begin + TEST_BATCH])
 
     def _batch(self, records: Records) -> Batch:
         counts = torch.from_numpy(records["counts"].copy())

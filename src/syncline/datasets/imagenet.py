@@ -11,10 +11,9 @@ import numpy.typing as npt
 import torch
 
 from syncline.datasets.batch_source import Batch
-from syncline.datasets.errors import DataMissingError
-from syncline.datasets.image_sources import Normalise
+from syncline.datasets.errors import DataMissingError, checked_size
+from syncline.datasets.images import Normalise
 from syncline.datasets.loaders import Loaders, Pixels
-from syncline.datasets.sizes import checked_size
 from syncline.shapes import ImageShape
 
 ENDINGS = (".jpeg", ".jpg", ".png")
@@ -75,6 +74,12 @@ class PhotographSource:
         return self._batch(pixels(), self._dataset.train_labels[indices])
 
     def prefetch(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> None:
+        """Start to decode a batch that will be taken soon; it need not be taken, and `take` gives the same bits.
+
+        Args:
+            indices: as later passed to `take`.
+            generator: in the same state as later passed to `take`; consumed.
+        """
         if self._dataset.loaders and len(self._ahead) < MOST_AHEAD:
             seeds = self._seeds(indices, generator)
             key = _key(indices, seeds)

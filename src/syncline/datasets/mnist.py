@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,8 @@ from torch import Tensor
 
 from syncline.datasets.download import fetch
 from syncline.datasets.errors import DataMissingError
-from syncline.datasets.files import npz_file
 from syncline.datasets.images import ImageDataset, take
-from syncline.datasets.npz import KEYS, Array, as_labels, read_npz
+from syncline.datasets.npz import KEYS, Array, labelled_images
 
 # File, MD5 as published (gzipped), MD5 of its content; in the order of KEYS.
 FILES = (
@@ -48,18 +48,9 @@ def mnist(
 
     Source: LeCun et al. 1998, "Gradient-based learning applied to document recognition", section III-A.
     """
-    path = npz_file(root, "mnist")
-    if path.exists():
-        source, arrays = path, read_npz(path)
-    else:
-        source, arrays = Path(root), _read_idx_files(Path(root), download)
-    try:
-        x_train, x_test = _pixels(arrays["x_train"]), _pixels(arrays["x_test"])
-        y_train, y_test = as_labels(arrays["y_train"]), as_labels(arrays["y_test"])
-        whole = ImageDataset("mnist", x_train, y_train, x_test, y_test, 10, MEAN, STD)
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
-    return take(whole, train_size, test_size)
+    folder = Path(root)
+    read = partial(_read_idx_files, folder, download)
+    return take(labelled_images("mnist", root, folder, read, _pixels, 10, MEAN, STD), train_size, test_size)
 
 
 def _read_idx_files(root: Path, download: bool) -> dict[str, Array]:

@@ -6,8 +6,7 @@ Elementwise numpy throughout: the number of threads changes no pixel.
 import numpy as np
 import numpy.typing as npt
 
-from syncline.datasets.glyph_drawing import Floats, Ints, templates
-from syncline.datasets.glyphs import DEFAULT_TEST, DEFAULT_TRAIN, drawn
+from syncline.datasets.glyphs import DEFAULT_TEST, DEFAULT_TRAIN, Floats, Ints, drawn, sampled, templates
 from syncline.datasets.images import ImageDataset, channel_statistics
 from syncline.datasets.streams import Purpose
 
@@ -101,7 +100,7 @@ class Hand:
     """The handwriting of B digits: font, map from the page back to the font's digit, stroke."""
 
     def __init__(self, generator: np.random.Generator, fields: Floats, classes: Ints) -> None:
-        num_images, (_, num_fonts, edge, _) = len(classes), fields.shape
+        num_images, num_fonts = len(classes), fields.shape[1]
         fonts = generator.integers(num_fonts, size=num_images)
         turn = generator.uniform(-TURN, TURN, num_images)
         slant = generator.uniform(*SLANT, num_images)
@@ -111,8 +110,7 @@ class Hand:
         cos, sin = np.cos(turn), np.sin(turn)
         affine = np.stack([(cos + slant * sin) / width, (slant * cos - sin) / width, sin, cos])
         self._affine = (affine * UNIT).astype(np.float32)[:, :, None, None]
-        self._fields, self._edge = fields.reshape(-1), edge
-        self._start = ((classes * num_fonts + fonts) * edge**2)[:, None, None]
+        self._fields, self._which = fields, classes * num_fonts + fonts
 
     def distance(self, columns: npt.NDArray[np.floating], rows: npt.NDArray[np.floating]) -> Floats:
         """Signed distance from the line's edge, in units, at positions `columns` [B, W] x `rows` [B, H]: [B, H, W]."""
@@ -120,18 +118,8 @@ class Hand:
         a, b, c, d = self._bend
         bent_x, bent_y = x + a * y * y + b * x * y, y + c * x * x + d * x * y
         from_x, from_y, to_x, to_y = self._affine
-        middle, last = np.float32((self._edge - 1) / 2), np.float32(self._edge - 1.001)
-        column = np.clip(from_x * bent_x + from_y * bent_y + middle, 0, last)
-        row = np.clip(to_x * bent_x + to_y * bent_y + middle, 0, last)
-        left, top = column.astype(np.int64), row.astype(np.int64)
-        column -= left
-        row -= top
-        corner = self._start + top * self._edge + left
-        upper, lower = self._fields.take(corner), self._fields.take(corner + self._edge)
-        upper += (self._fields.take(corner + 1) - upper) * column
-        lower += (self._fields.take(corner + self._edge + 1) - lower) * column
-        distance: Floats = upper + (lower - upper) * row - self._stroke
-        return distance
+        column, row = from_x * bent_x + from_y * bent_y, to_x * bent_x + to_y * bent_y
+        return sampled(self._fields, self._which, column, row) - self._stroke
 
 
 def _ends(nearest: Floats) -> tuple[Floats, Floats]:

@@ -1,7 +1,8 @@
-"""Labelled images in one .npz file of plain arrays."""
+"""MNIST and CIFAR: one .npz file of plain arrays, or the files in which each was published."""
 
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,46 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from syncline.datasets.files import npz_file
+from syncline.datasets.images import ImageDataset
+
 Array = npt.NDArray[Any]
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 
-def read_npz(path: Path) -> dict[str, Array]:
-    """The arrays KEYS of the file, read without pickle.
+def labelled_images(
+    name: str,
+    root: str,
+    published: Path,
+    read_published: Callable[[], dict[str, Array]],
+    pixels: Callable[[Array], Tensor],
+    num_classes: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> ImageDataset:
+    """The images in `<root>/<name>.npz`; without this file, those that were published.
+
+    Args:
+        published: the folder of the published files.
+        read_published: returns the arrays KEYS of these files.
+        pixels: an array of images -> uint8 [N, C, H, W]; raises ValueError for another shape or dtype.
 
     Raises:
-        ValueError: it cannot be read, or an array is missing.
+        ValueError: broken data; and what `read_published` raises.
     """
+    path = npz_file(root, name)
+    source, arrays = (path, _read_npz(path)) if path.exists() else (published, read_published())
+    try:
+        x_train, x_test = pixels(arrays["x_train"]), pixels(arrays["x_test"])
+        y_train, y_test = _labels(arrays["y_train"]), _labels(arrays["y_test"])
+        return ImageDataset(name, x_train, y_train, x_test, y_test, num_classes, mean, std)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def _read_npz(path: Path) -> dict[str, Array]:
+    """The arrays KEYS of the file, read without pickle."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             missing = [key for key in KEYS if key not in archive]
@@ -32,12 +62,8 @@ def read_npz(path: Path) -> dict[str, Array]:
     return arrays
 
 
-def as_labels(labels: Array) -> Tensor:
-    """Integers in any shape -> int64 [N].
-
-    Raises:
-        ValueError: not integers.
-    """
+def _labels(labels: Array) -> Tensor:
+    """Integers in any shape -> int64 [N]."""
     if not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"labels must be integers, got {labels.dtype}")
     return torch.from_numpy(labels.astype(np.int64).reshape(-1))

@@ -46,8 +46,7 @@ class QuestionSource:
     is_random = False
 
     def __init__(self, dataset: QuestionDataset, device: torch.device) -> None:
-        self._dataset = dataset
-        self._device = device
+        self._dataset, self._device = dataset, device
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
         return self._batch(self._dataset.train, indices)
@@ -58,6 +57,11 @@ class QuestionSource:
             yield self._batch(windows, np.arange(start, min(start + TEST_BATCH, len(windows))))
 
     def score(self, firsts: Tensor, lasts: Tensor) -> tuple[float, float]:
+        """The official exact match and F1, fractions of the questions.
+
+        Args:
+            firsts, lasts: logits float [W, L] of the answer's first and last token, for all test rows in order.
+        """
         questions = self._dataset.test_questions
         return score(predict(self._dataset.test, questions, firsts, lasts), questions)
 

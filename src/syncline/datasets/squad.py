@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from syncline.datasets.errors import DataMissingError
+from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.files import SQUAD, SQUAD_MD5, squad_file
 from syncline.datasets.question_windows import Question
 from syncline.datasets.questions import QuestionDataset, question_dataset
-from syncline.datasets.sizes import checked_size
 from syncline.datasets.streams import Purpose, stream
 from syncline.datasets.wordpiece import read_vocabulary, vocabulary_file
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from syncline.datasets.corpus import Corpus
 from syncline.datasets.download import fetch
-from syncline.datasets.errors import DataMissingError
+from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.files import BILLION, BILLION_TRAIN, PTB_MD5, billion_files, text_files
-from syncline.datasets.sizes import checked_size
-from syncline.datasets.text_source import TextDataset
+from syncline.datasets.text_source import Corpus, TextDataset
 
 LENGTH = 128
 

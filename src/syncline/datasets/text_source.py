@@ -1,21 +1,95 @@
-"""Batches of running text. Legend: B samples or streams, T bytes of each."""
+"""Running text: a sequence of bytes from any number of files, and batches of it.
 
-from collections.abc import Iterator
+Legend: n bytes, B windows, samples or streams of T bytes.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from syncline.datasets.batch_source import Batch
-from syncline.datasets.corpus import Corpus
 from syncline.shapes import TextShape
+
+Bytes = npt.NDArray[np.uint8]
+
+SPACES = np.frombuffer(b" \t\n\r\v\f", np.uint8)
+COUNTED_BYTES = 1 << 22  # of text at a time
 
 NUM_SYMBOLS = 256  # bytes
 IGNORED = -1  # a target that the loss ignores
 MAX_STREAMS, MIN_STREAM = 64, 1_000  # of the test: largest number, least bytes of each
 PIECE = 256  # T of the test
+
+
+class Corpus:
+    """Concatenated pieces of text, without copying.
+
+    Args:
+        pieces: uint8 arrays.
+    """
+
+    def __init__(self, pieces: Iterable[Bytes]) -> None:
+        self._pieces = list(pieces)
+        self._begins = np.cumsum([0] + [len(piece) for piece in self._pieces])  # of each piece, and n
+
+    @staticmethod
+    def of_files(paths: Iterable[Path]) -> "Corpus":
+        """The bytes of files, memory-mapped."""
+        filled = [path for path in paths if path.stat().st_size]  # an empty file cannot be mapped
+        return Corpus(np.memmap(path, np.uint8, mode="r").view(np.ndarray) for path in filled)
+
+    def __len__(self) -> int:
+        return int(self._begins[-1])
+
+    def part(self, begin: int, end: int) -> "Corpus":
+        """Bytes begin .. end - 1."""
+        return Corpus(
+            piece[max(begin - offset, 0) : max(end - offset, 0)]
+            for piece, offset in zip(self._pieces, self._begins[:-1].tolist(), strict=True)
+        )
+
+    def windows(self, begins: npt.NDArray[np.int64], length: int) -> Bytes:
+        """uint8 [B, T]: `length` bytes from each of `begins` [B] on; zeros after the end of the text."""
+        found = np.zeros((len(begins), length), np.uint8)
+        pieces = np.searchsorted(self._begins, begins, side="right") - 1  # that each window begins in
+        for window, begin, piece in zip(found, begins.tolist(), pieces.tolist(), strict=True):
+            offset, filled = begin - int(self._begins[piece]), 0
+            while filled < length and piece < len(self._pieces):
+                some = self._pieces[piece][offset : offset + length - filled]
+                window[filled : filled + len(some)] = some
+                offset, filled, piece = 0, filled + len(some), piece + 1
+        return found
+
+    # The counts below leave out the first byte, which is not predicted.
+
+    def characters(self) -> int:
+        """UTF-8 characters whose first byte is predicted."""
+        return sum(int(np.count_nonzero(some & 0xC0 != 0x80)) for some, _ in self._stretches())
+
+    def words(self) -> int:
+        """Words whose last byte is predicted, and ends of lines.
+
+        Words are separated by white space (ASCII's). The end of a line counts as a word, as usual for word
+        perplexities: the end of a sentence has to be predicted, too.
+        """
+        total = 0
+        for some, following in self._stretches():
+            is_space = np.isin(some, SPACES)
+            ends = ~is_space & np.append(is_space[1:], following in SPACES)
+            total += int(np.count_nonzero(ends)) + int(np.count_nonzero(some == ord("\n")))
+        return total
+
+    def _stretches(self) -> Iterator[tuple[Bytes, int]]:
+        """All bytes except the first, in chunks with the byte that follows each chunk; a space follows the last."""
+        for begin in range(1, len(self), COUNTED_BYTES):
+            size = min(COUNTED_BYTES, len(self) - begin)
+            some = self.windows(np.array([begin]), size + 1)[0]
+            yield some[:-1], int(some[-1]) if begin + size < len(self) else ord(" ")
 
 
 @dataclass(frozen=True)
@@ -59,23 +133,21 @@ class TextSource:
     is_random = False
 
     def __init__(self, dataset: TextDataset, device: torch.device) -> None:
-        self._train = dataset.train
-        self._test = dataset.test
-        self._length = dataset.length
-        self._device = device
+        self._dataset, self._device = dataset, device
 
     @cached_property
     def characters(self) -> int:
         """UTF-8 characters in the test's targets: bits per character = bits of all targets / these."""
-        return self._test.characters()
+        return self._dataset.test.characters()
 
     @cached_property
     def words(self) -> int:
         """Words and ends of lines in the test's targets: perplexity by word = exp(nats of all targets / these)."""
-        return self._test.words()
+        return self._dataset.test.words()
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
-        return self._batch(self._train.windows(indices * self._length, self._length + 1))
+        length = self._dataset.length
+        return self._batch(self._dataset.train.windows(indices * length, length + 1))
 
     def test(self) -> Iterator[Batch]:
         """The test text as B parallel streams, T bytes of each at a time; the last batch may be narrower.
@@ -84,13 +156,14 @@ class TextSource:
         of the text except the first is a target once. All streams are equally long; the last ones are padded with
         inputs 0 and targets -1, which the loss ignores.
         """
-        predicted = len(self._test) - 1
+        text = self._dataset.test
+        predicted = len(text) - 1
         streams = max(1, min(MAX_STREAMS, predicted // MIN_STREAM))
         length = -(-predicted // streams)
         begins = np.arange(streams) * length  # [B]
         for done in range(0, length, PIECE):
             size = min(PIECE, length - done)
-            inputs, targets = self._batch(self._test.windows(begins + done, size + 1))
+            inputs, targets = self._batch(text.windows(begins + done, size + 1))
             beyond = (begins + done)[:, None] + np.arange(size) >= predicted  # [B, T]
             yield inputs, targets.masked_fill(torch.from_numpy(beyond).to(self._device), IGNORED)
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from syncline.datasets.batch_source import Batch, BatchSource, DiskBatchSource
+from syncline.datasets.batch_source import Batch, BatchSource
+from syncline.datasets.imagenet import PhotographSource
 from syncline.datasets.sharding import WorkerShare
 from syncline.datasets.streams import Purpose, stream
 from syncline.learning.flat import FlatModule
@@ -34,12 +35,12 @@ class WorkerBatches:
     def __init__(self, source: BatchSource, share: WorkerShare) -> None:
         self.share = share
         self._source = source
-        self._from_disk = source if isinstance(source, DiskBatchSource) else None
+        self._photographs = source if isinstance(source, PhotographSource) else None
 
     def take(self, iteration: int) -> MiniBatch:
         samples = self._source.take(self.share.batch(iteration), self._generator(iteration))
-        if self._from_disk is not None:
-            self._from_disk.prefetch(self.share.batch(iteration + 1), self._generator(iteration + 1))
+        if self._photographs is not None:  # decoded while this gradient is computed
+            self._photographs.prefetch(self.share.batch(iteration + 1), self._generator(iteration + 1))
         return MiniBatch(samples, self._key(iteration))
 
     def _generator(self, iteration: int) -> np.random.Generator | None:

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from syncline.datasets.batch_source import AnswerBatchSource, Batch, BatchSource, TextBatchSource
+from syncline.datasets.batch_source import Batch, BatchSource
+from syncline.datasets.questions import QuestionSource
+from syncline.datasets.text_source import TextSource
 from syncline.learning.scoring import auc
 
 AUXILIARY_WEIGHT = 0.4  # of Inception's second head (torchvision's and TF-Slim's training scripts)
@@ -71,7 +73,7 @@ class QuestionAnswering:
         return (F.cross_entropy(firsts, first) + F.cross_entropy(lasts, last)) / 2
 
     def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
-        assert isinstance(source, AnswerBatchSource)
+        assert isinstance(source, QuestionSource)
         loss, size = 0.0, 0
         firsts, lasts = [], []
         for tokens, mask, types, first, last in source.test():
@@ -114,7 +116,7 @@ class Language:
         return F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1)
 
     def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
-        assert isinstance(source, TextBatchSource)
+        assert isinstance(source, TextSource)
         nats, size, state = 0.0, 0, None
         for symbols, following in source.test():
             logits, state = module(symbols, state)

@@ -11,8 +11,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from syncline.config import RunConfig, from_plain
 from syncline.live.clock import answer_clock, measure_clock
@@ -151,7 +153,7 @@ class ControlClient:
         self._lock = threading.Lock()
         self._on_message, self._on_loss = on_message, on_loss
         self.clock = measure_clock(self._sock)  # the launcher's
-        self.send(replace(hello, pid=os.getpid(), clock_error_s=self.clock.error_s))
+        self.send(msgspec.structs.replace(hello, pid=os.getpid(), clock_error_s=self.clock.error_s))
         threading.Thread(target=self._read, name="control client", daemon=True).start()
 
     @classmethod

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from syncline.operations.arguments import Commands
-from syncline.operations.plans import all_plans
+from syncline.operations.arguments import Commands, all_plans
 from syncline.operations.states import names, run_states, slurm_states
 from syncline.operations.tables import columns, size
 from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead

@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 from syncline.operations import jobs
-from syncline.operations.arguments import Commands
-from syncline.operations.plans import find_plan
+from syncline.operations.arguments import Commands, find_plan
 from syncline.operations.states import run_states
-from syncline.records.lock import Owner, at_work_on, is_here
+from syncline.records.lock import at_work_on
 from syncline.records.store import RecordError
 
 RUN_PY = Path(__file__).parents[3] / "run.py"
@@ -57,7 +56,7 @@ def cancel(args: argparse.Namespace) -> int:
     plan = find_plan(args.results, args.plan)
     results = plan.results
     cancelled = jobs.cancel(jobs.submissions(results, plan.stem))
-    here = [owner for owner in at_work_on(plan.path) if is_here(owner)]
+    here = [owner for owner in at_work_on(plan.path) if owner.is_here]
     for owner in here:
         os.kill(owner.pid, signal.SIGTERM)
     until = time.monotonic() + CHECKPOINT_S
@@ -70,9 +69,9 @@ def cancel(args: argparse.Namespace) -> int:
         content = {
             "plan": plan.stem,
             "jobs": cancelled,
-            "stopped": [_plain(owner) for owner in stopped],
-            "still_at_work": [_plain(owner) for owner in left],
-            "still_running": {identity: _plain(owner) for identity, owner in runs.items()},
+            "stopped": [owner.as_dict() for owner in stopped],
+            "still_at_work": [owner.as_dict() for owner in left],
+            "still_running": {identity: owner.as_dict() for identity, owner in runs.items()},
         }
         print(json.dumps(content, indent=1))
         return 1 if left or runs else 0
@@ -81,13 +80,9 @@ def cancel(args: argparse.Namespace) -> int:
     for owner in stopped:
         print(f"stopped {owner}")
     for owner in left:
-        print(f"still at work: {owner}" + ("" if is_here(owner) else f"; cancel it on {owner.host}"))
+        print(f"still at work: {owner}" + ("" if owner.is_here else f"; cancel it on {owner.host}"))
     for identity, running in runs.items():
         print(f"still running: {identity}, {running}")
     if not (cancelled or stopped or left or runs):
         print(f"no run of {plan.stem} is running or queued")
     return 1 if left or runs else 0
-
-
-def _plain(owner: Owner) -> dict[str, object]:
-    return {"host": owner.host, "pid": owner.pid, "since": owner.since}

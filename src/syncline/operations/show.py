@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from syncline.operations.arguments import Commands, find_record
-from syncline.operations.plans import all_plans, start_of
+from syncline.operations.arguments import Commands, all_plans, find_record, start_of
 from syncline.operations.states import run_states, slurm_states
 from syncline.operations.tables import cell, columns, terminal_width, wrapped
 from syncline.records.store import FINISHED, read_config, read_environment, read_log, read_metrics, read_summary, status

@@ -71,8 +71,7 @@ class RunState:
     outcome: Outcome | None = None  # of a finished one
 
     def as_dict(self) -> dict[str, Any]:
-        owner = self.owner
-        by = None if owner is None else {"host": owner.host, "pid": owner.pid, "since": owner.since}
+        by = None if self.owner is None else self.owner.as_dict()
         cause = self.cause or None
         return {"state": self.state, "wall_s": self.wall_s, "ended_by": self.ended_by or None, "by": by, "cause": cause}
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from syncline.operations.arguments import Commands
-from syncline.operations.plans import all_plans, find_plan, start_of
+from syncline.operations.arguments import Commands, all_plans, find_plan, start_of
 from syncline.operations.ranking import ranking
 from syncline.operations.states import RUNNING, STATES, RunState, names, run_states, slurm_states
 from syncline.operations.tables import duration, row_lines, terminal_width, wrapped

@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 
 from syncline.operations.arguments import Commands, find_record
-from syncline.records.drawing import draw
+from syncline.records.drawing import draw, trace_events, write_trace
 from syncline.records.spans import read_timeline, window_of
-from syncline.records.trace import trace_events, write_trace
 
 EXAMPLES = """\
 examples:

@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -23,13 +24,16 @@ def environment() -> dict[str, Any]:
 @cache
 def _facts() -> dict[str, Any]:
     """What stays the same for the life of a process; takes 20 ms to collect."""
-    packages = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "hydra-core", "pyarrow")
+    versions = {}
+    for name in ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "hydra-core", "pyarrow"):
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": cores(),
-        "packages": {name: metadata.version(name) for name in packages if _is_installed(name)},
+        "packages": versions,
         "commit": _commit(),
     }
 
@@ -37,14 +41,6 @@ def _facts() -> dict[str, Any]:
 def cores() -> int:
     """Cores that this process may use; all of the machine's where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _processor() -> str:

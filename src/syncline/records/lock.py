@@ -47,6 +47,14 @@ class Owner:
             return _born(self.pid) == self.born
         return self.silent_s < STALE_S
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is a process of this host."""
+        return self.host == socket.gethostname()
+
+    def as_dict(self) -> dict[str, str | int | float]:
+        return {"host": self.host, "pid": self.pid, "since": self.since}
+
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} since {time.strftime('%H:%M:%S', time.localtime(self.since))}"
 
@@ -93,14 +101,9 @@ def at_work_on(plan: Path) -> list[Owner]:
     return [owner for owner in owners if owner is not None and owner.is_alive]
 
 
-def is_here(owner: Owner) -> bool:
-    """Whether it is a process of this host."""
-    return owner.host == socket.gethostname()
-
-
 def _can_be_looked_up(owner: Owner) -> bool:
     """Whether this host can check if the process is alive. On Windows there is no check without side effects."""
-    return is_here(owner) and sys.platform != "win32"
+    return owner.is_here and sys.platform != "win32"
 
 
 def is_owner_dead(path: Path) -> bool:

@@ -10,20 +10,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 ABORT_S = 2.0  # for the tracker to end after a run that failed or was interrupted
-
-
-class Tracker(Protocol):
-    """Entered once the record exists, left when the run has finished or failed."""
-
-    def on_evaluation(self) -> None:
-        """The record has a new evaluation."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None: ...
 
 
 def check_installed(options: Mapping[str, Any]) -> None:
@@ -40,39 +29,24 @@ def check_installed(options: Mapping[str, Any]) -> None:
         raise ValueError(f"tracker={name} needs the package {name}, which is not installed: pip install {name}")
 
 
-def start_tracker(options: Mapping[str, Any], folder: Path, place: Path, say: Callable[[str], None]) -> Tracker:
-    """The tracker that the config names.
-
-    Args:
-        options: the config's group `tracker`.
-        folder: of the record.
-        place: where the record moves when it is finished.
-        say: receives one line if the tracker fails.
-    """
-    return NoTracker() if options["name"] == "none" else TrackerProcess(options, folder, place, say)
-
-
-class NoTracker:
-    def on_evaluation(self) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class TrackerProcess:
-    """The process that follows the record; see `start_tracker`.
+class Tracker:
+    """The process that follows the record, if the config names a tracker; left when the run has finished or failed.
 
     One byte through a pipe notifies it of an evaluation, without blocking; closing the pipe, of the end. Then it has
     `wait_s` to write the rest, or `ABORT_S` if the run failed or was interrupted, before it is killed.
+
+    Args:
+        options: the config's group `tracker`.
+        folder: of the record, which exists.
+        place: where the record moves when it is finished.
+        say: receives one line if the tracker fails.
     """
 
     def __init__(self, options: Mapping[str, Any], folder: Path, place: Path, say: Callable[[str], None]) -> None:
-        self._name, self._wait_s, self._place, self._say = options["name"], options["wait_s"], place, say
+        self._name, self._wait_s, self._place, self._say = options["name"], options.get("wait_s", 0.0), place, say
         self._process: subprocess.Popen[bytes] | None = None
+        if self._name == "none":
+            return
         command = [sys.executable, "-m", "syncline.records.trackers", "--follow", str(folder), str(place)]
         try:
             self._scratch = tempfile.TemporaryDirectory(prefix="syncline-", ignore_cleanup_errors=True)
@@ -94,6 +68,7 @@ class TrackerProcess:
         os.set_blocking(self._pipe.fileno(), False)
 
     def on_evaluation(self) -> None:
+        """The record has a new evaluation."""
         if self._process is None:
             return
         try:

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from syncline.records.drawing import draw
+from syncline.records.drawing import draw, trace_events, write_trace
 from syncline.records.spans import Timeline, time_kind, window_of
 from syncline.records.store import read_config
-from syncline.records.trace import trace_events, write_trace
 from syncline.records.trackers.histograms import histograms_of, short_timeline
 
 

@@ -1,0 +1,170 @@
+"""What both clusters' reports share; and Figure 3's runs: three networks on four equal servers, as curves.
+
+A run learns at its scale. The time of an evaluation is the epochs until then times the seconds of an epoch of its
+paradigm with the paper's network, data and batch, which a run of times alone measures.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from reports.figures import Points
+from reports.records import Artefact, Run, published
+from reports.statistics import Sample
+
+Value = TypeVar("Value")
+
+TIMING = "timing"  # last part of the label of a run of times alone
+NETWORKS = ("alexnet", "resnet50", "resnet110")
+AVERAGE = "ssp"  # the mean of all thresholds that were run, as the paper's averaged SSP
+READINGS = ("clock", "share", "quarter")  # last part of the label of a run with another reading, or rate
+
+
+def cut(accuracy: float) -> float:
+    """To whole per cent, as the paper's 0.67 is."""
+    return math.floor(accuracy * 100 + 1e-9) / 100  # a hundredth is not a binary fraction: 0.29 * 100 falls short of 29
+
+
+def reached(curve: Points, accuracy: float) -> float | None:
+    """Where it first is that high, of evaluations after some training; None if it never is."""
+    return next((at for at, height in zip(*curve, strict=True) if height >= accuracy and at > 0), None)
+
+
+def learned_with(config: Mapping[str, Any]) -> str:
+    """The network and the data: `resnet-8 on glyphs10`."""
+    model = config["model"]
+    depth = f"-{model['depth']}" if "depth" in model else ""
+    return f"{model['name']}{depth} on {config['dataset']['name']}"
+
+
+class NotRun(LookupError):
+    """There is no such run."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network's runs. A paradigm is `bsp`, `asp`, `dssp`, `dssp_hard`, `ssp_s3`, ..., `ssp`, or `asp/clock`, ...
+
+    What is said of a paradigm and a seed raises NotRun where a run is missing; such a seed has no value in a sample.
+    """
+
+    key: str
+    seeds: Sequence[int]
+    learned: Mapping[str, Mapping[int, Run]]  # paradigm -> seed -> run
+    alone: Mapping[str, Mapping[int, Run]]  # the same of times alone
+
+    @property
+    def name(self) -> str:
+        """As the paper calls it."""
+        return str(published("dssp")["networks"][self.key])
+
+    @property
+    def thresholds(self) -> list[str]:
+        """`ssp_s3`, ..., by threshold."""
+        return sorted({name for name in (*self.learned, *self.alone) if _is_threshold(name)}, key=threshold)
+
+    def _of_thresholds(self, value: Callable[[str], Value]) -> list[Value]:
+        if not self.thresholds:
+            raise NotRun(AVERAGE)
+        return [value(name) for name in self.thresholds]
+
+    def epoch_s(self, paradigm: str, seed: int) -> float:
+        """Virtual seconds of an epoch at the paper's size."""
+        if paradigm == AVERAGE:
+            seconds = self._of_thresholds(lambda name: self.epoch_s(name, seed))
+            return sum(seconds) / len(seconds)
+        run = _run(self.alone, paradigm, seed)
+        return run.time_s / float(run.config["epochs"])
+
+    def learning(self, paradigm: str, seed: int) -> Points:
+        """(epochs, accuracies); of the average at the epochs of the lowest threshold."""
+        if paradigm != AVERAGE:
+            return _run(self.learned, paradigm, seed).curve("accuracy", "epoch")
+        curves = self._of_thresholds(lambda name: self.learning(name, seed))
+        places = curves[0][0]
+        return places, np.mean([np.interp(places, *drawn) for drawn in curves], axis=0).tolist()
+
+    def curve(self, paradigm: str, seed: int) -> Points:
+        """(virtual seconds, accuracies)."""
+        (epochs, accuracies), seconds = self.learning(paradigm, seed), self.epoch_s(paradigm, seed)
+        return [epoch * seconds for epoch in epochs], accuracies
+
+    def goal(self, seed: int) -> float:
+        """The best accuracy that BSP reaches under this seed, cut to whole per cent."""
+        return cut(max(self.learning("bsp", seed)[1]))
+
+    def each(self, value: Callable[[int], Value]) -> list[Value | None]:
+        """The values of all seeds; None where a run is missing."""
+        found: list[Value | None] = []
+        for seed in self.seeds:
+            try:
+                found.append(value(seed))
+            except NotRun:
+                found.append(None)
+        return found
+
+    # Samples: one value a seed.
+
+    def sample(self, value: Callable[[int], float | None]) -> Sample:
+        return Sample(tuple(self.each(value)))
+
+    def seconds_an_epoch(self, paradigm: str) -> Sample:
+        return self.sample(lambda seed: self.epoch_s(paradigm, seed))
+
+    def final(self, paradigm: str) -> Sample:
+        """Accuracy at the end, per cent."""
+        return self.sample(lambda seed: 100.0 * self.learning(paradigm, seed)[1][-1])
+
+    def seconds_to_goal(self, paradigm: str) -> Sample:
+        """Until the first evaluation that reaches `goal`; None where none does."""
+        return self.sample(lambda seed: reached(self.curve(paradigm, seed), self.goal(seed)))
+
+    def alone_runs(self, paradigm: str, value: Callable[[Run], float | None]) -> Sample:
+        """A number of each of its runs of times alone."""
+        return self.sample(lambda seed: value(_run(self.alone, paradigm, seed)))
+
+    def learning_runs(self, paradigm: str, value: Callable[[Run], float | None]) -> Sample:
+        """A number of each of its runs with gradients."""
+        return self.sample(lambda seed: value(_run(self.learned, paradigm, seed)))
+
+
+def _run(runs: Mapping[str, Mapping[int, Run]], paradigm: str, seed: int) -> Run:
+    try:
+        return runs[paradigm][seed]
+    except KeyError:
+        raise NotRun(f"{paradigm} seed {seed}") from None
+
+
+def networks(artefact: Artefact) -> dict[str, Network]:
+    """Key -> its runs, of the networks that were run."""
+    split: dict[str, tuple[dict[str, dict[int, Run]], dict[str, dict[int, Run]]]] = {}
+    for run in artefact.runs:
+        key, _, paradigm = run.label.partition("/")
+        learned, alone = split.setdefault(key, ({}, {}))
+        place = alone if paradigm.endswith(f"/{TIMING}") else learned
+        place.setdefault(paradigm.removesuffix(f"/{TIMING}"), {})[run.seed] = run
+    return {key: Network(key, artefact.seeds, *split[key]) for key in NETWORKS if key in split}
+
+
+@dataclass(frozen=True, slots=True)
+class Paradigm:
+    """One paradigm on one network: a row of the tables."""
+
+    of: Network
+    name: str
+
+    @property
+    def to_goal(self) -> Sample:
+        return self.of.seconds_to_goal(self.name)
+
+
+def threshold(paradigm: str) -> int:
+    """3 of `ssp_s3`."""
+    return int(paradigm.removeprefix("ssp_s"))
+
+
+def _is_threshold(paradigm: str) -> bool:
+    return paradigm.startswith("ssp_s") and not paradigm.endswith(READINGS)
