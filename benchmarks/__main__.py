@@ -1,14 +1,15 @@
-"""make bench: prints each measurement beside its goal; `python -m benchmarks simulator` makes one part.
+"""Print measurements beside their goals (`make bench`); `python -m benchmarks simulator` makes one part.
 
-Parts: simulator, transport, allreduce, start, input, criteo, orchestration.
 `make fidelity` and `make kills` stand alone.
 """
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -67,7 +68,13 @@ PARTS = {
 }
 
 
-def main(asked: list[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}; all if none is named")
+    asked = parser.parse_args(arguments).parts
+    for part in asked:
+        if part not in PARTS:
+            parser.error(f"no part {part}, choose from {', '.join(PARTS)}")
     facts = environment()
     print(f"{facts['processor']}, {facts['cores']} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
     for part in asked or PARTS:
@@ -76,4 +83,4 @@ def main(asked: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
