@@ -5,6 +5,8 @@ data order and initial weights (common random numbers). An effect is claimed to 
 Student's 95 % interval of its mean over the seeds decides: wholly inside, the effect holds; wholly outside, it fails;
 else it is undecided. A claim holds if all its effects hold, and fails if one fails. One seed decides nothing. Scale
 smoke only shows that everything runs: its numbers are shown, and no claim is judged by them.
+
+A claim that the paper's own numbers contradict is not judged by ours at any scale.
 """
 
 import math
@@ -17,13 +19,15 @@ from reports.tables import DASH, Heading, Table, cell_text
 from syncline.records.store import RecordError
 
 HOLDS, FAILS, UNDECIDED, NOT_JUDGED, NOT_RUN = "holds", "fails", "undecided", "not judged", "not run"
+CONTRADICTED = "paper contradicts itself"
 SMOKE = "smoke"  # the scale that shows that everything runs
 ROUNDING = 1e-9  # relative: a ratio that is exactly at its bound must not fail for its last bit
 
 
 def verdicts_at(scale: str) -> tuple[str, ...]:
     """The verdicts that a claim can get at a scale."""
-    return (NOT_JUDGED, NOT_RUN) if scale == SMOKE else (HOLDS, FAILS, UNDECIDED, NOT_RUN)
+    judged = (NOT_JUDGED,) if scale == SMOKE else (HOLDS, FAILS, UNDECIDED)
+    return (*judged, CONTRADICTED, NOT_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,14 @@ class Effect:
         if low >= self.at_least - slack and high <= self.at_most + slack:
             return HOLDS
         return FAILS if high < self.at_least - slack or low > self.at_most + slack else UNDECIDED
+
+    @property
+    def paper_contradicts(self) -> bool:
+        """The paper's own number, as printed, is outside the region."""
+        if self.published is None:
+            return False
+        rounding = 0.5 * 10.0**-self.digits
+        return self.published < self.at_least - rounding or self.published > self.at_most + rounding
 
     @property
     def region(self) -> str:
@@ -71,17 +83,19 @@ class Claim:
         effects: the numbers, at least one; may raise LookupError where the scale has no run that it needs: then the
             claim is not run.
         may_differ: one sentence: why our setting may give another answer than the paper's.
+        contradiction: the number of the paper, with its place, that contradicts the claim; empty: none does.
     """
 
     key: str
     artefacts: tuple[str, ...]
     effects: Callable[..., Sequence[Effect]]
     may_differ: str
+    contradiction: str = ""
 
 
-def claim(effects: Callable[..., Sequence[Effect]], may_differ: str, *artefacts: str) -> Claim:
+def claim(effects: Callable[..., Sequence[Effect]], may_differ: str, *artefacts: str, contradiction: str = "") -> Claim:
     """A claim that is named as its function."""
-    return Claim(effects.__name__, artefacts, effects, may_differ)
+    return Claim(effects.__name__, artefacts, effects, may_differ, contradiction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +114,22 @@ def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) 
     Args:
         load: an artefact by name; RecordError where there is none.
     """
+    effects: Sequence[Effect] = ()
+    not_run = ""
     try:
         artefacts = [load(name) for name in claim.artefacts]
-    except RecordError as error:
-        return Verdict(claim, text, NOT_RUN, (), str(error), scale)
-    missing = [label for artefact in artefacts for label in artefact.missing]
-    if missing:
-        return Verdict(claim, text, NOT_RUN, (), f"{len(missing)} runs are missing, {missing[0]} first", scale)
-    try:
+        missing = [label for artefact in artefacts for label in artefact.missing]
+        if missing:
+            raise RecordError(f"{len(missing)} runs are missing, {missing[0]} first")
         effects = claim.effects(*artefacts)
+    except RecordError as error:
+        not_run = str(error)
     except LookupError as error:
-        return Verdict(claim, text, NOT_RUN, (), f"not part of this scale: {error}", scale)
+        not_run = f"not part of this scale: {error}"
+    if claim.contradiction:
+        return Verdict(claim, text, CONTRADICTED, effects, claim.contradiction, scale)
+    if not_run:
+        return Verdict(claim, text, NOT_RUN, (), not_run, scale)
     if scale == SMOKE:
         because = f"not judged at scale {scale}, which only shows that everything runs"
         return Verdict(claim, text, NOT_JUDGED, effects, because, scale)
@@ -142,13 +161,13 @@ def _lines(verdict: Verdict) -> Iterator[list[str]]:
         sample = effect.sample
         published, ours = (cell_text(value, effect.digits) for value in (effect.published, sample))
         numbers = [published, effect.region, ours, effect.interval_text, f"{sample.n}/{len(sample.values)}"]
-        yield [*first, effect.what, *numbers, NOT_JUDGED if verdict.verdict == NOT_JUDGED else effect.verdict]
+        yield [*first, effect.what, *numbers, NOT_JUDGED if verdict.scale == SMOKE else effect.verdict]
         first = ["", ""]
 
 
 def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
     """A row an effect: the claim, our number, and the verdict."""
-    if any(verdict.verdict == NOT_JUDGED for verdict in verdicts):
+    if any(verdict.scale == SMOKE for verdict in verdicts):
         decides = f"At scale {SMOKE}, which only shows that everything runs, it decides nothing."
     else:
         decides = (

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 import run
 from reports.__main__ import main as reports_main
-from reports.claims import NOT_JUDGED
+from reports.claims import CONTRADICTED, NOT_JUDGED
 from reports.exhibits import ArtefactStore
 from reports.papers import OVERVIEW, PAPERS
 from reports.records import published
@@ -72,6 +72,17 @@ def test_a_second_time_nothing_is_run(results: Path, capfd: pytest.CaptureFixtur
     assert re.search(r" 0 to make\b", capfd.readouterr().err)
 
 
+def test_the_papers_own_numbers_meet_each_claim_or_are_marked(results: Path) -> None:
+    """The control of the predicates: on the published numbers each gives what the paper says."""
+    store, compared = ArtefactStore(results, "smoke"), 0
+    for paper in PAPERS.values():
+        for verdict in store.verdicts(paper):
+            outside = [effect.what for effect in verdict.effects if effect.paper_contradicts]
+            assert bool(outside) == bool(verdict.claim.contradiction), (verdict.claim.key, outside)
+            compared += any(effect.published is not None for effect in verdict.effects)
+    assert compared == 20
+
+
 def test_every_report_is_complete(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert reports_main(["all", "--scale", "smoke", "--results", str(results)]) == 0
     shown = capfd.readouterr().out
@@ -95,7 +106,7 @@ def test_every_claim_has_its_numbers_and_none_is_judged(results: Path) -> None:
     store = ArtefactStore(results, "smoke")
     for paper in PAPERS.values():
         for verdict in store.verdicts(paper):
-            assert verdict.verdict == NOT_JUDGED, verdict.because
+            assert verdict.verdict == (CONTRADICTED if verdict.claim.contradiction else NOT_JUDGED), verdict.because
             assert verdict.effects
 
 
@@ -141,8 +152,8 @@ def test_the_pages_say_what_they_show(site: Path) -> None:
         for claim in paper.claims:
             assert f'id="claim-{claim.key}"' in page
             assert f"{key}.html#claim-{claim.key}" in index
-        assert set(VERDICT.findall(page)) == {"not judged"}
-    assert set(VERDICT.findall(index)) == {"not judged"}
+        assert set(VERDICT.findall(page)) == {NOT_JUDGED} | ({CONTRADICTED} if key == "dssync" else set())
+    assert set(VERDICT.findall(index)) == {NOT_JUDGED, CONTRADICTED}
     assert "no conclusion can be drawn" in index
 
 

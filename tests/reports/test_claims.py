@@ -2,12 +2,25 @@
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.claims import FAILS, HOLDS, NOT_JUDGED, NOT_RUN, UNDECIDED, Claim, Effect, judge, scoreboard, verdicts_at
+from reports.claims import (
+    CONTRADICTED,
+    FAILS,
+    HOLDS,
+    NOT_JUDGED,
+    NOT_RUN,
+    UNDECIDED,
+    Claim,
+    Effect,
+    judge,
+    scoreboard,
+    verdicts_at,
+)
 from reports.exhibits import SCALES
 from reports.records import Artefact
 from reports.statistics import Sample
@@ -117,6 +130,33 @@ def test_what_is_missing_is_not_judged():
     assert (verdict.verdict, "push28" in verdict.because) == (NOT_RUN, True)
 
 
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("missing", [(), ("sync seed 1",)])
+def test_what_the_paper_contradicts_is_not_judged_by_our_runs(scale, missing):
+    place = "Table 4: 0.94 < 1.05."
+    claim = Claim("faster", ("psp/table1",), lambda _: [effect(1.0, 1.01, at_most=2)], "", contradiction=place)
+    verdict = judge(claim, "It is faster.", scale, lambda name: Artefact("psp/table1", scale, {}, [], list(missing)))
+    assert (verdict.verdict, verdict.because) == (CONTRADICTED, place)
+    assert len(verdict.effects) == (0 if missing else 1)
+    expected = CONTRADICTED if missing else NOT_JUDGED if scale == "smoke" else HOLDS
+    assert scoreboard("Claims", [verdict]).texts()[0][-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("published", "region", "contradicts"),
+    [
+        (None, {"at_most": 0.9}, False),
+        (0.9, {"at_most": 0.9}, False),
+        (0.904, {"at_most": 0.9}, False),  # as printed, with two digits, it is 0.90
+        (0.91, {"at_most": 0.9}, True),
+        (0.5, {"at_least": 0.6, "at_most": 0.9}, True),
+        (0.5, {"at_least": math.nan}, False),  # a bound that takes two seeds
+    ],
+)
+def test_the_papers_own_number_may_be_outside_what_it_claims(published, region, contradicts):
+    assert replace(effect(1.0, **region), published=published).paper_contradicts is contradicts
+
+
 def test_the_scoreboard_has_a_row_an_effect():
     board = scoreboard("Claims", [verdict_on(effect(1.0, 1.02, at_most=2), effect(3.0, 3.01, at_most=2))])
     rows = board.texts()
@@ -130,7 +170,8 @@ def test_a_scale_that_only_shows_that_everything_runs_judges_nothing(scale):
     good, bad, open_ = effect(1.0, 1.01, at_most=2), effect(5.0, 5.01, at_most=2), effect(0.0, 3.0, at_most=2)
     judged = [verdict_on(*effects, scale=scale) for effects in ([good], [bad], [open_], [good, bad, open_])]
     not_run = verdict_on(good, missing=("sync seed 1",), scale=scale)
-    board = scoreboard("Claims", [*judged, not_run])
+    contradicted = replace(not_run, verdict=CONTRADICTED)
+    board = scoreboard("Claims", [*judged, contradicted, not_run])
     shown = {row[1] for row in board.texts()} | {row[-1] for row in board.texts()}
     assert [verdict.verdict for verdict in judged] == (
         [NOT_JUDGED] * 4 if scale == "smoke" else [HOLDS, FAILS, UNDECIDED, FAILS]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def config(strategy: str, workers: int = 4, **more: Any) -> dict[str, Any]:
 
 
 def verdict(results: Path, key: str) -> Verdict:
-    claim = next(claim for claim in PAPER.claims if claim.key == key)
+    """By our numbers alone: some of these claims the paper contradicts itself."""
+    claim = replace(next(claim for claim in PAPER.claims if claim.key == key), contradiction="")
     return judge(claim, PAPER.claim_text(key), "laptop", ArtefactStore(results, "laptop").artefact)
 
 
