@@ -1,5 +1,6 @@
 """What the text of DS-Sync gives of a task, a strategy and a number of workers."""
 
+import math
 from typing import Any
 
 from reports.records import published
@@ -58,8 +59,8 @@ def published_speedup(task: str, num_workers: int) -> float | None:
 
 
 def published_epoch(task: str, num_workers: int, strategy: str) -> float | None:
-    """The epoch in which Table 4's iterations end; None where the text does not say."""
+    """The epoch in which Table 4's iterations end, each with a short last batch; None where the text does not say."""
     iterations, about = published_target(task, num_workers, strategy, "iterations"), text()["tasks"][task]
     if iterations is None or about["samples"] is None:
         return None
-    return iterations * num_workers * float(about["batch"]) / float(about["samples"])
+    return iterations / math.ceil(about["samples"] / (num_workers * about["batch"]))
