@@ -55,6 +55,23 @@ def test_students_tests_at_several_looks_err_with_alpha(sizes, two_sided):
     assert stats.binomtest(errors, 60_000, 0.05).pvalue > 0.01
 
 
+@pytest.mark.parametrize(
+    ("sizes", "two_sided", "student", "level", "error"),
+    [
+        (LOOKS, True, True, 0.0168920528, 1e-6),
+        (LOOKS, False, True, 0.0181304382, 1e-6),
+        ((50, 100, 150, 200), True, True, 0.0180717285, 1e-6),
+        ((125, 250, 375, 500), True, True, 0.0181553022, 1e-6),
+        ((3, 6, 9, 12), False, True, 0.0173917, 2e-5),
+        ((5, 8, 40, 43), False, True, 0.0180101, 2e-5),
+        ((2, 3, 10, 40, 41), False, False, 0.0152002665, 1e-6),
+    ],
+)
+def test_levels_are_as_accurate_as_they_say(sizes, two_sided, student, level, error):
+    """Against twice as many points and more in each quadrature."""
+    assert pocock_level(0.05, sizes, two_sided=two_sided, student=student) == pytest.approx(level, abs=error)
+
+
 def test_students_tests_err_more_than_alpha_at_the_level_for_known_variance():
     smallest = smallest_p(LOOKS, 200_000, True, np.random.default_rng(2))
     errors = int((smallest <= pocock_level(0.05, LOOKS, two_sided=True, student=False)).sum())

@@ -89,15 +89,13 @@ class _StudentWalk:
         known, target = math.sqrt(m / n) * np.sin(old), np.sin(new)
         # The density of (g, b), 2 c g^(m-1) (1 - g^2 - b^2)^((rest-1)/2), along the line of b for (old, new): there
         # fresh (1 - g^2 - b^2) = square (half^2 - (g - middle)^2), which g = middle + half sin(u) makes a cosine.
+        # Below g = 0 there is no mass.
         square = fresh + known**2
         middle = known * target / square
         half = np.sqrt(np.maximum(0.0, middle**2 + (fresh - target**2) / square))
-        start = np.arcsin(np.clip(-middle / np.where(half > 0.0, half, 1.0), -1.0, 1.0))  # where g is 0, if it is
-        points, weights = _nodes(-1.0, 1.0, 32 + 3 * math.isqrt(n))  # a peak of width 1 / sqrt(n)
-        stretch = (math.pi / 2 - start) / 2.0
-        u = start[..., None] + stretch[..., None] * (points + 1.0)
-        g = np.maximum(0.0, middle[..., None] + half[..., None] * np.sin(u))
-        integral = stretch * ((g ** (m - 1) * np.cos(u) ** rest) @ weights)
+        points, weights = _nodes(-math.pi / 2, math.pi / 2, 32 + 4 * math.isqrt(n))  # a peak of width 1 / sqrt(n)
+        g = np.maximum(0.0, middle[..., None] + half[..., None] * np.sin(points))
+        integral = g ** (m - 1) @ (weights * np.cos(points) ** rest)
         log_c = special.gammaln([n / 2, m / 2, 0.5, (n - m - 1) / 2]) @ (1, -1, -1, -1)
         factor = 2.0 * math.exp(log_c) * (square / fresh) ** ((rest - 1) / 2) * half**rest / math.sqrt(fresh)
         return np.asarray(factor * integral * np.cos(new))
