@@ -1,0 +1,334 @@
+"""What verdicts about claims rest on: tests and intervals of paired values, of counts and of times to a target.
+
+This file may hold: pure functions of numbers. It may not hold: I/O, clocks or random numbers but those of a generator
+that is an argument. Every function raises ValueError, in one line, for values that it cannot judge.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Array = NDArray[np.float64]
+Side = Literal["less", "greater"]
+Alternative = Literal["two-sided", "less", "greater"]  # as scipy names them
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate and its confidence interval.
+
+    A one-sided interval ends at its scale's own end on the other side: an infinity, or 0 or 1 of a proportion.
+    """
+
+    estimate: float
+    lower: float
+    upper: float
+
+
+def mean_interval(
+    differences: Sequence[float], alpha: float = 0.05, alternative: Alternative = "two-sided"
+) -> Interval:
+    """Student's interval, of confidence 1 - alpha, of the mean of paired differences.
+
+    Differences that are all equal give a point: they tell nothing of the spread, and the interval is then too narrow.
+
+    Args:
+        differences: n >= 2 finite numbers, one a pair.
+        alpha: error probability, in (0, 0.5].
+        alternative: two-sided, or one-sided: `greater` is (lower, inf), `less` is (-inf, upper).
+
+    Source: Student, The Probable Error of a Mean, 1908.
+    """
+    mean, error, df = _mean_and_error(_sample("mean_interval: differences", differences))
+    return Interval(mean, *_around(mean, float(stats.t.isf(_tail(alpha, alternative), df)) * error, alternative))
+
+
+def mean_p(differences: Sequence[float], bound: float = 0.0, alternative: Side = "greater") -> float:
+    """p-value of the one-sided Student test: small where the mean of paired differences is beyond the bound.
+
+    Differences that are all equal have p = 0 beyond the bound, 1 at it or on its other side.
+
+    Args:
+        differences: n >= 2 finite numbers, one a pair.
+        bound: finite, in the unit of the differences.
+        alternative: what a small p speaks for: a mean `greater` than the bound, or `less`.
+
+    Source: Student, The Probable Error of a Mean, 1908.
+    """
+    _check_choice(alternative, "less", "greater")
+    beyond = _sample("mean_p: differences", differences) - _finite("mean_p: bound", bound)
+    mean, error, df = _mean_and_error(beyond if alternative == "greater" else -beyond)
+    if error == 0.0:
+        return 0.0 if mean > 0.0 else 1.0
+    return float(stats.t.sf(mean / error, df))
+
+
+def equivalence_p(differences: Sequence[float], margin: float) -> float:
+    """p-value of two one-sided tests (TOST): small where |mean| of the paired differences is below the margin.
+
+    Args:
+        differences: n >= 2 finite numbers, one a pair. Equal ones give 0 or 1, as in `mean_p`.
+        margin: > 0, in the unit of the differences.
+
+    Source: Schuirmann, A comparison of the two one-sided tests procedure and the power approach, 1987.
+    """
+    if not _finite("equivalence_p: margin", margin) > 0.0:
+        raise ValueError(f"equivalence_p: margin must be > 0, got {margin}")
+    return max(mean_p(differences, -margin, "greater"), mean_p(differences, margin, "less"))
+
+
+def ratio_interval(
+    first: Sequence[float], second: Sequence[float], alpha: float = 0.05, alternative: Alternative = "two-sided"
+) -> Interval:
+    """Fieller's interval, of confidence 1 - alpha, of the paired ratio mean(first) / mean(second).
+
+    It holds the ratios r that Student's test of first - r second does not reject: `mean_p` of these differences is the
+    p-value of a ratio beyond r. Where the mean of `second` is not significantly above 0 it is (-inf, inf).
+
+    Args:
+        first: n >= 2 finite numbers.
+        second: as many, paired with the first, of mean > 0.
+        alpha: error probability, in (0, 0.5].
+        alternative: as in `mean_interval`.
+
+    Source: Fieller, Some Problems in Interval Estimation, 1954.
+    """
+    above, below = _pairs("ratio_interval: first and second", first, second)
+    mean = float(below.mean())
+    if not mean > 0.0:
+        raise ValueError(f"ratio_interval: the mean of second must be > 0, got {mean}")
+    ratio = float(above.mean()) / mean
+    # The roots s of (mean of second * s)^2 = (t standard errors of first - (ratio + s) second)^2.
+    t = float(stats.t.isf(_tail(alpha, alternative), len(above) - 1))
+    squares = t**2 / (len(above) * mean**2) * np.cov(above - ratio * below, below)
+    rest = 1.0 - float(squares[1, 1])
+    if rest <= 0.0:
+        return Interval(ratio, -math.inf, math.inf)
+    middle = -float(squares[0, 1]) / rest
+    half = math.sqrt(middle**2 + float(squares[0, 0]) / rest)
+    return Interval(ratio, *_around(ratio + middle, half, alternative))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values, in the order given: those <= alpha are rejected, all errors together at level alpha.
+
+    Args:
+        p_values: at least one, each in [0, 1].
+
+    Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
+    """
+    raw = _sample("holm: p_values", p_values, least=1)
+    if raw.min() < 0.0 or raw.max() > 1.0:
+        raise ValueError(f"holm: p_values must be in [0, 1], got {raw.min()} to {raw.max()}")
+    order = np.argsort(raw, kind="stable")
+    adjusted = np.empty_like(raw)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(np.arange(len(raw), 0, -1) * raw[order]))
+    return [float(value) for value in adjusted]
+
+
+def proportion_interval(
+    successes: int, num: int, alpha: float = 0.05, alternative: Alternative = "two-sided"
+) -> Interval:
+    """The exact interval, of confidence 1 - alpha or more, of a proportion.
+
+    Args:
+        successes: 0 .. num.
+        num: trials, >= 1.
+        alpha: error probability, in (0, 0.5].
+        alternative: two-sided, or one-sided: `greater` is (lower, 1), `less` is (0, upper).
+
+    Source: Clopper and Pearson, The Use of Confidence or Fiducial Limits, 1934.
+    """
+    _tail(alpha, alternative)
+    _check_count(successes, num)
+    interval = stats.binomtest(successes, num, alternative=alternative).proportion_ci(1.0 - alpha, method="exact")
+    return Interval(successes / num, float(interval.low), float(interval.high))
+
+
+def proportion_p(successes: int, num: int, bound: float, alternative: Side = "greater") -> float:
+    """p-value of the exact one-sided binomial test: small where a proportion is beyond the bound.
+
+    Args:
+        successes: 0 .. num.
+        num: trials, >= 1.
+        bound: of the proportion, in [0, 1].
+        alternative: what a small p speaks for: a proportion `greater` than the bound, or `less`.
+    """
+    _check_choice(alternative, "less", "greater")
+    _check_count(successes, num)
+    if not 0.0 <= bound <= 1.0:
+        raise ValueError(f"proportion_p: bound must be in [0, 1], got {bound}")
+    return float(stats.binomtest(successes, num, bound, alternative).pvalue)
+
+
+def mcnemar_p(first: Sequence[bool], second: Sequence[bool]) -> float:
+    """p-value of McNemar's exact one-sided test: small where the first succeeds more often than the second.
+
+    Only pairs that differ count; with none of them p = 1.
+
+    Args:
+        first: outcomes, True or False (or 1 and 0), at least one.
+        second: as many, paired with the first.
+
+    Source: McNemar, Note on the Sampling Error of the Difference Between Correlated Proportions, 1947.
+    """
+    ours, theirs = _pairs("mcnemar_p: first and second", first, second, least=1)
+    if not np.isin([ours, theirs], (0.0, 1.0)).all():
+        raise ValueError("mcnemar_p: outcomes must be True or False")
+    differing = int(np.count_nonzero(ours != theirs))
+    return proportion_p(int(np.count_nonzero(ours > theirs)), differing, 0.5) if differing else 1.0
+
+
+def restricted_times(times: Sequence[float | None], horizon: float) -> Array:
+    """min(time, horizon) of each run, shape [n]: their mean is the restricted mean of runs that went to the horizon.
+
+    Paired differences of them are for `mean_interval` and `mean_p`, pairs of them for `ratio_interval`.
+
+    Args:
+        times: at least one, >= 0 in any unit; None or infinite where the target was not reached by the horizon.
+        horizon: finite, > 0, in the unit of the times.
+    """
+    if not _finite("restricted_times: horizon", horizon) > 0.0:
+        raise ValueError(f"restricted_times: horizon must be > 0, got {horizon}")
+    reached = np.array([math.inf if time is None else time for time in times], dtype=np.float64)
+    if reached.size == 0 or not (reached >= 0.0).all():  # nan is not
+        raise ValueError("restricted_times: times must be at least one, each None or >= 0")
+    return np.minimum(reached, horizon)
+
+
+def restricted_mean(times: Sequence[float | None], horizon: float, ended: Sequence[float] | None = None) -> float:
+    """The restricted mean time to a target: the area under the Kaplan-Meier curve from 0 to the horizon.
+
+    Where every run either reached the target or went to the horizon, this is the mean of min(time, horizon).
+
+    Args:
+        times: as in `restricted_times`.
+        horizon: as in `restricted_times`.
+        ended: when each run ended, > 0: one without a time that ended before the horizon is censored there; ignored
+            where there is a time. All went to the horizon by default.
+
+    Raises:
+        ValueError: also where the longest run was censored, so that the curve is not known up to the horizon.
+
+    Source: Kaplan and Meier, Nonparametric Estimation from Incomplete Observations, 1958; Irwin, The standard error of
+    an estimate of expectation of life, 1949.
+    """
+    restricted = restricted_times(times, horizon)
+    if ended is None:
+        return float(restricted.mean())
+    ends = np.array(ended, dtype=np.float64)
+    if ends.shape != restricted.shape or not (ends > 0.0).all():
+        raise ValueError("restricted_mean: ended must be as long as times, each > 0")
+    missing = np.array([time is None or math.isinf(time) for time in times])
+    seen = np.where(missing, np.minimum(ends, horizon), restricted)
+    censored = missing & (seen < horizon)
+    if censored[seen == seen.max()].any():
+        raise ValueError(f"restricted_mean: nothing is known after {seen.max()}, so horizon {horizon} is too long")
+    order = np.lexsort((censored, seen))  # at equal times those that reached the target come first
+    at_risk = np.arange(len(seen), 0, -1)
+    waiting = np.cumprod(1.0 - ~censored[order] / at_risk)  # share without the target after each time
+    return float(np.diff(seen[order], prepend=0.0) @ np.concatenate(([1.0], waiting[:-1])))
+
+
+def bootstrap_interval(
+    first: Sequence[float],
+    second: Sequence[float],
+    rng: np.random.Generator,
+    measure: Literal["difference", "ratio"] = "difference",
+    alpha: float = 0.05,
+    resamples: int = 9999,
+) -> Interval:
+    """Percentile bootstrap over pairs of mean(first) - mean(second), or of their ratio; for `restricted_times`.
+
+    For description, not for verdicts: its 95 % intervals cover 83 % with 5 pairs, 90 % with 10, 93 % with 20 (of
+    log-normal times), where Student's and Fieller's cover 93 to 96 %: `mean_interval`, `ratio_interval`.
+
+    Args:
+        first: n >= 2 finite numbers.
+        second: as many, paired with the first; all > 0 for a ratio.
+        rng: a generator of fixed seed makes the interval reproducible.
+        measure: what is compared.
+        alpha: error probability, in (0, 0.5].
+        resamples: >= 1.
+
+    Source: Efron, Bootstrap Methods: Another Look at the Jackknife, 1979.
+    """
+    _check_choice(measure, "difference", "ratio")
+    _tail(alpha, "two-sided")
+    ours, theirs = _pairs("bootstrap_interval: first and second", first, second)
+    if measure == "ratio" and not theirs.min() > 0.0:
+        raise ValueError("bootstrap_interval: all of second must be > 0 for a ratio")
+    if resamples < 1:
+        raise ValueError(f"bootstrap_interval: resamples must be >= 1, got {resamples}")
+
+    def compare(a: Array, b: Array, axis: int = -1) -> Array:
+        means = a.mean(axis), b.mean(axis)
+        return np.asarray(means[0] - means[1] if measure == "difference" else means[0] / means[1])
+
+    found = stats.bootstrap(
+        (ours, theirs),
+        compare,
+        paired=True,
+        vectorized=True,
+        n_resamples=resamples,
+        confidence_level=1.0 - alpha,
+        method="percentile",
+        random_state=rng,
+    ).confidence_interval
+    return Interval(float(compare(ours, theirs)), float(found.low), float(found.high))
+
+
+def _mean_and_error(values: Array) -> tuple[float, float, int]:
+    """Mean, its standard error, degrees of freedom; of equal values the error is exactly 0."""
+    if np.ptp(values) == 0.0:
+        return float(values[0]), 0.0, len(values) - 1
+    return float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values)), len(values) - 1
+
+
+def _around(middle: float, half: float, alternative: Alternative) -> tuple[float, float]:
+    return (
+        -math.inf if alternative == "less" else middle - half,
+        math.inf if alternative == "greater" else middle + half,
+    )
+
+
+def _tail(alpha: float, alternative: Alternative) -> float:
+    """The error probability on each side, of checked arguments."""
+    _check_choice(alternative, "two-sided", "less", "greater")
+    if not 0.0 < alpha <= 0.5:
+        raise ValueError(f"alpha must be in (0, 0.5], got {alpha}")
+    return alpha / 2.0 if alternative == "two-sided" else alpha
+
+
+def _check_choice(given: str, *allowed: str) -> None:
+    if given not in allowed:
+        raise ValueError(f"{given!r} is none of {', '.join(allowed)}")
+
+
+def _check_count(successes: int, num: int) -> None:
+    if num < 1 or not 0 <= successes <= num:
+        raise ValueError(f"successes must be in 0 .. num and num >= 1, got {successes} of {num}")
+
+
+def _finite(name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
+    return value
+
+
+def _sample(name: str, values: Sequence[float], least: int = 2) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) < least or not np.isfinite(array).all():
+        raise ValueError(f"{name} must be {least} or more finite numbers, got {values}")
+    return array
+
+
+def _pairs(names: str, first: Sequence[float], second: Sequence[float], least: int = 2) -> tuple[Array, Array]:
+    if len(first) != len(second):
+        raise ValueError(f"{names} must be of equal length, got {len(first)} and {len(second)}")
+    return _sample(names, first, least), _sample(names, second, least)

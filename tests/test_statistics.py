@@ -1,0 +1,410 @@
+"""Known cases by hand, simulated studies of known effect, properties. What errs with alpha is held to the binomial
+error of its number of studies.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from examples import scaled
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from syncline.statistics import (
+    Interval,
+    bootstrap_interval,
+    equivalence_p,
+    holm,
+    mcnemar_p,
+    mean_interval,
+    mean_p,
+    proportion_interval,
+    proportion_p,
+    ratio_interval,
+    restricted_mean,
+    restricted_times,
+)
+
+ALPHA = 0.05
+STUDIES = 2000
+VALUES = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
+SAMPLES = st.lists(VALUES, min_size=2, max_size=12)
+
+
+def assert_share(hits, expected, num=STUDIES):
+    """The number of hits among `num` studies is what a probability `expected` gives, but for chance."""
+    assert stats.binomtest(int(hits), num, expected).pvalue > 0.01
+
+
+# Means
+
+
+def test_the_interval_of_three_differences_by_hand():
+    # mean 2, standard error 1 / sqrt(3), t = 4.3027 and 2.9200 with 2 degrees of freedom
+    assert mean_interval([1, 2, 3]) == Interval(
+        2.0, pytest.approx(-0.48414, abs=1e-5), pytest.approx(4.48414, abs=1e-5)
+    )
+    assert mean_interval([1, 2, 3], 0.05, "greater") == Interval(2.0, pytest.approx(0.31415, abs=1e-4), math.inf)
+    assert mean_interval([1, 2, 3], 0.05, "less") == Interval(2.0, -math.inf, pytest.approx(3.68585, abs=1e-4))
+
+
+@scaled(30)
+@given(SAMPLES.filter(lambda values: np.ptp(values) > 0), VALUES)
+def test_p_values_and_intervals_of_means_are_those_of_scipy(values, bound):
+    for alternative in ("less", "greater"):
+        theirs = stats.ttest_1samp(values, bound, alternative=alternative)
+        assert mean_p(values, bound, alternative) == pytest.approx(float(theirs.pvalue), rel=1e-6, abs=1e-12)
+        interval = mean_interval(values, 0.1, alternative)
+        low, high = theirs.confidence_interval(0.9)
+        assert (interval.lower, interval.upper) == pytest.approx((low, high), abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.1, -0.3, 7.0])
+def test_equal_differences_give_a_point_and_certainty(value):
+    values = [value] * 3  # the mean of three 0.1 is not 0.1 in floating point
+    assert mean_interval(values) == Interval(value, value, value)
+    assert [mean_p(values, bound) for bound in (value - 0.01, value, value + 0.01)] == [0.0, 1.0, 1.0]
+    assert [mean_p(values, bound, "less") for bound in (value - 0.01, value, value + 0.01)] == [1.0, 1.0, 0.0]
+    assert equivalence_p(values, abs(value)) == 1.0
+    assert equivalence_p(values, abs(value) + 0.01) == 0.0
+
+
+@scaled(30)
+@given(SAMPLES, VALUES)
+def test_the_two_sides_of_a_mean_mirror_each_other(values, bound):
+    assert mean_p(values, bound, "less") == mean_p([-value for value in values], -bound, "greater")
+    if np.ptp(values) > 0:
+        assert mean_p(values, bound, "less") + mean_p(values, bound, "greater") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("num", [2, 5, 20])
+def test_intervals_of_the_mean_cover_it_as_often_as_they_say(num):
+    studies = np.random.default_rng(num).normal(3.0, 2.0, (STUDIES, num))
+    two_sided = [mean_interval(study) for study in studies]
+    assert_share(sum(found.lower <= 3.0 <= found.upper for found in two_sided), 1 - ALPHA)
+    assert_share(sum(mean_interval(study, ALPHA, "greater").lower <= 3.0 for study in studies), 1 - ALPHA)
+
+
+def test_at_the_bound_the_test_of_the_mean_errs_with_alpha_and_beyond_it_has_students_power():
+    studies = np.random.default_rng(3).normal(0.0, 2.0, (STUDIES, 5))
+    assert_share(sum(mean_p(study + 1.0, 1.0) <= ALPHA for study in studies), ALPHA)
+    power = stats.nct.sf(stats.t.isf(ALPHA, 4), 4, math.sqrt(5))  # an effect of one deviation
+    assert_share(sum(mean_p(study + 2.0) <= ALPHA for study in studies), float(power))
+
+
+# Equivalence
+
+
+def test_equivalence_by_hand():
+    # mean 0.1, standard error 0.1 / sqrt(3): t = sqrt(243) to the nearer margin; with 2 degrees of freedom the p-value
+    # of t is (1 - t / sqrt(2 + t^2)) / 2
+    assert equivalence_p([0.0, 0.1, 0.2], 1.0) == pytest.approx((1 - math.sqrt(243 / 245)) / 2)
+
+
+@scaled(30)
+@given(SAMPLES, st.floats(0.01, 100), st.floats(0.01, 100))
+def test_a_wider_margin_never_speaks_against_equivalence(values, margin, more):
+    p = equivalence_p(values, margin)
+    assert equivalence_p(values, margin + more) <= p
+    assert equivalence_p([-value for value in values], margin) == p
+
+
+def test_at_its_margin_equivalence_errs_with_alpha_and_in_the_middle_it_is_found():
+    noise = np.random.default_rng(4).normal(0.0, 1.0, (STUDIES, 10))
+    for at_margin in (2.0, -2.0):  # so far from the other margin that one test decides
+        assert_share(sum(equivalence_p(study + at_margin, 2.0) <= ALPHA for study in noise), ALPHA)
+    assert sum(equivalence_p(study, 2.0) <= ALPHA for study in noise) > 0.99 * STUDIES
+    assert not any(equivalence_p(study, 0.1) <= ALPHA for study in noise[:200])  # ten pairs cannot tell
+
+
+# Several tests
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([0.04]) == [0.04]
+
+
+@scaled(60)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_holm_keeps_the_order_of_p_values_and_never_lowers_one(raw, random):
+    adjusted = holm(raw)
+    assert all(before <= after <= 1.0 for before, after in zip(raw, adjusted, strict=True))
+    assert [adjusted[i] for i in np.argsort(raw, kind="stable")] == sorted(adjusted)
+    assert min(adjusted) == min(1.0, len(raw) * min(raw))
+    order = random.sample(range(len(raw)), len(raw))
+    assert holm([raw[i] for i in order]) == [adjusted[i] for i in order]
+
+
+def test_holm_errs_with_alpha_where_no_effect_is_there():
+    p_values = np.random.default_rng(5).uniform(size=(STUDIES, 18))
+    errors = sum(min(holm(study)) <= ALPHA for study in p_values)
+    assert_share(errors, 1 - (1 - ALPHA / 18) ** 18)  # of independent tests, just below alpha
+    assert (p_values.min(axis=1) <= ALPHA).mean() > 0.5  # what is without it
+
+
+# Proportions
+
+
+def test_exact_intervals_by_hand():
+    assert proportion_interval(3, 3) == Interval(1.0, pytest.approx(0.025 ** (1 / 3)), 1.0)
+    assert proportion_interval(3, 3).lower == pytest.approx(0.2924, abs=5e-5)
+    assert proportion_interval(0, 5) == Interval(0.0, 0.0, pytest.approx(1 - 0.025**0.2))
+    assert proportion_interval(5, 5, ALPHA, "greater") == Interval(1.0, pytest.approx(0.05**0.2), 1.0)
+    assert proportion_interval(0, 5, ALPHA, "less") == Interval(0.0, 0.0, pytest.approx(1 - 0.05**0.2))
+
+
+def test_exact_p_values_by_hand():
+    assert proportion_p(5, 5, 0.5) == pytest.approx(1 / 32)
+    assert proportion_p(4, 5, 0.5) == pytest.approx(6 / 32)
+    assert proportion_p(0, 5, 0.5, "less") == pytest.approx(1 / 32)
+    assert proportion_p(0, 5, 0.5) == 1.0
+
+
+@scaled(30)
+@given(st.data(), st.floats(0.01, 0.5))
+def test_an_exact_interval_holds_its_estimate_and_what_the_test_does_not_reject(data, alpha):
+    num = data.draw(st.integers(1, 30))
+    successes = data.draw(st.integers(0, num))
+    found = proportion_interval(successes, num, alpha)
+    assert 0.0 <= found.lower <= found.estimate <= found.upper <= 1.0
+    if successes:
+        assert proportion_p(successes, num, found.lower) == pytest.approx(alpha / 2, rel=1e-6)
+    if successes < num:
+        assert proportion_p(successes, num, found.upper, "less") == pytest.approx(alpha / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize("num", [3, 10, 20])
+@pytest.mark.parametrize("proportion", [0.1, 0.5, 0.9])
+def test_exact_tests_and_intervals_err_with_at_most_alpha(num, proportion):
+    counts = range(num + 1)
+    chances = stats.binom.pmf(counts, num, proportion)
+    for alternative in ("less", "greater"):
+        assert chances @ [proportion_p(k, num, proportion, alternative) <= ALPHA for k in counts] <= ALPHA
+    intervals = [proportion_interval(k, num) for k in counts]
+    assert chances @ [found.lower <= proportion <= found.upper for found in intervals] >= 1 - ALPHA
+
+
+def test_mcnemar_by_hand():
+    first, second = [1, 1, 1, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 1, 1, 0]  # 5 pairs for the first, 1 for the second
+    assert mcnemar_p(first, second) == pytest.approx(7 / 64)
+    assert mcnemar_p(second, first) == pytest.approx(63 / 64)
+    assert mcnemar_p([True] * 5, [False] * 5) == pytest.approx(1 / 32)
+    assert mcnemar_p([True, False], [True, False]) == 1.0
+
+
+@scaled(60)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12))
+def test_mcnemar_is_symmetric_and_ignores_order_and_pairs_that_agree(pairs):
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    p = mcnemar_p(first, second)
+    assert p == mcnemar_p([not b for b in second], [not a for a in first])
+    assert p == mcnemar_p(first[::-1], second[::-1]) == mcnemar_p([*first, True], [*second, True])
+    ours, theirs = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
+    if ours + theirs:  # both sides hold what was seen
+        assert p + mcnemar_p(second, first) == pytest.approx(1 + stats.binom.pmf(ours, ours + theirs, 0.5))
+
+
+def test_without_a_difference_mcnemar_errs_with_at_most_alpha_and_it_finds_a_large_one():
+    draws = np.random.default_rng(6).uniform(size=(2, STUDIES, 20))
+    equal = draws < 0.5
+    errors = sum(mcnemar_p(a, b) <= ALPHA for a, b in zip(*equal, strict=True))
+    assert stats.binomtest(errors, STUDIES, ALPHA, "greater").pvalue > 0.01
+    apart = draws[:, :200] < np.array([0.95, 0.2])[:, None, None]
+    assert sum(mcnemar_p(a, b) <= ALPHA for a, b in zip(*apart, strict=True)) > 180
+
+
+# Times to a target
+
+TIMES = st.lists(st.none() | st.just(math.inf) | st.floats(0, 100), min_size=1, max_size=10)
+
+
+def test_a_run_that_did_not_reach_the_target_counts_with_the_horizon():
+    assert restricted_times([1.0, None, math.inf, 12.0], 10.0).tolist() == [1.0, 10.0, 10.0, 10.0]
+    assert restricted_mean([1.0, None, math.inf, 12.0], 10.0) == 7.75
+
+
+def test_the_kaplan_meier_mean_by_hand():
+    # One of four reaches it at 1, one is cut off at 2, one reaches it at 3: the curve is 1, 3/4 from 1, 3/8 from 3.
+    assert restricted_mean([1, None, 3, None], 5, ended=[9, 2, 9, 5]) == pytest.approx(1 + 2 * 3 / 4 + 2 * 3 / 8)
+
+
+@scaled(60)
+@given(TIMES, st.floats(0.1, 100), st.floats(0, 100))
+def test_without_censoring_before_the_horizon_the_restricted_mean_is_the_mean_of_min_time_and_horizon(
+    times, horizon, more
+):
+    found = restricted_mean(times, horizon)
+    assert found == pytest.approx(np.mean([min(math.inf if t is None else t, horizon) for t in times]))
+    assert found == pytest.approx(restricted_mean(times, horizon, ended=[horizon + more] * len(times)))
+    assert found <= horizon * (1 + 1e-12)
+    assert found <= restricted_mean(times, horizon + more) * (1 + 1e-12)
+
+
+@scaled(60)
+@given(st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=2, max_size=10), st.integers(1, 11))
+def test_with_runs_cut_off_the_restricted_mean_is_the_area_under_scipys_kaplan_meier_curve(runs, horizon):
+    runs = [*runs, (12, True)]  # the curve goes down to 0 at last
+    times, ended = [time if reached else None for time, reached in runs], [time for time, _ in runs]
+    censored = stats.CensoredData(
+        uncensored=[time for time, reached in runs if reached], right=[time for time, reached in runs if not reached]
+    )
+    curve = stats.ecdf(censored).sf  # constant over each unit of time here
+    found = restricted_mean(times, horizon, ended)
+    assert found == pytest.approx(sum(curve.evaluate(np.arange(horizon))))
+    assert found <= horizon * (1 + 1e-12)
+    assert found <= restricted_mean(times, horizon + 1, ended) * (1 + 1e-12)
+
+
+def test_runs_cut_off_at_random_leave_the_restricted_mean_unbiased():
+    rng = np.random.default_rng(7)
+    times, ended = rng.exponential(10.0, (400, 60)), rng.uniform(5.0, 40.0, (400, 60))
+    ended[:, 0] = 40.0  # one run is always long enough
+    seen = [[t if t <= e else None for t, e in zip(*study, strict=True)] for study in zip(times, ended, strict=True)]
+    means = [restricted_mean(study, 12.0, ends) for study, ends in zip(seen, ended, strict=True)]
+    truth = 10.0 * (1 - math.exp(-1.2))
+    assert abs(np.mean(means) - truth) < 3 * np.std(means) / math.sqrt(400)
+
+
+def test_a_curve_that_is_not_known_up_to_the_horizon_is_refused():
+    with pytest.raises(ValueError, match=r"nothing is known after 4.0, so horizon 5.0 is too long"):
+        restricted_mean([1.0, None], 5.0, ended=[5.0, 4.0])
+    assert restricted_mean([1.0, None], 4.0, ended=[5.0, 4.0]) == 2.5
+
+
+# Ratios, and the bootstrap
+
+
+def paired_times(num_studies, num, rng):
+    """Times of two strategies whose seeds are equal, not reached in some studies; shapes [num_studies, num]."""
+    common = rng.normal(0.0, 0.2, (num_studies, num))
+    noise = rng.normal(0.0, 0.3, (2, num_studies, num))
+    first, second = np.exp(common + noise[0]), 1.2 * np.exp(common + noise[1])
+    return np.minimum(first, 2.0), np.minimum(second, 2.0)
+
+
+def test_the_interval_of_a_ratio_by_hand():
+    # Against a constant it is the interval of the mean; of equal ratios it is a point.
+    assert ratio_interval([1, 2, 3], [2, 2, 2]) == Interval(
+        1.0, pytest.approx(-0.48414 / 2, abs=1e-5), pytest.approx(4.48414 / 2, abs=1e-5)
+    )
+    assert ratio_interval([3.0, 6.0, 4.5], [2.0, 4.0, 3.0]) == Interval(1.5, pytest.approx(1.5), pytest.approx(1.5))
+
+
+@scaled(30)
+@given(st.lists(st.tuples(st.floats(1, 2), st.floats(1, 2)), min_size=5, max_size=12), st.floats(0.01, 0.2))
+def test_the_interval_of_a_ratio_ends_where_the_test_of_the_mean_does(pairs, alpha):
+    first, second = np.array(pairs).T
+    lower = ratio_interval(first, second, alpha, "greater")
+    upper = ratio_interval(first, second, alpha, "less")
+    assert upper.lower == -math.inf
+    assert lower.upper == math.inf
+    assert lower.lower <= lower.estimate <= upper.upper
+    if upper.upper - lower.lower > 1e-3:
+        assert mean_p(first - lower.lower * second) == pytest.approx(alpha, rel=1e-4)
+        assert mean_p(first - upper.upper * second, 0.0, "less") == pytest.approx(alpha, rel=1e-4)
+
+
+def test_a_ratio_to_what_may_be_zero_has_no_bounds():
+    assert ratio_interval([1.0, 2.0], [0.1, 3.0]) == Interval(pytest.approx(3 / 3.1), -math.inf, math.inf)
+
+
+@pytest.mark.parametrize("num", [5, 20])
+def test_intervals_of_normal_pairs_ratio_cover_it_as_often_as_they_say(num):
+    rng = np.random.default_rng(num)
+    common = rng.normal(0.0, 1.0, (STUDIES, num))
+    first, second = 8.0 + common + rng.normal(0, 1, (STUDIES, num)), 10.0 + common + rng.normal(0, 1, (STUDIES, num))
+    found = [ratio_interval(a, b) for a, b in zip(first, second, strict=True)]
+    assert_share(sum(interval.lower <= 0.8 <= interval.upper for interval in found), 1 - ALPHA)
+
+
+@pytest.mark.parametrize(("measure", "covers"), [("difference", (0.83, 0.93)), ("ratio", (0.83, 0.93))])
+def test_the_bootstrap_covers_as_often_as_its_docstring_says(measure, covers):
+    rng, studies = np.random.default_rng(8), 400
+    means = [float(times.mean()) for times in paired_times(100_000, 10, rng)]
+    truth = means[0] - means[1] if measure == "difference" else means[0] / means[1]
+    for num, expected in zip((5, 20), covers, strict=True):
+        found = [
+            bootstrap_interval(a, b, rng, measure, ALPHA, 999)
+            for a, b in zip(*paired_times(studies, num, rng), strict=True)
+        ]
+        assert_share(sum(interval.lower <= truth <= interval.upper for interval in found), expected, studies)
+
+
+def test_students_and_fiellers_intervals_of_restricted_times_cover_nearly_as_often_as_they_say():
+    rng = np.random.default_rng(9)
+    ours, theirs = (float(times.mean()) for times in paired_times(100_000, 10, rng))
+    for num in (5, 20):
+        first, second = paired_times(STUDIES, num, rng)
+        differences = [mean_interval(a - b) for a, b in zip(first, second, strict=True)]
+        ratios = [ratio_interval(a, b) for a, b in zip(first, second, strict=True)]
+        for found, truth in ((differences, ours - theirs), (ratios, ours / theirs)):
+            covered = sum(interval.lower <= truth <= interval.upper for interval in found) / STUDIES
+            assert 0.93 < covered < 0.965
+
+
+def test_the_bootstrap_is_reproducible_by_its_seed_and_holds_its_estimate():
+    first, second = [1.0, 2.0, 3.0, 5.0], [2.0, 2.5, 4.0, 4.5]
+    for measure, estimate in (("difference", -0.5), ("ratio", 11 / 13)):
+        found = bootstrap_interval(first, second, np.random.default_rng(0), measure)
+        assert found == bootstrap_interval(first, second, np.random.default_rng(0), measure)
+        assert found.estimate == pytest.approx(estimate)
+        assert found.lower <= found.estimate <= found.upper
+    equal = bootstrap_interval([3.0, 6.0], [2.0, 4.0], np.random.default_rng(0), "ratio")
+    assert (equal.lower, equal.upper) == pytest.approx((1.5, 1.5))
+
+
+# What cannot be judged
+
+NAN = math.nan
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mean_interval([1.0]), "2 or more finite numbers"),
+        (lambda: mean_interval([1.0, NAN]), "2 or more finite numbers"),
+        (lambda: mean_interval([[1.0, 2.0], [3.0, 4.0]]), "2 or more finite numbers"),
+        (lambda: mean_interval([1.0, 2.0], 0.0), "alpha must be in"),
+        (lambda: mean_interval([1.0, 2.0], 0.6), "alpha must be in"),
+        (lambda: mean_interval([1.0, 2.0], NAN), "alpha must be in"),
+        (lambda: mean_interval([1.0, 2.0], 0.05, "above"), "'above' is none of two-sided, less, greater"),
+        (lambda: mean_p([1.0, math.inf]), "2 or more finite numbers"),
+        (lambda: mean_p([1.0, 2.0], NAN), "bound must be finite"),
+        (lambda: mean_p([1.0, 2.0], 0.0, "two-sided"), "'two-sided' is none of less, greater"),
+        (lambda: equivalence_p([1.0], 1.0), "2 or more finite numbers"),
+        (lambda: equivalence_p([1.0, 2.0], 0.0), "margin must be > 0"),
+        (lambda: equivalence_p([1.0, 2.0], NAN), "margin must be finite"),
+        (lambda: ratio_interval([1.0, 2.0], [1.0]), "equal length, got 2 and 1"),
+        (lambda: ratio_interval([1.0, 2.0], [1.0, -1.0]), "mean of second must be > 0"),
+        (lambda: holm([]), "1 or more finite numbers"),
+        (lambda: holm([0.5, NAN]), "1 or more finite numbers"),
+        (lambda: holm([0.5, 1.5]), r"must be in \[0, 1\]"),
+        (lambda: proportion_interval(4, 3), "successes must be in"),
+        (lambda: proportion_interval(0, 0), "num >= 1"),
+        (lambda: proportion_interval(1, 3, 0.7), "alpha must be in"),
+        (lambda: proportion_p(-1, 3, 0.5), "successes must be in"),
+        (lambda: proportion_p(1, 3, NAN), "bound must be in"),
+        (lambda: mcnemar_p([True], [True, False]), "equal length, got 1 and 2"),
+        (lambda: mcnemar_p([], []), "1 or more finite numbers"),
+        (lambda: mcnemar_p([0.5], [1]), "outcomes must be True or False"),
+        (lambda: restricted_mean([], 1.0), "at least one"),
+        (lambda: restricted_mean([NAN], 1.0), "each None or >= 0"),
+        (lambda: restricted_mean([-1.0], 1.0), "each None or >= 0"),
+        (lambda: restricted_mean([1.0], 0.0), "horizon must be > 0"),
+        (lambda: restricted_mean([1.0], math.inf), "horizon must be finite"),
+        (lambda: restricted_mean([1.0], 2.0, [1.0, 2.0]), "as long as times"),
+        (lambda: restricted_mean([None], 2.0, [NAN]), "each > 0"),
+        (lambda: bootstrap_interval([1.0, 2.0], [1.0], RNG), "equal length"),
+        (lambda: bootstrap_interval([1.0, 2.0], [0.0, 1.0], RNG, "ratio"), "must be > 0 for a ratio"),
+        (lambda: bootstrap_interval([1.0, 2.0], [0.0, 1.0], RNG, "quotient"), "none of difference, ratio"),
+        (lambda: bootstrap_interval([1.0, 2.0], [0.0, 1.0], RNG, resamples=0), "resamples must be >= 1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(call, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        call()
+    assert "\n" not in str(refused.value)
