@@ -63,4 +63,5 @@ def published_epoch(task: str, num_workers: int, strategy: str) -> float | None:
     iterations, about = published_target(task, num_workers, strategy, "iterations"), text()["tasks"][task]
     if iterations is None or about["samples"] is None:
         return None
-    return iterations / math.ceil(about["samples"] / (num_workers * about["batch"]))
+    steps: int = math.ceil(about["samples"] / (num_workers * about["batch"]))
+    return iterations / steps
