@@ -21,6 +21,7 @@ def test_the_level_of_equal_looks_with_known_variance_is_that_of_pococks_table(l
     assert stats.norm.isf(found / 2) == pytest.approx(z, abs=5e-4)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("sizes", [(5, 10), (3, 20), (5, 10, 15, 20), (2, 3, 10, 40, 41)])
 @pytest.mark.parametrize("two_sided", [True, False])
 def test_with_known_variance_the_looks_err_with_alpha_by_the_multivariate_normal_distribution(sizes, two_sided):
@@ -55,6 +56,7 @@ def test_students_tests_at_several_looks_err_with_alpha(sizes, two_sided):
     assert stats.binomtest(errors, 60_000, 0.05).pvalue > 0.01
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("sizes", "two_sided", "student", "level", "error"),
     [
@@ -97,6 +99,7 @@ def test_exact_binomial_tests_at_several_looks_err_with_at_most_alpha(proportion
     assert 0 < errors <= 0.05
 
 
+@pytest.mark.statistical
 @scaled(12)
 @given(st.floats(0.001, 0.5), st.lists(st.integers(3, 20), min_size=2, max_size=4), st.booleans(), st.booleans())
 def test_the_level_is_between_alpha_over_the_looks_and_alpha_and_falls_with_another_look(

@@ -110,6 +110,7 @@ def test_a_wider_margin_never_speaks_against_equivalence(values, margin, more):
     assert equivalence_p([-value for value in values], margin) == p
 
 
+@pytest.mark.statistical
 def test_at_its_margin_equivalence_errs_with_alpha_and_in_the_middle_it_is_found():
     noise = np.random.default_rng(4).normal(0.0, 1.0, (STUDIES, 10))
     for at_margin in (2.0, -2.0):  # so far from the other margin that one test decides
@@ -320,6 +321,7 @@ def test_intervals_of_normal_pairs_ratio_cover_it_as_often_as_they_say(num):
     assert_share(sum(interval.lower <= 0.8 <= interval.upper for interval in found), 1 - ALPHA)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("measure", "covers"), [("difference", (0.83, 0.93)), ("ratio", (0.83, 0.93))])
 def test_the_bootstrap_covers_as_often_as_its_docstring_says(measure, covers):
     rng, studies = np.random.default_rng(8), 400
@@ -333,6 +335,7 @@ def test_the_bootstrap_covers_as_often_as_its_docstring_says(measure, covers):
         assert_share(sum(interval.lower <= truth <= interval.upper for interval in found), expected, studies)
 
 
+@pytest.mark.statistical
 def test_students_and_fiellers_intervals_of_restricted_times_cover_nearly_as_often_as_they_say():
     rng = np.random.default_rng(9)
     ours, theirs = (float(times.mean()) for times in paired_times(100_000, 10, rng))
