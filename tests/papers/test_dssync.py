@@ -183,7 +183,7 @@ def test_a_group_size_that_makes_no_grid_is_refused(num_workers, size):
 
 
 def test_what_is_averaged_is_the_workers_own_replica_after_its_own_step():
-    """Lines 10 and 19: the optimizer steps before the averaging; `before_forward` is what the published code does."""
+    """Lines 10 and 19: the optimizer steps before the averaging; `before_forward`: the published code for CIFAR."""
     assert DsSyncOptions.replicas
     assert not DsSyncOptions().averages_first
     assert DsSyncOptions(average="before_forward").averages_first
