@@ -221,6 +221,16 @@ def test_real_processes_learn() -> None:
     assert "gradients must be true" in line_of("runner=local", "gradients=false")
 
 
+def test_real_processes_with_a_server_have_no_common_order_of_samples() -> None:
+    line = line_of("runner=local", "dataset.sharing=shared")
+    assert line == (
+        "dataset.sharing must be partition for runner=local with a parameter server: "
+        "its processes have no common order of beginning, got shared"
+    )
+    words = ["runner=local", "dataset.sharing=shared", "strategy=bsp", "strategy.topology=allreduce"]
+    assert config_of(*words).dataset.sharing == "shared"
+
+
 def test_from_is_short_for_the_source_of_a_replay() -> None:
     short, long = config_of("runner=replay", "from=abc"), config_of("runner=replay", "runner.source=abc")
     assert short.runner == ReplayConfig(source="abc")

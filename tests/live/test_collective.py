@@ -118,6 +118,14 @@ def test_bsp_with_one_all_reduce_per_tensor_equals_virtual_time(tmp_path):
 
 
 @pytest.mark.processes
+def test_members_that_share_one_order_of_the_samples_equal_virtual_time(tmp_path):
+    words = ["strategy.topology=allreduce", "dataset.sharing=shared", "model=softmax_regression", "cluster.workers=2"]
+    run = LiveRun(tmp_path, "strategy=bsp", *words, "max_updates=10", "batch_size=8", "epochs=null")
+    run.wait()
+    assert largest_difference(run) == 0
+
+
+@pytest.mark.processes
 def test_ds_sync_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupted(tmp_path):
     """Sums of two do not depend on their order, so all bits agree, also with the run in virtual time."""
     words = ["strategy=ds_sync", "cluster.workers=4", "max_updates=200", "epochs=null", "batch_size=16"]

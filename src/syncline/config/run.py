@@ -96,6 +96,12 @@ class RunConfig:
             check(self.gradients or not self.runner.parameters, rule, f"gradients={str(self.gradients).lower()}")
         if isinstance(self.runner, runners.LiveConfig):
             check(self.gradients, f"runner={self.runner.name} learns: gradients must be true", self.gradients)
+            rule = (
+                f"dataset.sharing must be partition for runner={self.runner.name} with a parameter server: "
+                "its processes have no common order of beginning"
+            )
+            is_known = self.dataset.sharing == "partition" or not self.strategy.has_server
+            check(is_known, rule, self.dataset.sharing)
         if isinstance(self.runner, runners.MultinodeConfig):
             runners.places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
 
@@ -204,7 +210,7 @@ class RunConfig:
                 del measured["content"]
         for key, before in CAME_LATER.items():
             group, name = _place(plain, key)
-            if group[name] in before:
+            if name in group and group[name] in before:
                 del group[name]
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
         model = f"{self.model.name}{getattr(self.model, 'depth', '')}" if self.gradients else "timing"
@@ -235,7 +241,11 @@ NOT_IN_IDENTITY = (
     "tracker",  # only mirrors the record
 )
 
-CAME_LATER: dict[str, tuple[Any, ...]] = {"cluster.network.sharing": ("queue",), "dataset.content": (None, PUBLISHED)}
+CAME_LATER: dict[str, tuple[Any, ...]] = {
+    "cluster.network.sharing": ("queue",),
+    "dataset.content": (None, PUBLISHED),
+    "dataset.sharing": ("partition",),
+}
 """Keys that were added later -> values equal to the behaviour before: with these, identities stay as they were."""
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from syncline.assembly import build_learner, build_optimizer, build_rate, build_shard, count_parameters, pick_device
 from syncline.config import RunConfig
+from syncline.datasets.sharding import SharedCursor
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.server import Shard, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
@@ -179,11 +180,11 @@ def build_replicas(config: RunConfig) -> Replicas:
         ConfigError, DataMissingError: as `simulate`.
     """
     learner = build_learner(config, pick_device(config))
-    workers = range(config.cluster.workers)
+    num_optimizers = config.cluster.workers if config.strategy.replicas else 1
     return Replicas(
         gradient=learner.gradient,
-        batches=[learner.batches(config, worker) for worker in workers],
-        optimizers=[build_optimizer(config) for _ in (workers if config.strategy.replicas else range(1))],
+        batches=learner.batches_of_all(config),
+        optimizers=[build_optimizer(config) for _ in range(num_optimizers)],
         rate=build_rate(config, learner.num_train),
         averages_first=config.strategy.averages_first,
         evaluator=learner.evaluator(),
@@ -201,8 +202,8 @@ def build_learning(config: RunConfig) -> Learning:
     learner = build_learner(config, pick_device(config))
     flat, num_train = learner.flat, learner.num_train
     shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
-    batches = [learner.batches(config, worker) for worker in range(config.cluster.workers)]
-    learners = Learners(shards, learner.gradient, batches)
+    cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
+    learners = Learners(shards, learner.gradient, learner.batches_of_all(config), cursor)
     return Learning(shards, learners, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
 
 
