@@ -13,6 +13,7 @@ READINGS = {
     "strategy.tag": "PSP: what a worker's counter counts",
     "strategy.aggregate": "backup workers: mean or sum of the gradients",
     "strategy.k_cap": "AdaSync: the largest K",
+    "strategy.f0": "AdaSync: the loss at the beginning",
     "strategy.impl": "collectives: one message for all tensors, or one each",
     "strategy.average": "DS-Sync: when replicas are averaged",
     "dataset.sharing": "whether each worker has a share of the samples, or all take from one order",

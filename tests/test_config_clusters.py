@@ -19,6 +19,7 @@ K_VARIANTS = ("k_sync", "k_async", "k_batch_sync", "k_batch_async")
             "strategy=adasync strategy.variant=k_wait",
             "strategy.variant must be one of k_sync, k_batch_sync, k_async, k_batch_async, got 'k_wait'",
         ),
+        ("strategy=adasync strategy.f0=first", "strategy.f0 must be one of interval, start, got 'first'"),
         ("strategy=adasync strategy.interval=0", "strategy.interval must be > 0 seconds, got 0.0"),
         ("strategy=adasync strategy.interval=nan", "strategy.interval must be > 0 seconds, got nan"),
         ("strategy=adasync strategy.interval=inf", "strategy.interval must be > 0 seconds, got inf"),

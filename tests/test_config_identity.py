@@ -106,6 +106,7 @@ _CHOICES = [
     SHARINGS,
     SAMPLE_SHARINGS,
     adasync.VARIANTS,
+    adasync.FIRST_LOSSES,
     backup.AGGREGATES,
     ds_sync.AVERAGES,
     psp.TAGS,

@@ -245,6 +245,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "cluster.network.sharing": ("queue",),
     "dataset.content": (None, PUBLISHED),
     "dataset.sharing": ("partition",),
+    "strategy.f0": ("interval",),
 }
 """Keys that were added later -> values equal to the behaviour before: with these, identities stay as they were."""
 
