@@ -16,6 +16,7 @@ READINGS = {
     "strategy.f0": "AdaSync: the loss at the beginning",
     "strategy.impl": "collectives: one message for all tensors, or one each",
     "strategy.average": "DS-Sync: when replicas are averaged",
+    "strategy.parity": "DS-Sync: which steps are even",
     "dataset.sharing": "whether each worker has a share of the samples, or all take from one order",
     "lr_clock": "what the learning rate's schedule counts",
     "async_gradient": "what a single gradient is divided by",

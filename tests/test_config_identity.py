@@ -109,6 +109,7 @@ _CHOICES = [
     adasync.FIRST_LOSSES,
     backup.AGGREGATES,
     ds_sync.AVERAGES,
+    ds_sync.PARITIES,
     psp.TAGS,
 ]
 

@@ -178,6 +178,7 @@ COLLECTIVES: list[StrategyOptions] = [
     BspOptions(topology="allreduce"),
     DsSyncOptions(),
     DsSyncOptions(average="before_forward"),
+    DsSyncOptions(parity="epoch"),
 ]
 every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
 

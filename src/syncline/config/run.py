@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from math import inf
 from typing import Any, cast, get_type_hints
@@ -119,6 +120,10 @@ class RunConfig:
         if known is not None:
             self.check_num_train(known)
 
+    def steps_an_epoch(self, num_train: int) -> Fraction:
+        """Steps of all workers in which they use `num_train` samples; only for collectives."""
+        return Fraction(num_train, self.cluster.workers * self.batch_size)
+
     def check_num_train(self, num_train: int) -> None:
         """Check that `num_train` training samples are enough.
 
@@ -129,6 +134,9 @@ class RunConfig:
         check(self.batch_size <= num_train, f"batch_size must be <= {num_train}: {has}", self.batch_size)
         fits = not self.gradients or self.cluster.workers <= num_train
         check(fits, f"cluster.workers must be <= {num_train}: {has}", self.cluster.workers)
+        steps, least = self.steps_an_epoch(num_train), self.strategy.least_steps_an_epoch
+        rule = f"an epoch must have {least} steps of all workers or more for these options of the strategy"
+        check(steps >= least, f"{rule}: {has}", f"{float(steps):g}")
 
     def _check_target(self) -> None:
         """The run can observe its target, and the metric can have this value."""
@@ -246,6 +254,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "dataset.content": (None, PUBLISHED),
     "dataset.sharing": ("partition",),
     "strategy.f0": ("interval",),
+    "strategy.parity": ("continues",),
 }
 """Keys that were added later -> values equal to the behaviour before: with these, identities stay as they were."""
 

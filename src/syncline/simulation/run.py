@@ -158,11 +158,13 @@ def _build_collective(
     num_messages = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
     even, odd = (
-        Exchange(strategy.groups(step, cluster.workers), times.network, message_bytes, num_messages) for step in (0, 1)
+        Exchange(strategy.groups(turn, cluster.workers), times.network, message_bytes, num_messages) for turn in (0, 1)
     )
+    steps_an_epoch = config.steps_an_epoch(monitor.num_train)
     simulation = Collective(
         cluster=times,
         exchanges=(even, odd),
+        turn=lambda step: strategy.turn(step, steps_an_epoch),
         averages_first=strategy.averages_first,
         batch_size=config.batch_size,
         limits=monitor.limits,
