@@ -17,6 +17,7 @@ READINGS = {
     "strategy.impl": "collectives: one message for all tensors, or one each",
     "strategy.average": "DS-Sync: when replicas are averaged",
     "strategy.parity": "DS-Sync: which steps are even",
+    "strategy.evaluate": "DS-Sync: which replica is evaluated",
     "dataset.sharing": "whether each worker has a share of the samples, or all take from one order",
     "lr_clock": "what the learning rate's schedule counts",
     "async_gradient": "what a single gradient is divided by",

@@ -110,6 +110,7 @@ _CHOICES = [
     backup.AGGREGATES,
     ds_sync.AVERAGES,
     ds_sync.PARITIES,
+    ds_sync.EVALUATED,
     psp.TAGS,
 ]
 

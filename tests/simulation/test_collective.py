@@ -244,6 +244,30 @@ def test_the_consensus_is_evaluated_and_the_divergence_reported():
     assert metrics["loss"] == pytest.approx(rows[-1]["loss"], rel=1e-5)
 
 
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+def test_the_first_replica_is_evaluated_where_that_is_asked_for(average):
+    """Only what is evaluated changes: the run is the same, and so is the divergence of all replicas."""
+    asked = [DsSyncOptions(average=average, evaluate=evaluate) for evaluate in ("mean", "first")]
+    about = {"max_updates": 7, "eval_every_epochs": 0.1}
+    (_, of_mean), (_, of_first) = (run_of(config_of(strategy=strategy, **about)) for strategy in asked)
+    replicas = replicas_after(config_of(strategy=asked[1], **about), 7)
+    metrics = replicas.evaluator([replicas.weights[0]], replicas.buffers[0])
+    assert {key: of_first[-1][key] for key in metrics} == metrics
+    keys = ("updates", "train_loss", "divergence", "learning_rate")
+    assert [[row[key] for key in keys] for row in of_first] == [[row[key] for key in keys] for row in of_mean]
+    assert of_first[0]["loss"] == of_mean[0]["loss"]
+    assert all(ours["loss"] != theirs["loss"] for ours, theirs in zip(of_first[1:], of_mean[1:], strict=True))
+
+
+def test_a_replica_that_is_not_evaluated_may_have_diverged():
+    """The last step leaves it infinite, so no loss shows it: the divergence does."""
+    replicas = replicas_after(config_of(strategy=DsSyncOptions(evaluate="first")), 2)
+    replicas.weights[3].fill_(math.inf)
+    weights, _, about = replicas.current()
+    assert weights[0].isfinite().all()
+    assert not math.isfinite(about["divergence"])
+
+
 def test_bsp_keeps_one_replica_and_reports_no_divergence():
     summary, rows = run_of(config_of(strategy=ALL_REDUCE, max_updates=2))
     assert "divergence" not in summary

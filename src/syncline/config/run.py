@@ -255,6 +255,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "dataset.sharing": ("partition",),
     "strategy.f0": ("interval",),
     "strategy.parity": ("continues",),
+    "strategy.evaluate": ("mean",),
 }
 """Keys that were added later -> values equal to the behaviour before: with these, identities stay as they were."""
 

@@ -1,5 +1,6 @@
 """From a config to a finished run in virtual time: builds the parts, observes the run, sums it up."""
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -189,6 +190,7 @@ def build_replicas(config: RunConfig) -> Replicas:
         optimizers=[build_optimizer(config) for _ in range(num_optimizers)],
         rate=build_rate(config, learner.num_train),
         averages_first=config.strategy.averages_first,
+        evaluates_mean=config.strategy.evaluates_mean,
         evaluator=learner.evaluator(),
         num_train=learner.num_train,
         best_possible=learner.best_possible,
@@ -280,7 +282,9 @@ class _Observer:
         if self.learning is None or ended_by == "diverged":
             return ended_by
         is_new = self._monitor.curve.rows[-1]["updates"] < totals.updates
-        is_sound = are_finite(self.learning.current()[0]) and (not is_new or self._evaluate(totals))
+        weights, _, about = self.learning.current()
+        is_finite = are_finite(weights) and math.isfinite(about.get("divergence", 0.0))  # that of all replicas
+        is_sound = is_finite and (not is_new or self._evaluate(totals))
         return ended_by if is_sound else "diverged"
 
     def _evaluate(self, totals: Totals) -> bool:

@@ -17,6 +17,8 @@ Departures:
   (cifar10.py:97, :210, :261); after an epoch of an odd number of steps the rows average twice in succession. With
   `continues`, as in Algorithm 1, steps are counted through the whole run. Epochs are those of the whole training set,
   so they have whole and different numbers of steps; the published loops end an epoch with a short batch.
+- The paper does not say which replica is evaluated: here their mean (`evaluate=mean`), or the first one (`first`), as
+  in the published code for ImageNet and SQuAD. For CIFAR each worker of that code tests its own (cifar10.py:213).
 """
 
 import math
@@ -29,6 +31,7 @@ from syncline.strategies.protocol import StrategyOptions
 AVERAGES = ("after_step", "before_forward")
 IMPLS = ("flat", "naive")
 PARITIES = ("continues", "epoch")
+EVALUATED = ("mean", "first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class DsSyncOptions(StrategyOptions):
     average: str = "after_step"  # one of AVERAGES
     impl: str = "flat"  # one of IMPLS, of the averaging: one all-reduce for all tensors; or one a tensor, blocking
     parity: str = "continues"  # one of PARITIES: which steps are even
+    evaluate: str = "mean"  # one of EVALUATED: the mean of all replicas, or the replica of worker 0
 
     elastic: ClassVar[bool] = False
     replicas: ClassVar[bool] = True
@@ -49,6 +53,8 @@ class DsSyncOptions(StrategyOptions):
             raise ValueError(f"strategy.average must be one of {', '.join(AVERAGES)}, got {self.average!r}")
         if self.parity not in PARITIES:
             raise ValueError(f"strategy.parity must be one of {', '.join(PARITIES)}, got {self.parity!r}")
+        if self.evaluate not in EVALUATED:
+            raise ValueError(f"strategy.evaluate must be one of {', '.join(EVALUATED)}, got {self.evaluate!r}")
         if self.impl not in IMPLS:
             raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
 
@@ -63,6 +69,10 @@ class DsSyncOptions(StrategyOptions):
     @property
     def averages_first(self) -> bool:
         return self.average == "before_forward"
+
+    @property
+    def evaluates_mean(self) -> bool:
+        return self.evaluate == "mean"
 
     @property
     def lead_bound(self) -> int | None:

@@ -199,6 +199,11 @@ class StrategyOptions:
         return False
 
     @property
+    def evaluates_mean(self) -> bool:
+        """Of replicas that differ their mean is evaluated, not the first one."""
+        return True
+
+    @property
     def sends_tensors_singly(self) -> bool:
         """Its collectives send one message a tensor, each blocking, rather than one of all tensors."""
         return False
