@@ -13,8 +13,12 @@ READINGS = {
     "strategy.tag": "PSP: what a worker's counter counts",
     "strategy.aggregate": "backup workers: mean or sum of the gradients",
     "strategy.k_cap": "AdaSync: the largest K",
+    "strategy.f0": "AdaSync: the loss at the beginning",
     "strategy.impl": "collectives: one message for all tensors, or one each",
     "strategy.average": "DS-Sync: when replicas are averaged",
+    "strategy.parity": "DS-Sync: which steps are even",
+    "strategy.evaluate": "DS-Sync: which replica is evaluated",
+    "dataset.sharing": "whether each worker has a share of the samples, or all take from one order",
     "lr_clock": "what the learning rate's schedule counts",
     "async_gradient": "what a single gradient is divided by",
     "momentum": "whether the rate is inside the momentum",
@@ -33,7 +37,8 @@ SETTINGS = (
     ("max_time_s", "seconds"),
     ("precision", "precision"),
 )
-HIDDEN = frozenset({"root", "download", "file", "loaders", "vocab"})  # where data lie says nothing of the run
+# Where data lie says nothing of the run, and how they are shared is a reading.
+HIDDEN = frozenset({"root", "download", "file", "loaders", "vocab", "sharing"})
 SHOWN = 8  # values of a setting that differs
 
 

@@ -65,7 +65,7 @@ def run_live(
     time_use = None
     if config.live.events:
         merge_events(logs, folder / "events.arrow")
-        time_use = _time_use(config, folder, outcome.totals.time_s)
+        time_use = _time_use(config, folder, outcome.totals.time_s, monitor.num_train)
     # Only now is the run complete: until here it could be resumed from its checkpoint.
     for log in logs:
         log.unlink()
@@ -78,14 +78,16 @@ def run_live(
     }
 
 
-def _time_use(config: RunConfig, folder: Path, end_s: float) -> TimeUse:
+def _time_use(config: RunConfig, folder: Path, end_s: float, num_train: int) -> TimeUse:
     """Where the time went, from the event log."""
     events = read_events(folder / "events.arrow")
     timeline, strategy = timeline_of(events, end_s, is_logged_late=True), config.strategy
     if strategy.has_server:
         return time_use_of(timeline)
+    groups = [strategy.groups(turn, config.cluster.workers) for turn in (0, 1)]
     later = int(strategy.averages_first)  # the exchange that follows a gradient is the next step's
-    return time_use_of_collective(timeline, events, lambda step: strategy.groups(step + later, config.cluster.workers))
+    steps_an_epoch = config.steps_an_epoch(num_train)
+    return time_use_of_collective(timeline, events, groups, lambda step: strategy.turn(step + later, steps_an_epoch))
 
 
 def _attempts(config: RunConfig, record: RecordWriter, observer: LiveObserver, supervisor: Supervisor) -> Outcome:

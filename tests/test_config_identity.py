@@ -9,6 +9,7 @@ import pytest
 from composing import composed, found, leaves
 
 from syncline.config import RunConfig, compose
+from syncline.config.datasets import SAMPLE_SHARINGS
 from syncline.config.run import MOMENTUM_FORMS, NOT_IN_IDENTITY, PRECISIONS, TABLES
 from syncline.learning.schedule import SCHEDULES
 from syncline.strategies import adasync, backup, ds_sync, psp
@@ -103,9 +104,13 @@ _CHOICES = [
     ("after", "during"),
     ("flat", "naive"),
     SHARINGS,
+    SAMPLE_SHARINGS,
     adasync.VARIANTS,
+    adasync.FIRST_LOSSES,
     backup.AGGREGATES,
     ds_sync.AVERAGES,
+    ds_sync.PARITIES,
+    ds_sync.EVALUATED,
     psp.TAGS,
 ]
 
@@ -158,7 +163,7 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
     if not config.gradients:
         bound |= {"target.value", "runner.parameters"}  # nothing is learned
     if config.runner.time_kind == "wall":  # keys that allow nothing else unless another one is changed, too
-        bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key"}
+        bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key", "dataset.sharing"}
     if not config.gradients:
         bound.add("runner.parameters")
     assert fixed <= bound

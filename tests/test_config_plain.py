@@ -221,6 +221,16 @@ def test_real_processes_learn() -> None:
     assert "gradients must be true" in line_of("runner=local", "gradients=false")
 
 
+def test_real_processes_with_a_server_have_no_common_order_of_samples() -> None:
+    line = line_of("runner=local", "dataset.sharing=shared")
+    assert line == (
+        "dataset.sharing must be partition for runner=local with a parameter server: "
+        "its processes have no common order of beginning, got shared"
+    )
+    words = ["runner=local", "dataset.sharing=shared", "strategy=bsp", "strategy.topology=allreduce"]
+    assert config_of(*words).dataset.sharing == "shared"
+
+
 def test_from_is_short_for_the_source_of_a_replay() -> None:
     short, long = config_of("runner=replay", "from=abc"), config_of("runner=replay", "runner.source=abc")
     assert short.runner == ReplayConfig(source="abc")
@@ -288,3 +298,12 @@ def test_every_worker_and_every_shard_is_on_one_host_and_none_has_nothing(data: 
     assert max(counts) - min(counts) <= 1
     if on == "own":
         assert not any(place.workers and place.shards for place in made)
+
+
+def test_where_the_parity_restarts_with_each_epoch_it_needs_two_steps() -> None:
+    words = ["strategy=ds_sync", "strategy.parity=epoch", "cluster.workers=4", "batch_size=32"]
+    assert line_of(*words, "dataset.train_size=255") == (
+        "an epoch must have 2 steps of all workers or more for these options of the strategy: "
+        "dataset=digits has 255 training samples, got 1.99219"
+    )
+    assert config_of(*words, "dataset.train_size=256").strategy.least_steps_an_epoch == 2

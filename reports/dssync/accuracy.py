@@ -86,7 +86,10 @@ def _gap_columns(strategy: str, digits: int) -> list[Column[Score]]:
     ]
 
 
-AVERAGINGS = {"ds_sync": "after_step (Algorithm 1)", "ds_sync_before": "before_forward (the authors' CIFAR code)"}
+AVERAGINGS = {  # label -> reading, and where it stands
+    "ds_sync": "after_step (Algorithm 1; the authors' code for DeepFM and SQuAD)",
+    "ds_sync_before": "before_forward (the authors' code for CIFAR and ImageNet)",
+}
 
 
 def averaging(artefact: Artefact) -> Table:

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from syncline.config import BertConfig, ConfigError, RunConfig, content_here
 from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.registry import load
-from syncline.datasets.sharding import WorkerShare
+from syncline.datasets.sharding import BatchOrder, Turns, WorkerShare
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import GradientFunction, WorkerBatches
@@ -50,9 +50,32 @@ class Learner:
         return Evaluator(self.source, self.gradient.task, self.flat)
 
     def batches(self, config: RunConfig, worker: int) -> WorkerBatches:
-        """The mini-batches of a worker, in order."""
-        share = WorkerShare(self.num_train, config.cluster.workers, worker, config.batch_size, config.seed)
+        """The mini-batches of a worker, in order; not where workers share an order in which they begin."""
+        num_workers = config.cluster.workers
+        if config.dataset.sharing == "partition":
+            share: BatchOrder = WorkerShare(self.num_train, num_workers, worker, config.batch_size, config.seed)
+        else:
+            assert not config.strategy.has_server
+            share = Turns(self._order(config), num_workers, worker)
         return WorkerBatches(self.source, share)
+
+    def batches_of_all(self, config: RunConfig) -> list[WorkerBatches]:
+        """The mini-batches of each worker.
+
+        Where all workers share an order, `config.strategy` having a server, they are those of the order, the same
+        object for each.
+        """
+        workers = range(config.cluster.workers)
+        if config.dataset.sharing == "partition":
+            return [self.batches(config, worker) for worker in workers]
+        order = self._order(config)
+        if config.strategy.has_server:
+            return [WorkerBatches(self.source, order, in_sequence=False)] * len(workers)
+        return [WorkerBatches(self.source, Turns(order, len(workers), worker)) for worker in workers]
+
+    def _order(self, config: RunConfig) -> WorkerShare:
+        """The order that all workers share: that of a single worker."""
+        return WorkerShare(self.num_train, 1, 0, config.batch_size, config.seed)
 
 
 def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -> Learner:

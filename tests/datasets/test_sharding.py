@@ -1,4 +1,4 @@
-"""WorkerShare: a partition, whole epochs, and random access."""
+"""Shares: a partition, whole epochs, and random access; one order for all workers."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.datasets.sharding import WorkerShare
+from syncline.datasets.sharding import SharedCursor, Turns, WorkerShare
 
 
 @st.composite
@@ -95,3 +95,28 @@ def test_impossible_arguments_are_refused(changed: dict[str, Any], message: str)
 def test_there_is_no_iteration_before_the_first() -> None:
     with pytest.raises(ValueError, match="iteration must be >= 0, got -1"):
         WorkerShare(10, 1, 0, 2, 0).batch(-1)
+
+
+@given(sizes(), st.integers(1, 30), st.integers(0, 3))
+def test_workers_that_take_turns_have_the_batches_of_the_one_order(
+    size: tuple[int, int], batch_size: int, seed: int
+) -> None:
+    num_samples, num_workers = size
+    order = WorkerShare(num_samples, 1, 0, batch_size, seed)
+    turns = [Turns(order, num_workers, worker) for worker in range(num_workers)]
+    for step in range(3):
+        for worker, batches in enumerate(turns):
+            np.testing.assert_array_equal(batches.batch(step), order.batch(step * num_workers + worker))
+
+
+def test_a_cursor_gives_each_batch_to_the_worker_that_begins_next_and_survives_its_state() -> None:
+    cursor = SharedCursor(3)
+    assert [cursor.begin(worker) for worker in (2, 0, 1)] == [0, 1, 2]
+    assert cursor.finish(0) == 1
+    assert cursor.begin(2) == 0, "its gradient was cancelled: it keeps the batch"
+    resumed = SharedCursor(3)
+    resumed.load_state_dict(cursor.state_dict())
+    for each in (cursor, resumed):
+        assert [each.begin(0), each.finish(2), each.begin(2), each.finish(1)] == [3, 0, 4, 2]
+    with pytest.raises(AssertionError, match="worker 1 has begun no gradient"):
+        cursor.finish(1)

@@ -3,6 +3,7 @@
 import math
 import signal
 import time
+from fractions import Fraction
 
 import pytest
 import torch
@@ -25,7 +26,8 @@ def simulated(config: RunConfig) -> Replicas:
     replicas = build_replicas(config)
     samples = config.batch_size * config.cluster.workers
     for step in range(config.max_updates):
-        groups = config.strategy.groups(step, config.cluster.workers)
+        turn = config.strategy.turn(step, config.steps_an_epoch(replicas.num_train))
+        groups = config.strategy.groups(turn, config.cluster.workers)
         replicas.step(step, groups, replicas.rate(step * samples, step))
     return replicas
 
@@ -99,12 +101,20 @@ def test_ds_sync_on_a_grid_of_four_equals_virtual_time(tmp_path, average):
 
 @pytest.mark.processes
 def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(tmp_path):
-    """Sums of three may differ in their last bit, which a rectifier near zero would amplify; the network has none."""
+    """With five steps an epoch, each of which begins with the rows; the first replica is evaluated.
+
+    Sums of three may differ in their last bit, which a rectifier near zero would amplify; the network has none.
+    """
     words = ["cluster.workers=6", "strategy.group_size=3", "max_updates=15", "epochs=null", "batch_size=8"]
-    words += ["model=softmax_regression"]
+    words += ["model=softmax_regression", "strategy.parity=epoch", "dataset.train_size=240", "strategy.evaluate=first"]
     run = LiveRun(tmp_path, "strategy=ds_sync", *words)
     run.wait()
     assert largest_difference(run) <= 1e-6
+    expected: list[dict] = []
+    simulate(run.config, expected.append, lambda progress: None)
+    for mine, other in zip(read_metrics(run.folder), expected, strict=True):
+        for key in ("updates", "loss", "divergence"):
+            assert mine[key] == pytest.approx(other[key], rel=1e-3, abs=1e-6), key
 
 
 @pytest.mark.processes
@@ -114,6 +124,14 @@ def test_bsp_with_one_all_reduce_per_tensor_equals_virtual_time(tmp_path):
     run = LiveRun(tmp_path, "strategy=bsp", *words, "max_updates=10", "batch_size=8", "epochs=null")
     run.wait()
     assert run.summary()["parameters"] == ["parameters-0.safetensors"]
+    assert largest_difference(run) == 0
+
+
+@pytest.mark.processes
+def test_members_that_share_one_order_of_the_samples_equal_virtual_time(tmp_path):
+    words = ["strategy.topology=allreduce", "dataset.sharing=shared", "model=softmax_regression", "cluster.workers=2"]
+    run = LiveRun(tmp_path, "strategy=bsp", *words, "max_updates=10", "batch_size=8", "epochs=null")
+    run.wait()
     assert largest_difference(run) == 0
 
 
@@ -164,20 +182,21 @@ def test_a_target_ends_all_members_at_the_same_step(tmp_path):
     assert states == [summary["updates"]] * 4
 
 
-@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("first", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("strategy", "num_members"), [(DsSyncOptions(), n) for n in (4, 6, 12, 25)] + [(BspOptions(), 3)]
+    ("strategy", "num_members"),
+    [(DsSyncOptions(), n) for n in (4, 6, 12, 25)] + [(DsSyncOptions(parity="epoch"), 6), (BspOptions(), 3)],
 )
 def test_all_members_end_with_the_same_step(strategy, num_members, first):
     """Without processes: the sums of the exchanges, from an even and from an odd step on."""
-    exchanges = 1 if strategy.name == "bsp" else 2
+    exchanges = strategy.lead_bound
     consensuses = [StopConsensus(exchanges) for _ in range(num_members)]
     last = []
-    for step in range(first, first + 4):
+    for step in range(first, first + 5):
         if step > first:
             consensuses[0].propose("target")
             consensuses[0].propose("stop")  # too late
-        for group in strategy.groups(step, num_members):
+        for group in strategy.groups(strategy.turn(step, Fraction(3)), num_members):
             encoded = [consensuses[member].encode() for member in group]
             sums = [math.fsum(column) for column in zip(*encoded, strict=True)]
             last += [(step, member) for member in group if consensuses[member].decode(sums)]

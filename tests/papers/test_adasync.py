@@ -325,6 +325,41 @@ def test_f_0_is_the_loss_of_the_first_interval():
     assert machine.k_for(machine.first_loss, 2.0) == 3, "2 sqrt(2) = 2.83"
 
 
+def test_f_0_may_be_the_loss_at_the_initial_weights():
+    """259: "at the beginning of training". Only pushes of the first interval that were computed at version 0 count."""
+    harness = Harness(AdasyncOptions(variant="k_async", k=1, interval=1.0, f0="start"), 4)
+
+    def push(worker: int, at: float, loss: float) -> list[str]:
+        return [c.because for c in harness.push(worker, at - harness.now, loss) if isinstance(c, WaitFor)]
+
+    assert push(0, 0.2, 9.0) == []
+    assert push(0, 0.4, 0.5) == [], "of version 1"
+    assert push(1, 0.6, 7.0) == []
+    for at in (0.7, 0.8, 0.9):
+        assert push(0, at, 0.5) == []
+    assert push(2, 1.1, 100.0) == ["F_0 8, F 3"], "of version 0, but after the first interval"
+    assert harness.strategy.first_loss == 8.0
+
+
+def test_with_f_0_at_the_start_k_may_grow_after_the_first_interval():
+    """With the default it cannot: the first F is F_0."""
+    losses = {"interval": [], "start": []}
+    for f0, found in losses.items():
+        harness = Harness(AdasyncOptions(variant="k_async", k=1, interval=1.0, f0=f0), 4)
+        for at, loss in ((0.2, 8.0), (0.4, 0.5), (0.6, 0.25), (0.8, 0.25), (1.1, 0.1)):
+            harness.push(0, at - harness.now, loss)
+        found.append(harness.waits_for)
+    assert losses == {"interval": [1], "start": [2]}
+
+
+def test_f_0_at_the_start_is_part_of_the_state():
+    harness = Harness(AdasyncOptions(variant="k_async", k=1, interval=1.0, f0="start"), 4)
+    harness.push(0, 0.2, 9.0)
+    resumed = Adasync(4, harness.strategy.options)
+    resumed.load_state_dict(harness.strategy.state_dict())
+    assert (resumed.start_sum, resumed.start_count) == (9.0, 1)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_k_never_falls(variant):
     """259: the smaller F, the larger K; noise in the estimate of F must not lower it again."""

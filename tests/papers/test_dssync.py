@@ -1,5 +1,7 @@
 """Divide-and-Shuffle Synchronization (dssync.txt), section 3.1 by statement: Algorithm 1, equations 1 and 2."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -182,8 +184,25 @@ def test_a_group_size_that_makes_no_grid_is_refused(num_workers, size):
         DsSyncOptions(group_size=size).check_cluster(num_workers, 1)
 
 
+def test_the_parity_of_steps_continues_over_epochs_or_restarts_with_each():
+    """Algorithm 1 counts all steps; the published code's loop over an epoch begins at 0 (cifar10.py:97)."""
+    each = Fraction(3)
+    assert [DsSyncOptions().turn(step, each) for step in range(6)] == [0, 1, 0, 1, 0, 1]
+    assert [DsSyncOptions(parity="epoch").turn(step, each) for step in range(6)] == [0, 1, 0, 0, 1, 0]
+
+
+@given(st.fractions(2, 50, max_denominator=100), st.integers(0, 10_000))
+def test_a_step_belongs_to_the_epoch_in_which_it_begins(each, step):
+    first = step
+    while first and (first - 1) // each == step // each:
+        first -= 1
+    options = DsSyncOptions(parity="epoch")
+    assert options.turn(step, each) == (step - first) % 2
+    assert len({options.turn(step + later, each) for later in range(3)}) == 2, "three in succession join all workers"
+
+
 def test_what_is_averaged_is_the_workers_own_replica_after_its_own_step():
-    """Lines 10 and 19: the optimizer steps before the averaging; `before_forward` is what the published code does."""
+    """Lines 10 and 19: the optimizer steps before the averaging; `before_forward`: the published code for CIFAR."""
     assert DsSyncOptions.replicas
     assert not DsSyncOptions().averages_first
     assert DsSyncOptions(average="before_forward").averages_first

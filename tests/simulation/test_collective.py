@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import WorkerBatches
 from syncline.records.events import EventLog, read_events
+from syncline.simulation.replicas import Replicas
 from syncline.simulation.run import build_learning, build_replicas, simulate
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
@@ -242,6 +244,30 @@ def test_the_consensus_is_evaluated_and_the_divergence_reported():
     assert metrics["loss"] == pytest.approx(rows[-1]["loss"], rel=1e-5)
 
 
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+def test_the_first_replica_is_evaluated_where_that_is_asked_for(average):
+    """Only what is evaluated changes: the run is the same, and so is the divergence of all replicas."""
+    asked = [DsSyncOptions(average=average, evaluate=evaluate) for evaluate in ("mean", "first")]
+    about = {"max_updates": 7, "eval_every_epochs": 0.1}
+    (_, of_mean), (_, of_first) = (run_of(config_of(strategy=strategy, **about)) for strategy in asked)
+    replicas = replicas_after(config_of(strategy=asked[1], **about), 7)
+    metrics = replicas.evaluator([replicas.weights[0]], replicas.buffers[0])
+    assert {key: of_first[-1][key] for key in metrics} == metrics
+    keys = ("updates", "train_loss", "divergence", "learning_rate")
+    assert [[row[key] for key in keys] for row in of_first] == [[row[key] for key in keys] for row in of_mean]
+    assert of_first[0]["loss"] == of_mean[0]["loss"]
+    assert all(ours["loss"] != theirs["loss"] for ours, theirs in zip(of_first[1:], of_mean[1:], strict=True))
+
+
+def test_a_replica_that_is_not_evaluated_may_have_diverged():
+    """The last step leaves it infinite, so no loss shows it: the divergence does."""
+    replicas = replicas_after(config_of(strategy=DsSyncOptions(evaluate="first")), 2)
+    replicas.weights[3].fill_(math.inf)
+    weights, _, about = replicas.current()
+    assert weights[0].isfinite().all()
+    assert not math.isfinite(about["divergence"])
+
+
 def test_bsp_keeps_one_replica_and_reports_no_divergence():
     summary, rows = run_of(config_of(strategy=ALL_REDUCE, max_updates=2))
     assert "divergence" not in summary
@@ -286,7 +312,9 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(strategy):
 # When.
 
 
-def recurrence(strategy, cluster: Cluster, steps: int, exchange_s) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def recurrence(
+    strategy, cluster: Cluster, steps: int, exchange_s, steps_an_epoch: Fraction = Fraction(10)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Start, end of the computation and end of the exchange of every step, each [steps, workers].
 
     By the definition: a group starts its exchange when its last member is ready.
@@ -295,7 +323,7 @@ def recurrence(strategy, cluster: Cluster, steps: int, exchange_s) -> tuple[np.n
     begun, computed, exchanged = (np.zeros((steps, num_workers)) for _ in range(3))
     now = [0.0] * num_workers
     for step in range(steps):
-        groups = strategy.groups(step, num_workers)
+        groups = strategy.groups(strategy.turn(step, steps_an_epoch), num_workers)
 
         def exchange(times, groups=groups):
             return [
@@ -315,11 +343,16 @@ def recurrence(strategy, cluster: Cluster, steps: int, exchange_s) -> tuple[np.n
     return begun, computed, exchanged
 
 
+@pytest.mark.parametrize(
+    ("num_workers", "group_size", "parity"),
+    [(4, None, "continues"), (6, None, "continues"), (12, 4, "continues"), (6, None, "epoch")],
+)
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])
-@pytest.mark.parametrize(("num_workers", "group_size"), [(4, None), (6, None), (12, 4)])
-def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path, num_workers, group_size, average):
+def test_times_are_those_of_the_recurrence_with_random_times_and_delays(
+    tmp_path, num_workers, group_size, parity, average
+):
     """Every row of the log at its exact time, over more than one block of draws; rows in the order of time."""
-    strategy = DsSyncOptions(average=average, group_size=group_size)
+    strategy = DsSyncOptions(average=average, group_size=group_size, parity=parity)
     cluster = ClusterConfig(
         workers=num_workers,
         gradient_s=[1.0, 2.0],
@@ -335,7 +368,9 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path
     summary, _ = run_of(config, log)
     log.close()
     times = Cluster(cluster, scenario, config.seed)
-    begun, computed, exchanged = recurrence(strategy, times, steps, lambda size: 2 * (size - 1) * (0.1 + 1.0 / size))
+    begun, computed, exchanged = recurrence(
+        strategy, times, steps, lambda size: 2 * (size - 1) * (0.1 + 1.0 / size), Fraction(1437, 16 * num_workers)
+    )
     events = read_events(tmp_path / "events.arrow").to_pandas()
     assert (events["at"].diff().dropna() >= 0).all()
     for kind, expected in (("started", begun), ("computed", computed), ("pushed", computed), ("applied", exchanged)):
@@ -357,7 +392,8 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(tmp_path
     for worker in events[events.kind == "pushed"].worker:
         counts[worker] += 1
         lead = max(lead, counts.max() - counts.min())
-    assert summary["max_lead"] == lead == 2
+    assert summary["max_lead"] == lead
+    assert lead == 2 or (parity == "epoch" and lead == 3)
 
 
 def test_times_of_bsp_are_those_of_the_slowest():
@@ -373,6 +409,46 @@ def test_times_of_bsp_are_those_of_the_slowest():
 
 def test_without_random_times_no_worker_is_two_ahead():
     assert timing_of(max_updates=100)["max_lead"] == 1
+
+
+def short_epochs(**changes) -> RunConfig:
+    """Three steps an epoch: rows average at steps 0, 2, 3, 5, 6, ..."""
+    return config_of(dataset=DigitsConfig(train_size=192), strategy=DsSyncOptions(parity="epoch"), **changes)
+
+
+def test_where_the_parity_restarts_each_epoch_rows_meet_twice_at_its_border(monkeypatch):
+    seen = []
+    step = Replicas.step
+    monkeypatch.setattr(
+        Replicas, "step", lambda self, number, groups, rate: seen.append(groups) or step(self, number, groups, rate)
+    )
+    run_of(short_epochs(max_updates=9))
+    rows, columns = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
+    assert seen == [rows, columns, rows] * 3
+
+
+def test_then_a_worker_may_be_three_gradients_ahead():
+    """The fast rows of two successive steps do not wait for the slow ones."""
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 9.0, 9.0])
+    assert timing_of(cluster=cluster, max_updates=20)["max_lead"] == 2
+    config = short_epochs(cluster=cluster, gradients=False, max_updates=20)
+    summary = run_of(config)[0]
+    assert summary["max_lead"] == summary["lead_bound"] == 3
+
+
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+@pytest.mark.parametrize("limit_s", [9.5, 21.0, 28.3, 40.1])
+def test_then_a_time_limit_counts_the_work_of_all_steps_under_way(average, limit_s):
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 9.0, 9.0])
+    strategy = DsSyncOptions(parity="epoch", average=average)
+    dataset = DigitsConfig(train_size=192)
+    summary = timing_of(dataset=dataset, strategy=strategy, cluster=cluster, max_updates=None, max_time_s=limit_s)
+    begun, computed, exchanged = recurrence(
+        strategy, Cluster(cluster, ScenarioConfig(), 0), 12, lambda size: 0.0, Fraction(3)
+    )
+    assert summary["updates"] == (exchanged.max(axis=1) <= limit_s).sum()
+    busy = np.clip(limit_s - begun, 0, computed - begun).sum(axis=0) / limit_s
+    assert summary["busy_by_worker"] == pytest.approx(busy.tolist())
 
 
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])

@@ -104,6 +104,17 @@ def test_with_one_worker_it_is_a_plain_loop_in_every_bit(model, strategy):
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("strategy", [AspOptions(), BspOptions()], ids=lambda options: options.name)
+def test_so_it_is_where_all_workers_share_one_order_of_the_samples(strategy):
+    config = config_of(strategy=strategy, dataset=DigitsConfig(train_size=200, sharing="shared"))
+    plain = PlainLoop(config)
+    share = WorkerShare(200, 1, 0, config.batch_size, config.seed)
+    for iteration in range(50):
+        plain.step(share.batch(iteration))
+    for ours, theirs in zip(final_state(config), plain.state(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 def test_bsp_of_four_workers_is_one_step_on_the_joined_batch(shards):
     cluster = ClusterConfig(workers=4, shards=shards, gradient_s=[1.0, 2.0, 1.5])

@@ -24,6 +24,7 @@ from syncline.simulation.run import SaveParameters, State, simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.k_sync import KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
@@ -177,6 +178,7 @@ COLLECTIVES: list[StrategyOptions] = [
     BspOptions(topology="allreduce"),
     DsSyncOptions(),
     DsSyncOptions(average="before_forward"),
+    DsSyncOptions(parity="epoch"),
 ]
 every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
 
@@ -204,6 +206,14 @@ def test_a_collective_with_gradients(strategy: StrategyOptions, tmp_path: Path) 
     """With the batch-norm statistics and the momentum of each replica."""
     about = {"gradients": True, "model": ResnetConfig(depth=8), "max_updates": 6, "batch_size": 2}
     check(config_of(strategy, DIRECT, **about), tmp_path, random.Random(repr(strategy)), pieces=3)
+
+
+@pytest.mark.parametrize("strategy", [AspOptions(), KSyncOptions(k=2), *COLLECTIVES[:2]], ids=repr)
+def test_one_order_that_all_workers_share(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """The cursor in the order is resumed, and so is the batch of each gradient that is under way."""
+    dataset = DigitsConfig(train_size=200, sharing="shared")
+    config = config_of(strategy, DIRECT, dataset=dataset, gradients=True)
+    check(config, tmp_path, random.Random(repr(strategy)))
 
 
 @pytest.mark.parametrize(

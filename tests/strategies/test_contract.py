@@ -30,6 +30,7 @@ CASES: list[StrategyOptions] = [
     *(BackupOptions(backups=b, aggregate=aggregate) for b, aggregate in ((0, "mean"), (2, "sum"))),
     *(kind(k=k) for kind in (KSyncOptions, KBatchSyncOptions, KAsyncOptions, KBatchAsyncOptions) for k in (1, 3)),
     *(AdasyncOptions(variant=variant, interval=0.004) for variant in VARIANTS),
+    *(AdasyncOptions(variant=variant, interval=0.004, f0="start") for variant in VARIANTS),
     *(AdasyncOptions(variant=variant, interval=0.01, k=3, k_cap=9) for variant in VARIANTS if "batch" in variant),
     PspOptions(c=1),
     PspOptions(c=2, tag="newest"),

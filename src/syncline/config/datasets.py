@@ -18,6 +18,7 @@ from syncline.shapes import ClickShape, ImageShape, QuestionShape, Shape, TextSh
 
 VOCABULARIES = ("hash", "threshold")  # of Criteo
 SPLITS = ("official", "90/10")  # of SQuAD
+SAMPLE_SHARINGS = ("partition", "shared")  # see datasets/sharding.py
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class DatasetConfig:
     name: str = ""
     train_size: int | None = None
     test_size: int | None = None
+    sharing: str = "partition"  # one of SAMPLE_SHARINGS: how the workers share the training samples
     content: str | None = None  # null: computed when the config is composed
 
     tasks: ClassVar[tuple[str, ...]] = ()
@@ -37,6 +39,7 @@ class DatasetConfig:
         for key in ("train_size", "test_size"):
             size = getattr(self, key)
             check(size is None or size >= 1, f"dataset.{key} must be >= 1 or null", size)
+        check_choice("dataset.sharing", self.sharing, SAMPLE_SHARINGS)
         most = self.full_train_size
         fits = self.train_size is None or self.is_made or not most or self.train_size <= most
         check(fits, f"dataset.train_size must be <= {most:,}, all that {self.name} has, or null", self.train_size)
@@ -46,8 +49,8 @@ class DatasetConfig:
     def loader_options(self) -> dict[str, Any]:
         """The arguments of `datasets.registry.load`."""
         options = dataclasses.asdict(self)
-        del options["content"]
-        options.pop("augment", None)
+        for key in ("content", "sharing", "augment"):
+            options.pop(key, None)
         return options
 
     @property

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from math import inf
 from typing import Any, cast, get_type_hints
@@ -96,6 +97,12 @@ class RunConfig:
             check(self.gradients or not self.runner.parameters, rule, f"gradients={str(self.gradients).lower()}")
         if isinstance(self.runner, runners.LiveConfig):
             check(self.gradients, f"runner={self.runner.name} learns: gradients must be true", self.gradients)
+            rule = (
+                f"dataset.sharing must be partition for runner={self.runner.name} with a parameter server: "
+                "its processes have no common order of beginning"
+            )
+            is_known = self.dataset.sharing == "partition" or not self.strategy.has_server
+            check(is_known, rule, self.dataset.sharing)
         if isinstance(self.runner, runners.MultinodeConfig):
             runners.places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
 
@@ -113,6 +120,10 @@ class RunConfig:
         if known is not None:
             self.check_num_train(known)
 
+    def steps_an_epoch(self, num_train: int) -> Fraction:
+        """Steps of all workers in which they use `num_train` samples; only for collectives."""
+        return Fraction(num_train, self.cluster.workers * self.batch_size)
+
     def check_num_train(self, num_train: int) -> None:
         """Check that `num_train` training samples are enough.
 
@@ -123,6 +134,9 @@ class RunConfig:
         check(self.batch_size <= num_train, f"batch_size must be <= {num_train}: {has}", self.batch_size)
         fits = not self.gradients or self.cluster.workers <= num_train
         check(fits, f"cluster.workers must be <= {num_train}: {has}", self.cluster.workers)
+        steps, least = self.steps_an_epoch(num_train), self.strategy.least_steps_an_epoch
+        rule = f"an epoch must have {least} steps of all workers or more for these options of the strategy"
+        check(steps >= least, f"{rule}: {has}", f"{float(steps):g}")
 
     def _check_target(self) -> None:
         """The run can observe its target, and the metric can have this value."""
@@ -204,7 +218,7 @@ class RunConfig:
                 del measured["content"]
         for key, before in CAME_LATER.items():
             group, name = _place(plain, key)
-            if group[name] in before:
+            if name in group and group[name] in before:
                 del group[name]
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
         model = f"{self.model.name}{getattr(self.model, 'depth', '')}" if self.gradients else "timing"
@@ -235,7 +249,14 @@ NOT_IN_IDENTITY = (
     "tracker",  # only mirrors the record
 )
 
-CAME_LATER: dict[str, tuple[Any, ...]] = {"cluster.network.sharing": ("queue",), "dataset.content": (None, PUBLISHED)}
+CAME_LATER: dict[str, tuple[Any, ...]] = {
+    "cluster.network.sharing": ("queue",),
+    "dataset.content": (None, PUBLISHED),
+    "dataset.sharing": ("partition",),
+    "strategy.f0": ("interval",),
+    "strategy.parity": ("continues",),
+    "strategy.evaluate": ("mean",),
+}
 """Keys that were added later -> values equal to the behaviour before: with these, identities stay as they were."""
 
 

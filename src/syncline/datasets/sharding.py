@@ -1,4 +1,14 @@
-"""Distributes the training samples among the workers."""
+"""Distributes the training samples among the workers (`dataset.sharing`).
+
+partition   each worker has a share of the samples and passes through it in its own order (`WorkerShare`): on unequal
+            workers the samples of a fast one are seen more often
+shared      all workers take batches from one order of all samples, which is that of a single worker: through a server
+            whoever begins a gradient takes the next batch (`SharedCursor`); in a collective, whose workers make the
+            same steps, worker p of P takes batch t P + p of the order at step t (`Turns`)
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -6,6 +16,17 @@ import numpy.typing as npt
 from syncline.datasets.streams import Purpose, stream
 
 Indices = npt.NDArray[np.int64]
+
+
+class BatchOrder(Protocol):
+    """A worker's batches."""
+
+    worker: int  # with the iteration and the seed: the key of a batch's random numbers
+    seed: int
+
+    def batch(self, iteration: int) -> Indices:
+        """Sample numbers int64 [batch_size] of iteration 0, 1, ...; always the same for an iteration."""
+        ...
 
 
 class WorkerShare:
@@ -59,3 +80,54 @@ class WorkerShare:
                 del self._epochs[next(iter(self._epochs))]
             self._epochs[epoch] = order
         return order
+
+
+class Turns:
+    """The batches of a worker of a collective in an order that all share: at each step all take one, in order of rank.
+
+    Args:
+        order: of all samples.
+        num_workers: >= 1.
+        worker: 0 .. num_workers - 1.
+    """
+
+    def __init__(self, order: WorkerShare, num_workers: int, worker: int) -> None:
+        self.worker, self.seed = worker, order.seed
+        self._order, self._num_workers = order, num_workers
+
+    def batch(self, iteration: int) -> Indices:
+        """Sample numbers int64 [batch_size] of the worker's step 0, 1, ...; always the same for a step."""
+        return self._order.batch(iteration * self._num_workers + self.worker)
+
+
+class SharedCursor:
+    """The place in an order that all workers share: whoever begins a gradient takes the next batch.
+
+    A worker whose gradient is cancelled keeps its batch for the next one. So each batch of the order is computed once.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        self._next = 0  # batch that no worker has taken
+        self._held: list[int | None] = [None] * num_workers  # batch of the gradient that a worker has begun
+
+    def begin(self, worker: int) -> int:
+        """The batch of the gradient that the worker begins."""
+        held = self._held[worker]
+        if held is None:
+            held = self._held[worker] = self._next
+            self._next += 1
+        return held
+
+    def finish(self, worker: int) -> int:
+        """The batch of the gradient that the worker has begun, and finishes now."""
+        held, self._held[worker] = self._held[worker], None
+        assert held is not None, f"worker {worker} has begun no gradient"
+        return held
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain types."""
+        return {"next": self._next, "held": list(self._held)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` gave."""
+        self._next, self._held = state["next"], list(state["held"])

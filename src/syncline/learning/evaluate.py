@@ -42,6 +42,18 @@ def are_finite(weights: Sequence[Tensor]) -> bool:
     return all(bool(block.isfinite().all()) for block in weights)
 
 
+def evaluated_replica(
+    weights: Sequence[Tensor], buffers: Sequence[Tensor], is_mean: bool
+) -> tuple[Tensor, Tensor, float]:
+    """What is evaluated of replicas, weights [n] and buffers [m], and their divergence (`consensus`).
+
+    Args:
+        is_mean: their mean is evaluated, else the first one.
+    """
+    mean, mean_buffers, divergence = consensus(weights, buffers)
+    return (mean, mean_buffers, divergence) if is_mean else (weights[0], buffers[0], divergence)
+
+
 def consensus(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:
     """The mean of replicas: weights [n] and buffers [m], and the divergence, max over i of ||w_i - mean||_2.
 

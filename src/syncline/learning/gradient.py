@@ -11,7 +11,7 @@ from torch import Tensor
 
 from syncline.datasets.batch_source import Batch, BatchSource
 from syncline.datasets.imagenet import PhotographSource
-from syncline.datasets.sharding import WorkerShare
+from syncline.datasets.sharding import BatchOrder
 from syncline.datasets.streams import Purpose, stream
 from syncline.learning.flat import FlatModule
 from syncline.learning.task import Task
@@ -30,18 +30,28 @@ class MiniBatch:
 
 
 class WorkerBatches:
-    """One worker's mini-batches; an iteration always has the same one."""
+    """One worker's mini-batches; an iteration always has the same one.
 
-    def __init__(self, source: BatchSource, share: WorkerShare) -> None:
+    Args:
+        in_sequence: each iteration is followed by the next one, whose batch is prepared meanwhile; else by any.
+    """
+
+    def __init__(self, source: BatchSource, share: BatchOrder, in_sequence: bool = True) -> None:
         self.share = share
+        self._in_sequence = in_sequence
         self._source = source
         self._photographs = source if isinstance(source, PhotographSource) else None
 
     def take(self, iteration: int) -> MiniBatch:
         samples = self._source.take(self.share.batch(iteration), self._generator(iteration))
-        if self._photographs is not None:  # decoded while this gradient is computed
-            self._photographs.prefetch(self.share.batch(iteration + 1), self._generator(iteration + 1))
+        if self._in_sequence:  # decoded while this gradient is computed
+            self.prefetch(iteration + 1)
         return MiniBatch(samples, self._key(iteration))
+
+    def prefetch(self, iteration: int) -> None:
+        """Start to decode the photographs of an iteration that will be taken soon."""
+        if self._photographs is not None:
+            self._photographs.prefetch(self.share.batch(iteration), self._generator(iteration))
 
     def _generator(self, iteration: int) -> np.random.Generator | None:
         return stream(Purpose.AUGMENT, *self._key(iteration)) if self._source.is_random else None

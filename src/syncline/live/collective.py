@@ -8,6 +8,7 @@ the exchanges, and all members do it with the same step (see member_control.py).
 import math
 from array import array
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 import torch.distributed as dist
@@ -71,10 +72,10 @@ class Member:
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
         self._tally = self._load(context)
-        partitions = [strategy.groups(step, config.cluster.workers) for step in (0, 1)]  # of even and of odd steps
+        partitions = [strategy.groups(turn, config.cluster.workers) for turn in (0, 1)]
         self._groups = make_groups(rank, partitions)
-        self._consensus = StopConsensus(1 if len(partitions[0]) == 1 else 2)
-        self._step = self._build_step(batches)
+        self._consensus = StopConsensus(1 if len(partitions[0]) == 1 else strategy.lead_bound or 1)
+        self._step = self._build_step(batches, config.steps_an_epoch(learner.num_train))
         self._rate = build_rate(config, learner.num_train)
         self._limits = Limits.of(config, learner.num_train)
         self._log = steps.StepLog(context, rank, self.totals.updates) if config.live.events else None
@@ -192,18 +193,26 @@ class Member:
         samples_per_step = config.cluster.workers * config.batch_size
         return MemberTotals(totals, computed_at, self._rank, samples_per_step, config.strategy.replicas, self._device)
 
-    def _build_step(self, batches: WorkerBatches) -> steps.Step:
-        config = self._config
+    def _build_step(self, batches: WorkerBatches, steps_an_epoch: Fraction) -> steps.Step:
+        config, strategy = self._config, self._config.strategy
         absolute = config.live.pace == "absolute"
         delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, self.totals.updates)
-        if not config.strategy.replicas:
+        if not strategy.replicas:
             kind: type[steps.Step] = steps.AllReduceGradients
-        elif config.strategy.averages_first:
+        elif strategy.averages_first:
             kind = steps.AverageBeforeStep
         else:
             kind = steps.AverageAfterStep
         return kind(
-            self._replica, batches, delays, self._groups, self._consensus, self._control, self._clock, config.max_time_s
+            self._replica,
+            batches,
+            delays,
+            self._groups,
+            lambda step: strategy.turn(step, steps_an_epoch),
+            self._consensus,
+            self._control,
+            self._clock,
+            config.max_time_s,
         )
 
 
@@ -266,13 +275,18 @@ class MemberTotals:
         self.totals.busy_s_by_worker = busy.tolist()
 
     def _shared_lead(self) -> int:
-        """Two if a member had computed a gradient before another one had computed the previous one, else 0.
+        """n if a member had computed a gradient before another one had computed that n - 1 steps before, else 0.
 
-        A larger lead is impossible: before a member begins step t+1 its group of step t has computed step t, and the
-        groups of step t-1 of these members, which are all members, have computed step t-1.
+        Three at most: before a member begins step t+1 its group of step t has computed step t, and the groups of step
+        t-1 of these members have computed step t-1. They are all members, unless the groups of both steps are alike.
         """
         shape = len(self.computed_at), dist.get_world_size()
         computed = torch.zeros(shape, dtype=torch.float64, device=self.device)
         computed[:, self.rank] = torch.tensor(self.computed_at, dtype=torch.float64)
         all_reduce(computed)
-        return 2 if bool((computed[1:].amin(1) < computed[:-1].amax(1)).any()) else 0
+        if len(computed) < 2:
+            return 0
+        first, last = computed.amin(1), computed.amax(1)  # [steps]
+        if bool((first[2:] < last[:-2]).any()):
+            return 3
+        return 2 if bool((first[1:] < last[:-1]).any()) else 0

@@ -16,7 +16,7 @@ import torch
 
 from syncline.assembly import build_learner, pick_device
 from syncline.config import RunConfig, from_plain
-from syncline.learning.evaluate import are_finite, consensus
+from syncline.learning.evaluate import are_finite, evaluated_replica
 from syncline.live.process import Job
 from syncline.monitor import evaluation_row
 from syncline.records.snapshots import read_state
@@ -41,13 +41,13 @@ def main(job: Job, index: int) -> int:
 
 
 class SnapshotEvaluator:
-    """Metrics of states that all shards have written, or of the mean of all replicas."""
+    """Metrics of states that all shards have written, or all replicas."""
 
     def __init__(self, config: RunConfig) -> None:
         torch.set_num_threads(config.threads)
         self._device = pick_device(config)
         learner = build_learner(config, self._device)
-        self._has_replicas = config.strategy.replicas
+        self._has_replicas, self._is_mean = config.strategy.replicas, config.strategy.evaluates_mean
         self._evaluator = learner.evaluator()
         self.num_train = learner.num_train
         self.num_parameters = learner.flat.weights.numel()
@@ -69,8 +69,8 @@ class SnapshotEvaluator:
         buffers = [tensors["buffers"].to(self._device) for tensors, _ in parts]
         train_loss, divergence = about[0]["train_loss"], {}
         if self._has_replicas:
-            mean, mean_buffers, distance = consensus(weights, buffers)
-            weights, buffers, divergence = [mean], [mean_buffers], {"divergence": distance}
+            evaluated, its_buffers, distance = evaluated_replica(weights, buffers, self._is_mean)
+            weights, buffers, divergence = [evaluated], [its_buffers], {"divergence": distance}
             losses = [state["train_loss"] for state in about if state["train_loss"] is not None]
             train_loss = sum(losses) / len(losses) if losses else None
         metrics = self._evaluator(weights, buffers[0])

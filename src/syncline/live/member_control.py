@@ -54,7 +54,8 @@ class StopConsensus:
 
     Every exchange sums over its group: how many members know the reason, its number, and the exchanges that remain
     until all know it. That is one if all members are one group, and two in DS-Sync, where two successive exchanges join
-    all members. All these are small whole numbers, so the sums are exact.
+    all members; three if two successive ones may have the same groups. All these are small whole numbers, so the sums
+    are exact.
 
     Args:
         num_exchanges: after which every member knows the reason.

@@ -5,7 +5,7 @@ There is a class for each order of gradient, optimizer step and all-reduce.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,7 +109,8 @@ class Step(ABC):
     replica: Replica
     batches: WorkerBatches
     delays: DelayInjector
-    groups: Sequence[Group]  # this member's, of even and of odd steps
+    groups: Sequence[Group]  # this member's, of the two turns
+    turn: Callable[[int], int]  # step -> which of them it has
     consensus: StopConsensus
     control: MemberControl
     clock: RunClock
@@ -146,7 +147,7 @@ class Step(ABC):
         Returns:
             The mean loss of the group, and whether all members end with this step.
         """
-        control, consensus, group, now = self.control, self.consensus, self.groups[step % 2], self.clock.now()
+        control, consensus, group, now = self.control, self.consensus, self.groups[self.turn(step)], self.clock.now()
         if control.rank == 0:
             is_late = self.max_time_s is not None and now >= self.max_time_s
             consensus.propose("max_time_s" if is_late else control.stop_reason)

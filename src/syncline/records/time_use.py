@@ -95,12 +95,13 @@ def time_use_of(timeline: Timeline) -> TimeUse:
 
 
 def time_use_of_collective(
-    timeline: Timeline, events: "pa.Table", groups: Callable[[int], Sequence[Sequence[int]]]
+    timeline: Timeline, events: "pa.Table", groups: Sequence[Sequence[Sequence[int]]], turn: Callable[[int], int]
 ) -> TimeUse:
     """As `time_use_of`: an exchange begins when the last of its group has computed; the others wait for it.
 
     Args:
-        groups: step -> the groups that average after its gradient; they repeat every other step.
+        groups: of the two turns.
+        turn: step -> which of them average after its gradient.
     """
     use, num_workers = time_use_of(timeline), len(timeline.workers)
     pushed = np.array(events["kind"].to_pylist()) == "pushed"
@@ -108,9 +109,11 @@ def time_use_of_collective(
     computed = np.full((pushes.max(initial=-1) // num_workers + 1, num_workers), np.nan)  # [steps, P]
     computed[pushes // num_workers, pushes % num_workers] = computed_at
     waiting_s = 0.0
-    for step in (0, 1):
-        for group in groups(step):
-            there = computed[step::2, list(group)]
+    turns = np.array([turn(step) for step in range(len(computed))], dtype=int)
+    for number, partition in enumerate(groups):
+        of_turn = computed[turns == number]
+        for group in partition:
+            there = of_turn[:, list(group)]
             waiting_s += float(np.nansum(there.max(axis=1, keepdims=True) - there))  # steps that all have computed
     return replace(use, waiting_s=waiting_s, sending_s=use.sending_s + max(0.0, use.waiting_s - waiting_s))
 

@@ -4,7 +4,7 @@ An update is one step of all workers; it is complete when the last of them has e
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,8 @@ from syncline.simulation.exchanges import Block, Clocks, Exchange
 from syncline.simulation.replicas import Replicas
 from syncline.simulation.tensor_table import TensorTable
 from syncline.timing.cluster import Cluster
+
+MOST_AHEAD = 3  # gradients that a worker may be ahead of another (exchanges.py)
 
 
 class Observer(Protocol):
@@ -33,7 +35,8 @@ class Collective:
 
     Args:
         clocks: durations.
-        groups: of even and of odd steps.
+        exchanges: of the two turns.
+        turn: step -> which of them it has.
         batch_size: samples in one gradient.
         limits: when to end.
         observer: called after updates.
@@ -47,6 +50,7 @@ class Collective:
         *,
         cluster: Cluster,
         exchanges: tuple[Exchange, Exchange],
+        turn: Callable[[int], int],
         averages_first: bool,
         batch_size: int,
         limits: Limits,
@@ -55,14 +59,14 @@ class Collective:
         log: Log | None = None,
     ) -> None:
         self.totals = Totals(cluster.num_workers)
-        self._exchanges, self._averages_first = exchanges, averages_first
-        self._clocks = Clocks(cluster, exchanges, averages_first)
+        self._exchanges, self._turn, self._averages_first = exchanges, turn, averages_first
+        self._clocks = Clocks(cluster, exchanges, turn, averages_first)
         self._batch_size, self._limits, self._observer = batch_size, limits, observer
         self._learning, self._log = learning, log
         self.time_use: TimeUse | None = None  # known at the end
         self._busy_s = np.zeros(cluster.num_workers)
         self._exchange_s = 0.0  # of all workers
-        self._last_computed = 0.0  # when the last worker had computed the step before this block
+        self._last_computed = [0.0, 0.0]  # when the last worker had computed each of the two steps before this block
         self._rows: list[tuple[float, str, int, int, int, int, float, str]] = []  # not yet in the log
         self._block: Block | None = None  # under way
         self._row = 0  # its step that comes next
@@ -96,7 +100,8 @@ class Collective:
                 losses = None
                 if learning is not None:
                     step = totals.updates
-                    losses = learning.step(step, self._exchanges[step % 2].groups, learning.rate(totals.samples, step))
+                    groups = self._exchanges[self._turn(step)].groups
+                    losses = learning.step(step, groups, learning.rate(totals.samples, step))
                     totals.loss_sum += sum(losses)
                     totals.loss_count += len(losses)
                     broken = [worker for worker, loss in enumerate(losses) if not math.isfinite(loss)]
@@ -117,7 +122,7 @@ class Collective:
                     if self._ended_by is not None:
                         return self._end(self._ended_by, block, row + 1)
             self._count(block, len(block.ended))
-            self._last_computed = block.computed[-1].max().item()
+            self._last_computed = block.computed[-2:].max(axis=1).tolist()
             self._block, self._row = None, 0
 
     def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -134,7 +139,7 @@ class Collective:
             "row": self._row,
             "busy_s": self._busy_s.tolist(),
             "exchange_s": self._exchange_s,
-            "last_computed": self._last_computed,
+            "last_computed": list(self._last_computed),
             "rows": list(self._rows),
             "next_check": self._next_check,
         }
@@ -148,7 +153,7 @@ class Collective:
         self._block, self._row = self._clocks.next_block(), state["row"]
         self._busy_s = np.array(state["busy_s"])
         self._exchange_s = state["exchange_s"]
-        self._last_computed = state["last_computed"]
+        self._last_computed = list(state["last_computed"])
         self._rows = [tuple(row) for row in state["rows"]]
         self._next_check = state["next_check"]
 
@@ -158,10 +163,10 @@ class Collective:
         self._exchange_s += float(block.exchange[:rows].sum())
         first = block.computed[: rows if math.isinf(at) else rows + 1].min(axis=1)  # of each step
         if self.totals.num_workers > 1 and (first <= at).any():
-            last = np.concatenate([[self._last_computed], block.computed.max(axis=1)])[
-                : len(first)
-            ]  # of the step before
-            self.totals.max_lead = max(self.totals.max_lead, 2 if (first < last).any() else 1)
+            last = np.concatenate([self._last_computed, block.computed.max(axis=1)])  # from two steps before
+            of_before, of_last = last[: len(first)], last[1 : len(first) + 1]
+            lead = 3 if (first < of_before).any() else 2 if (first < of_last).any() else 1
+            self.totals.max_lead = max(self.totals.max_lead, lead)
 
     def _end(self, reason: str, block: Block, rows: int, at: float | None = None) -> str:
         """Complete the totals.
@@ -174,8 +179,10 @@ class Collective:
         self._count(block, rows, math.inf if at is None else at)
         if at is not None:
             totals.time_s = at
-            following = self._clocks.next_block() if rows + 1 >= len(block.begun) else block
-            for part, row in ((block, rows), (following, (rows + 1) % len(block.begun))):
+            size = len(block.begun)
+            following = self._clocks.next_block() if rows + MOST_AHEAD > size else block
+            for step in range(rows, rows + MOST_AHEAD):  # that some worker may be in
+                part, row = (block, step) if step < size else (following, step - size)
                 duration = part.gradient[row] + part.delay[row]
                 self._busy_s += np.clip(at - part.begun[row], 0.0, duration)
                 exchange_s = part.exchange[row]

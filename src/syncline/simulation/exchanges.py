@@ -6,13 +6,14 @@ With d_i(t) the seconds of worker i's gradient of step t and x those of an excha
                      joined_i(t) = x + max of computed_j(t) over i's group of step t
     before_forward   begun_i(t) = x + max of computed_j(t-1) over i's group of step t
 
-No worker is ever more than two gradients ahead: before a worker begins step t+1 its group has computed step t, and
-before that the groups of step t-1 of all these have computed step t-1; together they are all workers.
+Where rows and columns alternate no worker is ever more than two gradients ahead: before a worker begins step t+1 its
+group has computed step t, and before that the groups of step t-1 of all these have computed step t-1; together they are
+all workers. Where the rows of two successive steps are the same it may be three ahead.
 
 Shape legend: P workers, K steps of a block.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +69,15 @@ class Clocks:
     """The recurrence at the head of this file.
 
     Args:
-        exchanges: of even and of odd steps.
+        exchanges: of the two turns.
+        turn: step -> which of them it has.
         averages_first: a step begins with its exchange.
     """
 
-    def __init__(self, cluster: Cluster, exchanges: tuple[Exchange, Exchange], averages_first: bool) -> None:
-        self._cluster, self._exchanges, self._averages_first = cluster, exchanges, averages_first
+    def __init__(
+        self, cluster: Cluster, exchanges: tuple[Exchange, Exchange], turn: Callable[[int], int], averages_first: bool
+    ) -> None:
+        self._cluster, self._exchanges, self._turn, self._averages_first = cluster, exchanges, turn, averages_first
         self._now = np.zeros(cluster.num_workers)  # where the last step left each worker
         self._step = 0
         self._begun = self._now, self._step  # before the last block
@@ -94,7 +98,7 @@ class Clocks:
         begun, computed, ended, exchange_s = (np.empty_like(duration) for _ in range(4))
         now = self._now
         for row, seconds in enumerate(duration):
-            exchange = self._exchanges[(self._step + row) % 2]
+            exchange = self._exchanges[self._turn(self._step + row)]
             exchange_s[row] = exchange.seconds
             if self._averages_first:
                 begun[row] = exchange.joined(now)

@@ -6,6 +6,7 @@ All workers share one module, since only one computes at a time; each has its ow
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from syncline.datasets.sharding import SharedCursor
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.simulation.tensor_table import TensorTable
@@ -18,12 +19,19 @@ class Learners:
         shards: of the parameter server; the workers pin and release their versions.
         gradient: the gradient function, on the module that all share.
         batches: of each worker.
+        cursor: in the order that all workers share; None if each has batches of its own.
     """
 
-    def __init__(self, shards: Sequence[Shard], gradient: GradientFunction, batches: Sequence[WorkerBatches]) -> None:
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        gradient: GradientFunction,
+        batches: Sequence[WorkerBatches],
+        cursor: SharedCursor | None = None,
+    ) -> None:
         self._shards = shards
         self._gradient = gradient
-        self._batches = batches
+        self._batches, self._cursor = batches, cursor
         self._iterations = [0] * len(batches)
         self._snapshots: list[list[Version | None]] = [[None] * len(shards) for _ in batches]
         self._free: list[Gradient] = []
@@ -52,13 +60,18 @@ class Learners:
 
     def seek(self, worker: int, iteration: int) -> None:
         """The worker's next gradient is that of this iteration."""
+        assert self._cursor is None
         self._iterations[worker] = iteration
+
+    def begin(self, worker: int) -> None:
+        """The worker begins a gradient, which `compute` gives when it is finished."""
+        if self._cursor is not None:
+            number = self._cursor.begin(worker)
+            self._batches[worker].prefetch(number)
 
     def compute(self, worker: int) -> tuple[float, Gradient]:
         """Loss and gradient of the worker's next mini-batch at its snapshot; `release` it once for each shard."""
-        iteration = self._iterations[worker]
-        self._iterations[worker] = iteration + 1
-        batch = self._batches[worker].take(iteration)
+        batch = self._batches[worker].take(self._next_iteration(worker))
         snapshot = [version for version in self._snapshots[worker] if version is not None]
         loss, flat, buffers = self._gradient([version.weights for version in snapshot], snapshot[0].buffers, batch)
         gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone())
@@ -73,12 +86,21 @@ class Learners:
         if gradient.readers == 0:
             self._free.append(gradient)
 
+    def _next_iteration(self, worker: int) -> int:
+        """Of the gradient that the worker finishes."""
+        if self._cursor is not None:
+            return self._cursor.finish(worker)
+        iteration = self._iterations[worker]
+        self._iterations[worker] = iteration + 1
+        return iteration
+
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         """What the workers and the shards hold; the tensors go to the table."""
         for number, shard in enumerate(self._shards):
             table.put_all(f"optimizer-{number}", shard.optimizer.state_dict())
         return {
             "iterations": list(self._iterations),
+            "cursor": None if self._cursor is None else self._cursor.state_dict(),
             "snapshots": [[table.put(version) for version in snapshot] for snapshot in self._snapshots],
             "current": [table.put(shard.current) for shard in self._shards],
         }
@@ -89,4 +111,6 @@ class Learners:
             shard.optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
             shard.current = table.current(state["current"][number])
         self._iterations = list(state["iterations"])
+        if self._cursor is not None:
+            self._cursor.load_state_dict(state["cursor"])
         self._snapshots = [[table.version(number) for number in snapshot] for snapshot in state["snapshots"]]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from syncline.learning.evaluate import Evaluator, consensus, final_state
+from syncline.learning.evaluate import Evaluator, evaluated_replica, final_state
 from syncline.learning.gradient import GradientFunction, WorkerBatches
 from syncline.learning.optimizer import Optimizer
 from syncline.simulation.tensor_table import TensorTable
@@ -23,6 +23,7 @@ class Replicas:
         optimizers: one a replica; with a single one all workers make one step on their mean gradient.
         rate: (samples, updates) so far -> learning rate of the next update.
         averages_first: a step begins with the averaging.
+        evaluates_mean: of several replicas; else the first one is evaluated.
         evaluator: of the run; num_train: training samples; best_possible: metrics that nothing can surpass on them.
     """
 
@@ -34,6 +35,7 @@ class Replicas:
         optimizers: Sequence[Optimizer],
         rate: Callable[[int, int], float],
         averages_first: bool,
+        evaluates_mean: bool,
         evaluator: Evaluator,
         num_train: int,
         best_possible: Mapping[str, float],
@@ -45,7 +47,7 @@ class Replicas:
         self.buffers = [gradient.flat.buffers.clone() for _ in optimizers]  # [m]
         self._gradient, self._batches = gradient, batches
         self._optimizers = optimizers
-        self._averages_first = averages_first
+        self._averages_first, self._evaluates_mean = averages_first, evaluates_mean
 
     def step(self, iteration: int, groups: Sequence[Sequence[int]], rate: float) -> list[float]:
         """One step of all workers. Returns their losses; if one is no number, the weights may be worthless."""
@@ -60,12 +62,12 @@ class Replicas:
         return losses
 
     def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
-        """What is to be evaluated, weights and buffers, and what else its row holds: the consensus of the replicas."""
+        """What is to be evaluated, weights and buffers, and what else its row holds: the divergence of replicas."""
         pairs = zip(self._optimizers, self.weights, strict=True)
         evaluated = [optimizer.evaluated(weights) for optimizer, weights in pairs]
         if len(evaluated) == 1:
             return evaluated, self.buffers[0], {}
-        weights, buffers, divergence = consensus(evaluated, self.buffers)
+        weights, buffers, divergence = evaluated_replica(evaluated, self.buffers, self._evaluates_mean)
         return [weights], buffers, {"divergence": divergence}
 
     def final_states(self) -> list[dict[str, Tensor]]:

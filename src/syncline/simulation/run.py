@@ -1,5 +1,6 @@
 """From a config to a finished run in virtual time: builds the parts, observes the run, sums it up."""
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from syncline.assembly import build_learner, build_optimizer, build_rate, build_shard, count_parameters, pick_device
 from syncline.config import RunConfig
+from syncline.datasets.sharding import SharedCursor
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.server import Shard, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
@@ -157,11 +159,13 @@ def _build_collective(
     num_messages = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
     even, odd = (
-        Exchange(strategy.groups(step, cluster.workers), times.network, message_bytes, num_messages) for step in (0, 1)
+        Exchange(strategy.groups(turn, cluster.workers), times.network, message_bytes, num_messages) for turn in (0, 1)
     )
+    steps_an_epoch = config.steps_an_epoch(monitor.num_train)
     simulation = Collective(
         cluster=times,
         exchanges=(even, odd),
+        turn=lambda step: strategy.turn(step, steps_an_epoch),
         averages_first=strategy.averages_first,
         batch_size=config.batch_size,
         limits=monitor.limits,
@@ -179,13 +183,14 @@ def build_replicas(config: RunConfig) -> Replicas:
         ConfigError, DataMissingError: as `simulate`.
     """
     learner = build_learner(config, pick_device(config))
-    workers = range(config.cluster.workers)
+    num_optimizers = config.cluster.workers if config.strategy.replicas else 1
     return Replicas(
         gradient=learner.gradient,
-        batches=[learner.batches(config, worker) for worker in workers],
-        optimizers=[build_optimizer(config) for _ in (workers if config.strategy.replicas else range(1))],
+        batches=learner.batches_of_all(config),
+        optimizers=[build_optimizer(config) for _ in range(num_optimizers)],
         rate=build_rate(config, learner.num_train),
         averages_first=config.strategy.averages_first,
+        evaluates_mean=config.strategy.evaluates_mean,
         evaluator=learner.evaluator(),
         num_train=learner.num_train,
         best_possible=learner.best_possible,
@@ -201,8 +206,8 @@ def build_learning(config: RunConfig) -> Learning:
     learner = build_learner(config, pick_device(config))
     flat, num_train = learner.flat, learner.num_train
     shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
-    batches = [learner.batches(config, worker) for worker in range(config.cluster.workers)]
-    learners = Learners(shards, learner.gradient, batches)
+    cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
+    learners = Learners(shards, learner.gradient, learner.batches_of_all(config), cursor)
     return Learning(shards, learners, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
 
 
@@ -277,7 +282,9 @@ class _Observer:
         if self.learning is None or ended_by == "diverged":
             return ended_by
         is_new = self._monitor.curve.rows[-1]["updates"] < totals.updates
-        is_sound = are_finite(self.learning.current()[0]) and (not is_new or self._evaluate(totals))
+        weights, _, about = self.learning.current()
+        is_finite = are_finite(weights) and math.isfinite(about.get("divergence", 0.0))  # that of all replicas
+        is_sound = is_finite and (not is_new or self._evaluate(totals))
         return ended_by if is_sound else "diverged"
 
     def _evaluate(self, totals: Totals) -> bool:

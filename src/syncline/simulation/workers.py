@@ -65,6 +65,8 @@ class Workers:
 
     def start(self, worker: int) -> None:
         """The worker begins its next gradient."""
+        if self.learners is not None:
+            self.learners.begin(worker)
         queue, duration = self._queue, self._compute_s(worker)
         if self._log is not None:
             self._log(queue.now, "started", worker, -1, -1, self.versions[0][worker], duration, "")

@@ -1,9 +1,13 @@
 """AdaSync (Dutta et al. 2021; adasync.txt, section 6 and appendix D): K grows as the loss falls, on any K-variant.
 
-    every `interval` seconds:  F <- mean of the losses that workers reported since the last time; F_0 is the first F
+    every `interval` seconds:  F <- mean of the losses that workers reported since the last time
         K-sync:                                 K <- the positive root of K^2 + a K - a P, a = (F_0/F) K_0^2/(P - K_0)
         K-batch-sync, K-async, K-batch-async:   K <- K_0 sqrt(F_0/F)
         rounded to the nearest integer, within 1 .. P, never decreasing
+
+The paper assumes that F is largest "at the beginning of training", and does not say how F_0 is estimated:
+- `f0=interval`: the first F, which is also that of the first interval's updates. K stays at K_0 until the second F.
+- `f0=start`: the mean of the losses at the initial weights that workers reported by the end of the first interval.
 
 Departures: the end of an interval takes effect at the first push after it, for the pushes that follow. F is an estimate
 from mini-batches, so its noise could suggest a smaller K; K never falls. Without losses (times alone) K stays at K_0.
@@ -20,6 +24,7 @@ from syncline.strategies.k_sync import KSync
 from syncline.strategies.protocol import Command, Event, PushArrived, Strategy, StrategyOptions
 
 VARIANTS = ("k_sync", "k_batch_sync", "k_async", "k_batch_async")
+FIRST_LOSSES = ("interval", "start")
 
 
 class KVariant(Strategy, Protocol):
@@ -35,12 +40,15 @@ class AdasyncOptions(StrategyOptions):
     k: int = 1  # K_0, 1 .. P
     interval: float = 60.0  # seconds of the driving clock between two changes of K, > 0
     k_cap: int | None = None  # upper bound of K, for a K-batch variant only; None: the number of workers
+    f0: str = "interval"  # one of FIRST_LOSSES: what F_0 is
 
     single_server: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise ValueError(f"strategy.variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
+        if self.f0 not in FIRST_LOSSES:
+            raise ValueError(f"strategy.f0 must be one of {', '.join(FIRST_LOSSES)}, got {self.f0!r}")
         if self.k < 1:
             raise ValueError(f"strategy.k must be >= 1, got {self.k}")
         if not 0 < self.interval < math.inf:
@@ -79,6 +87,7 @@ class Adasync:
         self.k = options.k
         self.first_loss: float | None = None  # F_0
         self.loss_sum, self.loss_count = 0.0, 0  # since the last interval began
+        self.start_sum, self.start_count = 0.0, 0  # at the initial weights, in the first interval
         self.ends = options.interval  # of the interval, seconds
         self.variant: KVariant
         if options.variant in ("k_sync", "k_batch_sync"):
@@ -95,6 +104,9 @@ class Adasync:
             self.ends = (event.at // self.options.interval + 1) * self.options.interval
         self.loss_sum += event.loss
         self.loss_count += 1
+        if event.version == 0 and self.first_loss is None:
+            self.start_sum += event.loss
+            self.start_count += 1
         return commands
 
     def _adapt(self) -> list[Command]:
@@ -104,12 +116,12 @@ class Adasync:
         loss = self.loss_sum / self.loss_count
         self.loss_sum, self.loss_count = 0.0, 0
         if self.first_loss is None:
-            self.first_loss = loss
+            self.first_loss = loss if self.options.f0 == "interval" else self.start_sum / self.start_count
         self.k = max(self.k, self.k_for(self.first_loss, loss))
         return self.variant.want(self.k, f"F_0 {self.first_loss:.4g}, F {loss:.4g}")
 
     def k_for(self, first_loss: float, loss: float) -> int:
-        """K for a loss F > 0 that was F_0 > 0 in the first interval; K_0 without losses."""
+        """K for a loss F > 0 that was F_0 > 0 at the beginning; K_0 without losses."""
         options, num_workers = self.options, self.num_workers
         if not (0 < loss < math.inf and 0 < first_loss < math.inf):
             return options.k
@@ -131,6 +143,8 @@ class Adasync:
             "first_loss": self.first_loss,
             "loss_sum": self.loss_sum,
             "loss_count": self.loss_count,
+            "start_sum": self.start_sum,
+            "start_count": self.start_count,
             "ends": self.ends,
         }
 
@@ -138,4 +152,5 @@ class Adasync:
         self.variant.load_state_dict(state["variant"])
         self.k, self.first_loss = state["k"], state["first_loss"]
         self.loss_sum, self.loss_count = state["loss_sum"], state["loss_count"]
+        self.start_sum, self.start_count = state["start_sum"], state["start_count"]
         self.ends = state["ends"]

@@ -62,7 +62,7 @@ class BspOptions(StrategyOptions):
     def start(self, num_workers: int) -> "Bsp":
         return Bsp(num_workers)
 
-    def groups(self, step: int, num_workers: int) -> list[list[int]]:
+    def groups(self, turn: int, num_workers: int) -> list[list[int]]:
         return [list(range(num_workers))]
 
 

@@ -10,17 +10,28 @@ update of every worker to every other. Optimizer states are not shared.
 Departures:
 - Line 16's `x % GroupSize == Rank` is read as `x % GroupSize == Rank % GroupSize`: else most workers have no group.
 - The grid may have any two or more rows and columns; the paper has W = G G.
-- `average=before_forward`, as in the authors' published CIFAR code: a step begins with the averaging.
+- `average=before_forward`: a step begins with the averaging. The published code (neurips10899/divide-and-shuffle,
+  e5e622c) does so for CIFAR and ImageNet (cifar10.py:258, imagenet.py:187); for DeepFM (:138) and SQuAD (:236) it
+  averages after the optimizer's step, as Algorithm 1 does.
+- `parity=epoch`: the first step of each epoch is an even one, as in the published code for CIFAR and DeepFM
+  (cifar10.py:97, :210, :261); after an epoch of an odd number of steps the rows average twice in succession. With
+  `continues`, as in Algorithm 1, steps are counted through the whole run. Epochs are those of the whole training set,
+  so they have whole and different numbers of steps; the published loops end an epoch with a short batch.
+- The paper does not say which replica is evaluated: here their mean (`evaluate=mean`), or the first one (`first`), as
+  in the published code for ImageNet and SQuAD. For CIFAR each worker of that code tests its own (cifar10.py:213).
 """
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 from syncline.strategies.protocol import StrategyOptions
 
 AVERAGES = ("after_step", "before_forward")
 IMPLS = ("flat", "naive")
+PARITIES = ("continues", "epoch")
+EVALUATED = ("mean", "first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,8 @@ class DsSyncOptions(StrategyOptions):
     group_size: int | None = None  # G >= 2, a divisor of W; None: the largest that is not above sqrt(W)
     average: str = "after_step"  # one of AVERAGES
     impl: str = "flat"  # one of IMPLS, of the averaging: one all-reduce for all tensors; or one a tensor, blocking
+    parity: str = "continues"  # one of PARITIES: which steps are even
+    evaluate: str = "mean"  # one of EVALUATED: the mean of all replicas, or the replica of worker 0
 
     elastic: ClassVar[bool] = False
     replicas: ClassVar[bool] = True
@@ -38,6 +51,10 @@ class DsSyncOptions(StrategyOptions):
             raise ValueError(f"strategy.group_size must be >= 2 or null, got {self.group_size}")
         if self.average not in AVERAGES:
             raise ValueError(f"strategy.average must be one of {', '.join(AVERAGES)}, got {self.average!r}")
+        if self.parity not in PARITIES:
+            raise ValueError(f"strategy.parity must be one of {', '.join(PARITIES)}, got {self.parity!r}")
+        if self.evaluate not in EVALUATED:
+            raise ValueError(f"strategy.evaluate must be one of {', '.join(EVALUATED)}, got {self.evaluate!r}")
         if self.impl not in IMPLS:
             raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
 
@@ -54,8 +71,12 @@ class DsSyncOptions(StrategyOptions):
         return self.average == "before_forward"
 
     @property
+    def evaluates_mean(self) -> bool:
+        return self.evaluate == "mean"
+
+    @property
     def lead_bound(self) -> int | None:
-        return 2
+        return 2 if self.parity == "continues" else 3
 
     @property
     def staleness_bound(self) -> int | None:
@@ -77,8 +98,17 @@ class DsSyncOptions(StrategyOptions):
             return self.group_size
         return next(size for size in range(math.isqrt(num_workers), 0, -1) if num_workers % size == 0)
 
-    def groups(self, step: int, num_workers: int) -> list[list[int]]:
+    @property
+    def least_steps_an_epoch(self) -> int:
+        return 0 if self.parity == "continues" else 2  # else only rows would ever average
+
+    def turn(self, step: int, steps_an_epoch: Fraction) -> int:
+        if self.parity == "epoch":
+            step -= math.ceil(step // steps_an_epoch * steps_an_epoch)  # the first step that begins in the same epoch
+        return step % 2
+
+    def groups(self, turn: int, num_workers: int) -> list[list[int]]:
         size = self.grid(num_workers)
-        if step % 2 == 0:
+        if turn % 2 == 0:
             return [list(range(first, first + size)) for first in range(0, num_workers, size)]
         return [list(range(column, num_workers, size)) for column in range(size)]

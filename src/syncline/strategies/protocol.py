@@ -8,6 +8,7 @@ A strategy starts with all its workers holding version 0 and computing. Workers 
 """
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar, Protocol, dataclass_transform
 
 import msgspec
@@ -198,6 +199,11 @@ class StrategyOptions:
         return False
 
     @property
+    def evaluates_mean(self) -> bool:
+        """Of replicas that differ their mean is evaluated, not the first one."""
+        return True
+
+    @property
     def sends_tensors_singly(self) -> bool:
         """Its collectives send one message a tensor, each blocking, rather than one of all tensors."""
         return False
@@ -244,9 +250,18 @@ class StrategyOptions:
         """A new pull side for one worker; None: it waits for one answer of every shard."""
         return None
 
-    def groups(self, step: int, num_workers: int) -> list[list[int]]:
-        """The groups of workers that average at this step (from 0); every worker is in exactly one.
+    @property
+    def least_steps_an_epoch(self) -> int:
+        """Steps of all workers that an epoch must have at least."""
+        return 0
 
-        They repeat every other step, and the groups of two successive steps connect each worker with every other.
+    def turn(self, step: int, steps_an_epoch: Fraction) -> int:
+        """Which groups average at this step (from 0): `groups(turn, P)`, 0 or 1."""
+        return step % 2
+
+    def groups(self, turn: int, num_workers: int) -> list[list[int]]:
+        """The groups of workers that average; every worker is in exactly one.
+
+        Two turns with different parities connect each worker with every other; those with the same parity are alike.
         """
         raise NotImplementedError(f"{self.name} has no collective")
