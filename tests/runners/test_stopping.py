@@ -12,7 +12,7 @@ import pytest
 from commands import cli, made, record_of, started, wait_for, without_wall_time
 
 from runners import stop
-from runners.checkpoints import checkpoint_path
+from runners.checkpoints import FORMAT, checkpoint_path
 from runners.one import run_one
 from runners.stop import SignalHandler, StopRequested, defer_stop, handle_signals
 from syncline.config import RunConfig, compose
@@ -143,7 +143,7 @@ def test_a_checkpoint_that_cannot_be_resumed_is_named_and_the_run_restarts(
 ) -> None:
     config = stopped(tmp_path, *SHORT)
     path = checkpoint_path(tmp_path / config.identity)
-    why = f"{path}: checkpoint format 0, this version reads 3"
+    why = f"{path}: checkpoint format 0, this version reads {FORMAT}"
     if fault == "broken":
         path.write_bytes(path.read_bytes()[:-100])
         why = f"{path}: broken state (SafetensorError: "

@@ -133,6 +133,8 @@ def test_adasync_reports_the_k_it_has_chosen(variant):
     class FallingLosses:
         compute = staticmethod(losses)
 
+        def begin(self, worker: int) -> None: ...
+
         def receive(self, worker: int, shard: int) -> None: ...
 
     simulation._workers.learners = FallingLosses()  # type: ignore[assignment]
