@@ -4,9 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scipy.stats import t as student
-
-CONFIDENCE = 0.95
+from syncline.statistics import mean_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +39,14 @@ class Sample:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Student's two-sided 95 % interval of the mean; nan, nan below two values.
+        """Student's two-sided 95 % interval of the mean; nan, nan below two values or where one is not finite.
 
         Of three seeds it is the mean ± 2.48 deviations, of ten ± 0.72. Values that are all equal give a point.
         """
-        if self.n < 2:
+        if self.n < 2 or not all(map(math.isfinite, self.present)):
             return math.nan, math.nan
-        half = float(student.ppf((1.0 + CONFIDENCE) / 2.0, self.n - 1)) * self.std / math.sqrt(self.n)
-        return self.mean - half, self.mean + half
+        found = mean_interval(self.present)
+        return found.lower, found.upper
 
     def __rmul__(self, factor: float) -> "Sample":
         return Sample(tuple(None if value is None else factor * value for value in self.values))

@@ -73,6 +73,7 @@ def test_a_message_survives_json(message: Message) -> None:
         ({"kind": []}, "got `list` - at `$.kind`"),
         ({"kind": "Message"}, "Invalid value 'Message' - at `$.kind`"),
         ({"kind": "Begin"}, "missing required field `zero_s`"),
+        ({"kind": "End"}, "End with the fields"),
         ({"kind": "Begin", "zero_s": 0.5, "more": 1}, "unknown field `more`"),
         ({"kind": "Ready", "more": 1}, "Invalid value 'Ready' - at `$.kind`"),
         ({"kind": "Begin", "zero_s": "0"}, "got `str` - at `$.zero_s`"),

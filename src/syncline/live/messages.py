@@ -24,14 +24,14 @@ class Signal(Enum):
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Fields(msgspec.Struct, frozen=True, tag_field="kind", tag=True, forbid_unknown_fields=True):
-    """A message with fields."""
+class Tagged(msgspec.Struct, frozen=True, tag_field="kind", tag=True, forbid_unknown_fields=True):
+    """A message with fields; `kind` is its tag."""
 
 
 # Process -> launcher
 
 
-class Hello(Fields):
+class Hello(Tagged):
     """The first message of every process."""
 
     role: str  # shard, worker, agent
@@ -43,7 +43,7 @@ class Hello(Fields):
     versions: dict[str, str] = msgspec.field(default_factory=dict)  # an agent's: what must be the same on all hosts
 
 
-class ProgressReport(Fields):
+class ProgressReport(Tagged):
     updates: int
     samples: int
     time_s: float
@@ -51,35 +51,35 @@ class ProgressReport(Fields):
     count: int | None = None  # gradients that an update waits for, where the strategy sets it
 
 
-class SnapshotWritten(Fields):
+class SnapshotWritten(Tagged):
     number: int
 
 
-class Warn(Fields):
+class Warn(Tagged):
     text: str
     at: float  # seconds of the run
 
 
-class Unreachable(Fields):
+class Unreachable(Tagged):
     """A worker could not connect to a shard, or lost it."""
 
     why: str
 
 
-class RestartNeeded(Fields):
+class RestartNeeded(Tagged):
     """The run must restart from its last checkpoint."""
 
     why: str
 
 
-class Done(Fields):
+class Done(Tagged):
     """The run has ended at this process; a worker leaves the fields empty."""
 
     ended_by: str = ""
     totals: dict[str, Any] = msgspec.field(default_factory=dict)  # of progress.Totals
 
 
-class Activity(Fields):
+class Activity(Tagged):
     """The answer to `REPORT_ACTIVITY`: what a member of a collective is doing."""
 
     doing: str
@@ -88,19 +88,19 @@ class Activity(Fields):
 # Launcher -> process
 
 
-class Addresses(Fields):
+class Addresses(Tagged):
     """Of the shards, or of the first member of a collective."""
 
     addresses: list[str]
 
 
-class Begin(Fields):
+class Begin(Tagged):
     """The run begins."""
 
     zero_s: float  # on the launcher's monotonic clock
 
 
-class End(Fields):
+class End(Tagged):
     """The run is over; on an agent: kill all processes."""
 
     why: str = ""
@@ -109,20 +109,20 @@ class End(Fields):
 # Launcher -> agent
 
 
-class Listen(Fields):
+class Listen(Tagged):
     """Listen, so that other hosts can try to connect; check that this folder exists."""
 
     folder: str
 
 
-class TryConnect(Fields):
+class TryConnect(Tagged):
     """Try to connect to each of these hosts."""
 
     addresses: dict[str, str]  # by host
     timeout_s: float
 
 
-class Start(Fields):
+class Start(Tagged):
     """Start the processes of this host."""
 
     job: Job
@@ -131,28 +131,28 @@ class Start(Fields):
 # Agent -> launcher
 
 
-class Listening(Fields):
+class Listening(Tagged):
     address: str = ""
     error: str = ""  # why the host cannot take part; empty: it listens
 
 
-class ConnectResults(Fields):
+class ConnectResults(Tagged):
     """The answer to `TryConnect`."""
 
     failures: dict[str, str]  # host -> why it cannot be reached
 
 
-class ProcessesEnded(Fields):
+class ProcessesEnded(Tagged):
     why: str  # what failed; empty: nothing
     was_requested: bool  # by `End`
 
 
-_WITH_FIELDS = (
+_TAGGED = (
     (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity)
     | (Addresses | Begin | End | Listen | TryConnect | Start)
     | (Listening | ConnectResults | ProcessesEnded)
 )
-Message = Signal | _WITH_FIELDS
+Message = Signal | _TAGGED
 _SIGNALS = {signal.value: signal for signal in Signal}
 
 
@@ -169,7 +169,9 @@ def decode(data: Mapping[str, Any]) -> Message:
     if len(data) == 1 and (signal := _SIGNALS.get(str(data.get("kind")))) is not None:
         return signal
     try:
-        message: Message = msgspec.convert(data, _WITH_FIELDS)
-        return message
+        message: Message = msgspec.convert(data, _TAGGED)
     except msgspec.ValidationError as error:
         raise WireError(f"not a message: {error}"[:200]) from None
+    if encode(message).keys() != data.keys():  # a field with a default is sent, too
+        raise WireError(f"not a message: {type(message).__name__} with the fields {sorted(data)}"[:200])
+    return message
