@@ -31,7 +31,7 @@ help: ## list the targets
 		printf "  %-14s %s\n" $$name "$$(sed -n "s/^title: //p" conf/experiment/$$(echo $$name | tr - /).yaml | tr -d \")"; done
 	@echo "  $(PAPERS)"
 	@echo "                 all artefacts of a paper, and what became of its claims"
-	@echo "  These take SCALE=smoke|laptop|gpu|paper (default laptop), SEEDS=0,1,2 and ARGS=\"key=value ...\"."
+	@echo "  These take SCALE=smoke|laptop|workstation|gpu|paper (default laptop), SEEDS=0,1,2 and ARGS=\"key=value ...\"."
 
 setup: $(READY) ## make the virtual environment .venv from requirements.lock
 

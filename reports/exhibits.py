@@ -22,7 +22,7 @@ from syncline.records.environment import cores
 from syncline.records.spans import read_timeline, window_of
 
 REPORTS = "reports"  # in the folder of the results: all files
-SCALES = ("smoke", "laptop", "gpu", "paper")
+SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
 
 
 @dataclass(frozen=True, slots=True)

@@ -440,5 +440,5 @@ def test_a_swept_experiment_makes_each_run_with_each_value_and_a_given_seed_is_t
 def test_a_scale_or_an_experiment_of_no_known_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^experiment must be one of adasync/.*, dssp/"):
         experiment_plan(["+experiment=dssp/table99"], with_sweeps=False)
-    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke; got 'huge'$"):
+    with pytest.raises(ConfigError, match=r"^scale must be one of gpu, laptop, paper, smoke, workstation; got 'huge'$"):
         experiment_plan([f"+experiment={EXPERIMENTS[0]}", "scale=huge"], with_sweeps=False)

@@ -112,10 +112,10 @@ def grid(
         scales      scale -> overrides of every run at this scale
         runs        label -> overrides; or a list of such mappings, whose product is made as `<label>/<label>/...`
         more_runs   scale -> further runs at this scale (as `runs`); `every` -> at all scales
-        left_out    scale -> labels of `runs` that are not made at this scale, but for their times alone
+        left_out    scale -> labels, or parts of them, of runs that are not made at this scale, but for their times alone
         timing      overrides; each run is made again as `<label>/timing` with them: its time alone, at another size
-        arms        scale -> `same` and `own`, each overrides that are chosen by tuning: those of `same` are for every run,
-                    and the runs that `own` names are made again with its overrides as `<label>/own`
+        arms        scale -> `same` and `own`, overrides chosen by tuning: those of `same` are for every run, and the runs
+                    that `own` names are made again with its overrides as `<label>/own`
         real_data   file -> overrides at scale `laptop`, if the folder `data` holds the file; if they choose a data set,
                     overrides of another data set are dropped
 
@@ -132,7 +132,8 @@ def grid(
     scales = experiment["scales"]
     if scale not in scales:
         raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")
-    learning, real = [experiment["base"], scales[scale]], []
+    tuned = (experiment.get("arms") or {}).get(scale) if arms else None
+    learning, real = [experiment["base"], scales[scale], tuned["same"] if tuned else ()], []
     if scale == "laptop" and data is not None:
         real = [words for file, words in (experiment.get("real_data") or {}).items() if (data / file).exists()]
     timing = experiment.get("timing")
@@ -142,16 +143,10 @@ def grid(
     made = [
         (label, [*_with_real_data(_overrides_for(label, learning), _overrides_for(label, real)), *overrides])
         for label, overrides in given
-        if label not in left_out
+        if not {label, *label.split("/")} & set(left_out)
     ]
-    tuned = (experiment.get("arms") or {}).get(scale) if arms else None
-    if tuned:
-        own = [
-            (f"{label}/own", [*words, *rates])
-            for label, words in made
-            if (rates := _overrides_for(label, [tuned["own"]]))
-        ]
-        made = [(label, [*words, *_overrides_for(label, [tuned["same"]])]) for label, words in made] + own
+    own = [(label, words, _overrides_for(label, [tuned["own"]])) for label, words in made] if tuned else []
+    made += [(f"{label}/own", [*words, *rates]) for label, words, rates in own if rates]
     if timing:
         timed = [experiment["base"], timing]
         made += [
