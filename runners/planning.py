@@ -10,7 +10,7 @@ from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.plans import PlannedRun, read_plan
 
 # Keys of an experiment's file from which its plan is made; the others are for its report.
-PLANNING_KEYS = ("base", "runs", "more_runs", "scales", "timing", "seeds", "real_data")
+PLANNING_KEYS = ("base", "runs", "more_runs", "scales", "timing", "seeds", "left_out", "arms", "tune", "real_data")
 
 
 def single_plan(config: RunConfig, overrides: Sequence[str]) -> Plan:

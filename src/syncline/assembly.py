@@ -130,7 +130,8 @@ def load_dataset(config: RunConfig) -> Dataset:
         )
     augment = getattr(config.dataset, "augment", None)
     loaded: Dataset = dataset if augment is None else replace(dataset, augment=augment)
-    return loaded
+    share = config.dataset.validation
+    return loaded if share is None else loaded.with_validation(share)
 
 
 def shape_of(config: RunConfig) -> Shape:

@@ -101,7 +101,9 @@ def merged(plans: Sequence[Plan]) -> Plan:
     return Plan("papers", plans[0].scale, tuple(entries), {})
 
 
-def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) -> list[tuple[str, list[str]]]:
+def grid(
+    experiment: Mapping[str, Any], scale: str, data: Path | None = None, arms: bool = True
+) -> list[tuple[str, list[str]]]:
     """(label, overrides) of each run of an experiment at a scale, without the seeds; later overrides win.
 
     Keys of an experiment's file:
@@ -110,13 +112,19 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
         scales      scale -> overrides of every run at this scale
         runs        label -> overrides; or a list of such mappings, whose product is made as `<label>/<label>/...`
         more_runs   scale -> further runs at this scale (as `runs`); `every` -> at all scales
+        left_out    scale -> labels of `runs` that are not made at this scale, but for their times alone
         timing      overrides; each run is made again as `<label>/timing` with them: its time alone, at another size
+        arms        scale -> `same` and `own`, each overrides that are chosen by tuning: those of `same` are for every run,
+                    and the runs that `own` names are made again with its overrides as `<label>/own`
         real_data   file -> overrides at scale `laptop`, if the folder `data` holds the file; if they choose a data set,
                     overrides of another data set are dropped
 
-    Overrides in `base`, `scales`, `timing` and `real_data` may also be a mapping: `every` -> overrides of every run,
-    part -> overrides of the runs with this part in their label (`cifar10` of `cifar10/bsp`). In `timing` a part may be
-    a scale.
+    Overrides in `base`, `scales`, `timing`, `real_data` and an arm may also be a mapping: `every` -> overrides of every
+    run, part -> overrides of the runs with this part in their label (`cifar10` of `cifar10/bsp`), label -> of this run.
+    In `timing` a part may be a scale.
+
+    Args:
+        arms: False: without them, as before tuning.
 
     Raises:
         ConfigError: the experiment has no such scale.
@@ -130,10 +138,20 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
     timing = experiment.get("timing")
     more = experiment.get("more_runs") or {}
     given = [run for runs in (experiment["runs"], more.get("every"), more.get(scale)) for run in _combined(runs or {})]
+    left_out = (experiment.get("left_out") or {}).get(scale, ())
     made = [
         (label, [*_with_real_data(_overrides_for(label, learning), _overrides_for(label, real)), *overrides])
         for label, overrides in given
+        if label not in left_out
     ]
+    tuned = (experiment.get("arms") or {}).get(scale) if arms else None
+    if tuned:
+        own = [
+            (f"{label}/own", [*words, *rates])
+            for label, words in made
+            if (rates := _overrides_for(label, [tuned["own"]]))
+        ]
+        made = [(label, [*words, *_overrides_for(label, [tuned["same"]])]) for label, words in made] + own
     if timing:
         timed = [experiment["base"], timing]
         made += [
@@ -150,7 +168,8 @@ def _overrides_for(label: str, layers: Sequence[Layer]) -> list[str]:
     words: list[str] = []
     for layer in layers:
         if isinstance(layer, Mapping):
-            words += chain.from_iterable(layer.get(part, ()) for part in ("every", *label.split("/")))
+            parts = dict.fromkeys(["every", *label.split("/"), label])
+            words += chain.from_iterable(layer.get(part, ()) for part in parts)
         else:
             words += layer
     return words

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from syncline.config.checks import ConfigError, check, check_choice
+from syncline.datasets.validation import num_held_out
 from syncline.shapes import ClickShape, ImageShape, QuestionShape, Shape, TextShape
 
 VOCABULARIES = ("hash", "threshold")  # of Criteo
@@ -28,6 +29,7 @@ class DatasetConfig:
     name: str = ""
     train_size: int | None = None
     test_size: int | None = None
+    validation: float | None = None  # share of the training samples on which the run is evaluated, in (0, 1)
     sharing: str = "partition"  # one of SAMPLE_SHARINGS: how the workers share the training samples
     content: str | None = None  # null: computed when the config is composed
 
@@ -39,6 +41,8 @@ class DatasetConfig:
         for key in ("train_size", "test_size"):
             size = getattr(self, key)
             check(size is None or size >= 1, f"dataset.{key} must be >= 1 or null", size)
+        share = self.validation
+        check(share is None or 0.0 < share < 1.0, "dataset.validation must be > 0 and < 1 or null", share)
         check_choice("dataset.sharing", self.sharing, SAMPLE_SHARINGS)
         most = self.full_train_size
         fits = self.train_size is None or self.is_made or not most or self.train_size <= most
@@ -49,18 +53,24 @@ class DatasetConfig:
     def loader_options(self) -> dict[str, Any]:
         """The arguments of `datasets.registry.load`."""
         options = dataclasses.asdict(self)
-        for key in ("content", "sharing", "augment"):
+        for key in ("content", "validation", "sharing", "augment"):
             options.pop(key, None)
         return options
 
     @property
     def known_num_train(self) -> int | None:
-        """Number of training samples; None if unknown without the data."""
+        """Number of samples to train on, without those for validation; None if unknown without the data."""
+        num = self._known_num
+        return num if num is None or self.validation is None else num - num_held_out(num, self.validation)
+
+    @property
+    def _known_num(self) -> int | None:
+        """Number of training samples with those for validation."""
         return self.train_size or self.full_train_size
 
     @property
     def num_train(self) -> int:
-        """Number of training samples.
+        """As `known_num_train`.
 
         Raises:
             ConfigError: unknown without the data.
@@ -288,7 +298,7 @@ class PydocTextConfig(DatasetConfig):
         check(most < 0 or self.length <= most, f"dataset.length must be <= {most:,}, or no sample is left", self.length)
 
     @property
-    def known_num_train(self) -> int | None:
+    def _known_num(self) -> int | None:
         if self.train_size is None and self.name in self.train_bytes:
             return (self.train_bytes[self.name] - 1) // self.length
         return self.train_size

@@ -253,6 +253,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "cluster.network.sharing": ("queue",),
     "dataset.content": (None, PUBLISHED),
     "dataset.sharing": ("partition",),
+    "dataset.validation": (None,),
     "strategy.f0": ("interval",),
     "strategy.parity": ("continues",),
     "strategy.evaluate": ("mean",),

@@ -56,5 +56,17 @@ class Dataset(Protocol):
     def num_train(self) -> int:
         """Training samples."""
 
+    def with_validation(self, share: float) -> "Dataset":
+        """The same data set, trained on a part of its training samples and evaluated on the others (validation.py).
+
+        Its own test set is dropped.
+
+        Args:
+            share: of the training samples that is held out, in (0, 1).
+
+        Raises:
+            ValueError: none would be left for training.
+        """
+
     def batch_source(self, device: torch.device, task: str) -> BatchSource:
         """Batches on the device, for a task that the config allows."""

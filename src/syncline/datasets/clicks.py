@@ -4,13 +4,14 @@ Legend: N rows for training, M for the test, B in a batch.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from syncline.datasets.batch_source import Batch
+from syncline.datasets.validation import split
 from syncline.shapes import ClickShape
 
 NUM_COUNTS, NUM_CATEGORIES = 13, 26  # of Criteo's logs
@@ -61,6 +62,11 @@ class ClickDataset:
 
         clicked = self.test["clicked"]
         return {"auc": float(roc_auc_score(clicked, self.chances)), "loss": float(log_loss(clicked, self.chances))}
+
+    def with_validation(self, share: float) -> "ClickDataset":
+        """The chances of the held-out clicks are not known."""
+        rest, held = split(self.num_train, share)
+        return replace(self, train=self.train[rest], test=self.train[held], chances=None)
 
     def batch_source(self, device: torch.device, task: str) -> "ClickSource":
         assert task == "ctr"

@@ -3,7 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from syncline.datasets.batch_source import Batch
 from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.images import Normalise
 from syncline.datasets.loaders import Loaders, Pixels
+from syncline.datasets.validation import split
 from syncline.shapes import ImageShape
 
 ENDINGS = (".jpeg", ".jpg", ".png")
@@ -44,6 +45,13 @@ class Photographs:
     @property
     def num_train(self) -> int:
         return len(self.train_labels)
+
+    def with_validation(self, share: float) -> "Photographs":
+        rest, held = split(self.num_train, share)
+        files, labels = self.train_files, self.train_labels
+        return replace(
+            self, train_files=files[rest], train_labels=labels[rest], test_files=files[held], test_labels=labels[held]
+        )
 
     def batch_source(self, device: torch.device, task: str) -> "PhotographSource":
         """Mini-batches on the device for `task`, which is classification."""

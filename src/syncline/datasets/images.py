@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from syncline.datasets.batch_source import Batch, BatchSource
 from syncline.datasets.errors import checked_size
 from syncline.datasets.streams import Purpose, stream
+from syncline.datasets.validation import split
 from syncline.shapes import ImageShape
 
 TEST_BATCH = 500
@@ -62,6 +63,18 @@ class ImageDataset:
     @property
     def num_train(self) -> int:
         return len(self.train_labels)
+
+    def with_validation(self, share: float) -> "ImageDataset":
+        """Mean and std stay."""
+        rest, held = map(torch.from_numpy, split(self.num_train, share))
+        images, labels = self.train_images, self.train_labels
+        return replace(
+            self,
+            train_images=images[rest],
+            train_labels=labels[rest],
+            test_images=images[held],
+            test_labels=labels[held],
+        )
 
     def batch_source(self, device: torch.device, task: str) -> BatchSource:
         """Mini-batches on the device for `task`, classification or generation."""

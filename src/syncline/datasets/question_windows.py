@@ -4,7 +4,7 @@ Legend: T tokens of all texts together, Q questions, W windows, B rows of a batc
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +39,11 @@ class Ragged:
     def __getitem__(self, row: int) -> Ints:
         return self.values[self.starts[row] : self.starts[row + 1]]
 
+    def part(self, rows: Longs) -> "Ragged":
+        """These rows."""
+        lengths = np.diff(self.starts)[rows]
+        return Ragged(np.concatenate([self[row] for row in rows]), np.concatenate([[0], np.cumsum(lengths)]))
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -57,6 +62,19 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.question_of)
+
+    def of_questions(self, numbers: Longs) -> "Windows":
+        """The windows of these questions, ascending, which are then numbered from 0."""
+        chosen = np.isin(self.question_of, numbers)
+        return replace(
+            self,
+            questions=self.questions.part(numbers),
+            text_of=self.text_of[numbers],
+            question_of=np.searchsorted(numbers, self.question_of[chosen]).astype(np.int32),
+            bounds=self.bounds[chosen],
+            begins=self.begins[chosen],
+            answers=self.answers[chosen],
+        )
 
     def rows(self, indices: Longs) -> tuple[Longs, Longs, Longs]:
         """Tokens, mask and types [B, L] of these windows, L that of the longest; padding is 0 in all three."""

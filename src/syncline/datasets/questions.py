@@ -11,6 +11,7 @@ from torch import Tensor
 from syncline.datasets.batch_source import Batch
 from syncline.datasets.question_windows import Question, Windows, cut
 from syncline.datasets.squad_score import predict, score
+from syncline.datasets.validation import split
 from syncline.datasets.wordpiece import tokenizer
 from syncline.shapes import QuestionShape
 
@@ -24,12 +25,25 @@ class QuestionDataset:
     name: str
     shape: QuestionShape
     train: Windows
+    train_questions: Sequence[Question]
     test: Windows
     test_questions: Sequence[Question]
 
     @property
     def num_train(self) -> int:
         return len(self.train)
+
+    def with_validation(self, share: float) -> "QuestionDataset":
+        """Whole texts with all their questions are held out; the share is one of the texts."""
+        texts = self.train.text_of
+        _, held_texts = split(int(texts.max()) + 1, share)
+        is_held = np.isin(texts, held_texts)
+        rest, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+        train, test = (self.train.of_questions(numbers) for numbers in (rest, held))
+        train_questions, test_questions = (
+            [self.train_questions[number] for number in part.tolist()] for part in (rest, held)
+        )
+        return QuestionDataset(self.name, self.shape, train, train_questions, test, test_questions)
 
     def batch_source(self, device: torch.device, task: str) -> "QuestionSource":
         assert task == "qa", task
@@ -82,4 +96,4 @@ def question_dataset(
     """Tokenise and split both parts; arguments as for `wordpiece.tokenizer` and `question_windows.cut`."""
     pieces = tokenizer(vocabulary)
     windows, test_windows = (cut(part, pieces, max_length, stride) for part in (train, test))
-    return QuestionDataset(name, QuestionShape(len(vocabulary), max_length), windows, test_windows, test)
+    return QuestionDataset(name, QuestionShape(len(vocabulary), max_length), windows, train, test_windows, test)

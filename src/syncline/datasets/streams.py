@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     SQUAD_SPLIT = 13  # articles to training and test
     TRAIN_QUESTIONS = 14  # of qa_synthetic
     TEST_QUESTIONS = 15
+    VALIDATION = 16  # training samples that are held out
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:

@@ -4,7 +4,7 @@ Legend: n bytes, B windows, samples or streams of T bytes.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from syncline.datasets.batch_source import Batch
+from syncline.datasets.validation import split
 from syncline.shapes import TextShape
 
 Bytes = npt.NDArray[np.uint8]
@@ -121,6 +122,13 @@ class TextDataset:
     @property
     def num_train(self) -> int:
         return (len(self.train) - 1) // self.length
+
+    def with_validation(self, share: float) -> "TextDataset":
+        """The last windows are held out, since neighbouring ones continue each other."""
+        length, num = self.length, self.num_train
+        rest = len(split(num, share)[0])
+        train, held = self.train.part(0, rest * length + 1), self.train.part(rest * length, num * length + 1)
+        return replace(self, train=train, test=held)
 
     def batch_source(self, device: torch.device, task: str) -> "TextSource":
         assert task == "language"
