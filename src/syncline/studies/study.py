@@ -11,7 +11,7 @@ These files may hold: pure functions of numbers. They may not hold: I/O, clocks,
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 Result = TypeVar("Result")
 
@@ -103,7 +103,9 @@ class Answer(Generic[Result]):
 
 
 class Study(Protocol[Result]):
-    """A frozen declaration, as a dataclass of plain values."""
+    """A frozen declaration: a dataclass of plain values."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def next(self, records: Records) -> Stage | Answer[Result]:
         """The first stage of which a trial is absent; the answer if there is none."""

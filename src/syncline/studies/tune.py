@@ -44,7 +44,7 @@ class Row:
 
     label: str
     overrides: tuple[str, ...]  # without the seed
-    centre: float  # of its grid, > 0
+    center: float  # of its grid, > 0
     baseline: str | None  # label of the row whose value it takes in the arm `same`
     epochs: float | None = None  # the limits of its length; at least one is set
     max_updates: int | None = None
@@ -122,7 +122,7 @@ class Tuning:
 
     def value(self, row: Row, step: int) -> float:
         """A value of the row's grid, with six digits."""
-        return float(plain(row.centre * self.factor**step))
+        return float(plain(row.center * self.factor**step))
 
     def trials(self, row: Row, step: int, seeds: Sequence[int], share: Fraction) -> list[Trial]:
         """The runs of a row with this value; a target would end them at different lengths."""
