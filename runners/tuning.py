@@ -82,14 +82,14 @@ def _study(
     if not learned:
         raise ConfigError("+tune needs runs that learn: all of these have gradients=false")
     known = ", ".join(label for label, _ in learned)
+    if is_baseline_asked and not baselines:
+        raise ConfigError(f"tune.baseline must be of {known}; got {tune.baseline}")
     absent = [name for name in tune.rows if not any(_is_named(label, [name]) for label, _ in learned)]
     if absent:
         raise ConfigError(f"tune.rows must be of {known}; got {', '.join(absent)}")
     wanted = [(label, words) for label, words in learned if not tune.rows or _is_named(label, tune.rows)]
     labels = [label for label, _ in wanted]
     baselines = {group: label for group, label in baselines.items() if label in labels}
-    if is_baseline_asked and not baselines:
-        raise ConfigError(f"tune.baseline must be one of the tuned rows, {', '.join(labels)}; got {tune.baseline}")
     rows = tuple(_row(tune, label, words, configs[label], baselines.get(groups[label])) for label, words in wanted)
     return Tuning(
         rows,

@@ -19,7 +19,7 @@ from syncline.records.store import FINISHED, is_identity
 
 EXAMPLES = """\
 examples:
-  python -m syncline status                            one line a plan, or a study
+  python -m syncline status                            one line a plan or study
   python -m syncline status dssp/table1                its runs, one a line
   python -m syncline status dssp/table1 --state failed
   python -m syncline status --json | jq '.plans[] | select(.failed > 0) | .plan'

@@ -29,7 +29,7 @@ def states(results: Path) -> list[dict[str, Any]]:
             "study": stem,
             "stage": present["name"] if present else None,
             "trials": study.num_trials,
-            "left": _num_left(results, present["plan"]) if present else 0,
+            "left": _num_left(results, present) if present else 0,
             "answered": study.answer is not None,
             "command": study.command,
         }
@@ -162,11 +162,10 @@ def _value(number: float | None) -> str:
     return "-" if number is None else f"{number:.6g}"
 
 
-def _num_left(results: Path, stem: str) -> int:
-    """Runs of a stage's plan that are not finished."""
+def _num_left(results: Path, present: dict[str, Any]) -> int:
+    """Runs of the present stage that are not finished; before its plan is written, its trials."""
     try:
-        runs = read_plan(plan_path(results, stem)).once()
-    except FileNotFoundError:  # it is written when its runs begin
-        return 0
-    made = run_states(results, runs, {})
-    return sum(state.state != FINISHED for state in made.values())
+        runs = read_plan(plan_path(results, present["plan"])).once()
+    except FileNotFoundError:
+        return int(present["num_trials"])
+    return sum(state.state != FINISHED for state in run_states(results, runs, {}).values())
