@@ -4,7 +4,7 @@ python run.py [KEY=VALUE ...]              one run
 python run.py -m [KEY=V1,V2 ...]           a sweep: a run of each combination
 python run.py +experiment=PAPER/ARTEFACT   all runs of a paper's table or figure
 python run.py +experiment=PAPER            of all of them; all: of all papers
-python run.py +tune=rate [KEY=V1,V2 ...]   the learning rate of each; or +experiment=
+python run.py +tune=rate [KEY=V1,V2 ...]   the best rate of each row
 python run.py --status [the same words]    what is finished, failed or left
 python run.py --cfg [KEY=VALUE ...]        print all keys and their values
 python run.py --plan FILE [--runs A:B]     runs of a stored plan (results/plans)

@@ -22,10 +22,17 @@ def littered(results: Path) -> Path:
     (results / identity_of(6) / "checkpoint" / "state").write_text("x" * 5000)
     lock_of_the_dead(results, 7)
     (results / f"{identity_of(0)}.rerun").mkdir()
-    for name in (f"{identity_of(0)}.lock.host.1", f"{identity_of(0)}.lock.taking", ".now.host.1", "plans/a.draft"):
+    (results / "studies").mkdir()
+    for name in (
+        f"{identity_of(0)}.lock.host.1",
+        f"{identity_of(0)}.lock.taking",
+        ".now.host.1",
+        "plans/a.draft",
+        "studies/a.draft",
+    ):
         (results / name).touch()
         age(results / name, OLD_S)
-    for name in (f"{identity_of(1)}.lock.host.1", ".now.host.2", "plans/b.draft"):
+    for name in (f"{identity_of(1)}.lock.host.1", ".now.host.2", "plans/b.draft", "studies/b.draft"):
         (results / name).touch()
     lock_of_the_dead(results, 8).rename(results / "plans" / "paper-table-smoke.host.1.owner")
     (results / "site").mkdir()  # of the reports
@@ -44,6 +51,7 @@ GOES = {
     f"{identity_of(0)}.lock.taking": "draft of a lock",
     ".now.host.1": "draft",
     "plans/a.draft": "draft",
+    "studies/a.draft": "draft",
     "plans/paper-table-smoke.host.1.owner": "note of a dead process",
 }
 

@@ -88,7 +88,8 @@ def test_rows_of_times_alone_are_not_tuned_and_a_baseline_is_of_its_own_group() 
         ("tune.center=-1", "tune.center must be a number > 0, {part of a label: number} or null, got -1"),
         (
             "tune.key=optimizer.weight_decay",
-            "tune.key must be a key with a number > 0, or tune.center be set: optimizer.weight_decay of strategy=ssp is 0.0",
+            "tune.key must be a key with a number > 0, or tune.center be set: "
+            "optimizer.weight_decay of strategy=ssp is 0.0",
         ),
     ],
 )
@@ -99,7 +100,7 @@ def test_what_cannot_be_tuned_is_refused_in_one_line(words: str, line: str) -> N
 
 
 def test_the_seeds_of_an_experiment_at_any_scale_are_seeds_that_judge() -> None:
-    assert 4 in [seed for seed in compose(["+experiment=dssync/table2"])[1].experiment["seeds"]["paper"]]
+    assert 4 in compose(["+experiment=dssync/table2"])[1].experiment["seeds"]["paper"]
     with pytest.raises(ConfigError, match="got 4 in both"):
         tuning("+experiment=dssync/table2", "scale=smoke", "tune.seeds=[4,1000]")
 

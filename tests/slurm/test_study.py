@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from slurm_tools import Tools
+from studies.made import SMALL, finish
 
 import run
 from syncline.config import ConfigError, compose
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.studies import read_study
-from studies.made import SMALL, finish
 
 WORDS = [*SMALL, "runner=slurm"]
 
