@@ -51,7 +51,7 @@ def _of_experiment(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
 
 def _of_sweep(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     words, about = divided(overrides)
-    rows = sweep(_without_seed(words))
+    rows = [list(row) for row in dict.fromkeys(map(tuple, sweep(_without_seed(words))))]
     if not rows:
         raise ConfigError(f"no rows in {' '.join(overrides)}")
     _, invocation = compose([*rows[0], *about])

@@ -66,13 +66,13 @@ def test_without_yes_it_only_lists(littered: Path, said: Said, as_json: AsJson) 
     assert {os.path.relpath(thing["path"], littered): thing["why"] for thing in content["things"]} == GOES
     assert not any(thing["removed"] for thing in content["things"])
     assert content["bytes"] == sum(thing["bytes"] for thing in content["things"]) > 5000
-    assert said("clean").splitlines()[-1] == f"11 to remove, {content['bytes'] / 1000:.1f} kB; --yes does it"
+    assert said("clean").splitlines()[-1] == f"12 to remove, {content['bytes'] / 1000:.1f} kB; --yes does it"
     assert everything(littered) == before
 
 
 def test_with_yes_that_goes_and_nothing_else(littered: Path, said: Said, as_json: AsJson) -> None:
     before = everything(littered)
-    assert said("clean", "--yes").splitlines()[-1].startswith("11 removed, ")
+    assert said("clean", "--yes").splitlines()[-1].startswith("12 removed, ")
     gone = before - everything(littered)
     assert {name for name in gone if name in GOES or name.partition("/")[0] not in GOES} == set(GOES)
     assert said("clean").splitlines() == ["0 to remove, 0 B; --yes does it"]

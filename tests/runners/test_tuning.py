@@ -7,16 +7,17 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
-from commands import Command, one_error_line, started, wait_for
+from commands import Command, one_error_line, started, wait_for, without_wall_time
 from studies.made import SMALL
 
 from runners.tuning import declared_tuning
 from syncline.__main__ import main
 from syncline.config import ConfigError, compose
 from syncline.plan import grid
-from syncline.records.store import FINISHED, status
+from syncline.records.store import FINISHED, read_metrics, status
 from syncline.records.studies import read_study
 from syncline.studies.tune import Tuning
 
@@ -155,6 +156,46 @@ def test_a_run_judges_by_held_out_training_data_and_never_by_a_seed_of_its_own(
             config, _ = compose(planned["overrides"])
             assert (config.dataset.validation, config.target.value) == (0.2, None)
             assert config.seed in (7, 8)
+
+
+def test_a_screening_run_is_the_beginning_of_the_full_one(tmp_path: Path, command: Command) -> None:
+    """Its schedule is not compressed: the rate drops within the second of six epochs, the last one of the screening."""
+    words = [*SMALL, "strategy=asp", "epochs=6", "optimizer.schedule.at_epochs=[1.5]", f"results={tmp_path}", "jobs=1"]
+    assert command(*words).code == 0
+    short, full = {}, {}
+    for path in (tmp_path / "plans").glob("*.json"):
+        for planned in json.loads(path.read_text())["runs"]:
+            config, _ = compose(planned["overrides"])
+            found = short if config.epochs == 2 else full
+            found[config.optimizer.lr, config.seed] = without_wall_time(read_metrics(tmp_path / planned["identity"]))
+    both = set(short) & set(full)
+    assert both
+    for place in both:
+        assert [row["learning_rate"] / place[0] for row in short[place]] == pytest.approx([1.0, 1.0, 0.1])
+        assert short[place] == full[place][:3]
+
+
+def test_rows_that_are_the_same_run_are_made_once(tmp_path: Path, command: Command) -> None:
+    words = [*SMALL[:1], "batch_size=32,32.0", *SMALL[2:], "tune.seeds=[7]", f"results={tmp_path}", "jobs=1"]
+    said = command(*words)
+    assert said.code == 0, said
+    assert re.search(r"-screen-1: 3 runs, 0 finished before", said.err)
+    first, second = answer_of(tmp_path)["choices"]
+    assert (first["value"], first["score"]) == (second["value"], second["score"])
+
+
+def test_runs_that_failed_are_made_again_once_they_are_cleaned_away(tmp_path: Path, command: Command) -> None:
+    root = tmp_path / "data"
+    results = tmp_path / "results"
+    words = [*SMALL, "dataset=mnist", f"dataset.root={root}", "jobs=1", f"results={results}", "fail_fast=true"]
+    assert command(*words).code == 1
+    assert main(["clean", "--yes", "--results", str(results)]) == 0
+    root.mkdir()
+    images = np.random.default_rng(0).integers(0, 256, (200, 28, 28), dtype=np.uint8)
+    labels = np.arange(200, dtype=np.int64) % 10
+    np.savez(root / "mnist.npz", x_train=images, y_train=labels, x_test=images[:50], y_test=labels[:50])
+    assert command(*words).code == 0
+    assert answer_of(results)["choices"][0]["value"] is not None
 
 
 def test_status_is_of_the_present_stage_and_starts_nothing(tmp_path: Path, command: Command) -> None:
