@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from slurm.scripts import JobResources, array_script, next_script, ranges
 from syncline.config import ConfigError, SlurmConfig
@@ -89,6 +90,8 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig,
     job_id = _submit_array(script, tasks) if options.submit else None
     plan.write(results)
     after_id = None if job_id is None or after is None else _sbatch(after, f"--dependency=afterany:{job_id}")
+    if after_id is not None and follow_up is not None:  # what cancels the array cancels what would submit more
+        _write_job(folder, {**json.loads((folder / "job.json").read_text()), "next_id": after_id})
     return Job(script, len(tasks), len(left), job_id, after, after_id)
 
 
@@ -145,10 +148,14 @@ def _submit_array(script: Path, tasks: Mapping[int, list[str]]) -> str:
         with suppress(OSError):  # it holds other jobs
             folder.parent.rmdir()
         raise
-    draft = folder / "job.json.draft"
-    draft.write_text(json.dumps({"job_id": job_id, "submitted": time.time(), "tasks": tasks}) + "\n")
-    draft.replace(folder / "job.json")
+    _write_job(folder, {"job_id": job_id, "submitted": time.time(), "tasks": tasks})
     return job_id
+
+
+def _write_job(folder: Path, about: Mapping[str, Any]) -> None:
+    draft = folder / "job.json.draft"
+    draft.write_text(json.dumps(about) + "\n")
+    draft.replace(folder / "job.json")
 
 
 def _new_folder(parent: Path) -> Path:

@@ -20,6 +20,12 @@ class Tools:
     def says(self, name: str, text: str) -> None:
         self._write(name, f"echo \"$@\" >> {self._folder}/{name}.asked\necho '{text}'\n")
 
+    def numbers(self, name: str, first: int) -> None:
+        """It prints the next number each time."""
+        self._write(
+            name, f"echo x >> {self._folder}/{name}.calls\nexpr {first - 1} + $(wc -l < {self._folder}/{name}.calls)\n"
+        )
+
     def asked(self, name: str) -> list[str]:
         """The arguments of each call of a command that `says` something."""
         path = self._folder / f"{name}.asked"

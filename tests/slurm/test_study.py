@@ -9,6 +9,7 @@ from slurm_tools import Tools
 from studies.made import SMALL, finish
 
 import run
+from syncline.__main__ import main
 from syncline.config import ConfigError, compose
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.studies import read_study
@@ -73,6 +74,18 @@ def test_the_next_job_does_not_submit_what_was_in_vain(cluster: Tools, tmp_path:
     assert len(cluster.asked("sbatch")) == 2
     assert run.main(words) == 0  # a user may
     assert len(cluster.asked("sbatch")) == 4
+
+
+def test_cancelling_a_stage_cancels_the_job_that_would_submit_more(tools: Tools, tmp_path: Path) -> None:
+    tools.says("scontrol", "MaxArraySize = 1001")
+    tools.numbers("sbatch", 17)
+    tools.says("squeue", "17 0 PENDING\n18 0 PENDING")
+    tools.says("scancel", "")
+    assert run.main([*WORDS, f"results={tmp_path}"]) == 0
+    study = read_study(only_study(tmp_path))
+    assert study.present is not None
+    assert main(["cancel", study.present["plan"], "--results", str(tmp_path)]) == 0
+    assert tools.asked("scancel") == ["18 17"]
 
 
 def test_without_submission_both_scripts_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

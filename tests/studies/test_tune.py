@@ -1,6 +1,7 @@
 """Tuning against known score functions: the value is right, trials are equal, and it goes on from any records."""
 
 import math
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -141,7 +142,7 @@ def erratic(swing: int) -> ScoreFunction:
     """Scores without any order; one in nine runs diverges."""
 
     def score(row: str, value: float, seed: int) -> float | None:
-        number = hash((swing, row, value, seed)) % 9973
+        number = zlib.crc32(repr((swing, row, value, seed)).encode()) % 9973
         return None if number % 9 == 0 else number / 9973
 
     return score
