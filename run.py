@@ -4,6 +4,7 @@ python run.py [KEY=VALUE ...]              one run
 python run.py -m [KEY=V1,V2 ...]           a sweep: a run of each combination
 python run.py +experiment=PAPER/ARTEFACT   all runs of a paper's table or figure
 python run.py +experiment=PAPER            of all of them; all: of all papers
+python run.py +tune=rate [KEY=V1,V2 ...]   the best rate of each row
 python run.py --status [the same words]    what is finished, failed or left
 python run.py --cfg [KEY=VALUE ...]        print all keys and their values
 python run.py --plan FILE [--runs A:B]     runs of a stored plan (results/plans)
@@ -30,18 +31,22 @@ from runners.display import RunDisplay, summary_table
 from runners.one import lacks_parameters, replay_config, run_one
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
-from runners.slurm import submit
+from runners.slurm import Job, submit
 from runners.stop import StopRequested, handle_signals
+from runners.study import present_stage, run_study, submit_study
+from runners.tuning import declared_tuning, is_tuning
 from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, SlurmConfig, choices, compose, compose_yaml
 from syncline.config.words import meant, nearest
 from syncline.live.supervisor import Supervisor
 from syncline.operations.ranking import ranking
 from syncline.operations.states import run_states, slurm_states
+from syncline.operations.studies import answer_lines
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Plan, merged
 from syncline.records.lock import announced
 from syncline.records.plans import read_plan
 from syncline.records.store import FINISHED, read_summary, status
+from syncline.records.studies import study_path
 
 RANKED = 30  # settings listed at the end of a plan
 FLAGS = (("-m", "--multirun"), ("--status",), ("--cfg",), ("--version",), ("-h", "--help"))
@@ -74,6 +79,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         parser.add_argument(*names, action="store_true")
     parser.add_argument("--plan", type=Path)
     parser.add_argument("--runs")
+    parser.add_argument("--follows", type=int)  # of the job that follows a stage of a study
     options, overrides = parser.parse_known_args(arguments)
     known = [*(name for names in FLAGS for name in names), "--plan", "--runs"]
     for word in overrides:
@@ -85,6 +91,8 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         raise ConfigError(f"{alone[0]} goes with none of -m, --status, --cfg")
     if options.runs is not None and not options.plan:
         raise ConfigError("--runs goes with --plan FILE")
+    if options.follows is not None and not any(map(is_tuning, overrides)):
+        raise ConfigError("--follows goes with a study in Slurm")
     return options, overrides
 
 
@@ -103,6 +111,8 @@ def main(arguments: list[str]) -> int:
     if options.cfg:
         print(compose_yaml(overrides))
         return 0
+    if any(map(is_tuning, overrides)):
+        return tune(overrides, options.status, options.follows)
     if any(map(is_experiment, overrides)):
         plans, invocation = experiment_plans(overrides, options.multirun)
     elif options.multirun:
@@ -161,6 +171,26 @@ def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     return code
 
 
+def tune(overrides: list[str], status_only: bool, follows: int | None) -> int:
+    """Go on with a study that tunes, to its answer or to the submission of its present stage."""
+    declared, invocation = declared_tuning(overrides)
+    if status_only:
+        stage = present_stage(declared, invocation)
+        print(f"{declared.stem} has its answer" if stage is None else stage.name)
+        return 0 if stage is None else show_status([stage], invocation)
+    if isinstance(invocation.launcher, SlurmConfig):
+        study, jobs, num_waiting = submit_study(declared, invocation, follows)
+        if study.answer is None:
+            show_jobs(jobs, num_waiting)
+    else:
+        study = run_study(declared, invocation)
+    if study.answer is not None:
+        print("\n".join(answer_lines(study, terminal_width())))
+    print("study", study_path(Path(invocation.results), declared.stem))
+    is_complete = study.answer is not None and all(choice["value"] is not None for choice in study.answer["choices"])
+    return 0 if is_complete or isinstance(invocation.launcher, SlurmConfig) else 1
+
+
 def make_runs(plan: Plan, invocation: Invocation) -> int:
     """Make the runs of a plan that are not finished. Returns the exit code."""
     results, jobs = Path(invocation.results), invocation.jobs
@@ -178,19 +208,26 @@ def show_ranking(paths: Sequence[Path]) -> None:
 
 
 def submit_all(plans: Sequence[Plan], launcher: SlurmConfig, invocation: Invocation) -> int:
-    jobs, num_waiting = submit(plans, Path(invocation.results), launcher, invocation.rerun)
+    show_jobs(*submit(plans, Path(invocation.results), launcher, invocation.rerun))
+    return 0
+
+
+def show_jobs(jobs: Sequence[Job], num_waiting: int) -> None:
+    """A line a job, and what follows it."""
     for job in jobs:
         size = f"{counted(job.num_runs, 'run')} in {counted(job.num_tasks, 'task')}"
+        what = "report" if job.after is None or job.after.stem == "report" else "next stage"
         if job.job_id is None:
             print(f"{size}, not submitted: sbatch {job.script}")
+            if job.after is not None and what != "report":
+                print(f"its {what}: sbatch --dependency=afterany:JOB {job.after}")
         else:
-            after = f", its report is job {job.report_id}" if job.report_id else ""
+            after = f", its {what} is job {job.after_id}" if job.after_id else ""
             print(f"job {job.job_id}: {size}{after}; output in {job.script.parent}")
     if num_waiting:
         print(f"{counted(num_waiting, 'run')} queued or running in Slurm already")
     if not jobs:
         print("nothing is left to be submitted")
-    return 0
 
 
 def show_status(plans: Sequence[Plan], invocation: Invocation) -> int:

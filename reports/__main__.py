@@ -4,6 +4,7 @@ python -m reports <paper>/<artefact>     one table or figure
 python -m reports <paper>                all of a paper, and its claims
 python -m reports all                    all papers
 python -m reports fidelity               what `make fidelity` measured
+python -m reports study <stem>           the curves of a study (results/studies)
 python -m reports site                   all of this as pages for a browser
 """
 
@@ -18,6 +19,7 @@ from reports.claims import scoreboard
 from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
+from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
@@ -30,13 +32,19 @@ def main(arguments: list[str]) -> int:
         prog="python -m reports", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
-    parser.add_argument("what", choices=["site", "all", "fidelity", *SHOWN, *artefacts], metavar="what")
+    parser.add_argument("what", choices=["site", "all", "fidelity", "study", *SHOWN, *artefacts], metavar="what")
+    parser.add_argument("study", nargs="?", metavar="stem", help="of a study")
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
     asked = parser.parse_args(arguments)
+    if (asked.what == "study") != (asked.study is not None):
+        parser.error("study takes the stem of a study, and nothing else does")
     store = ArtefactStore(asked.results, asked.scale)
     try:
-        files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
+        if asked.study is not None:
+            files = Printer(store).study(asked.study)
+        else:
+            files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -74,6 +82,12 @@ class Printer:
             else:
                 written = self._artefact(what, writer)
             return [path for files in written for path in files.result()]
+
+    def study(self, stem: str) -> list[Path]:
+        """Returns the files of a study's figure. Raises RecordError if there is none."""
+        exhibit = study_exhibit(self._store.results, stem)
+        with ExhibitWriter(self._store.results / REPORTS) as writer:
+            return [path for files in self._exhibit(exhibit, stem, writer) for path in files.result()]
 
     def _artefact(self, name: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:
         paper, _, own = name.partition("/")

@@ -3,7 +3,9 @@
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from syncline.config import ConfigError, Invocation, RunConfig, choices, compose, sweep
 from syncline.plan import Entry, Plan, grid, with_seeds
@@ -51,27 +53,53 @@ def experiment_plans(overrides: Sequence[str], with_sweeps: bool) -> tuple[list[
     return [plan for plan, _ in made], made[0][1]
 
 
-def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
-    """The grid of one experiment at the chosen scale, with its seeds; what the command line says wins."""
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment as a command line asks for it."""
+
+    name: str  # "dssp/table1"
+    about: list[str]  # words that choose it and its scale
+    own: list[str]  # the other words
+    invocation: Invocation
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Of its file."""
+        content: dict[str, Any] = self.invocation.experiment
+        return content
+
+    def rows(self, arms: bool = True) -> list[tuple[str, list[str]]]:
+        """(label, overrides) of each run of its grid, without the seeds and the command line's words."""
+        data = os.environ.get("SYNCLINE_DATA")
+        return grid(self.content, self.invocation.scale.name, Path(data) if data else None, arms=arms)
+
+
+def chosen_experiment(overrides: Sequence[str], with_sweeps: bool = False) -> Experiment:
+    """The experiment that the words choose. Raises ConfigError as `compose`."""
     own = [word for word in overrides if re.split("[.=]", word.lstrip("+"))[0] not in ("experiment", "scale")]
     about = [word for word in overrides if word not in own]
     name = next(word.partition("=")[2] for word in about if "experiment=" in word)
-    sweeps = sweep(own) if with_sweeps else [own]
-    _, invocation = compose([*sweeps[0], *about])
-    experiment, scale = invocation.experiment, invocation.scale
-    data, entries = os.environ.get("SYNCLINE_DATA"), []
-    for label, run_overrides in grid(experiment, scale.name, Path(data) if data else None):
+    _, invocation = compose([*(sweep(own)[0] if with_sweeps else own), *about])
+    return Experiment(name, about, own, invocation)
+
+
+def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
+    """The grid of one experiment at the chosen scale, with its seeds; what the command line says wins."""
+    chosen = chosen_experiment(overrides, with_sweeps)
+    experiment, scale, entries = chosen.content, chosen.invocation.scale, []
+    sweeps = sweep(chosen.own) if with_sweeps else [chosen.own]
+    for label, run_overrides in chosen.rows():
         for swept in sweeps:
             words = (*run_overrides, *swept)
             config, _ = compose(words)
             entries.append(Entry(label, words, config))
-    if not any(word.startswith("seed=") for word in own):
-        are_set = any(word.startswith("scale.seeds=") for word in about)
+    if not any(word.startswith("seed=") for word in chosen.own):
+        are_set = any(word.startswith("scale.seeds=") for word in chosen.about)
         own_seeds = (experiment.get("seeds") or {}).get(scale.name)
         entries = with_seeds(entries, own_seeds if own_seeds and not are_set else scale.seeds)
     report = {key: value for key, value in experiment.items() if key not in PLANNING_KEYS}
     command = ("-m", *overrides) if with_sweeps else tuple(overrides)
-    return Plan(name, scale.name, tuple(entries), report, command), invocation
+    return Plan(chosen.name, scale.name, tuple(entries), report, command), chosen.invocation
 
 
 def stored_plan(path: Path, part: str) -> Plan:

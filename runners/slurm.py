@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
-from slurm.scripts import JobResources, array_script, ranges, report_script
+from slurm.scripts import JobResources, array_script, next_script, ranges
 from syncline.config import ConfigError, SlurmConfig
 from syncline.operations import jobs
 from syncline.plan import Plan
@@ -22,17 +23,28 @@ PROJECT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
+class FollowUp:
+    """The job after a plan's array, which runs run.py; of plans of experiments it is their report."""
+
+    name: str
+    words: Sequence[str]  # arguments of run.py; the folder of the results is added
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """A plan's array job, and the job that makes its report afterwards."""
+    """A plan's array job, and the job that follows it."""
 
     script: Path
     num_tasks: int
     num_runs: int
     job_id: str | None  # None: not submitted
-    report_id: str | None  # None: not submitted, or there is nothing to report
+    after: Path | None  # of the report, or of the follow-up
+    after_id: str | None  # None: not submitted, or there is none
 
 
-def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bool) -> tuple[list[Job], int]:
+def submit(
+    plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bool, follow_up: FollowUp | None = None
+) -> tuple[list[Job], int]:
     """Submit the unfinished runs of the plans, an array job for each; runs that several share are in the first.
 
     A plan is written once its job is submitted: one that Slurm refuses leaves no files.
@@ -59,13 +71,13 @@ def submit(plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bo
         left -= taken
         taken |= left
         if left:
-            made.append(_submit_one(plan, left, results.absolute(), options))
+            made.append(_submit_one(plan, left, results.absolute(), options, follow_up))
         else:
             plan.write(results)
     return made, num_waiting
 
 
-def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig) -> Job:
+def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig, follow_up: FollowUp | None) -> Job:
     """Write the scripts of a plan's unfinished runs, submit them if that is wanted, and write the plan."""
     identities, size = [entry.config.identity for entry in plan.unique()], options.runs_per_task
     parts = [identities[first : first + size] for first in range(0, len(identities), size)]
@@ -74,20 +86,28 @@ def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig)
         _check_size(max(tasks) + 1)
     stored = plan_path(results, plan.stem)
     folder = _new_folder(stored.with_suffix(".slurm"))
-    script, report = _write_scripts(plan, folder, stored.stem, tasks, results, options)
+    script, after = _write_scripts(plan, folder, stored.stem, tasks, results, options, follow_up)
     job_id = _submit_array(script, tasks) if options.submit else None
     plan.write(results)
-    report_id = None if job_id is None or report is None else _sbatch(report, f"--dependency=afterany:{job_id}")
-    return Job(script, len(tasks), len(left), job_id, report_id)
+    after_id = None if job_id is None or after is None else _sbatch(after, f"--dependency=afterany:{job_id}")
+    if after_id is not None and follow_up is not None:  # what cancels the array cancels what would submit more
+        _write_job(folder, {**json.loads((folder / "job.json").read_text()), "next_id": after_id})
+    return Job(script, len(tasks), len(left), job_id, after, after_id)
 
 
 def _write_scripts(
-    plan: Plan, folder: Path, name: str, tasks: Mapping[int, list[str]], results: Path, options: SlurmConfig
+    plan: Plan,
+    folder: Path,
+    name: str,
+    tasks: Mapping[int, list[str]],
+    results: Path,
+    options: SlurmConfig,
+    follow_up: FollowUp | None,
 ) -> tuple[Path, Path | None]:
-    """The script of the array, and that of the report if there is something to report."""
+    """The script of the array, and that of the job after it if there is one."""
     resources = JobResources(**{field.name: getattr(options, field.name) for field in fields(JobResources)})
     own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before the job runs
-    here = {"project": str(PROJECT), "python": shlex.quote(sys.executable), "results": shlex.quote(str(results))}
+    python, there = shlex.quote(sys.executable), shlex.quote(str(results))
     array = folder / "array.sbatch"
     array.write_text(
         array_script(
@@ -98,15 +118,24 @@ def _write_scripts(
             log=f"{folder}/%a.txt",
             runs_per_task=options.runs_per_task,
             signal_delay_s=options.signal_delay_s,
-            **here,
+            project=str(PROJECT),
+            python=python,
+            results=there,
         )
     )
-    if "/" not in plan.name:
+    if follow_up is not None:
+        kind, after_name = "next", follow_up.name
+        words = [word for word in follow_up.words if not word.startswith("results=")]
+        command = f"{python} run.py {shlex.join([*words, f'results={results}'])}"
+    elif "/" in plan.name:
+        kind, after_name = "report", f"{name}-report"
+        asked = f"{shlex.quote(plan.name)} --scale {shlex.quote(plan.scale)}"
+        command = f"{python} -m reports {asked} --results {there}"
+    else:
         return array, None
-    report = folder / "report.sbatch"
-    log = f"{folder}/report.txt"
-    report.write_text(report_script(f"{name}-report", plan.name, plan.scale, resources=resources, log=log, **here))
-    return array, report
+    after = folder / f"{kind}.sbatch"
+    after.write_text(next_script(after_name, command, resources, project=str(PROJECT), log=f"{folder}/{kind}.txt"))
+    return array, after
 
 
 def _submit_array(script: Path, tasks: Mapping[int, list[str]]) -> str:
@@ -119,10 +148,14 @@ def _submit_array(script: Path, tasks: Mapping[int, list[str]]) -> str:
         with suppress(OSError):  # it holds other jobs
             folder.parent.rmdir()
         raise
-    draft = folder / "job.json.draft"
-    draft.write_text(json.dumps({"job_id": job_id, "submitted": time.time(), "tasks": tasks}) + "\n")
-    draft.replace(folder / "job.json")
+    _write_job(folder, {"job_id": job_id, "submitted": time.time(), "tasks": tasks})
     return job_id
+
+
+def _write_job(folder: Path, about: Mapping[str, Any]) -> None:
+    draft = folder / "job.json.draft"
+    draft.write_text(json.dumps(about) + "\n")
+    draft.replace(folder / "job.json")
 
 
 def _new_folder(parent: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The text of batch scripts: an array job over the runs of a plan, and the job that makes the report afterwards.
+"""The text of batch scripts: an array job over the runs of a plan, and the job that follows it.
 
 A task is one program, run.py, on the task's first node. Slurm signals the approaching time limit (SIGUSR1) to the
 script alone. The script forwards it to the program, which writes its checkpoints and exits with PAUSED; then the script
@@ -6,7 +6,6 @@ requeues the task. A SIGTERM (preemption, scancel) reaches all processes of the 
 whether the task is requeued.
 """
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -91,20 +90,14 @@ exit $code
 """
 
 
-def report_script(
-    name: str,
-    experiment: str,
-    scale: str,
-    results: str,
-    resources: JobResources,
-    *,
-    project: str,
-    python: str,
-    log: str,
-) -> str:
-    """The script of the job that makes an experiment's tables and figures from its records."""
+def next_script(name: str, command: str, resources: JobResources, *, project: str, log: str) -> str:
+    """The script of the job after an array: one command, which makes a report or asks a study what is to be run next.
+
+    Args:
+        command: a shell line.
+        resources: of the array; of these the job takes what is the site's.
+    """
     few = JobResources(resources.partition, resources.account, resources.qos, time="0:30:00", setup=resources.setup)
-    command = f"{python} -m reports {shlex.quote(experiment)} --scale {shlex.quote(scale)} --results {results}"
     return _script(_options(name, log, few), few.setup, f'cd "{project}" || exit\n{command}\n')
 
 

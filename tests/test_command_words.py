@@ -173,7 +173,7 @@ DSSP_TAKES = "strategy takes s_lower, r_max, bound"
         ),
         (
             "scale=smoke,laptop",
-            "scale must be one of gpu, laptop, paper, smoke; got 'smoke,laptop'; did you mean laptop?",
+            "scale must be one of gpu, laptop, paper, smoke, workstation; got 'smoke,laptop'; did you mean laptop?",
         ),
         # Interpolations.
         ("seed=${nope}", f"seed=${{nope}} {UNRESOLVED}"),

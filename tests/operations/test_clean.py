@@ -22,10 +22,17 @@ def littered(results: Path) -> Path:
     (results / identity_of(6) / "checkpoint" / "state").write_text("x" * 5000)
     lock_of_the_dead(results, 7)
     (results / f"{identity_of(0)}.rerun").mkdir()
-    for name in (f"{identity_of(0)}.lock.host.1", f"{identity_of(0)}.lock.taking", ".now.host.1", "plans/a.draft"):
+    (results / "studies").mkdir()
+    for name in (
+        f"{identity_of(0)}.lock.host.1",
+        f"{identity_of(0)}.lock.taking",
+        ".now.host.1",
+        "plans/a.draft",
+        "studies/a.draft",
+    ):
         (results / name).touch()
         age(results / name, OLD_S)
-    for name in (f"{identity_of(1)}.lock.host.1", ".now.host.2", "plans/b.draft"):
+    for name in (f"{identity_of(1)}.lock.host.1", ".now.host.2", "plans/b.draft", "studies/b.draft"):
         (results / name).touch()
     lock_of_the_dead(results, 8).rename(results / "plans" / "paper-table-smoke.host.1.owner")
     (results / "site").mkdir()  # of the reports
@@ -44,6 +51,7 @@ GOES = {
     f"{identity_of(0)}.lock.taking": "draft of a lock",
     ".now.host.1": "draft",
     "plans/a.draft": "draft",
+    "studies/a.draft": "draft",
     "plans/paper-table-smoke.host.1.owner": "note of a dead process",
 }
 
@@ -58,13 +66,13 @@ def test_without_yes_it_only_lists(littered: Path, said: Said, as_json: AsJson) 
     assert {os.path.relpath(thing["path"], littered): thing["why"] for thing in content["things"]} == GOES
     assert not any(thing["removed"] for thing in content["things"])
     assert content["bytes"] == sum(thing["bytes"] for thing in content["things"]) > 5000
-    assert said("clean").splitlines()[-1] == f"11 to remove, {content['bytes'] / 1000:.1f} kB; --yes does it"
+    assert said("clean").splitlines()[-1] == f"12 to remove, {content['bytes'] / 1000:.1f} kB; --yes does it"
     assert everything(littered) == before
 
 
 def test_with_yes_that_goes_and_nothing_else(littered: Path, said: Said, as_json: AsJson) -> None:
     before = everything(littered)
-    assert said("clean", "--yes").splitlines()[-1].startswith("11 removed, ")
+    assert said("clean", "--yes").splitlines()[-1].startswith("12 removed, ")
     gone = before - everything(littered)
     assert {name for name in gone if name in GOES or name.partition("/")[0] not in GOES} == set(GOES)
     assert said("clean").splitlines() == ["0 to remove, 0 B; --yes does it"]

@@ -10,6 +10,7 @@ from commands import ROOT
 from operations.planned import finish, identity_of, write_plan
 
 from syncline.__main__ import main
+from syncline.records.studies import WrittenStudy, study_path, write_study
 
 TEXT = (ROOT / "docs/operations.md").read_text()
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
@@ -21,6 +22,8 @@ def there(tmp_path: Path) -> Path:
     write_plan(tmp_path, "dssp-table1-smoke", [0, 1], command=["+experiment=dssp/table1", "scale=smoke"])
     for seed in (0, 1):
         finish(tmp_path, seed)
+    study = WrittenStudy("tune", "dssp/table1", "smoke", ["+tune=rate"], {"key": "optimizer.lr"}, [], None, None)
+    write_study(study_path(tmp_path, "tune-dssp-table1-smoke"), study)
     return tmp_path
 
 

@@ -177,7 +177,7 @@ def test_runs_can_be_chosen_by_their_state(said: Said, as_json: AsJson) -> None:
 
 def test_the_keys_of_json_are_those_that_are_documented(as_json: AsJson) -> None:
     content = as_json("status", "--runs")
-    assert set(content) == {"results", "plans", "of_no_plan"}
+    assert set(content) == {"results", "plans", "of_no_plan", "studies"}
     (plan,) = content["plans"]
     counts = {key: plan[key] for key in ("total", *states.STATES, "diverged")}
     assert counts == {

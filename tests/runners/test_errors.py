@@ -79,7 +79,7 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
         (["-m", "batch_size=32,0"], "batch_size must be >= 1, got 0"),
         (["--fast"], "unknown option --fast; allowed: -m"),
         (["+experiment=dssp/table99"], "experiment must be one of "),
-        (["scale=huge"], "scale must be one of gpu, laptop, paper, smoke; got 'huge'"),
+        (["scale=huge"], "scale must be one of gpu, laptop, paper, smoke, workstation; got 'huge'"),
         (["dataset=cifar10", "dataset.root={empty}"], "cifar10 not found: "),
         (["dataset.train_size=99999"], "dataset.train_size must be <= 1,437, all that digits has, or null, got 99999"),
         (["cluster.workers=2000"], "cluster.workers must be <= 1437: dataset=digits has 1,437 training"),

@@ -1,11 +1,11 @@
 """Slurm's commands that refuse or are not set up: one line, and nothing that looks like a submitted plan."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from commands import TIMING
+from slurm_tools import Tools
 
 import run
 from syncline.__main__ import main
@@ -18,30 +18,6 @@ UNCONFIGURED = """\
 {name}: fatal: Could not establish a configuration source
 """
 WORDS = ["-m", "seed=0,1", *TIMING, "runner=slurm"]
-
-
-class Tools:
-    """Commands of Slurm's names, the only ones that are found."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        folder.mkdir()
-        self._folder = folder
-        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
-
-    def fails(self, name: str, text: str) -> None:
-        self._write(name, f"cat >&2 <<'END'\n{text}END\nexit 1\n")
-
-    def says(self, name: str, text: str) -> None:
-        self._write(name, f"echo '{text}'\n")
-
-    def _write(self, name: str, body: str) -> None:
-        (self._folder / name).write_text(f"#!/bin/sh\n{body}")
-        (self._folder / name).chmod(0o755)
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    return Tools(tmp_path / "tools", monkeypatch)
 
 
 def refused(results: Path, *words: str) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.stop import RESUMABLE
-from slurm.scripts import PAUSED, JobResources, array_script, ranges, report_script
+from slurm.scripts import PAUSED, JobResources, array_script, next_script, ranges
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -59,14 +59,11 @@ def test_every_resource_is_in_the_script() -> None:
 
 
 def test_the_report_asks_for_little() -> None:
-    script = report_script(
+    script = next_script(
         "dssp-table1-gpu-report",
-        "dssp/table1",
-        "gpu",
-        "/home/a/results",
+        "/home/a/syncline/.venv/bin/python -m reports dssp/table1 --scale gpu --results /home/a/results",
         ALL,
         project="/home/a/syncline",
-        python="/home/a/syncline/.venv/bin/python",
         log="/home/a/results/plans/dssp-table1-gpu.slurm/1/report.txt",
     )
     assert script == (GOLDEN / "report.sbatch").read_text()

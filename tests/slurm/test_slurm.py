@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import ROOT, Said, made, record_of, without_wall_time
+from commands import ROOT, Said, cli, made, record_of, without_wall_time
 from slurm_lab import Slurm, skip_without_slurm, slurm
+from studies.made import SMALL
 
 from syncline.records.events import read_events
 from syncline.records.store import read_metrics, read_summary
+from syncline.records.studies import read_study
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("slurm")]
 
@@ -155,3 +157,23 @@ def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> Non
     assert (summary["engine"], summary["updates"], summary["restarts"]) == ("live", 30, 0)
     log = read_events(record / "events.arrow").to_pandas()
     assert set(log[log.kind == "pushed"].worker) == {0, 1, 2}
+
+
+def test_a_study_goes_on_by_itself_from_stage_to_stage_to_its_answer(
+    lab: Slurm, cluster: Cluster, tmp_path: Path
+) -> None:
+    said = cluster.run(*SMALL, "runner=slurm", "runner.runs_per_task=6")
+    assert said.code == 0, said
+    assert "its next stage is job" in said.out
+    ends = time.monotonic() + TIMEOUT_S
+    (path,) = (cluster.results / "studies").glob("*.json")
+    while read_study(path).answer is None:
+        assert time.monotonic() < ends, cluster.output()
+        assert lab.states() or read_study(path).answer is not None, cluster.output()
+        time.sleep(0.2)
+    lab.wait_until_over(TIMEOUT_S)
+    here = cli(*SMALL, f"results={tmp_path / 'here'}")
+    assert here.code == 0, here
+    (undisturbed,) = (tmp_path / "here" / "studies").glob("*.json")
+    assert read_study(path).stages == read_study(undisturbed).stages
+    assert read_study(path).answer == read_study(undisturbed).answer

@@ -1,12 +1,13 @@
 """The schema of a run: frozen dataclasses that check their own ranges, tables name -> class, and composition."""
 
 from syncline.config.checks import ConfigError
-from syncline.config.composition import CONF, GROUPS, Invocation, choices, compose, compose_yaml, sweep
+from syncline.config.composition import CONF, GROUPS, Invocation, choices, compose, compose_yaml, divided, sweep
 from syncline.config.datasets import DATASETS, DigitsConfig, GlyphsConfig
 from syncline.config.models import MODELS, BertConfig, ModelConfig, ResnetConfig
 from syncline.config.optimizers import SgdConfig
 from syncline.config.run import RunConfig, TargetConfig, content_here, from_plain
 from syncline.config.runners import LiveConfig, LocalConfig, MultinodeConfig, ReplayConfig, SimulateConfig, SlurmConfig
+from syncline.config.tuning import TuneConfig
 
 __all__ = [
     "CONF",
@@ -29,10 +30,12 @@ __all__ = [
     "SimulateConfig",
     "SlurmConfig",
     "TargetConfig",
+    "TuneConfig",
     "choices",
     "compose",
     "compose_yaml",
     "content_here",
+    "divided",
     "from_plain",
     "sweep",
 ]

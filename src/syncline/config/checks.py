@@ -44,6 +44,7 @@ BOUNDS: Mapping[str, int] = {
     "strategy.k": 10**6,
     "strategy.k_cap": 10**6,
     "strategy.r_max": 10_000,  # DSSP's controller tries all
+    "tune.seeds": SEEDS,
 }
 
 

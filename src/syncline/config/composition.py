@@ -20,6 +20,7 @@ from syncline.config.hydra_adapter import InterpolationError, compose_file, reso
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import TABLES, RunConfig, with_content
 from syncline.config.runners import LAUNCHERS, HereConfig, Launcher, SlurmConfig
+from syncline.config.tuning import TUNES, NoTuneConfig, TuneConfig
 from syncline.config.words import is_swept, meant, nearest, nearest_keys, split, swept
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
@@ -50,6 +51,7 @@ class Invocation:
     scale: ScaleConfig = field(default_factory=ScaleConfig)
     launcher: Launcher = field(default_factory=HereConfig)  # who starts the runs
     experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
+    tune: TuneConfig | NoTuneConfig = field(default_factory=NoTuneConfig)
     results: str = "results"  # folder of the records
     rerun: bool = False  # repeat what is finished
     jobs: int | None = None  # runs at a time; None: one a core
@@ -74,6 +76,7 @@ class _Root(RunConfig, Invocation):
     runner: Any = None
     tracker: Any = None
     launcher: Any = None
+    tune: Any = None
 
 
 GROUPS: dict[str, Mapping[str, type[Any]]] = {
@@ -82,6 +85,7 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
     "scenario": {"scenario": ScenarioConfig},
     "scale": {"scale": ScaleConfig},
     "launcher": LAUNCHERS,
+    "tune": TUNES,
 }
 
 
@@ -133,6 +137,13 @@ def sweep(overrides: Sequence[str]) -> list[list[str]]:
     ]
 
 
+def divided(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The overrides that are part of what a run is, and those of how runs are chosen and made; both in full."""
+    pairs = _in_full(overrides)
+    of_run = [f"{key}={text}" for key, text in pairs if not _is_of_all_runs(key)]
+    return of_run, [f"{key}={text}" for key, text in pairs if _is_of_all_runs(key)]
+
+
 def _is_of_all_runs(key: str) -> bool:
     """Whether a key is not part of a run: it cannot be swept, and commas in its text are literal."""
     return key.partition(".")[0] in fields(Invocation)
@@ -146,6 +157,11 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Kinds]:
         _check_choice(group, choice)
     shared, kinds = _chosen(chosen)
     values = copy.deepcopy(shared)
+    if (
+        kinds["tune"] is TuneConfig
+    ):  # an experiment's own declaration stands above the file's, and below the command line's
+        for key, value in ((values["experiment"] or {}).get("tune") or {}).items():
+            _put(values, kinds, f"tune.{key}", value, str(value))
     for key, text in pairs:  # keys are set after all choices, in any order of words
         if key not in chosen:
             _set(values, kinds, key, text)

@@ -95,6 +95,9 @@ def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
             yield Leftover(path, "note of a dead process", _size(path), None)
         elif path.suffix == ".draft" and _is_old(path, clock):
             yield Leftover(path, "draft", _size(path), None)
+    for path in (results / "studies").glob("*.draft"):
+        if _is_old(path, clock):
+            yield Leftover(path, "draft", _size(path), None)
 
 
 def _reason(leftover: Leftover, is_removal: bool) -> str:

@@ -23,6 +23,7 @@ class Submission:
     submitted: float  # seconds since 1970
     tasks: dict[int, list[str]]  # array index -> identities of its runs, in order
     folder: Path  # of its script and its output
+    next_id: str | None = None  # the job after it, which would submit more (of a study's stage)
 
 
 def submissions(results: Path, stem: str) -> list[Submission]:
@@ -41,7 +42,8 @@ def submissions(results: Path, stem: str) -> list[Submission]:
         try:
             content = json.loads(path.read_text())
             tasks = {int(index): identities for index, identities in content["tasks"].items()}
-            jobs.append(Submission(content["job_id"], content["submitted"], tasks, path.parent))
+            ids = content["job_id"], content.get("next_id")
+            jobs.append(Submission(ids[0], content["submitted"], tasks, path.parent, ids[1]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"{path}: broken ({type(error).__name__})") from None
     return jobs
@@ -69,11 +71,12 @@ def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
 
 
 def cancel(jobs: Sequence[Submission]) -> list[str]:
-    """Cancel the jobs that have not ended. Returns their ids. Raises NoAnswer."""
+    """Cancel the jobs that have not ended, those that would submit more first. Returns their ids. Raises NoAnswer."""
     if not jobs:
         return []
     listed = call(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])
-    alive = [job.job_id for job in jobs if job.job_id in listed.split()]
+    ids = [job.next_id for job in jobs if job.next_id is not None] + [job.job_id for job in jobs]
+    alive = [job_id for job_id in ids if job_id in listed.split()]
     if alive:
         call(["scancel", *alive])
     return alive

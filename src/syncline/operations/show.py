@@ -1,21 +1,25 @@
-"""python -m syncline show and compare: one record, or two side by side."""
+"""python -m syncline show and compare: one record or study, or two records side by side."""
 
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from syncline.operations.arguments import Commands, all_plans, find_record, start_of
 from syncline.operations.states import run_states, slurm_states
+from syncline.operations.studies import study_lines
 from syncline.operations.tables import cell, columns, terminal_width, wrapped
 from syncline.records.store import FINISHED, read_config, read_environment, read_log, read_metrics, read_summary, status
+from syncline.records.studies import read_study, study_path
 
 SHOW_EXAMPLES = """\
 examples:
   python -m syncline show <identity>
   python -m syncline show <identity> --config --last 20
   python -m syncline show <identity> --json | jq .summary.final
+  python -m syncline show <study>
 """
 COMPARE_EXAMPLES = """\
 examples:
@@ -25,9 +29,9 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    what = "a run: its overrides, the machine, its results, or why it failed"
+    what = "a run: its overrides, the machine, its results, or why it failed; a study: its stages and its answer"
     parser = commands.add("show", show, what, SHOW_EXAMPLES)
-    parser.add_argument("record", help="identity of a run, or the folder of its record")
+    parser.add_argument("record", help="identity of a run, the folder of its record, or a study")
     parser.add_argument("--config", action="store_true", help="the whole config, not only the overrides")
     parser.add_argument(
         "--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"
@@ -39,6 +43,11 @@ def add_to(commands: Commands) -> None:
 
 
 def show(args: argparse.Namespace) -> int:
+    if (path := study_path(args.results, args.record)).exists():
+        study = read_study(path)
+        lines = study_lines(args.record, study, terminal_width())
+        print(json.dumps(asdict(study), indent=1) if args.json else "\n".join(lines))
+        return 0
     content = about(find_record(args.record, args.results), args.last)
     if args.json:
         print(json.dumps(content, indent=1))

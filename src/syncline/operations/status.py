@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from syncline.operations import studies
 from syncline.operations.arguments import Commands, all_plans, find_plan, start_of
 from syncline.operations.ranking import ranking
 from syncline.operations.states import RUNNING, STATES, RunState, names, run_states, slurm_states
@@ -18,7 +19,7 @@ from syncline.records.store import FINISHED, is_identity
 
 EXAMPLES = """\
 examples:
-  python -m syncline status                            one line a plan
+  python -m syncline status                            one line a plan or study
   python -m syncline status dssp/table1                its runs, one a line
   python -m syncline status dssp/table1 --state failed
   python -m syncline status --json | jq '.plans[] | select(.failed > 0) | .plan'
@@ -141,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
             "plans": [status.as_dict(with_runs, args.state) for status in found],
         }
         if others is not None:
+            content["studies"] = studies.states(results)
             content["of_no_plan"] = {state: list(others.values()).count(state) for state in STATES}
         print(json.dumps(content, indent=1))
         return 0
@@ -152,6 +154,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"{diverged} of the finished diverged")
     if with_runs:
         _list(found, args.state, terminal_width())
+    if not args.plan and (of_studies := studies.states(results)):
+        print("\n".join(["", *studies.state_lines(of_studies, terminal_width())]))
     if args.plan and (table := ranking(found[0].plan.runs, found[0].states, terminal_width())):
         print(f"\n{table}")
     return 0

@@ -1,0 +1,147 @@
+"""A study that tunes, as the command line and an experiment's file declare it."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from runners.planning import chosen_experiment, is_experiment
+from runners.study import Declared
+from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, divided, sweep
+from syncline.records.plans import stem_of
+from syncline.studies.tune import Row, Tuning
+
+Grid = list[tuple[str, list[str]]]
+"""(label, overrides) of each row."""
+
+
+def is_tuning(word: str) -> bool:
+    return word.lstrip("+").startswith("tune=") and word.partition("=")[2] != "none"
+
+
+def declared_tuning(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
+    """The study that these words declare: it tunes each row of an experiment, or each combination of a sweep's values.
+
+    Raises:
+        ConfigError: no row learns, a key or a baseline is unknown, or tuning seeds are seeds that judge.
+    """
+    if any(map(is_experiment, overrides)):
+        return _of_experiment(overrides)
+    return _of_sweep(overrides)
+
+
+def _of_experiment(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
+    names = [word.partition("=")[2] for word in overrides if is_experiment(word)]
+    if len(names) > 1 or names[0] not in choices("experiment"):
+        raise ConfigError(f"+tune goes with one experiment, got {', '.join(names)}; --help lists them")
+    chosen = chosen_experiment(overrides)
+    tune, scale = _tune(chosen.invocation), chosen.invocation.scale
+    judging = {seed for seeds in (chosen.content.get("seeds") or {}).values() for seed in seeds}
+    _check_seeds(tune, judging | set(scale.seeds), chosen.own)
+    own = _without_seed(divided(chosen.own)[0])
+    grid = [(label, [*words, *own]) for label, words in chosen.rows(arms=False)]
+    labels = [label for label, _ in grid]
+    groups = {label: label.rpartition("/")[0] for label in labels}
+    baselines = {groups[label]: label for label in labels if tune.baseline in (label, label.rpartition("/")[2])}
+    is_asked = "baseline" in (chosen.content.get("tune") or {})
+    study = _study(tune, grid, groups, baselines, is_asked or _sets_baseline(overrides))
+    stem = f"tune-{stem_of(chosen.name, scale.name)}"
+    return Declared(study, "tune", stem, chosen.name, scale.name, tuple(overrides)), chosen.invocation
+
+
+def _of_sweep(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
+    words, about = divided(overrides)
+    rows = [list(row) for row in dict.fromkeys(map(tuple, sweep(_without_seed(words))))]
+    if not rows:
+        raise ConfigError(f"no rows in {' '.join(overrides)}")
+    _, invocation = compose([*rows[0], *about])
+    tune = _tune(invocation)
+    _check_seeds(tune, set(invocation.scale.seeds), overrides)
+    shared = set.intersection(*map(set, rows)) if len(rows) > 1 else set(rows[0])
+    grid, groups, baselines = Grid(), dict[str, str](), dict[str, str]()
+    for row in rows:
+        own = [word for word in row if word not in shared]
+        strategy = compose(row)[0].strategy.name
+        label = " ".join(own) or strategy
+        group = " ".join(word for word in own if not word.startswith("strategy"))
+        grid.append((label, row))
+        groups[label] = group
+        if tune.baseline in (label, strategy):
+            baselines.setdefault(group, label)
+    study = _study(tune, grid, groups, baselines, _sets_baseline(overrides))
+    digest = hashlib.sha256(repr(asdict(study)).encode()).hexdigest()[:8]
+    return Declared(study, "tune", f"tune-{digest}", "tune", "", tuple(overrides)), invocation
+
+
+def _study(
+    tune: TuneConfig, grid: Grid, groups: dict[str, str], baselines: dict[str, str], is_baseline_asked: bool
+) -> Tuning:
+    """The declaration over the rows that learn and are wanted."""
+    configs = {label: compose(words)[0] for label, words in grid}
+    learned = [(label, words) for label, words in grid if configs[label].gradients]
+    if not learned:
+        raise ConfigError("+tune needs runs that learn: all of these have gradients=false")
+    known = ", ".join(label for label, _ in learned)
+    if is_baseline_asked and not baselines:
+        raise ConfigError(f"tune.baseline must be of {known}; got {tune.baseline}")
+    absent = [name for name in tune.rows if not any(_is_named(label, [name]) for label, _ in learned)]
+    if absent:
+        raise ConfigError(f"tune.rows must be of {known}; got {', '.join(absent)}")
+    wanted = [(label, words) for label, words in learned if not tune.rows or _is_named(label, tune.rows)]
+    labels = [label for label, _ in wanted]
+    baselines = {group: label for group, label in baselines.items() if label in labels}
+    rows = tuple(_row(tune, label, words, configs[label], baselines.get(groups[label])) for label, words in wanted)
+    return Tuning(
+        rows,
+        tune.key,
+        float(tune.factor),
+        tune.points,
+        tuple(tune.seeds),
+        tune.validation,
+        tune.screen_share,
+        tune.finalists,
+    )
+
+
+def _row(tune: TuneConfig, label: str, words: Sequence[str], config: RunConfig, baseline: str | None) -> Row:
+    center = tune.center_of(label)
+    if center is None:
+        center = _number_at(config, tune.key, label)
+    return Row(label, tuple(words), center, baseline, config.epochs, config.max_updates, config.max_time_s)
+
+
+def _number_at(config: RunConfig, key: str, label: str) -> float:
+    """The value of a dotted key, as composed."""
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name, None)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ConfigError(
+            f"tune.key must be a key with a number > 0, or tune.center be set: {key} of {label} is {value}"
+        )
+    return float(value)
+
+
+def _tune(invocation: Invocation) -> TuneConfig:
+    assert isinstance(invocation.tune, TuneConfig)
+    return invocation.tune
+
+
+def _is_named(label: str, names: Iterable[str]) -> bool:
+    return label in names or label.rpartition("/")[2] in names
+
+
+def _sets_baseline(overrides: Sequence[str]) -> bool:
+    return any(word.lstrip("+").startswith("tune.baseline=") for word in overrides)
+
+
+def _without_seed(words: Sequence[str]) -> list[str]:
+    return [word for word in words if not word.startswith("seed=")]
+
+
+def _check_seeds(tune: TuneConfig, judging: set[int], overrides: Sequence[str]) -> None:
+    """Refuse tuning seeds that also judge, whether an experiment, a scale or the command line says so."""
+    asked = [word for word in divided(overrides)[0] if word.startswith("seed=")]
+    judging = judging | {compose(row)[0].seed for row in (sweep(asked) if asked else [])}
+    if both := sorted(judging & set(tune.seeds)):
+        raise ConfigError(f"tune.seeds must not be seeds that judge, got {', '.join(map(str, both))} in both")

@@ -1,0 +1,171 @@
+"""Studies in words: their state, what was measured in each stage, what was decided, the answer."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from syncline.operations.states import run_states
+from syncline.operations.tables import cell, columns, counted, wrapped
+from syncline.records.plans import plan_path, read_plan
+from syncline.records.store import FINISHED
+from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems
+
+LOST = "lost"  # a cell of runs that diverged or failed
+
+
+def states(results: Path) -> list[dict[str, Any]]:
+    """Of each study: its stage, how many runs of it are left, whether it has its answer.
+
+    Raises:
+        RecordError: a study or the plan of its stage is broken.
+    """
+    found = []
+    for stem in study_stems(results):
+        study = read_study(study_path(results, stem))
+        present = study.present
+        state = {
+            "study": stem,
+            "stage": present["name"] if present else None,
+            "trials": study.num_trials,
+            "left": _num_left(results, present) if present else 0,
+            "answered": study.answer is not None,
+            "command": study.command,
+        }
+        found.append(state)
+    return found
+
+
+def state_lines(found: Sequence[dict[str, Any]], width: int) -> Iterator[str]:
+    """A line a study, and below it its command."""
+    header = ("study", "stage", "trials", "left")
+    rows = [(state["study"], state["stage"] or "answered", str(state["trials"]), str(state["left"])) for state in found]
+    lines = columns([header, *rows], right=(2, 3), width=width).split("\n")
+    yield lines[0]
+    for line, state in zip(lines[1:], found, strict=True):
+        yield line
+        yield from wrapped(f"python run.py {shlex.join(state['command'])}", width, "  ")
+
+
+def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
+    """The declaration, each stage with its scores and decisions, the answer."""
+    of = f" of {study.name} at scale {study.scale}" if study.scale else ""
+    yield f"{stem}: {study.kind}{of}"
+    yield from wrapped(f"python run.py {shlex.join(study.command)}", width, "  ")
+    declared = {key: value for key, value in study.declaration.items() if key != "rows"}
+    yield from ["", "declared", columns([(f"  {key}", cell(value)) for key, value in declared.items()])]
+    for stage in study.stages:
+        yield from ["", f"{stage['name']}: {counted(stage['num_trials'], 'trial')}"]
+        yield from _score_table(stage["scores"], width)
+        for decision in stage["decisions"]:
+            yield from wrapped(decision, width, "    ", first="  - ")
+    if study.present:
+        present = study.present
+        yield from [
+            "",
+            f"{present['name']}: {counted(present['num_trials'], 'trial')}, under way; plan {present['plan']}",
+        ]
+    if study.answer:
+        yield ""
+        yield from answer_lines(study, width)
+
+
+def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
+    """The values of both arms, and the words that set them; JSON for a study of another kind than these."""
+    assert study.answer is not None
+    if study.kind != "tune":
+        yield json.dumps(study.answer, indent=1)
+        return
+    answer, choices = study.answer, study.answer["choices"]
+    header = ("row", answer["key"], answer["metric"].replace("_", " ") or "score", "best at", "arm same", "trials")
+    rows = [
+        (
+            choice["label"],
+            _value(choice["value"]),
+            _score(choice["score"], choice["error"]),
+            _value(choice["best"]),
+            _value(choice["same"]),
+            str(answer["num_trials"]),
+        )
+        for choice in choices
+    ]
+    yield columns([header, *rows], range(1, len(header)), width)
+    yield from wrapped(
+        f"{answer['key']}: the smallest value within one standard error of the best; mean ± standard error over "
+        "the tuning seeds, on data held out from the training data",
+        width,
+    )
+    for stage in study.stages:
+        for decision in stage["decisions"]:
+            if decision.startswith(("the grid", "each row", "no more values")):
+                yield from wrapped(f"{stage['name']}: {decision}", width, "  ")
+    for choice in choices:
+        if choice["remark"]:
+            yield from wrapped(f"{choice['label']}: {choice['remark']}", width, "  ")
+    if not any(choice["same"] for choice in choices):
+        yield "no baseline is among the rows: there is no arm `same`"
+    for target in answer["targets"]:
+        metric = answer["metric"].replace("_", " ")
+        yield f"target for times: {metric} {target['value']:.4g}, from {target['label']}'s {target['score']:.4g}"
+    yield ""
+    yield from _to_paste(study)
+
+
+def _to_paste(study: WrittenStudy) -> Iterator[str]:
+    """What sets the chosen values: a block of an experiment's file, or the words of each row."""
+    assert study.answer is not None
+    key = study.answer["key"]
+    choices = [choice for choice in study.answer["choices"] if choice["value"] is not None]
+    if study.scale:
+        own = ", ".join(f"{choice['label']}: [{key}={_value(choice['value'])}]" for choice in choices)
+        same = ", ".join(f"{part}: [{key}={value}]" for part, value in _same(study.answer["choices"]).items())
+        arms = f"{{same: {{{same}}}, own: {{{own}}}}}"
+        yield f"arms: {{{study.scale}: {arms}}}"
+        return
+    for choice in choices:
+        words = shlex.join([*choice["overrides"], f"{key}={_value(choice['value'])}"])
+        yield words
+    for value in dict.fromkeys(_value(choice["same"]) for choice in choices if choice["same"] is not None):
+        yield f"arm same: {key}={value}"
+
+
+def _same(choices: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Label, its first part, or `every` -> the value of the arm `same`: as few as say it for all rows."""
+    values = {choice["label"]: _value(choice["same"]) for choice in choices if choice["same"] is not None}
+    if len(set(values.values())) == 1 and len(values) == len(choices):
+        return {"every": next(iter(values.values()))}
+    groups: dict[str, set[str]] = {}
+    for label, value in values.items():
+        groups.setdefault(label.rpartition("/")[0], set()).add(value)
+    if all(group and "/" not in group for group in groups):
+        return {group: next(iter(own)) for group, own in groups.items()}
+    return values
+
+
+def _score_table(scores: Sequence[dict[str, Any]], width: int) -> Iterator[str]:
+    """A row a line, a column a value of the key."""
+    places = sorted({score["at"] for score in scores})
+    labels = list(dict.fromkeys(score["label"] for score in scores))
+    cells = {(score["label"], score["at"]): _score(score["mean"], score["error"]) for score in scores}
+    rows = [(f"  {label}", *(cells.get((label, place), "") for place in places)) for label in labels]
+    yield columns([("  row", *map(_value, places)), *rows], range(1, len(places) + 1), width)
+
+
+def _score(mean: float | None, error: float | None) -> str:
+    if mean is None:
+        return LOST
+    return f"{mean:.4g}" + ("" if error is None else f"±{error:.2g}")
+
+
+def _value(number: float | None) -> str:
+    return "-" if number is None else f"{number:.6g}"
+
+
+def _num_left(results: Path, present: dict[str, Any]) -> int:
+    """Runs of the present stage that are not finished; before its plan is written, its trials."""
+    try:
+        runs = read_plan(plan_path(results, present["plan"])).once()
+    except FileNotFoundError:
+        return int(present["num_trials"])
+    return sum(state.state != FINISHED for state in run_states(results, runs, {}).values())

@@ -1,0 +1,71 @@
+"""A study on disk, results/studies/<stem>.json: written after each stage, derived from records alone.
+
+kind          tune
+name, scale   of the experiment; a sweep has no scale
+command       the arguments of run.py that go on with it
+declaration   the study's own fields (studies/)
+stages        those that are complete: name, num_trials, scores, decisions
+present       the stage to be made: name, plan (the stem of its plan), num_trials; null at the end
+answer        the study's result; null before its end
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.records.store import RecordError, cannot_write
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenStudy:
+    kind: str
+    name: str
+    scale: str
+    command: list[str]
+    declaration: dict[str, Any]
+    stages: list[dict[str, Any]]
+    present: dict[str, Any] | None
+    answer: dict[str, Any] | None
+
+    @property
+    def num_trials(self) -> int:
+        """Trials of all stages so far."""
+        present = self.present["num_trials"] if self.present else 0
+        return int(sum(stage["num_trials"] for stage in self.stages) + present)
+
+
+def study_path(results: Path, stem: str) -> Path:
+    """The path of the study with this stem."""
+    return results / "studies" / f"{stem}.json"
+
+
+def study_stems(results: Path) -> list[str]:
+    """The stems of all studies, sorted."""
+    return sorted(path.stem for path in (results / "studies").glob("*.json"))
+
+
+def write_study(path: Path, study: WrittenStudy) -> None:
+    """Write the study. Raises RecordError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        draft.write_text(json.dumps(asdict(study), indent=1, default=str) + "\n")  # text: a share of the length
+        draft.replace(path)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def read_study(path: Path) -> WrittenStudy:
+    """Read a study.
+
+    Raises:
+        RecordError: there is none, or it is broken.
+    """
+    try:
+        return WrittenStudy(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        known = ", ".join(study_stems(path.parents[1])) or "none"
+        raise RecordError(f"no study {path.stem!r} in {path.parent}; there are {known}") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise RecordError(f"{path}: broken study ({type(error).__name__}); its command writes it again") from None

@@ -1,0 +1,1 @@
+"""Studies: what is to be run next follows from what was run."""

@@ -1,0 +1,107 @@
+"""A study in Slurm: each stage is an array, and the job after it asks the study again."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from slurm_tools import Tools
+from studies.made import SMALL, finish
+
+import run
+from syncline.__main__ import main
+from syncline.config import ConfigError, compose
+from syncline.records.plans import plan_path, read_plan
+from syncline.records.studies import read_study
+
+WORDS = [*SMALL, "runner=slurm"]
+
+
+@pytest.fixture
+def cluster(tools: Tools) -> Tools:
+    tools.says("scontrol", "MaxArraySize = 1001")
+    tools.says("sbatch", "17")
+    tools.says("squeue", "99 0 PENDING")  # none of these jobs
+    return tools
+
+
+def only_study(results: Path) -> Path:
+    (path,) = (results / "studies").glob("*.json")
+    return path
+
+
+def test_the_job_after_a_stage_runs_the_same_command(
+    cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "my results"
+    assert run.main([*WORDS, "runner.partition=gpu", f"results={results}"]) == 0
+    assert "job 17: 6 runs in 6 tasks, its next stage is job 17" in capsys.readouterr().out
+    array, after = map(shlex.split, cluster.asked("sbatch"))
+    (script,) = results.glob("plans/*.slurm/1/next.sbatch")
+    assert after[:2] == ["--parsable", "--dependency=afterany:17"]
+    assert array[-1].endswith("array.sbatch")
+    text = script.read_text()
+    assert "#SBATCH --partition=gpu" in text
+    command = shlex.split(text.splitlines()[-1])
+    assert command[1] == "run.py"
+    assert command[2:] == [*WORDS, "runner.partition=gpu", "--follows=0", f"results={results}"]
+
+
+def test_the_next_job_submits_the_next_stage_and_the_last_one_the_answer(
+    cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*WORDS, f"results={tmp_path}"]
+    assert run.main(words) == 0
+    follows, stages = 0, []
+    while (study := read_study(only_study(tmp_path))).answer is None:
+        assert study.present is not None
+        stages.append(study.present["name"])
+        for planned in read_plan(plan_path(tmp_path, study.present["plan"])).runs:
+            finish(tmp_path, compose(planned.overrides)[0])
+        capsys.readouterr()
+        assert run.main([*words, f"--follows={follows}"]) == 0
+        follows = study.num_trials
+    assert stages == ["screen 1", "full 1"]
+    assert len(cluster.asked("sbatch")) == 2 * len(stages)
+    assert "arm same: optimizer.lr=0.01" in capsys.readouterr().out
+
+
+def test_the_next_job_does_not_submit_what_was_in_vain(cluster: Tools, tmp_path: Path) -> None:
+    words = [*WORDS, f"results={tmp_path}"]
+    assert run.main(words) == 0
+    with pytest.raises(ConfigError, match="screen-1: no run was made since the last job; its output tells why"):
+        run.main([*words, "--follows=0"])
+    assert len(cluster.asked("sbatch")) == 2
+    assert run.main(words) == 0  # a user may
+    assert len(cluster.asked("sbatch")) == 4
+
+
+def test_cancelling_a_stage_cancels_the_job_that_would_submit_more(tools: Tools, tmp_path: Path) -> None:
+    tools.says("scontrol", "MaxArraySize = 1001")
+    tools.numbers("sbatch", 17)
+    tools.says("squeue", "17 0 PENDING\n18 0 PENDING")
+    tools.says("scancel", "")
+    assert run.main([*WORDS, f"results={tmp_path}"]) == 0
+    study = read_study(only_study(tmp_path))
+    assert study.present is not None
+    assert main(["cancel", study.present["plan"], "--results", str(tmp_path)]) == 0
+    assert tools.asked("scancel") == ["18 17"]
+
+
+def test_without_submission_both_scripts_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main([*WORDS, "runner.submit=false", f"results={tmp_path}"]) == 0
+    out = capsys.readouterr().out
+    assert "6 runs in 6 tasks, not submitted: sbatch " in out
+    assert "its next stage: sbatch --dependency=afterany:JOB " in out
+
+
+def test_a_study_in_slurm_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="rerun=true goes with no study in Slurm"):
+        run.main([*WORDS, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
+
+
+def test_the_report_of_an_experiment_is_still_the_job_after_it(cluster: Tools, tmp_path: Path) -> None:
+    assert run.main(["+experiment=psp/fig2", "scale=smoke", "runner=slurm", f"results={tmp_path}"]) == 0
+    (script,) = tmp_path.glob("plans/*.slurm/1/report.sbatch")
+    assert " -m reports psp/fig2 --scale smoke --results " in script.read_text()
+    assert json.loads((script.parent / "job.json").read_text())["job_id"] == "17"
