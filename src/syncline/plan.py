@@ -110,7 +110,8 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
         scales      scale -> overrides of every run at this scale
         runs        label -> overrides; or a list of such mappings, whose product is made as `<label>/<label>/...`
         more_runs   scale -> further runs at this scale (as `runs`); `every` -> at all scales
-        timing      overrides; each run is made again as `<label>/timing` with them: its time alone, at another size
+        timing      overrides; each run is made again as `<label>/timing` with them: its time alone, at another size;
+                    but no `<label>/own` (a strategy at its own learning rate), which takes the time of `<label>`
         real_data   file -> overrides at scale `laptop`, if the folder `data` holds the file; if they choose a data set,
                     overrides of another data set are dropped
 
