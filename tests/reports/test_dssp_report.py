@@ -346,7 +346,7 @@ def test_half_the_time_on_the_mixed_cluster(tmp_path: Path) -> None:
         assert verdict(times=TIMES | {label: TIMES["asp"]}) == FAILS, label
     assert verdict(HALVES | {"dssp_s3_r12": [0.1, 0.1, 0.1, 0.2]}) == FAILS, "it counts with 30 s"
     assert verdict(goal="best_of_bsp") == NOT_RUN, "a target that the judged runs set judges nothing"
-    assert verdict(goal=0.5) == NOT_RUN, "BSP does not reach it"
+    assert verdict(goal=0.5) == NOT_RUN, "nobody reaches it"
 
 
 def test_dssp_is_more_accurate_than_the_ssps_and_bsp(tmp_path: Path) -> None:
