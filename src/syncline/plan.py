@@ -138,7 +138,9 @@ def grid(experiment: Mapping[str, Any], scale: str, data: Path | None = None) ->
     if timing:
         timed = [experiment["base"], timing]
         made += [
-            (f"{label}/timing", [*_overrides_for(f"{scale}/{label}", timed), *overrides]) for label, overrides in given
+            (f"{label}/timing", [*_overrides_for(f"{scale}/{label}", timed), *overrides])
+            for label, overrides in given
+            if not label.endswith("/own")
         ]
     return made
 
