@@ -15,10 +15,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reports.claims import scoreboard
 from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
+from reports.scoreboard import scoreboard
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.records.plans import stem_of
@@ -91,7 +91,7 @@ class Printer:
 
     def _artefact(self, name: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:
         paper, _, own = name.partition("/")
-        exhibit = SHOWN[paper].shows[own](self._store.artefact(name))
+        exhibit = SHOWN[paper].exhibit(own, self._store.artefact(name))
         return self._exhibit(exhibit, stem_of(name, self._store.scale), writer)
 
     def _paper(self, paper: Paper, writer: ExhibitWriter) -> list[Future[list[Path]]]:

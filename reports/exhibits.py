@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ import reports.figures
 import syncline.records.drawing
 from reports.claims import Claim, Verdict, judge
 from reports.figures import Figure
-from reports.records import Artefact, Run, load_artefact, published
+from reports.records import ARM_NAMES, OWN, SAME, Artefact, Run, load_artefact, published
 from reports.tables import Table
 from syncline.records.drawing import draw
 from syncline.records.environment import cores
@@ -69,6 +69,15 @@ class Paper:
     @property
     def title(self) -> str:
         return str(published(self.key)["title"])
+
+    def exhibit(self, name: str, artefact: Artefact) -> Exhibit:
+        """The items of an artefact; where each strategy also has its own learning rate, those again as `own`, ..."""
+        items = dict(self.shows[name](artefact.arm(SAME)))
+        if OWN in artefact.arms:
+            for suffix, item in self.shows[name](artefact.arm(OWN)).items():
+                titled = replace(item, title=f"{item.title}, {ARM_NAMES[OWN]}")
+                items[f"{OWN}-{suffix}" if suffix else OWN] = titled
+        return items
 
     def claim_text(self, key: str) -> str:
         return str(published(self.key)["claims"][key])

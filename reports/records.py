@@ -1,10 +1,10 @@
 """From a plan to its records: the only input of every report."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -14,6 +14,9 @@ from syncline.records.plans import plan_path, read_plan, stem_of
 from syncline.records.store import FINISHED, RecordError, read_config, read_metrics, read_summary, status
 
 PUBLISHED = Path(__file__).parent / "published"
+TIMING = "timing"  # last part of the label of a run of times alone
+SAME, OWN = "same", "own"  # arms: one learning rate for all strategies; each strategy's own, last part of a label
+ARM_NAMES = {SAME: "one rate for all", OWN: "each strategy's own rate"}
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,29 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """A run of a plan that is not finished."""
+
+    label: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.label} seed {self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
 class Artefact:
-    """A paper's table or figure at one scale: the runs of its plan, finished and missing."""
+    """A paper's table or figure at one scale: the runs of its plan, finished and missing.
+
+    At a scale with arms a row that learns exists twice: `X`, with one learning rate for all strategies, and `X/own`,
+    with its strategy's own. Rows of times alone (`X/timing`) belong to both arms.
+    """
 
     name: str  # "dssp/table1"
     scale: str
     report: Mapping[str, Any]  # the section `report` of the experiment's file
     runs: list[Run]
-    missing: list[str]  # labels and seeds of runs that are not finished
+    missing: list[Missing]
 
     def rows(self) -> dict[str, list[Run]]:
         """Label -> its runs, one a seed; in the order of the plan."""
@@ -86,6 +104,42 @@ class Artefact:
     @property
     def seeds(self) -> list[int]:
         return sorted({run.seed for run in self.runs})
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """SAME, and OWN where a row of it was planned."""
+        planned = [run.label for run in self.runs] + [one.label for one in self.missing]
+        return (SAME, OWN) if OWN in map(_arm_of, planned) else (SAME,)
+
+    def arm(self, name: str) -> "Artefact":
+        """The rows of one arm, without its suffix, and those of times alone.
+
+        Raises:
+            LookupError: there is no such arm.
+        """
+        if name not in self.arms:
+            raise LookupError(f"{self.name} has no runs at {ARM_NAMES[name]}")
+        runs, missing = _of_arm(self.runs, name), _of_arm(self.missing, name)
+        return replace(self, runs=runs, missing=missing)
+
+    def with_seeds(self, seeds: Collection[int]) -> "Artefact":
+        """The runs of these seeds."""
+        runs = [run for run in self.runs if run.seed in seeds]
+        return replace(self, runs=runs, missing=[one for one in self.missing if one.seed in seeds])
+
+    def rivals(self, comparison: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Those that a strategy is compared with: the one that the experiment's file names, or every candidate.
+
+        The key `rivals` (scale -> comparison -> name) holds what was chosen on tuning seeds. To choose by the judged
+        seeds themselves, the best rival of each, would compare with a minimum over noise.
+
+        Raises:
+            ValueError: it names none of the candidates.
+        """
+        chosen = ((self.report.get("rivals") or {}).get(self.scale) or {}).get(comparison)
+        if chosen is not None and chosen not in candidates:
+            raise ValueError(f"{self.name}: rivals: {comparison} must be one of {', '.join(candidates)}, got {chosen}")
+        return candidates if chosen is None else [chosen]
 
     def sample(self, runs: Sequence[Run], value: Callable[[Run], float | None]) -> Sample:
         """One value a seed of the artefact, None for a seed without a run."""
@@ -106,12 +160,27 @@ class Artefact:
         """One line on the runs that are missing; empty if there are none."""
         if not self.missing:
             return ""
-        return f"NOT COMPLETE: {len(self.missing)} runs are missing: {', '.join(self.missing[:6])}"
+        return f"NOT COMPLETE: {len(self.missing)} runs are missing: {', '.join(map(str, self.missing[:6]))}"
 
     @property
     def command(self) -> str:
         """The command that makes it again."""
         return f"make {self.name.replace('/', '-')} SCALE={self.scale}"
+
+
+def _arm_of(label: str) -> str | None:
+    """None of a row of times alone, which both arms have."""
+    *_, last = label.split("/")
+    return None if last == TIMING else OWN if last == OWN else SAME
+
+
+Planned = TypeVar("Planned", Run, Missing)
+
+
+def _of_arm(planned: Sequence[Planned], arm: str) -> list[Planned]:
+    """Those of the arm and of both, without its suffix."""
+    chosen = [one for one in planned if _arm_of(one.label) in (arm, None)]
+    return [replace(one, label=one.label.removesuffix(f"/{OWN}")) if one.label.endswith(OWN) else one for one in chosen]
 
 
 def load_artefact(name: str, scale: str, results: Path) -> Artefact:
@@ -129,7 +198,7 @@ def load_artefact(name: str, scale: str, results: Path) -> Artefact:
     for entry in plan.runs:
         folder = results / entry.identity
         if status(folder) != FINISHED:
-            missing.append(f"{entry.label} seed {entry.seed}")
+            missing.append(Missing(entry.label, entry.seed))
             continue
         runs.append(Run(entry.label, entry.seed, folder, read_summary(folder)))
     if not runs:

@@ -15,12 +15,13 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from reports import interactive
-from reports.claims import Verdict, scoreboard, verdicts_at
+from reports.claims import BASES, Verdict, verdicts_at
 from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
 from reports.figures import Figure
 from reports.papers import OVERVIEW, PAPERS, SHOWN
 from reports.records import published
+from reports.scoreboard import scoreboard
 from reports.settings import settings
 from reports.tables import Table
 from syncline.records.plans import stem_of
@@ -117,6 +118,7 @@ def _contents(
         "index.html": {
             "papers": [(paper, SHORT[key], verdicts[key], counts(verdicts[key])) for key, paper in PAPERS.items()],
             "kinds": verdicts_at(scale),
+            "bases": BASES,
             "total": counts([verdict for of_paper in verdicts.values() for verdict in of_paper]),
         }
     }
@@ -171,7 +173,7 @@ def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter
     command = f"make {full.replace('/', '-')} SCALE={store.scale}"
     try:
         artefact = store.artefact(full)
-        exhibit = paper.shows[name](artefact)
+        exhibit = paper.exhibit(name, artefact)
     except RecordError as error:
         return Section(full, caption, command, missing=str(error))
     except LookupError as error:

@@ -1,10 +1,10 @@
 """Means, spreads and confidence intervals over seeds."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from syncline.statistics import mean_interval
+from syncline.statistics import mean_interval, restricted_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,14 @@ class Sample:
         found = mean_interval(self.present)
         return found.lower, found.upper
 
+    def restricted(self, horizon: float) -> "Sample":
+        """Times to a target, None where it was not reached, as min(time, horizon): they count too.
+
+        Args:
+            horizon: the same for both sides of a comparison, finite and > 0: `horizon`.
+        """
+        return Sample(tuple(map(float, restricted_times(self.values, horizon))))
+
     def __rmul__(self, factor: float) -> "Sample":
         return Sample(tuple(None if value is None else factor * value for value in self.values))
 
@@ -64,6 +72,28 @@ class Sample:
         others = other.values if isinstance(other, Sample) else (other,) * len(self.values)
         pairs = zip(self.values, others, strict=True)
         return Sample(tuple(None if a is None or b is None else function(a, b) for a, b in pairs))
+
+
+def horizon(*ends: Sample) -> float:
+    """The longest of these whole times, for `Sample.restricted`.
+
+    A run that has come to the end of its schedule without the target never reaches it, also if another one went on for
+    longer: it counts with the whole horizon.
+
+    Raises:
+        LookupError: there is no time.
+    """
+    times = [time for sample in ends for time in sample.present]
+    if not times:
+        raise LookupError("no run has an end")
+    return max(times)
+
+
+def average(samples: Sequence[Sample]) -> Sample:
+    """The mean of several samples, seed by seed; None where one of them has no value."""
+    rows = zip(*(sample.values for sample in samples), strict=True)
+    present = [[value for value in row if value is not None] for row in rows]
+    return Sample(tuple(math.fsum(row) / len(row) if len(row) == len(samples) else None for row in present))
 
 
 def ratio(sample: Sample | None, other: Sample | None) -> Sample | None:

@@ -1,6 +1,6 @@
 """Records of the AdaSync paper's experiments written by hand: times by a rule, curves by a rule, two or three seeds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,10 @@ def write_convex(results: Path, artefact: str, left: Callable[[str, int], float]
             config = {"strategy": {"name": variant, "k": k}}
             for seed in SEEDS:
                 floor = noise(seed) * left(variant, k)
-                rows = [{"time_s": float(at), "loss": 2.0 + max(0.3 * 0.5**at, floor)} for at in range(20)]
+                rows = [
+                    {"time_s": float(at), "loss": 2.0 + max(0.3 * 0.5**at, floor), "accuracy": 0.5 if at else 0.1}
+                    for at in range(20)
+                ]
                 runs.append(Written(f"{variant}/K{k}", seed, config, {}, rows))
     write_records(results, f"adasync/{artefact}", "laptop", runs, {})
 
@@ -102,7 +105,12 @@ Course = Callable[[str, str, str, float], float]  # (delay, variant, which, time
 
 
 def write_learning(
-    results: Path, artefact: str, labels: list[tuple[str, str, str]], error: Course, loss: Course
+    results: Path,
+    artefact: str,
+    labels: list[tuple[str, str, str]],
+    error: Course,
+    loss: Course,
+    report: Mapping[str, Any] | None = None,
 ) -> None:
     """Ten virtual seconds with an evaluation a second; the training loss is unknown at the first."""
     config = {"cluster": {"workers": 8}}
@@ -127,7 +135,7 @@ def write_learning(
                 "waits_for": [[0.0, 0, 2], [4.0, 40, 5]],
             }
             runs.append(Written(f"{delay}/{variant}/{which}", seed, config, summary, rows))
-    write_records(results, f"adasync/{artefact}", "laptop", runs, {})
+    write_records(results, f"adasync/{artefact}", "laptop", runs, report or {})
 
 
 def fixed(variant: str) -> list[tuple[str, str, str]]:

@@ -248,6 +248,12 @@ def test_a_list_of_mappings_is_one_of_each_in_all_combinations() -> None:
     assert [label for label, _ in alone] == ["two", "four", "two/timing", "four/timing"]
 
 
+def test_a_strategys_own_rate_has_no_times_of_its_own() -> None:
+    runs = {"bsp": ["strategy=bsp"], "bsp/own": ["strategy=bsp", "optimizer.lr=0.3"]}
+    made = grid(EXPERIMENT | {"runs": runs, "timing": ["gradients=false"]}, "paper")
+    assert [label for label, _ in made] == ["bsp", "bsp/own", "bsp/timing"]
+
+
 def test_times_alone_may_be_of_another_size_at_a_scale() -> None:
     timing = {"every": ["gradients=false", "batch_size=9"], "SSP": ["seed=3"], "smoke": ["epochs=2"]}
     at = {scale: dict(grid(EXPERIMENT | {"timing": timing}, scale)) for scale in ("smoke", "paper")}

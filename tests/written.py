@@ -27,9 +27,11 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
         identity = f"{run.label}-{run.seed}".replace("/", "-")
         folder = results / identity
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.yaml").write_text(yaml.safe_dump({"format": FORMAT, **run.config}, sort_keys=False))
+        config = {"format": FORMAT, "dataset": {"name": "glyphs10"}, **run.config}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in run.metrics))
         about = {"format": FORMAT, "engine": "simulation", "time_kind": "virtual"}
+        about |= {"status": "finished", "metric": "accuracy"}
         (folder / "summary.json").write_text(json.dumps(about | dict(run.summary)))
         planned.append({"label": run.label, "seed": run.seed, "identity": identity, "overrides": []})
     (results / "plans").mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reports.figures import Points
 from reports.records import Artefact, Run, published
-from reports.statistics import Sample
+from reports.statistics import Sample, horizon
 
 ASYNC, SYNC, BACKUP, BACKUP5, RESTART = "async", "sync", "backup", "backup5", "restart"
 Cell = tuple[str, int]  # strategy, workers whose gradients an update takes
@@ -98,17 +98,12 @@ def step_s(run: Run) -> float:
     return run.time_s * own / run.number("updates")
 
 
-def level_ratio(artefact: Artefact, runs: Sequence[Run], others: Sequence[Run], over: str) -> Sample:
-    """Where the one reaches its seed's level over where the other does.
+def times_to_level(artefact: Artefact, runs: Sequence[Run], others: Sequence[Run], over: str) -> tuple[Sample, Sample]:
+    """Where the one and the other reach their seed's level, over `epoch` or `time_s`.
 
-    A run that never does counts with its whole length, a lower bound of what it needs; None where both do not.
+    A run that never does counts with the longest length of all of these runs (restricted times).
     """
     read = to_level(levels(cells(artefact)), over)
-    sides = [artefact.sample(side, read).values for side in (runs, others)]
-    ends = [artefact.sample(side, lambda run: run.curve("accuracy", over)[0][-1]).values for side in (runs, others)]
-    is_open = [a is None and b is None for a, b in zip(*sides, strict=True)]
-    first, second = (
-        Sample(tuple(None if open_ else at or end for open_, at, end in zip(is_open, side, own, strict=True)))
-        for side, own in zip(sides, ends, strict=True)
-    )
-    return first / second
+    end = horizon(*(artefact.sample(side, lambda run: run.curve("accuracy", over)[0][-1]) for side in (runs, others)))
+    first, second = (artefact.sample(side, read).restricted(end) for side in (runs, others))
+    return first, second

@@ -1,22 +1,26 @@
-"""What the DSSP paper claims, as numbers of ours. Tolerances were fixed before any result was seen."""
+"""What the DSSP paper claims, as numbers of ours. Margins were fixed before any run that they judge."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from reports.claims import Effect, claim
+from reports.claims import LEARNED, TIMED, claim
 from reports.dssp import mixed
 from reports.dssp.mixed import best_accuracy
 from reports.dssp.runs import AVERAGE, Network, networks
+from reports.effects import Effect, of_difference, of_ratio
 from reports.records import Artefact, published
-from reports.statistics import Sample
+from reports.statistics import Sample, average
 
-HALF = (0.4, 0.6)  # "about half"
-WITHIN_1_PERCENT = (0.99, 1.01)
+HALF = (0.4, 0.6)  # Table I: 0.49 of BSP's time, 0.53 to 0.54 of SSP's
+WITHIN_1_PERCENT = (0.99, 1.01)  # Table I: 1.008 of ASP's time
+SAME_SPEED = (0.9, 1.1)  # of the time to a target, which is as coarse as evaluations are spaced
 MUCH_FASTER = 2 / 3  # of BSP's time at most: the text gives no number
-# Points either way that make "no significant difference": the noise of a run here, and of the paper's.
-SAME_ACCURACY = 2.0
-SAME_SPEED = (0.9, 1.1)  # of the time to a target
+# Points either way. "Similar, ... a bit higher": a point is what Table I distinguishes, 0.67 from 0.68. "No significant
+# difference": two, as three runs of the paper can hardly show less (its own Figure 3 is the middle one of three).
+SIMILAR = 1.0
+NO_DIFFERENCE = 2.0
 SAME_TIME = (0.95, 1.05)  # of an epoch
 RESNETS = ("resnet50", "resnet110")
+DSSP = "dssp_s3_r12"
 SSPS = ("ssp_s3", "ssp_s6", "ssp_s15")
 OTHERS = ("dssp", AVERAGE, "asp")
 NAMES = {"bsp": "BSP", "asp": "ASP", "dssp": "DSSP", AVERAGE: "average SSP"}
@@ -26,118 +30,136 @@ NAMES = {"bsp": "BSP", "asp": "ASP", "dssp": "DSSP", AVERAGE: "average SSP"}
 
 
 def hetero_time(artefact: Artefact) -> list[Effect]:
-    """Half of the others' times: to the target, and of 200 epochs alone, after which the paper's targets are reached.
+    """ "Figure 4 and Table I show that DSSP can reach a higher accuracy significantly faster than SSP" (section V-D).
 
-    ASP's time within 1 % is finer than the spacing of our evaluations, so it is judged by times alone.
+    The ratios are Table I's: seconds to 0.67. Ours are restricted mean times to a target that is fixed beforehand, and
+    times of 200 epochs alone at the paper's size, after which its targets are reached. ASP's time within 1 % is finer
+    than the spacing of our evaluations, so that it is asked of times alone.
     """
     names, printed = published("dssp")["names"], published("dssp")["table1"]["rows"]
-    goals, dssp = mixed.targets(artefact), "dssp_s3_r12"
-
-    def to_target(label: str) -> Sample:
-        return mixed.times(artefact, label, goals.low)
-
-    def effect(what: str, label: str, seconds: Callable[[str], Sample], region: tuple[float, float]) -> Effect:
-        claimed = printed[dssp]["low"] / printed[label]["low"]
-        return Effect(f"{what}, DSSP / {names[label]}", seconds(dssp) / seconds(label), *region, claimed, 3)
-
-    def alone(label: str) -> Sample:
-        return mixed.alone(artefact, label)
-
     others = ("bsp", *SSPS)
+    seconds = mixed.restricted_times(artefact, DSSP, "asp", *others)
+    alone = {label: mixed.alone(artefact, label) for label in (DSSP, "asp", *others)}
+
+    def effect(what: str, label: str, of: Mapping[str, Sample], region: tuple[float, float]) -> Effect:
+        theirs = printed[DSSP]["low"] / printed[label]["low"]
+        return of_ratio(f"{what}, DSSP / {names[label]}", of[DSSP], of[label], *region, theirs, 3)
+
     return [
-        _reached("DSSP reaches the target (1: yes)", to_target(dssp)),
-        *(effect("time to the target", label, to_target, HALF) for label in others),
+        *(effect("time to the target", label, seconds, HALF) for label in others),
+        effect("time to the target", "asp", seconds, SAME_SPEED),
         *(effect("time of 200 epochs alone", label, alone, HALF) for label in others),
         effect("time of 200 epochs alone", "asp", alone, WITHIN_1_PERCENT),
     ]
 
 
 def hetero_accuracy(artefact: Artefact) -> list[Effect]:
-    """The strategies that surpass BSP's best by the paper's point."""
-    names, rows, goals = published("dssp")["names"], artefact.rows(), mixed.targets(artefact)
+    """ "On the heterogeneous environment ..., DSSP converges faster and to a higher accuracy than SSP" (section V-D).
 
-    def above(label: str) -> Sample:
-        wanted = Sample(tuple(map(goals.high.get, artefact.seeds)))
-        return 100 * (artefact.sample(rows[label], best_accuracy) - wanted)
-
-    what = "best accuracy above the higher target, points: {}"
-    reach = [Effect(what.format(names[label]), above(label), at_least=0.0) for label in ("dssp_s3_r12", "asp")]
-    return reach + [Effect(what.format(names[label]), above(label), at_most=0.0) for label in ("bsp", "ssp_s3")]
+    Against the SSPs' average, as section V-B compares; and against BSP, which never reaches 0.68 in Table I where DSSP
+    does. Who reaches 0.68 there is one run of three each (SSP with s = 6 and 15 do, s = 3 does not): no claim of the
+    text.
+    """
+    rows = artefact.rows()
+    best = {label: 100.0 * artefact.sample(rows[label], best_accuracy) for label in (DSSP, "bsp", *SSPS)}
+    ssps = average([best[label] for label in SSPS])
+    what = "best accuracy, DSSP - {}, points"
+    return [
+        of_difference(what.format(name), best[DSSP], other, at_least=0.0, is_strict=True)
+        for name, other in (("average SSP", ssps), ("BSP", best["bsp"]))
+    ]
 
 
 # The equal servers.
 
 
 def fc_fast(artefact: Artefact) -> list[Effect]:
+    """ "Figure 3a shows that DSSP, SSP and ASP converge much faster than BSP" (section V-B).
+
+    To a target that BSP reaches early enough: it is fixed beforehand, below BSP's best, as "given abundant time of
+    training, BSP can reach the highest accuracy among all distributed paradigms" (V-B.1).
+    """
     of = networks(artefact)["alexnet"]
-    reach = [_reaches(of, name) for name in OTHERS]
-    return reach + [Effect(*_time(of, name, "bsp"), at_most=MUCH_FASTER) for name in OTHERS]
+    seconds = of.restricted_seconds(*OTHERS)
+    return [_faster(of, NAMES[name], seconds[name], seconds["bsp"], at_most=MUCH_FASTER) for name in OTHERS]
 
 
 def fc_asp_floor(artefact: Artefact) -> list[Effect]:
+    """ "[ASP] usually converges to a very low accuracy (the lowest of four paradigms)" (section V-B.1)."""
     of = networks(artefact)["alexnet"]
-    return [Effect(*_accuracy(of, "asp", other), at_most=0.0) for other in ("bsp", AVERAGE, "dssp")]
+    what = "{}: accuracy at the end, ASP - {}, points"
+    return [
+        of_difference(what.format(of.name, NAMES[name]), of.final("asp"), of.final(name), at_most=0.0, is_strict=True)
+        for name in ("bsp", AVERAGE, "dssp")
+    ]
 
 
 def fc_dssp_ge_ssp(artefact: Artefact) -> list[Effect]:
+    """ "The performance of DSSP and averaged SSP are similar, with DSSP converging a little bit faster to a bit higher
+    accuracy" (section V-B).
+
+    "Similar" is what can be tested: an equivalence. "A little bit" is less than its margins.
+    """
     of = networks(artefact)["alexnet"]
-    return [Effect(*_time(of, "dssp", AVERAGE), at_most=1.0), Effect(*_accuracy(of, "dssp", AVERAGE), at_least=0.0)]
+    seconds = of.restricted_seconds("dssp", AVERAGE)
+    what = f"{of.name}: time to the target, DSSP / average SSP"
+    return [of_ratio(what, seconds["dssp"], seconds[AVERAGE], *SAME_SPEED), _equal(of, of.final, "at the end", SIMILAR)]
 
 
 def conv_bsp_throughput(artefact: Artefact) -> list[Effect]:
+    """ "The order from fastest to slowest is BSP, SSP, DSSP and ASP", of both ResNets' 300 epochs (section V-B)."""
     order = (("bsp", AVERAGE), (AVERAGE, "dssp"), ("dssp", "asp"))
     return [
-        Effect(*_epoch(of, slower, faster), at_least=1.0, digits=4)
+        of_ratio(*_epochs(of, slower, faster), at_least=1.0, digits=4, is_strict=True)
         for of in map(networks(artefact).__getitem__, RESNETS)
         for faster, slower in order
     ]
 
 
 def conv_bsp_floor(artefact: Artefact) -> list[Effect]:
+    """ "[BSP] converges slower and to a lower accuracy than other three paradigms mostly" (section V-B.2).
+
+    "Mostly" is read as: than the three on average, of each network.
+    """
     effects = []
     for of in map(networks(artefact).__getitem__, RESNETS):
-        effects += [_reaches(of, name) for name in OTHERS]
-        effects += [Effect(*_time(of, name, "bsp"), at_most=1.0) for name in OTHERS]
-        effects += [Effect(*_accuracy(of, name, "bsp"), at_least=0.0) for name in OTHERS]
+        seconds = of.restricted_seconds(*OTHERS)
+        others = average([seconds[name] for name in OTHERS])
+        effects.append(_faster(of, "average of the three", others, seconds["bsp"], at_most=1.0, is_strict=True))
+        ends = average([of.final(name) for name in OTHERS])
+        what = f"{of.name}: accuracy at the end, average of the three - BSP, points"
+        effects.append(of_difference(what, ends, of.final("bsp"), at_least=0.0, is_strict=True))
     return effects
 
 
 def homogeneous_small(artefact: Artefact) -> list[Effect]:
-    """An equivalence: a wide interval decides nothing. The text says it of ResNet-110."""
+    """ "The results of DSSP and SSPs on ResNet-110 ... do not show a significant difference on convergence rate on a
+    homogeneous environment where GPUs are identical" (section V-D).
+
+    An equivalence: a wide interval decides nothing. The rate of convergence is the accuracy's mean over the epochs,
+    where it ends, and the time of an epoch.
+    """
     of = networks(artefact)["resnet110"]
     return [
-        Effect(*_accuracy(of, "dssp", AVERAGE), -SAME_ACCURACY, SAME_ACCURACY),
-        Effect(*_time(of, "dssp", AVERAGE), *SAME_SPEED),
-        Effect(*_epoch(of, "dssp", AVERAGE), *SAME_TIME, digits=4),
+        _equal(of, of.mean_accuracy, "over the run", NO_DIFFERENCE),
+        _equal(of, of.final, "at the end", NO_DIFFERENCE),
+        of_ratio(*_epochs(of, "dssp", AVERAGE), *SAME_TIME, digits=4),
     ]
 
 
-def _reaches(of: Network, name: str) -> Effect:
-    return _reached(f"{of.name}: {NAMES[name]} reaches BSP's best (1: yes)", of.seconds_to_goal(name))
+def _faster(of: Network, name: str, seconds: Sample, bsp: Sample, at_most: float, is_strict: bool = False) -> Effect:
+    what = f"{of.name}: time to the target, {name} / BSP"
+    return of_ratio(what, seconds, bsp, at_most=at_most, is_strict=is_strict)
 
 
-def _reached(what: str, seconds: Sample) -> Effect:
-    """A strategy that never reaches BSP's best is not faster: without this, such seeds would only be left out."""
-    return Effect(what, Sample(tuple(float(value is not None) for value in seconds.values)), at_least=1.0)
+def _equal(of: Network, accuracy: Callable[[str], Sample], when: str, margin: float) -> Effect:
+    what = f"{of.name}: accuracy {when}, DSSP - average SSP, points"
+    return of_difference(what, accuracy("dssp"), accuracy(AVERAGE), -margin, margin)
 
 
-# Each an effect's text and numbers.
-
-
-def _time(of: Network, name: str, other: str) -> tuple[str, Sample]:
-    """Time to BSP's best accuracy; a seed in which one of the two never reaches it has no value."""
-    what = f"{of.name}: time to BSP's best, {NAMES[name]} / {NAMES[other]}"
-    return what, of.seconds_to_goal(name) / of.seconds_to_goal(other)
-
-
-def _epoch(of: Network, name: str, other: str) -> tuple[str, Sample]:
+def _epochs(of: Network, name: str, other: str) -> tuple[str, Sample, Sample]:
     what = f"{of.name}: time of an epoch alone, {NAMES[name]} / {NAMES[other]}"
-    return what, of.seconds_an_epoch(name) / of.seconds_an_epoch(other)
-
-
-def _accuracy(of: Network, name: str, other: str) -> tuple[str, Sample]:
-    what = f"{of.name}: accuracy at the end, {NAMES[name]} - {NAMES[other]}, points"
-    return what, of.final(name) - of.final(other)
+    return what, of.seconds_an_epoch(name), of.seconds_an_epoch(other)
 
 
 MIXED = (
@@ -150,14 +172,15 @@ FULL_LAYERS = (
 )
 SERVER = "The simulated server takes no time for an update, and the paper gives no seconds of a gradient."
 SMALL = "Small ResNets learn drawn characters in few epochs, and more noise of the times makes up for the shorter run."
+ALEXNET = ("alexnet/bsp",)
 
 CLAIMS = (
-    claim(hetero_time, MIXED, "dssp/table1"),
-    claim(hetero_accuracy, MIXED, "dssp/table1"),
-    claim(fc_fast, FULL_LAYERS, "dssp/fig3"),
-    claim(fc_asp_floor, FULL_LAYERS, "dssp/fig3"),
-    claim(fc_dssp_ge_ssp, FULL_LAYERS, "dssp/fig3"),
-    claim(conv_bsp_throughput, SERVER, "dssp/fig3"),
-    claim(conv_bsp_floor, SMALL, "dssp/fig3"),
-    claim(homogeneous_small, SMALL, "dssp/fig3"),
+    claim(hetero_time, MIXED, "dssp/table1", basis=LEARNED, baseline=("bsp",)),
+    claim(hetero_accuracy, MIXED, "dssp/table1", basis=LEARNED, baseline=("bsp",)),
+    claim(fc_fast, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET),
+    claim(fc_asp_floor, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET),
+    claim(fc_dssp_ge_ssp, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET),
+    claim(conv_bsp_throughput, SERVER, "dssp/fig3", basis=TIMED),
+    claim(conv_bsp_floor, SMALL, "dssp/fig3", basis=LEARNED, baseline=("resnet50/bsp", "resnet110/bsp")),
+    claim(homogeneous_small, SMALL, "dssp/fig3", basis=LEARNED, baseline=("resnet110/bsp",)),
 )

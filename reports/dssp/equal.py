@@ -34,7 +34,7 @@ def fig3(artefact: Artefact) -> Figure:
 TABLE: Sequence[Column[Paradigm]] = (
     Column("network, paradigm", lambda row: f"{row.of.name}: {title_of(row.name, row.of)}"),
     Column("accuracy at the end, %", lambda row: row.of.final(row.name)),
-    Column("s to BSP's best", lambda row: row.to_goal, show_n=True),
+    Column("s to the target", lambda row: row.to_goal, show_n=True),
     Column("time / BSP's", lambda row: row.to_goal / row.of.seconds_to_goal("bsp"), 2, show_n=True),
     Column("largest lead", lambda row: _of_one_run(row, "max_lead"), 0),
     Column("mean staleness", lambda row: _of_one_run(row, "mean_staleness"), 2),
@@ -97,8 +97,8 @@ def _notes(artefact: Artefact) -> list[str]:
         + "; ".join(f"{_learned_with(of)} in place of {of.name}" for of in networks(artefact).values())
         + f". Gradients' times vary by {100 * first.config['cluster']['jitter']['std']:g} % here: with the 3 % of the "
         "paper's cluster no lead would pass s = 3 in so few gradients, and all asynchronous paradigms would be one.",
-        "The target is the best accuracy that BSP reaches under the same seed, cut to whole per cent: "
-        f"{'; '.join(goals)}.",
+        "The target is fixed beforehand, 95 % of BSP's mean accuracy, or, where there is none, the best accuracy that "
+        f"BSP reaches under the same seed, cut to whole per cent: {'; '.join(goals)}.",
         "SSP is averaged over the thresholds that are shown here; the paper averages thirteen, s = 3 to 15.",
     ]
 
@@ -168,7 +168,7 @@ READINGS_TABLE: Sequence[Column[Paradigm]] = (
     Column("rate drops after epoch", lambda row: row.of.learning_runs(row.name, first_drop), 2),
     Column("accuracy at the end, %", lambda row: row.of.final(row.name)),
     Column("above BSP's at this rate, points", lambda row: row.of.final(row.name) - row.of.final(same_rate(row))),
-    Column("s to BSP's best", lambda row: row.to_goal, show_n=True),
+    Column("s to the target", lambda row: row.to_goal, show_n=True),
     Column("time / BSP's", lambda row: row.to_goal / row.of.seconds_to_goal("bsp"), 2, show_n=True),
 )
 

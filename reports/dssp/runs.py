@@ -12,15 +12,45 @@ from typing import Any, TypeVar
 import numpy as np
 
 from reports.figures import Points
-from reports.records import Artefact, Run, published
-from reports.statistics import Sample
+from reports.records import TIMING, Artefact, Run, published
+from reports.statistics import Sample, horizon
 
 Value = TypeVar("Value")
 
-TIMING = "timing"  # last part of the label of a run of times alone
 NETWORKS = ("alexnet", "resnet50", "resnet110")
 AVERAGE = "ssp"  # the mean of all thresholds that were run, as the paper's averaged SSP
 READINGS = ("clock", "share", "quarter")  # last part of the label of a run with another reading, or rate
+
+
+BEST_OF_BSP = "best_of_bsp"  # instead of a target: the best that BSP reaches under each seed; tables alone use it
+PUBLISHED = "published"  # the target of Table I
+
+
+def fixed_target(artefact: Artefact, network: str = "") -> float | None:
+    """The target accuracy that the experiment's file fixes (`targets`: by scale, and by network); None: it has none."""
+    of: Any = artefact.report["targets"]
+    at = of[artefact.scale] if isinstance(of, Mapping) else of
+    wanted = at[network] if isinstance(at, Mapping) else at
+    if wanted == PUBLISHED:
+        wanted = published("dssp")["table1"]["targets"]["low"]
+    return None if wanted == BEST_OF_BSP else float(wanted)
+
+
+def restricted(reached: Mapping[str, Sample], ends: Mapping[str, Sample]) -> dict[str, Sample]:
+    """Seconds to a fixed target of several paradigms as restricted times over one horizon.
+
+    Args:
+        reached: paradigm -> seconds; None where a run does not reach the target.
+        ends: paradigm -> seconds of the whole run.
+
+    Raises:
+        LookupError: no paradigm reaches it with half of its seeds, so that there are no times to compare. (To ask it of
+            BSP alone would leave out the studies in which BSP is slow.)
+    """
+    if all(2 * seconds.n < len(seconds.values) for seconds in reached.values()):
+        raise LookupError("a target that a paradigm reaches with half of its seeds")
+    end = horizon(*ends.values())
+    return {paradigm: seconds.restricted(end) for paradigm, seconds in reached.items()}
 
 
 def cut(accuracy: float) -> float:
@@ -55,6 +85,7 @@ class Network:
     seeds: Sequence[int]
     learned: Mapping[str, Mapping[int, Run]]  # paradigm -> seed -> run
     alone: Mapping[str, Mapping[int, Run]]  # the same of times alone
+    target: float | None = None  # fixed accuracy; None: BSP's best of each seed
 
     @property
     def name(self) -> str:
@@ -93,8 +124,8 @@ class Network:
         return [epoch * seconds for epoch in epochs], accuracies
 
     def goal(self, seed: int) -> float:
-        """The best accuracy that BSP reaches under this seed, cut to whole per cent."""
-        return cut(max(self.learning("bsp", seed)[1]))
+        """The fixed target, or the best accuracy that BSP reaches under this seed, cut to whole per cent."""
+        return self.target if self.target is not None else cut(max(self.learning("bsp", seed)[1]))
 
     def each(self, value: Callable[[int], Value]) -> list[Value | None]:
         """The values of all seeds; None where a run is missing."""
@@ -122,6 +153,28 @@ class Network:
         """Until the first evaluation that reaches `goal`; None where none does."""
         return self.sample(lambda seed: reached(self.curve(paradigm, seed), self.goal(seed)))
 
+    def mean_accuracy(self, paradigm: str) -> Sample:
+        """Over all evaluations of the run, by epochs, per cent: high if it rises early and stays high."""
+
+        def of_seed(seed: int) -> float:
+            epochs, accuracies = self.learning(paradigm, seed)
+            return 100.0 * float(np.trapezoid(accuracies, epochs)) / (epochs[-1] - epochs[0])
+
+        return self.sample(of_seed)
+
+    def restricted_seconds(self, *paradigms: str) -> dict[str, Sample]:
+        """Seconds to the fixed target of these and of BSP, as `restricted` takes them; LookupError without a target."""
+        if self.target is None:
+            raise LookupError(f"a fixed target for {self.name}")
+        every = dict.fromkeys(("bsp", *paradigms))
+        return restricted(
+            {name: self.seconds_to_goal(name) for name in every}, {name: self.ends(name) for name in every}
+        )
+
+    def ends(self, paradigm: str) -> Sample:
+        """Seconds of the whole run."""
+        return self.sample(lambda seed: self.curve(paradigm, seed)[0][-1])
+
     def alone_runs(self, paradigm: str, value: Callable[[Run], float | None]) -> Sample:
         """A number of each of its runs of times alone."""
         return self.sample(lambda seed: value(_run(self.alone, paradigm, seed)))
@@ -146,7 +199,9 @@ def networks(artefact: Artefact) -> dict[str, Network]:
         learned, alone = split.setdefault(key, ({}, {}))
         place = alone if paradigm.endswith(f"/{TIMING}") else learned
         place.setdefault(paradigm.removesuffix(f"/{TIMING}"), {})[run.seed] = run
-    return {key: Network(key, artefact.seeds, *split[key]) for key in NETWORKS if key in split}
+    return {
+        key: Network(key, artefact.seeds, *split[key], fixed_target(artefact, key)) for key in NETWORKS if key in split
+    }
 
 
 @dataclass(frozen=True, slots=True)

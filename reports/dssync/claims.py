@@ -1,16 +1,12 @@
-"""What the paper claims, as numbers of ours and where they must lie.
-
-The tolerances were fixed before anything was run.
-"""
+"""What the paper claims, as numbers of ours and where they must lie. Margins were fixed before any run they judge."""
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 
-from reports.claims import Effect, claim
+from reports.claims import DERIVED, FITTED, LEARNED, claim
 from reports.dssync.accuracy import BSP, samples
 from reports.dssync.cost import Wire, steps
-from reports.dssync.iterations import SPEEDUPS, seconds_by_task, speedup
+from reports.dssync.iterations import SPEEDUPS, seconds_by_task
 from reports.dssync.text import (
     SCORES,
     published_gap,
@@ -21,14 +17,17 @@ from reports.dssync.text import (
     text,
 )
 from reports.dssync.wall import races
+from reports.effects import Effect, of_difference, of_ratio
 from reports.records import Artefact
-from reports.statistics import Sample, difference
+from reports.statistics import Sample
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.timing import collectives
 
-PRINTED = 0.01  # the last digit that the tables print of a score in per cent: a smaller difference is none
-AS_PUBLISHED = 0.2  # relative: a published speed-up is reproduced within a fifth; the text gives no spread
-MESSAGES = next(iter(SPEEDUPS))  # a message a tensor, as the paper's baseline sends
+# Points that DS-Sync may be below BSP and be "at least the same": less than the deviation of BSP's own repetitions in
+# Table 2 (1.69 on CIFAR-10); of an AUC a fifth, more than all strategies of Tables 2 and 5 differ by (80.38 to 80.51).
+MARGIN = 1.0
+MARGIN_AUC = 0.2
+SLOWER, FASTER = SPEEDUPS["a message a tensor"]  # as the paper's baseline sends
 
 
 def _scores(table: str) -> list[tuple[str, str]]:
@@ -37,39 +36,42 @@ def _scores(table: str) -> list[tuple[str, str]]:
     return [(task, score) for task, scores in tasks.items() for score in scores if score != "loss"]
 
 
-Bounds = Callable[[Sample], tuple[float, float]]  # from the other's sample
+def _gaps(artefact: Artefact, strategy: str, other: str, margins: tuple[float, float] | None = None) -> list[Effect]:
+    """A strategy's best less another's, per cent points, of each task and score that was learned.
 
-
-def _gaps(artefact: Artefact, strategy: str, other: str, bounds: Bounds) -> list[Effect]:
-    """A strategy's best less another's, per cent points, of each task and score that was learned."""
+    Args:
+        margins: of scores and of an AUC: it must not be lower by more. None: it must be higher.
+    """
     table, effects = artefact.name.partition("/")[2], []
     for task, score in _scores(table):
         ours = samples(artefact, task, score)
-        gap = difference(ours.get(strategy), ours.get(other))
-        if gap is not None and gap.n:
-            what = f"{task_name(task)}, {SCORES[score]}: {strategy_name(strategy)} less {strategy_name(other)}"
-            theirs = published_gap(table, task, strategy, other, score)
-            effects.append(Effect(what, gap, *bounds(ours[other]), theirs))
+        if not {strategy, other} <= set(ours) or not ours[strategy].n:
+            continue
+        what = f"{task_name(task)}, {SCORES[score]}: {strategy_name(strategy)} less {strategy_name(other)}"
+        theirs = published_gap(table, task, strategy, other, score)
+        least = 0.0 if margins is None else -margins[score == "auc"]
+        sides = ours[strategy], ours[other]
+        effects.append(of_difference(what, *sides, at_least=least, published=theirs, is_strict=margins is None))
     return effects
 
 
-def _more(_: Sample) -> tuple[float, float]:
-    return PRINTED, math.inf
-
-
 def accuracy_4(table2: Artefact) -> list[Effect]:
-    """DS-Sync at most a deviation of BSP below BSP; ASP below BSP by a digit that shows."""
-    within = _gaps(table2, "ds_sync", BSP, lambda bsp: (-bsp.std, math.inf))
-    return [*within, *_gaps(table2, "asp", BSP, lambda bsp: (-math.inf, -PRINTED))]
+    """ "DS-Sync has at least the same accuracy as the BSP, while ASP is considerate lower" (section 4.2, Table 2).
+
+    Not lower by a margin; and BSP above ASP, by how much "considerate" asks is not in the text.
+    """
+    return [*_gaps(table2, "ds_sync", BSP, (MARGIN, MARGIN_AUC)), *_gaps(table2, BSP, "asp")]
 
 
 def accuracy_16(table3: Artefact) -> list[Effect]:
-    return _gaps(table3, "ds_sync", BSP, _more)
+    """ "DS-Sync is less influenced by [the larger batch] and has marginal advantages over BSP" (section 4.2)."""
+    return _gaps(table3, "ds_sync", BSP)
 
 
 def ssp_between(table5: Artefact) -> list[Effect]:
+    """ "SSP may be better than ASP but still lower than DS-Sync and BSP" (appendix, Table 5)."""
     pairs = (("ssp", "asp"), ("ds_sync", "ssp"), (BSP, "ssp"))
-    return [effect for pair in pairs for effect in _gaps(table5, *pair, _more)]
+    return [effect for pair in pairs for effect in _gaps(table5, *pair)]
 
 
 def scale(table1: Artefact) -> list[Effect]:
@@ -94,84 +96,108 @@ def scale(table1: Artefact) -> list[Effect]:
 
 
 def iteration_time_4(fig3: Artefact) -> list[Effect]:
-    """1.05 to 1.5 as printed: 1.045 to 1.55."""
+    """ "DS-Sync has advantages over BSP in all models with a speedup of 1.5 times at most" (section 4.3).
+
+    The least of Table 4 is 1.05; as printed, 1.045 to 1.55.
+    """
     what = "{}: BSP's seconds an iteration / DS-Sync's"
     return [
-        Effect(what.format(task_name(task)), gain, 1.045, 1.55, published_speedup(task, 4), 3)
-        for task, gain in _speedups(fig3).items()
+        of_ratio(what.format(task_name(task)), *sides, 1.045, 1.55, published_speedup(task, 4), 3)
+        for task, sides in _sides(fig3).items()
     ]
 
 
 def iteration_time_16(fig3: Artefact, fig4: Artefact) -> list[Effect]:
-    """Larger by a digit that shows."""
+    """ "We see considerable more improvements in speed up on all models than the above small scale case" (section 4.3).
+
+    Larger by a digit that shows.
+    """
     few, many = _speedups(fig3), _speedups(fig4)
     effects = []
     for task in many:
         theirs = [published_speedup(task, workers) or math.nan for workers in (16, 4)]
-        gain = many[task] - few[task]
         what = f"{task_name(task)}: speed-up with 16 less with 4"
-        effects.append(Effect(what, gain, at_least=0.01, published=theirs[0] - theirs[1], digits=3))
+        effects.append(
+            of_difference(what, many[task], few[task], at_least=0.01, published=theirs[0] - theirs[1], digits=3)
+        )
     return effects
 
 
 def speedup_follows_size(fig3: Artefact) -> list[Effect]:
-    """From one size of a network to the next larger one; CIFAR-10 and CIFAR-100 share theirs."""
+    """ "The speed up of DS-Sync is positively related to the model parameter size" (section 4.3).
+
+    From one size of a network to the next larger one; CIFAR-10 and CIFAR-100 share theirs.
+    """
     gains, effects = _speedups(fig3), []
     order = ["criteo", "cifar10", "imagenet", "squad"]  # 5, 36, 69 and 334 million parameters
     for smaller, larger in pairwise(order):
         theirs = [published_speedup(task, 4) or math.nan for task in (larger, smaller)]
-        gain = gains[larger] - gains[smaller]
         what = f"speed-up of {task_name(larger)} less that of {task_name(smaller)}"
-        effects.append(Effect(what, gain, at_least=0.01, published=theirs[0] - theirs[1], digits=3))
+        effects.append(
+            of_difference(what, gains[larger], gains[smaller], at_least=0.01, published=theirs[0] - theirs[1], digits=3)
+        )
     return effects
 
 
 def wall_time(table4: Artefact) -> list[Effect]:
-    """Each published speed-up within AS_PUBLISHED, of the tasks that were learned."""
-    effects = []
-    for race in races(table4):
-        theirs = race.published_gain("seconds")
-        if theirs is None:
-            continue
-        what = f"W = {race.num_workers}, {task_name(race.task)}: BSP's seconds to the target / DS-Sync's"
-        low, high = (theirs * (1.0 + sign * AS_PUBLISHED) for sign in (-1.0, 1.0))
-        effects.append(Effect(what, race.gain("time_s"), low, high, theirs))
-    if not effects:
+    """ "DS-Sync has significant improvements on the convergence wall time because of both lower iteration overhead and
+    number" (section 4.4): sooner at the target, "the mean accuracy minus one std of BSP", on every task learned.
+
+    Restricted mean times to a target that is fixed beforehand. The published ratios (1.05 to 3.31) stand beside ours
+    and are no region: each is an iteration's gain times how many iterations fewer, and CIFAR's say between which two
+    drops of the rate the target was crossed, which another task need not repeat (docs/findings/dssync.md).
+    """
+    learned = races(table4)
+    if not learned:
         raise LookupError("no task was learned")
+    effects = []
+    for race in learned:
+        if not race.is_fixed:
+            raise LookupError(f"a fixed target for {task_name(race.task)} with {race.num_workers} workers")
+        what = f"W = {race.num_workers}, {task_name(race.task)}: BSP's seconds to the target / DS-Sync's"
+        sides = race.restricted_s(BSP), race.restricted_s("ds_sync")
+        effects.append(of_ratio(what, *sides, at_least=1.0, published=race.published_gain("seconds"), is_strict=True))
     return effects
 
 
 def consistency(fig4: Artefact) -> list[Effect]:
     """Arithmetic on Table 4, the same for every seed; and the same ratio on our clock."""
-    times = seconds_by_task(fig4)["criteo"]
+    slower, faster = _sides(fig4)["criteo"]
     whole, grouped = (published_step_s("criteo", 16, strategy) or math.nan for strategy in (BSP, "ds_sync"))
-    ours, ratio = times["ds_sync_naive"] / times["bsp_naive"], grouped / whole
+    ratio = grouped / whole
 
     def arithmetic(value: float) -> Sample:
-        return Sample((value,) * len(ours.values))
+        return Sample((value,) * len(slower.values))
 
     return [
         Effect("Table 4, BSP: seconds / iterations", arithmetic(whole), 3.155, 3.165, whole, 3),  # 3.16 as printed
         Effect("Table 4, DS-Sync: seconds / iterations", arithmetic(grouped), 3.365, 3.375, grouped, 3),
         Effect("Table 4: DS-Sync's seconds an iteration / BSP's", arithmetic(ratio), 1.01, published=ratio),
-        Effect("our clock, on which no exchange of a group is longer: the same ratio", ours, at_most=1.0, digits=3),
+        of_ratio(
+            "our clock, on which no exchange of a group is longer: the same ratio",
+            faster,
+            slower,
+            at_most=1.0,
+            digits=3,
+        ),
     ]
 
 
-def _speedups(artefact: Artefact) -> dict[str, Sample]:
-    """Task -> BSP's seconds an iteration over DS-Sync's, a message a tensor.
+def _sides(artefact: Artefact) -> dict[str, tuple[Sample, Sample]]:
+    """Task -> seconds an iteration of BSP and of DS-Sync, a message a tensor.
 
     Raises:
         LookupError: a run is missing.
     """
-    gains = {}
-    for task, times in seconds_by_task(artefact).items():
-        gain = speedup(times, MESSAGES)
-        if gain is None:
-            raise LookupError(f"{task} of {artefact.name}")
-        gains[task] = gain
-    return gains
+    return {task: (times[SLOWER], times[FASTER]) for task, times in seconds_by_task(artefact).items()}
 
+
+def _speedups(artefact: Artefact) -> dict[str, Sample]:
+    """Task -> BSP's seconds an iteration over DS-Sync's, seed by seed."""
+    return {task: slower / faster for task, (slower, faster) in _sides(artefact).items()}
+
+
+LEARNED_BY_BSP = ("*/bsp",)
 
 CLAIMS = (
     claim(
@@ -179,23 +205,29 @@ CLAIMS = (
         "Small networks on small tasks, a few epochs: what the noise of small groups does to a long training may not "
         "show.",
         "dssync/table2",
+        basis=LEARNED,
+        baseline=LEARNED_BY_BSP,
     ),
     claim(
         accuracy_16,
         "A few hundred steps at most with 16 workers, where the paper makes thousands; ImageNet is not part of it.",
         "dssync/table3",
+        basis=LEARNED,
+        baseline=LEARNED_BY_BSP,
         contradiction="Table 3: on SQuAD DS-Sync's F1 is 92.64, BSP's 92.66.",
     ),
     claim(
         scale,
         "The simulated rings cut the data and make W - 1 steps each way; the paper lets an element travel W.",
         "dssync/table1",
+        basis=DERIVED,
     ),
     claim(
         iteration_time_4,
         "One model of a ring with the networks' own sizes; whatever else differed between the paper's runs is not in "
         "it.",
         "dssync/fig3",
+        basis=FITTED,
     ),
     claim(
         iteration_time_16,
@@ -203,24 +235,30 @@ CLAIMS = (
         "nodes.",
         "dssync/fig3",
         "dssync/fig4",
+        basis=FITTED,
         contradiction="Table 4: on Criteo DS-Sync gains 1.05 with 4 nodes and 0.94 with 16.",
     ),
     claim(
         speedup_follows_size,
         "The seconds of a gradient are fitted to each task's published times, and decide as much as the size does.",
         "dssync/fig3",
+        basis=FITTED,
         contradiction="Table 4: ImageNet's network gains 1.52, BERT-Large, five times its size, 1.21.",
     ),
     claim(
         wall_time,
         "Iterations to the target are those of small tasks, seconds an iteration those of the paper's cluster.",
         "dssync/table4",
+        basis=LEARNED,
+        baseline=LEARNED_BY_BSP,
     ),
     claim(
         ssp_between,
         "SSP's staleness is not in the text; on the profiles the server's NIC makes workers take turns, so the bound "
         "may never act.",
         "dssync/table5",
+        basis=LEARNED,
+        baseline=LEARNED_BY_BSP,
         contradiction="Table 5: on Criteo SSP's AUC is 80.38, ASP's 80.48.",
     ),
     claim(
@@ -228,5 +266,6 @@ CLAIMS = (
         "Arithmetic on the text's numbers cannot differ; our clock cannot make a group's exchange longer than one of "
         "all workers.",
         "dssync/fig4",
+        basis=DERIVED,
     ),
 )

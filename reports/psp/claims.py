@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from reports.claims import Effect, claim
+from reports.claims import FITTED, LEARNED, claim
+from reports.effects import Effect, of_difference, of_ratio
 from reports.psp.runs import DELAYED, IN_TIME, SETTINGS, errors_of, minutes_of, name_of
 from reports.records import Artefact, published
 from reports.statistics import Sample
@@ -34,15 +35,15 @@ def push28_pull90_time(artefact: Artefact) -> Sequence[Effect]:
 
 
 def push28_pull90_error(artefact: Artefact) -> Sequence[Effect]:
-    more, theirs = _more_error(artefact, DELAYED)
+    errors, theirs = _errors(artefact, DELAYED)
     what = "error of c=28 b=90 % - Sync's, points, with delays"
-    return [Effect(what, more, -SAME_ERROR, SAME_ERROR, published=theirs)]
+    return [of_difference(what, *errors, -SAME_ERROR, SAME_ERROR, published=theirs)]
 
 
 def too_small(artefact: Artefact) -> Sequence[Effect]:
     small, sync = (errors_of(artefact, f"{DELAYED}/{setting}") for setting in ("push20_pull75", "sync"))
     theirs = _printed("push20_pull75", "error") / _printed("sync", "error")
-    return [Effect("error of c=20 b=75 % / Sync's, with delays", small / sync, *TWICE, published=theirs)]
+    return [of_ratio("error of c=20 b=75 % / Sync's, with delays", small, sync, *TWICE, published=theirs)]
 
 
 def normal_scenario(artefact: Artefact) -> Sequence[Effect]:
@@ -50,15 +51,16 @@ def normal_scenario(artefact: Artefact) -> Sequence[Effect]:
     own = {setting: minutes_of(artefact, f"{IN_TIME}/{setting}") for setting in SETTINGS[1:]}
     what = "time of {} / Sync's, no delays"
     times = [_same_time(what.format(name_of(setting)), minutes, sync) for setting, minutes in own.items()]
-    more, _ = _more_error(artefact, IN_TIME)
-    return [*times, Effect("error of c=28 b=90 % - Sync's, points, no delays", more, at_most=SAME_ERROR)]
+    errors, _ = _errors(artefact, IN_TIME)
+    return [*times, of_difference("error of c=28 b=90 % - Sync's, points, no delays", *errors, at_most=SAME_ERROR)]
 
 
 def sync_prolonged(artefact: Artefact) -> Sequence[Effect]:
     late, in_time = (minutes_of(artefact, f"{scenario}/sync") for scenario in (DELAYED, IN_TIME))
     theirs = 1.0 + published("psp")["prolonged_by"]
-    longer = late / in_time
-    return [Effect("Sync's time with delays / without", longer, theirs - ABOUT, theirs + ABOUT, theirs, digits=3)]
+    return [
+        of_ratio("Sync's time with delays / without", late, in_time, theirs - ABOUT, theirs + ABOUT, theirs, digits=3)
+    ]
 
 
 def _saved(artefact: Artefact, setting: str) -> Effect:
@@ -67,18 +69,18 @@ def _saved(artefact: Artefact, setting: str) -> Effect:
     claimed = {"push28": 0.83, "push28_pull90": 0.70}[setting]  # "about 17 %", "about 30 %" less
     theirs = _printed(setting, "minutes") / _printed("sync", "minutes")
     what = f"time of {name_of(setting)} / Sync's, with delays"
-    return Effect(what, times / sync, claimed - ABOUT, claimed + ABOUT, theirs, digits=3)
+    return of_ratio(what, times, sync, claimed - ABOUT, claimed + ABOUT, theirs, digits=3)
 
 
 def _same_time(what: str, times: Sample, others: Sample) -> Effect:
-    return Effect(what, times / others, 1 - SAME_TIME, 1 + SAME_TIME, digits=3)
+    return of_ratio(what, times, others, 1 - SAME_TIME, 1 + SAME_TIME, digits=3)
 
 
-def _more_error(artefact: Artefact, scenario: str) -> tuple[Sample, float]:
-    """Error of c=28 b=90 % less Sync's, points, seed by seed; and the paper's, which is with delays."""
+def _errors(artefact: Artefact, scenario: str) -> tuple[tuple[Sample, Sample], float]:
+    """Errors of c=28 b=90 % and of Sync, points; and the paper's difference, which is with delays."""
     partial, sync = (errors_of(artefact, f"{scenario}/{setting}") for setting in ("push28_pull90", "sync"))
     theirs = 100.0 * (_printed("push28_pull90", "error") - _printed("sync", "error"))
-    return partial - sync, theirs
+    return (partial, sync), theirs
 
 
 def _printed(setting: str, key: str) -> float:
@@ -86,11 +88,13 @@ def _printed(setting: str, key: str) -> float:
     return float(published("psp")["table1"]["rows"][setting][key])
 
 
+SYNC = ("*/sync",)
+
 CLAIMS = (
-    claim(push28_time, CLUSTER, TABLE),
-    claim(push28_pull90_time, CLUSTER, TABLE),
-    claim(push28_pull90_error, SCALE, TABLE),
-    claim(too_small, SCALE, TABLE),
-    claim(normal_scenario, f"{CLUSTER} {SCALE}", TABLE),
-    claim(sync_prolonged, CLUSTER, TABLE),
+    claim(push28_time, CLUSTER, TABLE, basis=FITTED),
+    claim(push28_pull90_time, CLUSTER, TABLE, basis=FITTED),
+    claim(push28_pull90_error, SCALE, TABLE, basis=LEARNED, baseline=SYNC),
+    claim(too_small, SCALE, TABLE, basis=LEARNED, baseline=SYNC),
+    claim(normal_scenario, f"{CLUSTER} {SCALE}", TABLE, basis=LEARNED, baseline=SYNC),
+    claim(sync_prolonged, CLUSTER, TABLE, basis=FITTED),
 )

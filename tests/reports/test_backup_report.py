@@ -237,22 +237,26 @@ def test_figure_2_gives_a_workers_step_and_what_it_is_of_asyncs(tmp_path: Path) 
 # Rates.
 
 
-def modelled(exploding: Mapping[str, Sequence[float]], diverged: Mapping[str, Sequence[float]]) -> list[Written]:
+def modelled(
+    exploding: Mapping[str, Sequence[float]], diverged: Mapping[str, Sequence[float]], seeds: Sequence[int] = SEEDS
+) -> list[Written]:
     """async and sync at four rates; bits fall with the rate until the loss explodes."""
     runs = []
     for kind in ("async", "sync"):
         for position, rate in enumerate((0.1, 1.0, 3.2, 32.0)):
             is_bad = rate in exploding[kind]
             config = {"cluster": {"workers": 32}, "optimizer": {"lr": rate}}
-            for seed in SEEDS:
+            for seed in seeds:
                 status = "diverged" if rate in diverged[kind] else "finished"
-                rows = [
+                rows: list[dict[str, float | None]] = [
                     {"epoch": 0.0, "loss": 5.0, "train_loss": None},
                     {"epoch": 0.5, "loss": 4.0, "train_loss": 10.0 if is_bad else 4.5},
                     {"epoch": 1.0, "loss": 3.0, "train_loss": 3.5},
                 ]
                 bits = 9.0 if is_bad else 5.0 - position + 0.1 * seed
-                summary = {"status": status, "final": {"bits_per_character": bits}}
+                for row, value in zip(rows, (8.0, 6.0, bits), strict=True):
+                    row["bits_per_character"] = value
+                summary = {"metric": "bits_per_character", "status": status, "final": {"bits_per_character": bits}}
                 runs.append(Written(f"{kind}/rate{position}", seed, config, summary, rows))
     return runs
 
@@ -296,7 +300,7 @@ BOUNDS: Bounds = {
 def drawn(bounds: Bounds, diverged: Sequence[tuple[str, float]] = ()) -> list[Written]:
     """Bounds fall on a straight line from 500; an epoch of one worker takes 1,000 s, of ten 100, synchronous 120."""
     epoch_s = {"single": 1000.0, "async": 100.0, "sync": 120.0}
-    runs = []
+    runs, about = [], {"metric": "bound", "updates": 80}
     for kind, rates in bounds.items():
         for position, (rate, (bound, ready)) in enumerate(rates.items()):
             for seed in SEEDS:
@@ -311,7 +315,7 @@ def drawn(bounds: Bounds, diverged: Sequence[tuple[str, float]] = ()) -> list[Wr
                 ]
                 status = "diverged" if (kind, rate) in diverged else "finished"
                 config = {"optimizer": {"lr": rate}}
-                runs.append(Written(f"{kind}/rate{position}", seed, config, {"status": status, "updates": 80}, rows))
+                runs.append(Written(f"{kind}/rate{position}", seed, config, about | {"status": status}, rows))
     return runs
 
 
@@ -378,16 +382,18 @@ def test_claims_of_learning_hold_and_fail(tmp_path: Path, key: str, moved: dict[
     assert judged(tmp_path, key).verdict == FAILS
 
 
-def test_nothing_is_known_of_convergence_where_neither_gets_there(tmp_path: Path) -> None:
+def test_where_neither_converges_both_count_with_the_whole_length_and_are_equal(tmp_path: Path) -> None:
     write_learning(tmp_path, {**ENDS, "sync50": (90.0, 1.0), "async50": (90.0, 1.0)})
-    assert judged(tmp_path, "sync_fewer_epochs").verdict == UNDECIDED
+    verdict = judged(tmp_path, "sync_fewer_epochs")
+    assert verdict.effects[0].estimate == 1.0
+    assert verdict.verdict == FAILS, "as soon is not sooner"
 
 
 def test_staleness_must_be_n_less_1_within_5_per_cent(results: Path) -> None:
     assert judged(results, "async_staleness").verdict == HOLDS
     write(results, "table1", learned(only(ENDS, "async")) + alone(lambda workers: 0.9 * (workers - 1)))
     verdict = judged(results, "async_staleness")
-    assert (verdict.verdict, [effect.verdict for effect in verdict.effects]) == (FAILS, [FAILS] * 4)
+    assert (verdict.verdict, [number.verdict for number in verdict.numbers]) == (FAILS, [FAILS] * 4)
 
 
 @pytest.mark.parametrize(
@@ -420,8 +426,11 @@ def test_claims_of_step_times_hold_and_fail_by_the_clusters_own_tail(
 def test_sync_must_be_stable_where_async_explodes(
     tmp_path: Path, exploding: Mapping[str, Sequence[float]], diverged: Mapping[str, Sequence[float]], verdict: str
 ) -> None:
-    write(tmp_path, "charlm", modelled(exploding, diverged))
+    """Of six seeds: the exact test needs five to hold (0.5^5 < 0.05) and, of two numbers, six to fail."""
+    write(tmp_path, "charlm", modelled(exploding, diverged, range(6)))
     assert judged(tmp_path, "lm_lr").verdict == verdict
+    write(tmp_path, "charlm", modelled(exploding, diverged, range(4)))
+    assert judged(tmp_path, "lm_lr").verdict == UNDECIDED
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_runs_come_by_label_and_seed_and_what_is_missing_is_named(tmp_path: Path
     (tmp_path / "b-1" / "summary.json").unlink()
     artefact = load_artefact("dssp/fig3", "smoke", tmp_path)
     assert {label: [run.seed for run in runs] for label, runs in artefact.rows().items()} == {"a": [0, 1], "b": [0]}
-    assert artefact.missing == ["b seed 1"]
+    assert [str(missing) for missing in artefact.missing] == ["b seed 1"]
     assert artefact.sample(artefact.rows()["b"], lambda run: run.summary["time_s"]).values == (4.0, None)
 
 

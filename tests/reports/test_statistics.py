@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.statistics import Sample, difference, ratio
+from reports.statistics import Sample, average, difference, horizon, ratio
 
 
 def test_mean_and_deviation_of_a_known_sample():
@@ -51,3 +51,15 @@ def test_what_was_not_run_has_no_ratio_and_no_difference():
     assert ratio(sample, None) is ratio(None, sample) is difference(None, 1.0) is difference(sample, None) is None
     assert ratio(sample, Sample((2.0,))) == Sample((2.0,))
     assert difference(sample, 1.0) == Sample((3.0,))
+
+
+def test_a_run_without_the_target_counts_with_the_longest_of_all_runs():
+    reached, ends = Sample((4.0, None, 9.0)), (Sample((10.0, 10.0, 10.0)), Sample((20.0, 19.0, None)))
+    assert horizon(*ends) == 20.0
+    assert reached.restricted(horizon(*ends)).values == (4.0, 20.0, 9.0)
+    with pytest.raises(LookupError, match="no run has an end"):
+        horizon(Sample((None,)))
+
+
+def test_an_average_is_seed_by_seed_and_of_all():
+    assert average([Sample((1.0, 2.0)), Sample((3.0, None))]).values == (2.0, None)

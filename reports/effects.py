@@ -1,0 +1,257 @@
+"""A number of a claim, the region that it is claimed to lie in, and what our seeds say about that.
+
+A number is a mean over seeds (Student's test), a ratio of two such means (Fieller's, which is Student's test of first -
+bound * second), or a share of seeds (exact binomial). Both sides of a comparison are run under the same seed, so with
+the same delays, data order and initial weights (common random numbers), and are compared pair by pair.
+
+Ratios of two strategies are ratios of means. The mean of ratios seed by seed is above 1 where both sides are alike
+(Jensen's inequality), so that a test of it would find differences that are none.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from reports.statistics import Sample
+from syncline.statistics import holm, mean_interval, mean_p, proportion_interval, proportion_p, ratio_interval
+
+HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
+ROUNDING = 1e-9  # relative: numbers that differ by less are equal
+
+Side = Literal["less", "greater"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One number of a claim, and the region that the claim gives for it.
+
+    Attributes:
+        what: the number with its unit: "time of c = 28 / time of sync".
+        sample: a value a seed. A seed without one leaves the effect undecided.
+        at_least, at_most: the bounds of the region, which belong to it unless `is_strict`.
+        published: what the paper's text gives for the same number.
+        over: as many values; the number is then mean(sample) / mean(over). None: it is mean(sample).
+        is_share: values are 0 or 1; the number is the share of seeds with 1.
+        equal: the number of two sides that are alike: 1 of a ratio, 0 of a difference. None: not a comparison of runs.
+    """
+
+    what: str
+    sample: Sample
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    published: float | None = None
+    digits: int = 2
+    is_strict: bool = False
+    over: Sample | None = None
+    is_share: bool = False
+    equal: float | None = None
+
+    @property
+    def num_seeds(self) -> int:
+        return len(self.sample.values)
+
+    @property
+    def num_present(self) -> int:
+        """Seeds with a finite value on both sides."""
+        sides = zip(*(side.values for side in (self.sample, self.over) if side is not None), strict=True)
+        return sum(all(value is not None and math.isfinite(value) for value in values) for values in sides)
+
+    @property
+    def can_be_judged(self) -> bool:
+        """Every seed has a value, and there are two or more."""
+        return self.num_present == self.num_seeds >= 2 and (self.over is None or self.over.mean > 0.0)
+
+    @property
+    def estimate(self) -> float:
+        """nan without a value."""
+        if self.over is None:
+            return self.sample.mean
+        pairs = zip(self.sample.values, self.over.values, strict=True)
+        both = [(value, by) for value, by in pairs if value is not None and by is not None]
+        below = math.fsum(by for _, by in both)
+        return math.fsum(value for value, _ in both) / below if below else math.nan
+
+    @property
+    def point(self) -> float | None:
+        """The number where all seeds give the same; there is then no spread to test by, and it counts as certain."""
+        if self.is_share or not self.can_be_judged:
+            return None
+        estimate = self.estimate
+        others = [1.0] * self.num_seeds if self.over is None else self.over.present
+        pairs = list(zip(self.sample.present, others, strict=True))
+        size = max(abs(value) for value, _ in pairs)
+        is_point = all(abs(value - estimate * other) <= ROUNDING * size for value, other in pairs)
+        return estimate if is_point else None
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The interval that decides at this level: two-sided with error 2 * level; nan, nan where nothing is judged."""
+        if not self.can_be_judged:
+            return math.nan, math.nan
+        point = self.point
+        if point is not None:
+            return point, point
+        if self.is_share:
+            found = proportion_interval(self._successes, self.num_seeds, 2.0 * level)
+        elif self.over is not None:
+            found = ratio_interval(self.sample.present, self.over.present, 2.0 * level)
+        else:
+            found = mean_interval(self.sample.present, 2.0 * level)
+        return found.lower, found.upper
+
+    @property
+    def inside_p(self) -> float:
+        """p-value of the test for "inside the region": of two one-sided tests (TOST) the larger one. 1: not judged."""
+        tests = self._inner_sides()
+        return max((self._p(bound, side, not self.is_strict) for bound, side in tests), default=1.0)
+
+    @property
+    def outside_p(self) -> float:
+        """p-value of the test for "outside the region": the smaller one, times the number of finite bounds."""
+        opposite: dict[Side, Side] = {"less": "greater", "greater": "less"}
+        tests = self._inner_sides()
+        p_values = [self._p(bound, opposite[side], self.is_strict) for bound, side in tests]
+        return min(1.0, len(p_values) * min(p_values, default=1.0))
+
+    def _inner_sides(self) -> list[tuple[float, Side]]:
+        """The finite bounds, each with the side of it that the region is on."""
+        bounds: tuple[tuple[float, Side], ...] = ((self.at_least, "greater"), (self.at_most, "less"))
+        return [(bound, side) for bound, side in bounds if math.isfinite(bound)]
+
+    @property
+    def _successes(self) -> int:
+        return sum(value == 1.0 for value in self.sample.present)
+
+    def _p(self, bound: float, side: Side, counts_bound: bool) -> float:
+        """Small where the number is beyond the bound on this side; `counts_bound`: a point on it is beyond it."""
+        if not self.can_be_judged:
+            return 1.0
+        point = self.point
+        if point is not None:
+            beyond = point - bound if side == "greater" else bound - point
+            slack = ROUNDING * max(abs(point), abs(bound))
+            return 0.0 if beyond > slack or (counts_bound and beyond >= -slack) else 1.0
+        if self.is_share:
+            return proportion_p(self._successes, self.num_seeds, min(1.0, max(0.0, bound)), side)
+        compared = self.sample - bound if self.over is None else self.sample - bound * self.over
+        return mean_p(compared.present, 0.0, side)
+
+    @property
+    def holds_if_equal(self) -> bool | None:
+        """Whether the region has the number of two sides that are alike; None: on its bound, or not a comparison."""
+        if self.equal is None or self.equal in (self.at_least, self.at_most):
+            return None
+        return self.at_least < self.equal < self.at_most
+
+    @property
+    def paper_contradicts(self) -> bool:
+        """The paper's own number, as printed, is outside the region."""
+        if self.published is None:
+            return False
+        rounding = 0.5 * 10.0**-self.digits
+        return self.published < self.at_least - rounding or self.published > self.at_most + rounding
+
+    @property
+    def region(self) -> str:
+        """As text: "≤ 1.00", "0.95 to 1.05"; strict: "< 1.00"."""
+        low, high = (f"{bound:,.{self.digits}f}" for bound in (self.at_least, self.at_most))
+        if math.isinf(self.at_least):
+            return f"{'<' if self.is_strict else '≤'} {high}"
+        return f"{'>' if self.is_strict else '≥'} {low}" if math.isinf(self.at_most) else f"{low} to {high}"
+
+
+def of_ratio(
+    what: str,
+    first: Sample,
+    second: Sample,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    published: float | None = None,
+    digits: int = 2,
+    is_strict: bool = False,
+) -> Effect:
+    """mean(first) / mean(second), two strategies under the same seeds."""
+    return Effect(what, first, at_least, at_most, published, digits, is_strict, over=second, equal=1.0)
+
+
+def of_difference(
+    what: str,
+    first: Sample,
+    second: Sample,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    published: float | None = None,
+    digits: int = 2,
+    is_strict: bool = False,
+) -> Effect:
+    """mean(first - second), two strategies under the same seeds."""
+    return Effect(what, first - second, at_least, at_most, published, digits, is_strict, equal=0.0)
+
+
+def of_share(what: str, hits: Sample, at_least: float = -math.inf, at_most: float = math.inf) -> Effect:
+    """The share of seeds with 1; a value is 0 or 1."""
+    if not set(hits.present) <= {0.0, 1.0}:
+        raise ValueError(f"{what}: values must be 0 or 1, got {hits.present}")
+    return Effect(what, hits, at_least, at_most, is_share=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An effect as it was judged together with the others of its claim."""
+
+    effect: Effect
+    verdict: str  # HOLDS, FAILS or UNDECIDED
+    low: float  # of the interval that decides; nan where nothing is judged
+    high: float
+
+    @property
+    def interval_text(self) -> str:
+        digits = self.effect.digits
+        return "—" if math.isnan(self.low) else f"{self.low:,.{digits}f} to {self.high:,.{digits}f}"
+
+    @property
+    def why(self) -> str:
+        """One line on the effect's verdict; of an undecided one also which size is excluded."""
+        effect = self.effect
+        missing = effect.num_seeds - effect.num_present
+        if missing:
+            return f"{effect.what}: {missing} of {effect.num_seeds} seeds have no value, and others decide nothing"
+        if not effect.can_be_judged:
+            return f"{effect.what}: {effect.num_seeds} seed decides nothing"
+        claimed = f"claimed {effect.region}"
+        if self.verdict != UNDECIDED:
+            side = "inside" if self.verdict == HOLDS else "outside"
+            return f"{effect.what}: {self.interval_text} lies {side}, {claimed}"
+        if effect.equal == 0.0:
+            size = max(abs(self.low), abs(self.high))
+            excluded = f"a difference above {size:,.{effect.digits}f} is excluded"
+            return f"{effect.what}: {excluded} ({self.interval_text}), {claimed}"
+        kind = "the ratio" if effect.over is not None else "the share" if effect.is_share else "the number"
+        return f"{effect.what}: {kind} lies between {self.interval_text.replace(' to ', ' and ')}, {claimed}"
+
+
+def judged(effects: Sequence[Effect], level: float) -> list[Number]:
+    """The effects of one claim, each with its verdict.
+
+    An effect holds if the test for "inside" has p <= level: all of a claim must hold, so nothing is corrected
+    (intersection-union). It fails if the test for "outside" has p <= level after Holm's correction for the number of
+    effects, as one that fails refutes the claim.
+
+    Args:
+        effects: at least one.
+        level: in (0, 0.25].
+    """
+    outside = holm([effect.outside_p for effect in effects])
+    return list(_numbers(effects, outside, level))
+
+
+def _numbers(effects: Sequence[Effect], outside: Sequence[float], level: float) -> Iterator[Number]:
+    for effect, p in zip(effects, outside, strict=True):
+        verdict = HOLDS if effect.inside_p <= level else FAILS if p <= level else UNDECIDED
+        yield Number(effect, verdict, *effect.interval(level))
+
+
+def together(numbers: Sequence[Number]) -> str:
+    """The verdict on the claim: one number that fails is enough, and all must hold."""
+    verdicts = [number.verdict for number in numbers]
+    return next((verdict for verdict in (FAILS, UNDECIDED) if verdict in verdicts), HOLDS)

@@ -1,0 +1,77 @@
+"""Whether runs learned: a claim about learning is judged only where its baseline is well above chance.
+
+Skill is the part of the way from chance to perfection that a run's last evaluation has come. Chance is 1 / classes of
+an accuracy, 0.5 of an area under the ROC curve, and the run's evaluation before training of any other metric; perfect
+is 1 of a fraction, 0 of a loss. A baseline has learned if the mean skill over its seeds is at least LEARNED, and
+Student's one-sided 95 % interval of it is above 0.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from reports.records import TIMING, Artefact, Run
+from syncline.metrics import LOWER_IS_BETTER
+from syncline.statistics import mean_p
+
+LEARNED = 0.1
+CLASSES = {"glyphs100": 100, "cifar100": 100} | dict.fromkeys(
+    ("digits", "mnist", "mnist_digits", "glyphs10", "cifar10"), 10
+)
+ERROR = 0.05
+
+
+def num_classes(dataset: Mapping[str, Any]) -> int:
+    """Of a data set of images, from its options in a config. KeyError: it has no classes."""
+    return int(dataset["num_classes"] if dataset["name"] == "imagenet" else CLASSES[dataset["name"]])
+
+
+def chance(run: Run) -> float:
+    """What the run's metric is without learning."""
+    metric = run.summary["metric"]
+    if metric == "accuracy":
+        return 1.0 / num_classes(run.config["dataset"])
+    return 0.5 if metric == "auc" else float(run.metrics[0][metric])
+
+
+def skill(run: Run) -> float:
+    """At most 1; 0: as chance; -1 of a run that diverged, so that it counts as not learned."""
+    metric = run.summary["metric"]
+    value, without = run.metrics[-1][metric], chance(run)
+    if run.is_diverged or not math.isfinite(value):
+        return -1.0
+    perfect = 0.0 if metric in LOWER_IS_BETTER else 1.0
+    return float((value - without) / (perfect - without)) if perfect != without else 0.0
+
+
+def at_chance(artefacts: Iterable[Artefact], baseline: Sequence[str]) -> str:
+    """One line on the first baseline that has not learned; empty if all have.
+
+    Args:
+        baseline: patterns of labels ("*/bsp"). Runs of times alone have learned nothing and are left out.
+
+    Raises:
+        LookupError: no run that learns has such a label.
+    """
+    rows = [row for artefact in artefacts for row in artefact.rows().items()]
+    chosen = {
+        label: [run for run in runs if run.metrics]
+        for label, runs in rows
+        if any(fnmatchcase(label, pattern) for pattern in baseline) and not label.endswith(f"/{TIMING}")
+    }
+    if not any(chosen.values()):
+        raise LookupError(f"no run of {', '.join(baseline)} learns")
+    for label, runs in chosen.items():
+        skills = [skill(run) for run in runs]
+        mean = math.fsum(skills) / len(skills) if skills else 1.0
+        is_above = mean >= LEARNED and (len(skills) < 2 or mean_p(skills) <= ERROR)
+        if not is_above:
+            metric = runs[0].summary["metric"]
+            ends = math.fsum(run.metrics[-1][metric] for run in runs) / len(runs)
+            expected = math.fsum(map(chance, runs)) / len(runs)
+            return (
+                f"at chance: {label} ends at {metric} {ends:.3f}, chance {expected:.3f}: "
+                f"{100.0 * mean:.0f} % of the way to perfect, {100.0 * LEARNED:.0f} % asked"
+            )
+    return ""

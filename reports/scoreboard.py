@@ -1,0 +1,56 @@
+"""Verdicts as a table: a row a number."""
+
+from collections.abc import Iterator, Sequence
+
+from reports.claims import NOT_JUDGED, SMOKE, Verdict
+from reports.effects import Effect
+from reports.tables import DASH, Heading, Table, cell_text
+
+COLUMNS = ("claim", "verdict", "rests on", "rates", "number", "paper", "claimed", "ours", "interval", "seeds", "of it")
+
+
+def scoreboard(title: str, verdicts: Sequence[Verdict]) -> Table:
+    """The claim, what it rests on, our numbers and their verdicts; a claim's other arm below it."""
+    shown = [one for verdict in verdicts for one in (verdict, verdict.other) if one is not None]
+    lines = [line for verdict in shown for line in _lines(verdict)]
+    return Table(title, [Heading(name) for name in COLUMNS], lines, [_note(shown)])
+
+
+def _lines(verdict: Verdict) -> Iterator[list[str]]:
+    """The lines of one verdict: one an effect, or what is missing where there is none."""
+    is_other = verdict.arm != verdict.claim.arm
+    first = [verdict.claim.key, verdict.verdict, verdict.claim.basis, verdict.arm_name or DASH]
+    if is_other:
+        first[1] = f"beside it: {verdict.verdict}"
+    if not verdict.numbers:
+        yield [*first, verdict.because, *[DASH] * 5, verdict.verdict]
+    for number in verdict.numbers:
+        effect = number.effect
+        numbers = [cell_text(effect.published, effect.digits), effect.region, _ours(effect), number.interval_text]
+        of_it = NOT_JUDGED if verdict.scale == SMOKE else number.verdict
+        yield [*first, effect.what, *numbers, f"{effect.num_present}/{effect.num_seeds}", of_it]
+        first = [""] * len(first)
+
+
+def _ours(effect: Effect) -> str:
+    """A ratio of means has no deviation over seeds."""
+    is_mean = effect.over is None and not effect.is_share
+    return cell_text(effect.sample if is_mean else effect.estimate, effect.digits)
+
+
+def _note(verdicts: Sequence[Verdict]) -> str:
+    ours = (
+        "Ours: mean ± sample standard deviation over seeds, or a ratio of means, or a share of seeds; both sides of a "
+        "comparison under the same seed."
+    )
+    if any(verdict.scale == SMOKE for verdict in verdicts):
+        return f"{ours} At scale {SMOKE}, which only shows that everything runs, nothing is decided."
+    shares = sorted({round(100.0 * (1.0 - 2.0 * verdict.level), 1) for verdict in verdicts if verdict.numbers})
+    sizes = " or ".join(f"{share:g} %" for share in shares) or "90 %"
+    return (
+        f"{ours} The interval ({sizes}: its error on each side is the level of the test; Student's, Fieller's of a "
+        "ratio, Clopper and Pearson's of a share) decides: inside the claimed region the number holds, outside it "
+        "fails, else it is undecided. A claim holds if all its numbers do; one that fails is enough to refute it, so "
+        "that failing is corrected for how many there are (Holm), and a number may be undecided though its interval "
+        "lies outside."
+    )

@@ -1,0 +1,167 @@
+"""One number of a claim: p-values, intervals, and how several are judged together."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, judged, of_difference, of_ratio, of_share, together
+from reports.statistics import Sample
+
+VALUES = st.lists(st.floats(-100, 100), min_size=2, max_size=12)
+
+
+def effect(*values: float | None, at_least: float = -math.inf, at_most: float = math.inf) -> Effect:
+    return Effect("time", Sample(values), at_least, at_most)
+
+
+def verdicts(*effects: Effect, level: float = 0.05) -> list[str]:
+    return [number.verdict for number in judged(effects, level)]
+
+
+# Intervals and p-values say the same.
+
+
+def test_the_interval_of_one_look_is_students_of_90_per_cent():
+    low, high = effect(1.0, 2.0, 3.0).interval(0.05)
+    assert (low, high) == pytest.approx((2 - 2.919986 / math.sqrt(3), 2 + 2.919986 / math.sqrt(3)), rel=1e-6)
+
+
+@given(VALUES, st.floats(-100, 100), st.floats(0.001, 0.1))
+def test_inside_is_where_the_interval_is_and_outside_where_it_is_not(values, bound, level):
+    one = effect(*values, at_most=bound)
+    low, high = one.interval(level)
+    if not math.isclose(high, bound, rel_tol=1e-6, abs_tol=1e-6):
+        assert (one.inside_p <= level) == (high <= bound)
+    if not math.isclose(low, bound, rel_tol=1e-6, abs_tol=1e-6):
+        assert (one.outside_p <= level) == (low > bound)
+
+
+@given(st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=3, max_size=12), st.floats(0.1, 10))
+def test_a_ratio_is_tested_as_its_interval_says(pairs, bound):
+    first, second = (Sample(tuple(side)) for side in zip(*pairs, strict=True))
+    one = of_ratio("time", first, second, at_most=bound)
+    low, high = one.interval(0.05)
+    if math.isfinite(low) and not math.isclose(high, bound, rel_tol=1e-6):
+        assert (one.inside_p <= 0.05) == (high <= bound)
+    if math.isfinite(low) and not math.isclose(low, bound, rel_tol=1e-6):
+        assert (one.outside_p <= 0.05) == (low > bound)
+
+
+def test_a_ratio_of_means_is_no_mean_of_ratios():
+    one = of_ratio("time", Sample((1.0, 3.0)), Sample((2.0, 1.0)), at_most=1.0)
+    assert one.estimate == pytest.approx(4 / 3)
+
+
+def test_a_share_is_exact():
+    """5 of 5 above a half: 2^-5; of 3 seeds nothing can be."""
+    five, three = (of_share("there is one", Sample((1.0,) * n), at_least=0.5) for n in (5, 3))
+    assert five.inside_p == pytest.approx(2**-5)
+    assert verdicts(five) + verdicts(three) == [HOLDS, UNDECIDED]
+    assert five.interval(0.05) == pytest.approx((0.05**0.2, 1.0))
+    with pytest.raises(ValueError, match="must be 0 or 1"):
+        of_share("there is one", Sample((0.5, 1.0)), at_least=0.5)
+
+
+def test_a_region_of_two_bounds_is_two_tests_inside_and_a_doubled_one_outside():
+    sample = Sample((0.3, 0.5, 0.9, 0.6))
+    both = of_difference("points", sample, 0.0 * sample, -1.0, 1.0)
+    low, high = (of_difference("points", sample, 0.0 * sample, **one) for one in ({"at_least": -1.0}, {"at_most": 1.0}))
+    assert both.inside_p == max(low.inside_p, high.inside_p)
+    far = of_difference("points", sample, 0.0 * sample, 2.0, 3.0)
+    assert far.outside_p == pytest.approx(2 * float(stats.ttest_1samp(sample.values, 2.0, alternative="less").pvalue))
+
+
+# Points: values that are all equal.
+
+
+@pytest.mark.parametrize(
+    ("value", "is_strict", "verdict"),
+    [(0.89, False, HOLDS), (0.9, False, HOLDS), (0.91, False, FAILS), (0.9, True, FAILS), (0.89, True, HOLDS)],
+)
+def test_equal_values_are_a_point_and_a_strict_bound_lies_outside(value, is_strict, verdict):
+    assert verdicts(replace(effect(value, value, value, at_most=0.9), is_strict=is_strict)) == [verdict]
+
+
+def test_the_last_bit_decides_nothing():
+    assert verdicts(effect(*[0.1 + 0.2] * 3, at_most=0.3), effect(*[0.3] * 3, at_least=0.1 + 0.2)) == [HOLDS, HOLDS]
+    times = Sample((1.1, 2.3, 0.7, 5.1))
+    assert verdicts(of_ratio("time", 3.0 * times, times, at_least=3.0, at_most=3.0)) == [HOLDS]
+
+
+# Together.
+
+
+def test_outside_is_corrected_for_the_number_of_effects_and_inside_is_not():
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=6)
+    bad = effect(*(values - values.mean() + 1.0 * values.std(ddof=1)), at_most=0.0)
+    assert 0.01 < bad.outside_p < 0.05
+    good = effect(*(values - values.mean() - 10.0), at_most=0.0)
+    assert verdicts(bad) == [FAILS]
+    assert verdicts(bad, *[good] * 9) == [UNDECIDED] + [HOLDS] * 9
+    assert together(judged([bad, *[good] * 9], 0.05)) == UNDECIDED
+    assert verdicts(*[good] * 40) == [HOLDS] * 40
+
+
+def test_what_is_undecided_says_which_size_is_excluded():
+    rng = np.random.default_rng(0)
+    ours, theirs = (Sample(tuple(5.0 + rng.normal(size=5))) for _ in range(2))
+    (number,) = judged([of_difference("accuracy, points", ours, theirs, at_least=0.0)], 0.05)
+    size = max(abs(number.low), abs(number.high))
+    assert f"a difference above {size:.2f} is excluded" in number.why
+    (number,) = judged([of_ratio("time", ours, theirs, at_most=1.0)], 0.05)
+    assert f"the ratio lies between {number.low:.2f} and {number.high:.2f}" in number.why
+    (number,) = judged([of_share("there is one", Sample((1.0, 0.0, 1.0)), at_least=0.5)], 0.05)
+    assert "the share lies between 0.14 and 0.98" in number.why
+
+
+# The level, with every kind.
+
+
+@pytest.mark.parametrize("kind", ["mean", "ratio", "share"])
+def test_at_a_bound_that_is_true_neither_verdict_is_more_frequent_than_its_level(kind):
+    """2,000 samples of six; three deviations of a share of 0.05 are 1.5 %."""
+    rng = np.random.default_rng(2)
+    found = []
+    for _ in range(2000):
+        first, second = (Sample(tuple(row)) for row in rng.normal(10.0, 1.0, size=(2, 6)).tolist())
+        if kind == "mean":
+            one = of_difference("x", first, second, at_most=0.0)
+        elif kind == "ratio":
+            one = of_ratio("x", first, second, at_most=1.0)
+        else:
+            one = of_share("x", Sample(tuple((rng.random(6) < 0.5).astype(float).tolist())), at_most=0.5)
+        found += verdicts(one)
+    assert found.count(HOLDS) / 2000 < 0.065
+    assert found.count(FAILS) / 2000 < 0.065
+    if kind != "share":
+        assert found.count(HOLDS) / 2000 > 0.035
+
+
+# The paper's own number.
+
+
+@pytest.mark.parametrize(
+    ("published", "region", "contradicts"),
+    [
+        (None, {"at_most": 0.9}, False),
+        (0.9, {"at_most": 0.9}, False),
+        (0.904, {"at_most": 0.9}, False),  # as printed, with two digits, it is 0.90
+        (0.91, {"at_most": 0.9}, True),
+        (0.5, {"at_least": 0.6, "at_most": 0.9}, True),
+    ],
+)
+def test_the_papers_own_number_may_be_outside_what_it_claims(published, region, contradicts):
+    assert replace(effect(1.0, **region), published=published).paper_contradicts is contradicts
+
+
+def test_the_region_as_text():
+    assert [effect(1.0, at_most=2).region, replace(effect(1.0, at_least=2), is_strict=True).region] == [
+        "≤ 2.00",
+        "> 2.00",
+    ]
