@@ -14,7 +14,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reports.claims import scoreboard
 from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
@@ -33,13 +32,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("what", choices=["site", "all", "fidelity", *SHOWN, *artefacts], metavar="what")
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
+    parser.add_argument(
+        "--reference", type=Path, default=Path("reference"), help="folder of the runs that ship with it (reference)"
+    )
     asked = parser.parse_args(arguments)
-    store = ArtefactStore(asked.results, asked.scale)
+    store = ArtefactStore(asked.results, asked.scale, asked.reference)
     try:
         files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    if from_where := store.origins():
+        print(from_where)
     print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
     return 0
 
@@ -93,8 +97,8 @@ class Printer:
             command = f"make {paper.key} SCALE={scale}"
             raise RecordError(f"no artefact of {paper.key} was run at scale {scale}; {command}")
         if paper.claims:
-            claims = scoreboard(f"{paper.title}: claims at scale {scale}", self._store.verdicts(paper))
-            files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", writer)
+            board = self._store.board(paper, f"{paper.title}: claims at scale {scale}")
+            files += self._exhibit({"": board}, f"{paper.key}-claims-{scale}", writer)
         return files
 
     def _exhibit(self, exhibit: Exhibit, stem: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:
