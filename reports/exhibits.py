@@ -81,7 +81,7 @@ class Paper:
 
 
 class ArtefactStore:
-    """The artefacts of one scale, each loaded once.
+    """The artefacts and verdicts of one scale, each made once.
 
     Args:
         results: folder of the records, which come first.
@@ -92,6 +92,7 @@ class ArtefactStore:
         self.results, self.scale = results, scale
         self._reference = None if reference is None else Reference(reference / scale)
         self._loaded: dict[str, Artefact] = {}
+        self._judged: dict[str, list[Verdict]] = {}
 
     def artefact(self, name: str) -> Artefact:
         """Raises RecordError where there is no plan or no finished run of it."""
@@ -116,7 +117,11 @@ class ArtefactStore:
 
     def verdicts(self, paper: Paper) -> list[Verdict]:
         """One a claim, in the paper's order."""
-        return [judge(claim, paper.claim_text(claim.key), self.scale, self.artefact) for claim in paper.claims]
+        if paper.key not in self._judged:
+            self._judged[paper.key] = [
+                judge(claim, paper.claim_text(claim.key), self.scale, self.artefact) for claim in paper.claims
+            ]
+        return self._judged[paper.key]
 
     def board(self, paper: Paper, title: str) -> Table:
         """The verdicts as a table, number by number; its last note tells where the runs are from."""

@@ -10,6 +10,8 @@ import yaml
 
 from syncline.records.store import FORMAT
 
+ENVIRONMENT = {"commit": "0123456789ab", "processor": "A processor", "cores": 2, "command": ["run.py"]}
+
 
 @dataclass(frozen=True)
 class Written:
@@ -29,6 +31,7 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(yaml.safe_dump({"format": FORMAT, **run.config}, sort_keys=False))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in run.metrics))
+        (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
         about = {"format": FORMAT, "engine": "simulation", "time_kind": "virtual"}
         (folder / "summary.json").write_text(json.dumps(about | dict(run.summary)))
         planned.append({"label": run.label, "seed": run.seed, "identity": identity, "overrides": []})
