@@ -10,6 +10,8 @@ from commands import ROOT
 from operations.planned import finish, identity_of, write_plan
 
 from syncline.__main__ import main
+from syncline.operations.reference import add
+from syncline.records.plans import read_plan
 
 TEXT = (ROOT / "docs/operations.md").read_text()
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
@@ -21,6 +23,7 @@ def there(tmp_path: Path) -> Path:
     write_plan(tmp_path, "dssp-table1-smoke", [0, 1], command=["+experiment=dssp/table1", "scale=smoke"])
     for seed in (0, 1):
         finish(tmp_path, seed)
+    add(read_plan(tmp_path / "plans" / "dssp-table1-smoke.json"), tmp_path / "reference")
     return tmp_path
 
 
@@ -57,6 +60,7 @@ def test_every_command_is_there_and_timelines_are_tested_elsewhere(capsys: pytes
         ["cancel", "dssp/table1"],
         ["show", "0"],
         ["compare", "0", "1"],
+        ["compare", "--reference"],
         ["clean"],
         ["reference", "add", "dssp/table1"],
         ["reference", "list"],
