@@ -5,6 +5,7 @@ python -m reports <paper>                all of a paper, and its claims
 python -m reports all                    all papers
 python -m reports fidelity               what `make fidelity` measured
 python -m reports site                   all of this as pages for a browser
+python -m reports docs                   the tables of the documentation, from the reference
 """
 
 import argparse
@@ -29,15 +30,18 @@ def main(arguments: list[str]) -> int:
         prog="python -m reports", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
-    parser.add_argument("what", choices=["site", "all", "fidelity", *SHOWN, *artefacts], metavar="what")
+    parser.add_argument("what", choices=["site", "docs", "all", "fidelity", *SHOWN, *artefacts], metavar="what")
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
     parser.add_argument(
         "--reference", type=Path, default=Path("reference"), help="folder of the runs that ship with it (reference)"
     )
+    parser.add_argument("--check", action="store_true", help="with docs: write nothing, fail if a table would change")
     asked = parser.parse_args(arguments)
     store = ArtefactStore(asked.results, asked.scale, asked.reference)
     try:
+        if asked.what == "docs":
+            return _docs(asked.reference, asked.check)
         files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -54,6 +58,16 @@ def _site(store: ArtefactStore) -> list[Path]:
     first = build(store, store.results / "site")
     print(f"open in a browser: {first.resolve().as_uri()}")
     return [first]
+
+
+def _docs(reference: Path, check: bool) -> int:
+    """Returns 1 if a part of a page is not what the reference gives, and only checked."""
+    from reports.docs import STALE, pages, refresh
+
+    blocks = refresh(pages(), reference, check)
+    for block in blocks:
+        print(f"{block}: written" if block.state == STALE and not check else block)
+    return 1 if check and any(block.state == STALE for block in blocks) else 0
 
 
 class Printer:

@@ -19,7 +19,7 @@ from reports.claims import Verdict, verdicts_at
 from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
 from reports.figures import Figure
-from reports.papers import OVERVIEW, PAPERS, SHOWN
+from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.records import published
 from reports.settings import settings
 from reports.tables import Table
@@ -159,7 +159,6 @@ def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
     return template.render(pages=menu, page=name, scale=scale, **content)
 
 
-SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp": "DSSP", "dssync": "DS-Sync"}
 # Artefacts that compare the simulator with a formula: repeated on the page about fidelity.
 THEORY = (("adasync", "table_runtime"), ("adasync", "fig6"), ("dssync", "table1"))
 

@@ -15,6 +15,7 @@ from filelock import FileLock
 import run
 from reports.__main__ import main as reports_main
 from reports.claims import CONTRADICTED, NOT_JUDGED
+from reports.docs import BEGIN, END, refresh
 from reports.exhibits import ArtefactStore, Item, Picture
 from reports.papers import OVERVIEW, PAPERS, SHOWN
 from reports.records import published
@@ -128,6 +129,10 @@ def test_a_fresh_clone_shows_what_was_stored(results: Path, tmp_path: Path) -> N
             }
         assert texts_of(stored.board(paper, "")) == texts_of(ours.board(paper, ""))
         assert stored.origins(key).startswith("Runs: 0 from results")
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}smoke board -->\n{END}\n{BEGIN}smoke claims/dssp -->\n{END}\n")
+    refresh([page], tmp_path / "reference")
+    assert all(f"`{claim.key}`" in page.read_text() for paper in PAPERS.values() for claim in paper.claims)
     assert len(list((tmp_path / "reference/smoke/events").iterdir())) == 15
     num_bytes = sum(path.stat().st_size for path in (tmp_path / "reference/smoke/runs").iterdir())
     assert num_bytes < 600 * len(Reference(tmp_path / "reference/smoke").identities)
