@@ -84,6 +84,15 @@ def test_a_plan_is_replaced_by_a_finished_one_that_has_more(
     assert planned() == {TEN[0], TEN[7]}
 
 
+def test_a_plan_of_the_same_runs_is_renewed(add: Callable[..., Any], results: Path, reference: Path) -> None:
+    add("paper/table")
+    write_plan(results, "paper-table-smoke", range(6), labels=("c", "d"))
+    add("paper/table")
+    stored = Reference(reference / "smoke").plan("paper-table-smoke")
+    assert stored is not None
+    assert {run.label for run in stored.runs} == {"c", "d"}
+
+
 def test_the_command_of_a_plan_has_no_folder_of_this_machine(
     add: Callable[..., Any], results: Path, reference: Path
 ) -> None:

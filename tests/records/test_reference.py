@@ -156,6 +156,20 @@ def test_a_part_of_another_format_or_origin_is_refused(made: list[FolderRecord],
         Reference(tmp_path).record("a")
 
 
+def test_a_record_of_another_format_is_refused(tmp_path: Path, written_record: WrittenRecord) -> None:
+    record = written_record({})
+    path = tmp_path / "results" / record.identity / "summary.json"
+    write_runs(tmp_path / "current", [record])
+    assert stored(Reference(tmp_path / "current"), record.identity).summary()["format"] == 2
+    content = path.read_text()
+    part = write_runs(tmp_path / "old", [record])
+    table = pq.read_table(part)
+    texts = pa.array([json.dumps(json.loads(content) | {"format": 1})])
+    pq.write_table(table.set_column(table.column_names.index("summary"), "summary", texts), part)
+    with pytest.raises(RecordError, match=f"{part}: record format 1, this version reads 2"):
+        stored(Reference(tmp_path / "old"), record.identity).summary()
+
+
 def test_a_broken_cell_is_named_in_one_line(made: list[FolderRecord], tmp_path: Path) -> None:
     path = write_runs(tmp_path, made)
     table = pq.read_table(path)

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 def add(plan: WrittenPlan, reference: Path) -> Added:
     """Add the finished runs of a plan, and the plan itself.
 
-    The plan there stays if it has all runs of this one, or if this one is not finished.
+    A plan that is there stays if it has all runs of this one and more, or if this one has others and is not finished.
 
     Raises:
         RecordError: the plan has no scale, or a record or the reference is broken.
@@ -116,11 +116,17 @@ def add_studies(results: Path, reference: Path) -> list[str]:
     """Copy the studies that the reference lacks or has in an older state. Returns their names."""
     copied = []
     for path in sorted((results / STUDIES).glob("*.json")):
-        target = reference / STUDIES / path.name
-        if not target.exists() or target.read_bytes() != path.read_bytes():
-            write_file(target, path.read_bytes())
+        if copy_file(path.read_bytes(), reference / STUDIES / path.name):
             copied.append(path.stem)
     return copied
+
+
+def copy_file(content: bytes, target: Path) -> bool:
+    """Write a file whole; False if it is there with this content."""
+    if target.exists() and target.read_bytes() == content:
+        return False
+    write_file(target, content)
+    return True
 
 
 def _named(results: Path, names: Sequence[str]) -> list[WrittenPlan]:
@@ -137,15 +143,15 @@ def _add_logs(finished: Sequence[FolderRecord], store: Reference) -> None:
 
 
 def _add_plan(plan: WrittenPlan, store: Reference, is_finished: bool) -> str:
-    """Copy the plan if it is newer. Returns why it was not copied, or an empty text."""
+    """Copy the plan unless the one there stays. Returns why that stays, or an empty text."""
     there = store.plan(plan.stem)
-    if there is not None and {*there.once()} >= {*plan.once()}:
+    if there is not None and {*there.once()} > {*plan.once()}:
         return ""
-    if there is not None and not is_finished:
+    if there is not None and {*there.once()} != {*plan.once()} and not is_finished:
         return "; the plan there stays until this one is finished"
     content = json.loads(plan.path.read_text())
     content["command"] = [word for word in plan.command if word.partition("=")[0] not in PLACES]
-    write_file(store.folder / "plans" / f"{plan.stem}.json", (json.dumps(content, indent=1) + "\n").encode())
+    copy_file((json.dumps(content, indent=1) + "\n").encode(), store.folder / "plans" / f"{plan.stem}.json")
     return ""
 
 

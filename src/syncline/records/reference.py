@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from syncline.records.events import SCHEMA
 from syncline.records.plans import WrittenPlan, read_plan
 from syncline.records.sources import REFERENCE, Record
-from syncline.records.store import RecordError
+from syncline.records.store import RecordError, check_format
 
 FORMAT = 1  # of a part; a reader refuses another one
 FORMAT_KEY = b"syncline_reference_format"
@@ -120,6 +120,10 @@ class Reference:
         part, row = self._places[identity]
         return _guarded(part.path, lambda: json.loads(part.column(column)[row]))
 
+    def part_of(self, identity: str) -> Path:
+        """The file that holds a run."""
+        return self._places[identity][0].path
+
     def log_path(self, identity: str) -> Path:
         """Of the event log of a run, if it is stored."""
         return self.folder / "events" / f"{identity}.parquet"
@@ -142,6 +146,7 @@ class ReferenceRecord:
 
     def summary(self) -> dict[str, Any]:
         summary: dict[str, Any] = self.reference.parsed(self.identity, "summary")
+        check_format(summary.get("format"), self.reference.part_of(self.identity))
         return summary
 
     def config(self) -> dict[str, Any]:
