@@ -23,7 +23,7 @@ define made
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-all papers report bench fidelity kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
+.PHONY: help setup run check test test-all papers report docs bench fidelity kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,8 +64,11 @@ test-all: $(READY) ## all tests: exactly what CI runs
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
 	$(call made,all,*)
 
-report: $(READY) ## the pages that show them: results/site/index.html, from what was run at SCALE
+report: $(READY) ## the pages that show them: results/site/index.html, from what was run at SCALE or ships in reference/
 	$(BIN)/python -m reports site --scale $(SCALE) $(INTO)
+
+docs: $(READY) ## write the tables of the documentation anew, from reference/
+	$(BIN)/python -m reports docs
 
 bench: $(READY) ## side-by-side measurements of speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks

@@ -6,6 +6,7 @@ python -m reports all                    all papers
 python -m reports fidelity               what `make fidelity` measured
 python -m reports study <stem>           the curves of a study (results/studies)
 python -m reports site                   all of this as pages for a browser
+python -m reports docs                   the tables of the documentation, from the reference
 """
 
 import argparse
@@ -18,7 +19,6 @@ from rich.console import Console
 from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
-from reports.scoreboard import scoreboard
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.records.plans import stem_of
@@ -32,15 +32,22 @@ def main(arguments: list[str]) -> int:
         prog="python -m reports", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
-    parser.add_argument("what", choices=["site", "all", "fidelity", "study", *SHOWN, *artefacts], metavar="what")
+    kinds = ["site", "docs", "all", "fidelity", "study", *SHOWN, *artefacts]
+    parser.add_argument("what", choices=kinds, metavar="what")
     parser.add_argument("study", nargs="?", metavar="stem", help="of a study")
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
+    parser.add_argument(
+        "--reference", type=Path, default=Path("reference"), help="folder of the runs that ship with it (reference)"
+    )
+    parser.add_argument("--check", action="store_true", help="with docs: write nothing, fail if a table would change")
     asked = parser.parse_args(arguments)
     if (asked.what == "study") != (asked.study is not None):
         parser.error("study takes the stem of a study, and nothing else does")
-    store = ArtefactStore(asked.results, asked.scale)
+    store = ArtefactStore(asked.results, asked.scale, asked.reference)
     try:
+        if asked.what == "docs":
+            return _docs(asked.reference, asked.check)
         if asked.study is not None:
             files = Printer(store).study(asked.study)
         else:
@@ -48,6 +55,8 @@ def main(arguments: list[str]) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    if from_where := store.origins():
+        print(from_where)
     print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
     return 0
 
@@ -58,6 +67,16 @@ def _site(store: ArtefactStore) -> list[Path]:
     first = build(store, store.results / "site")
     print(f"open in a browser: {first.resolve().as_uri()}")
     return [first]
+
+
+def _docs(reference: Path, check: bool) -> int:
+    """Returns 1 if a part of a page is not what the reference gives, and only checked."""
+    from reports.docs import STALE, pages, refresh
+
+    blocks = refresh(pages(), reference, check)
+    for block in blocks:
+        print(f"{block}: written" if block.state == STALE and not check else block)
+    return 1 if check and any(block.state == STALE for block in blocks) else 0
 
 
 class Printer:
@@ -107,8 +126,8 @@ class Printer:
             command = f"make {paper.key} SCALE={scale}"
             raise RecordError(f"no artefact of {paper.key} was run at scale {scale}; {command}")
         if paper.claims:
-            claims = scoreboard(f"{paper.title}: claims at scale {scale}", self._store.verdicts(paper))
-            files += self._exhibit({"": claims}, f"{paper.key}-claims-{scale}", writer)
+            board = self._store.board(paper, f"{paper.title}: claims at scale {scale}")
+            files += self._exhibit({"": board}, f"{paper.key}-claims-{scale}", writer)
         return files
 
     def _exhibit(self, exhibit: Exhibit, stem: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:

@@ -15,11 +15,13 @@ import reports.figures
 import syncline.records.drawing
 from reports.claims import Claim, Verdict, judge
 from reports.figures import Figure
-from reports.records import ARM_NAMES, OWN, SAME, Artefact, Run, load_artefact, published
+from reports.records import ARM_NAMES, OWN, SAME, Artefact, Run, load_artefact, origins, published
+from reports.scoreboard import scoreboard
 from reports.tables import Table
 from syncline.records.drawing import draw
 from syncline.records.environment import cores
-from syncline.records.spans import read_timeline, window_of
+from syncline.records.reference import Reference
+from syncline.records.spans import timeline_and_kind, window_of
 
 REPORTS = "reports"  # in the folder of the results: all files
 SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
@@ -27,13 +29,17 @@ SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The timeline of one run: when each worker computed, sent and waited."""
+    """The timeline of one run: when each worker computed, sent and waited. RecordError where it has no event log."""
 
     title: str
     run: Run
     begin_s: float | None = None  # of the window; None: a window of some forty gradients
     end_s: float | None = None
     notes: Sequence[str] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        if not self.run.record.has_events:
+            self.run.record.events()  # raises the error that says why
 
     def content(self) -> dict[str, Any]:
         """All that the picture depends on. The summary tells a repeated run from the first: its wall time differs."""
@@ -43,7 +49,8 @@ class Picture:
         """`stem`.svg, .png and .pdf in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / f"{stem}.{suffix}" for suffix in ("svg", "png", "pdf")]
-        timeline, kind = read_timeline(self.run.folder)
+        record = self.run.record
+        timeline, kind = timeline_and_kind(record.events(), self.run.summary, record.config())
         draw(timeline, self.title, kind, *window_of(timeline, self.begin_s, self.end_s), files)
         return files
 
@@ -84,21 +91,52 @@ class Paper:
 
 
 class ArtefactStore:
-    """The artefacts of one scale in a folder of results, each loaded once."""
+    """The artefacts and verdicts of one scale, each made once.
 
-    def __init__(self, results: Path, scale: str) -> None:
+    Args:
+        results: folder of the records, which come first.
+        reference: folder of the reference, which has the runs and plans that are not there; None: none.
+    """
+
+    def __init__(self, results: Path, scale: str, reference: Path | None = None) -> None:
         self.results, self.scale = results, scale
+        self._reference = None if reference is None else Reference(reference / scale)
         self._loaded: dict[str, Artefact] = {}
+        self._judged: dict[str, list[Verdict]] = {}
 
     def artefact(self, name: str) -> Artefact:
         """Raises RecordError where there is no plan or no finished run of it."""
         if name not in self._loaded:
-            self._loaded[name] = load_artefact(name, self.scale, self.results)
+            self._loaded[name] = load_artefact(name, self.scale, self.results, self._reference)
         return self._loaded[name]
+
+    @property
+    def has_plans(self) -> bool:
+        """Whether anything of this scale was run."""
+        is_run = any((self.results / "plans").glob(f"*-{self.scale}.json"))
+        return is_run or (self._reference is not None and bool(self._reference.stems))
+
+    def origins(self, key: str = "") -> str:
+        """Where the runs of the artefacts loaded so far are from; empty if there are none.
+
+        Args:
+            key: of a paper; empty: of all.
+        """
+        loaded = [artefact for name, artefact in self._loaded.items() if not key or name.startswith(f"{key}/")]
+        return origins([run.record for artefact in loaded for run in artefact.runs]) if loaded else ""
 
     def verdicts(self, paper: Paper) -> list[Verdict]:
         """One a claim, in the paper's order."""
-        return [judge(claim, paper.claim_text(claim.key), self.scale, self.artefact) for claim in paper.claims]
+        if paper.key not in self._judged:
+            self._judged[paper.key] = [
+                judge(claim, paper.claim_text(claim.key), self.scale, self.artefact) for claim in paper.claims
+            ]
+        return self._judged[paper.key]
+
+    def board(self, paper: Paper, title: str) -> Table:
+        """The verdicts as a table, number by number; its last note tells where the runs are from."""
+        board = scoreboard(title, self.verdicts(paper))
+        return replace(board, notes=[*board.notes, *filter(None, [self.origins(paper.key)])])
 
 
 class ExhibitWriter:

@@ -15,3 +15,4 @@ def show_timelines(artefact: Artefact) -> Exhibit:
 OVERVIEW = Paper("overview", {"timelines": show_timelines}, ())
 PAPERS: dict[str, Paper] = {paper.PAPER.key: paper.PAPER for paper in (psp, backup, adasync, dssp, dssync)}
 SHOWN: dict[str, Paper] = {**PAPERS, OVERVIEW.key: OVERVIEW}
+SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp": "DSSP", "dssync": "DS-Sync"}

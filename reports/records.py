@@ -10,8 +10,9 @@ import yaml
 
 from reports.statistics import Sample
 from syncline.metrics import LOWER_IS_BETTER
-from syncline.records.plans import plan_path, read_plan, stem_of
-from syncline.records.store import FINISHED, RecordError, read_config, read_metrics, read_summary, status
+from syncline.records.plans import plan_path, stem_of
+from syncline.records.sources import REFERENCE, Record, ResultsFolder, Source, provenance
+from syncline.records.store import RecordError
 
 PUBLISHED = Path(__file__).parent / "published"
 TIMING = "timing"  # last part of the label of a run of times alone
@@ -25,7 +26,7 @@ class Run:
 
     label: str
     seed: int
-    folder: Path  # its record
+    record: Record
     summary: Mapping[str, Any]
 
     def number(self, key: str) -> float:
@@ -51,12 +52,12 @@ class Run:
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        return read_config(self.folder)
+        return self.record.config()
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """Its evaluations, in order."""
-        return read_metrics(self.folder)
+        return self.record.metrics()
 
     def curve(self, metric: str, over: str = "time_s") -> tuple[list[float], list[float]]:
         """(places, heights) of a metric: over `time_s`, `epoch` or `updates`."""
@@ -152,8 +153,13 @@ class Artefact:
 
     @property
     def closing_notes(self) -> list[str]:
-        """The last lines below every table: its command, and what is missing."""
-        return [f"Made by: {self.command}", *filter(None, [self.incomplete])]
+        """The last lines below every table: its command, where its runs are from, and what is missing."""
+        return [f"Made by: {self.command}", f"{self.origins}.", *filter(None, [self.incomplete])]
+
+    @property
+    def origins(self) -> str:
+        """Where its runs are from."""
+        return origins([run.record for run in self.runs])
 
     @property
     def incomplete(self) -> str:
@@ -183,27 +189,39 @@ def _of_arm(planned: Sequence[Planned], arm: str) -> list[Planned]:
     return [replace(one, label=one.label.removesuffix(f"/{OWN}")) if one.label.endswith(OWN) else one for one in chosen]
 
 
-def load_artefact(name: str, scale: str, results: Path) -> Artefact:
+def load_artefact(name: str, scale: str, results: Path, reference: Source | None = None) -> Artefact:
     """The records of the plan that was written for this artefact.
+
+    Args:
+        results: folder of the records; its plan and its runs come first.
+        reference: has the plan if that is not in the results, and the runs of either that are not there.
 
     Raises:
         RecordError: no such plan, none of its runs is finished, or a record is broken or of a newer format.
     """
     path = plan_path(results, stem_of(name, scale))
-    try:
-        plan = read_plan(path)
-    except FileNotFoundError:
-        raise RecordError(f"{path}: no such plan; make {name.replace('/', '-')} SCALE={scale} makes it") from None
+    sources: list[Source] = [ResultsFolder(results), *([] if reference is None else [reference])]
+    plan = next((plan for source in sources if (plan := source.plan(path.stem)) is not None), None)
+    if plan is None:
+        raise RecordError(f"{path}: no such plan; make {name.replace('/', '-')} SCALE={scale} makes it")
     runs, missing = [], []
     for entry in plan.runs:
-        folder = results / entry.identity
-        if status(folder) != FINISHED:
+        found = (source.record(entry.identity) for source in sources)
+        record = next((record for record in found if record is not None), None)
+        if record is None:
             missing.append(Missing(entry.label, entry.seed))
             continue
-        runs.append(Run(entry.label, entry.seed, folder, read_summary(folder)))
+        runs.append(Run(entry.label, entry.seed, record, record.summary()))
     if not runs:
         raise RecordError(f"{path}: none of its {len(plan.runs)} runs is finished")
     return Artefact(name, scale, plan.report, runs, missing)
+
+
+def origins(records: Sequence[Record]) -> str:
+    """One line: how many runs are from the results, how many from the reference, and where and when those were made."""
+    stored = [record for record in records if record.origin == REFERENCE]
+    about = f" ({provenance(stored)})" if stored else ""
+    return f"Runs: {len(records) - len(stored):,} from results, {len(stored):,} from the reference{about}"
 
 
 def in_summary(key: str) -> Callable[[Run], float | None]:

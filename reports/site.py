@@ -19,9 +19,8 @@ from reports.claims import BASES, Verdict, verdicts_at
 from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
 from reports.figures import Figure
-from reports.papers import OVERVIEW, PAPERS, SHOWN
+from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.records import published
-from reports.scoreboard import scoreboard
 from reports.settings import settings
 from reports.tables import Table
 from syncline.records.plans import stem_of
@@ -74,6 +73,7 @@ class Section:
     settings: Table | None = None
     source: str = ""
     missing: str = ""  # why it is empty or incomplete
+    origins: str = ""  # where its runs are from
 
     def files(self) -> list[Path]:
         """Of all items; waits until they are written."""
@@ -88,7 +88,7 @@ def build(store: ArtefactStore, folder: Path) -> Path:
     Raises:
         RecordError: nothing was run at this scale.
     """
-    if not any((store.results / "plans").glob(f"*-{store.scale}.json")):
+    if not store.has_plans:
         raise RecordError(f"nothing was run at scale {store.scale}; make papers SCALE={store.scale}")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
@@ -101,13 +101,16 @@ def build(store: ArtefactStore, folder: Path) -> Path:
         for part in (*sections.values(), live):
             for path in part.files():
                 shutil.copy(path, folder / FILES)
-        for name, content in _contents(store.scale, verdicts, sections, live).items():
+        for name, content in _contents(store, verdicts, sections, live).items():
             (folder / name).write_text(rendered(name, store.scale, content))
     return folder / "index.html"
 
 
 def _contents(
-    scale: str, verdicts: Mapping[str, list[Verdict]], sections: Mapping[tuple[str, str], Section], live: Section
+    store: ArtefactStore,
+    verdicts: Mapping[str, list[Verdict]],
+    sections: Mapping[tuple[str, str], Section],
+    live: Section,
 ) -> dict[str, dict[str, Any]]:
     """Page -> the variables of its template, in the order of the menu."""
 
@@ -117,8 +120,9 @@ def _contents(
     pages: dict[str, dict[str, Any]] = {
         "index.html": {
             "papers": [(paper, SHORT[key], verdicts[key], counts(verdicts[key])) for key, paper in PAPERS.items()],
-            "kinds": verdicts_at(scale),
+            "kinds": verdicts_at(store.scale),
             "bases": BASES,
+            "origins": store.origins(),
             "total": counts([verdict for of_paper in verdicts.values() for verdict in of_paper]),
         }
     }
@@ -127,7 +131,7 @@ def _contents(
             "paper": paper,
             "short": SHORT[key],
             "verdicts": verdicts[key],
-            "claims": scoreboard("Claims, number by number", verdicts[key]),
+            "claims": store.board(paper, "Claims, number by number"),
             "sections": of(key),
         }
     pages["findings.html"] = {"parts": findings()}
@@ -156,7 +160,6 @@ def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
     return template.render(pages=menu, page=name, scale=scale, **content)
 
 
-SHORT = {"psp": "PSP", "backup": "Backup workers", "adasync": "AdaSync", "dssp": "DSSP", "dssync": "DS-Sync"}
 # Artefacts that compare the simulator with a formula: repeated on the page about fidelity.
 THEORY = (("adasync", "table_runtime"), ("adasync", "fig6"), ("dssync", "table1"))
 
@@ -180,7 +183,7 @@ def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter
         return Section(full, caption, command, missing=f"not complete, or not part of this scale: {error}")
     shown = [Shown(*one) for one in writer.submit(exhibit, stem_of(full, store.scale))]
     source: str = artefact.report.get("source", "")
-    return Section(full, caption, command, shown, settings(artefact), source, artefact.incomplete)
+    return Section(full, caption, command, shown, settings(artefact), source, artefact.incomplete, artefact.origins)
 
 
 def live_section(results: Path, writer: ExhibitWriter) -> Section:

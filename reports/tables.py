@@ -105,10 +105,15 @@ class Table:
         ]
 
     def markdown(self) -> str:
+        return f"# {self.title}\n\n{self.markdown_body()}\n\n" + "".join(f"- {note}\n" for note in self.notes)
+
+    def markdown_body(self) -> str:
+        """Without its title and its notes. Columns of texts alone are flush left, those of numbers right."""
         titles = [column.title for column in self.columns]
-        lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *self.texts()]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"# {self.title}\n\n{body}\n\n" + "".join(f"- {note}\n" for note in self.notes)
+        is_text = [all(isinstance(row[k], str) for row in self.rows) for k in range(len(titles))]
+        rule = ["---" if is_flush_left else "---:" for is_flush_left in (True, *is_text[1:])]
+        lines = [titles, rule, *self.texts()]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def latex(self) -> str:
         lines = ["% needs \\usepackage{booktabs}", "\\begin{table}", "\\centering", f"\\caption{{{_tex(self.title)}}}"]

@@ -115,8 +115,8 @@ def test_help_names_the_commands_with_a_line_each(capsys: pytest.CaptureFixture[
         main(words)
     assert ended.value.code == 0
     lines = capsys.readouterr().out.splitlines()
-    for name in ("status", "retry", "cancel", "show", "compare", "clean", "timeline"):
-        assert any(line.startswith(f"    {name} ") for line in lines), name
+    for name in ("status", "retry", "cancel", "show", "compare", "clean", "timeline", "reference"):
+        assert any(f"{line} ".startswith(f"    {name} ") for line in lines), name
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -248,10 +248,32 @@ def test_a_list_of_mappings_is_one_of_each_in_all_combinations() -> None:
     assert [label for label, _ in alone] == ["two", "four", "two/timing", "four/timing"]
 
 
-def test_a_strategys_own_rate_has_no_times_of_its_own() -> None:
-    runs = {"bsp": ["strategy=bsp"], "bsp/own": ["strategy=bsp", "optimizer.lr=0.3"]}
-    made = grid(EXPERIMENT | {"runs": runs, "timing": ["gradients=false"]}, "paper")
-    assert [label for label, _ in made] == ["bsp", "bsp/own", "bsp/timing"]
+ARMS = {"paper": {"same": ["optimizer.lr=0.2"], "own": {"SSP": ["optimizer.lr=0.3"], "other": ["optimizer.lr=0.4"]}}}
+
+
+def test_arms_are_one_rate_for_all_and_each_rows_own_whose_time_is_not_made_again() -> None:
+    made = grid(EXPERIMENT | {"arms": ARMS, "timing": ["gradients=false"]}, "paper")
+    assert [label for label, _ in made] == ["BSP", "SSP", "SSP/own", "BSP/timing", "SSP/timing"]
+    words = dict(made)
+    assert [words[label].count("optimizer.lr=0.2") for label in ("BSP", "SSP", "BSP/timing")] == [1, 1, 0]
+    assert words["SSP/own"] == [*words["SSP"], "optimizer.lr=0.3"]
+    without = {"smoke": grid(EXPERIMENT | {"arms": ARMS}, "smoke"), "paper": grid(EXPERIMENT, "paper")}
+    assert without["smoke"] == grid(EXPERIMENT, "smoke")
+    assert grid(EXPERIMENT | {"arms": ARMS}, "paper", arms=False) == without["paper"]
+
+
+def test_what_a_run_says_itself_comes_after_the_one_rate_for_all() -> None:
+    runs = {"BSP": ["strategy=bsp"], "BSP/slow": ["strategy=bsp", "optimizer.lr=0.001"]}
+    words = dict(grid(EXPERIMENT | {"runs": runs, "arms": ARMS}, "paper"))
+    assert words["BSP/slow"].index("optimizer.lr=0.001") > words["BSP/slow"].index("optimizer.lr=0.2")
+
+
+def test_rows_that_are_left_out_at_a_scale_have_their_times_alone() -> None:
+    content = EXPERIMENT | {"left_out": {"paper": ["SSP"]}, "timing": ["gradients=false"]}
+    assert [label for label, _ in grid(content, "paper")] == ["BSP", "BSP/timing", "SSP/timing"]
+    assert [label for label, _ in grid(content, "smoke")] == ["BSP", "SSP", "BSP/timing", "SSP/timing"]
+    by_part = {"runs": [{"a": []}, {"x": [], "y": []}], "left_out": {"paper": ["x"]}}
+    assert [label for label, _ in grid(EXPERIMENT | by_part, "paper")] == ["a/y"]
 
 
 def test_times_alone_may_be_of_another_size_at_a_scale() -> None:

@@ -24,6 +24,7 @@ from syncline.statistics import (
     ratio_interval,
     restricted_mean,
     restricted_times,
+    two_sample_p,
 )
 
 ALPHA = 0.05
@@ -68,6 +69,20 @@ def test_equal_differences_give_a_point_and_certainty(value):
     assert [mean_p(values, bound, "less") for bound in (value - 0.01, value, value + 0.01)] == [1.0, 1.0, 0.0]
     assert equivalence_p(values, abs(value)) == 1.0
     assert equivalence_p(values, abs(value) + 0.01) == 0.0
+
+
+@scaled(30)
+@given(SAMPLES.filter(lambda values: np.ptp(values) > 0), st.lists(VALUES, min_size=1, max_size=8))
+def test_p_values_of_two_samples_are_those_of_scipy(first, second):
+    theirs = stats.ttest_ind(first, second)
+    assert two_sample_p(first, second) == pytest.approx(float(theirs.pvalue), rel=1e-6, abs=1e-12)
+    assert two_sample_p(second, first) == two_sample_p(first, second)
+
+
+def test_two_samples_without_spread_are_the_same_or_not():
+    assert [two_sample_p([0.1] * 3, [value] * 2) for value in (0.1, 0.2)] == [1.0, 0.0]
+    with pytest.raises(ValueError, match="3 or more numbers together"):
+        two_sample_p([0.1], [0.2])
 
 
 @scaled(30)

@@ -10,6 +10,8 @@ import yaml
 
 from syncline.records.store import FORMAT
 
+ENVIRONMENT = {"commit": "0123456789ab", "processor": "A processor", "cores": 2, "command": ["run.py"]}
+
 
 @dataclass(frozen=True)
 class Written:
@@ -30,6 +32,7 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
         config = {"format": FORMAT, "dataset": {"name": "glyphs10"}, **run.config}
         (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in run.metrics))
+        (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
         about = {"format": FORMAT, "engine": "simulation", "time_kind": "virtual"}
         about |= {"status": "finished", "metric": "accuracy"}
         (folder / "summary.json").write_text(json.dumps(about | dict(run.summary)))

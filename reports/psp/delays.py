@@ -11,7 +11,6 @@ from reports.figures import STYLES, Figure, Panel, Series
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
-from syncline.records.events import read_events
 
 SCENARIOS = {"delayed": "0.16 % of the responses 4 s late", "normal": "no delays injected"}
 KINDS = {
@@ -93,7 +92,7 @@ def table(artefact: Artefact, delays: Delays) -> Table:
 
 def _delays(run: Run) -> list[float]:
     """Seconds of each pull but the first ones."""
-    log = read_events(run.folder / "events.arrow").to_pandas()
+    log = run.record.events().to_pandas()
     pulled = log[(log.kind == "pulled") & (log.value > 0)]
     if run.config["cluster"]["shards"] == 1:
         begun = log[log.kind == "granted"]

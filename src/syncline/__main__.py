@@ -5,7 +5,7 @@ import os
 import sys
 
 import syncline
-from syncline.operations import clean, control, show, status, timeline
+from syncline.operations import clean, compare, control, reference, show, status, timeline
 from syncline.operations.arguments import Commands, Parser
 
 EXAMPLES = """\
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--version", action="version", version=f"syncline {syncline.__version__}")
     commands = Commands(parser)
-    for module in (status, control, show, clean, timeline):
+    for module in (status, control, show, compare, clean, timeline, reference):
         module.add_to(commands)
     asked = parser.parse_args(arguments or ["--help"])
     try:

@@ -68,6 +68,33 @@ def mean_p(differences: Sequence[float], bound: float = 0.0, alternative: Side =
     return float(stats.t.sf(mean / error, df))
 
 
+def two_sample_p(first: Sequence[float], second: Sequence[float]) -> float:
+    """p-value of Student's two-sided two-sample test: small where the means of independent samples differ.
+
+    It is exact where both are normal with one variance, whatever their sizes. Samples without any spread have p = 0 if
+    their values differ, else 1.
+
+    Args:
+        first: n >= 1 finite numbers.
+        second: m >= 1 finite numbers, n + m >= 3.
+
+    Source: Student, The Probable Error of a Mean, 1908; Fisher, Applications of Student's Distribution, 1925.
+    """
+    ours = _sample("two_sample_p: first", first, least=1)
+    theirs = _sample("two_sample_p: second", second, least=1)
+    df = len(ours) + len(theirs) - 2
+    if df < 1:
+        raise ValueError("two_sample_p: first and second must have 3 or more numbers together, got 2")
+    distance = abs(float(ours.mean()) - float(theirs.mean()))
+    if np.ptp(ours) == 0.0 and np.ptp(theirs) == 0.0:
+        return 0.0 if ours[0] != theirs[0] else 1.0
+    squares = float(((ours - ours.mean()) ** 2).sum() + ((theirs - theirs.mean()) ** 2).sum())
+    error = math.sqrt(squares / df * (1.0 / len(ours) + 1.0 / len(theirs)))
+    if error == 0.0:  # the squares are too small for a float
+        return 0.0 if distance > 0.0 else 1.0
+    return 2.0 * float(stats.t.sf(distance / error, df))
+
+
 def equivalence_p(differences: Sequence[float], margin: float) -> float:
     """p-value of two one-sided tests (TOST): small where |mean| of the paired differences is below the margin.
 

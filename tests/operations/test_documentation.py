@@ -10,6 +10,8 @@ from commands import ROOT
 from operations.planned import finish, identity_of, write_plan
 
 from syncline.__main__ import main
+from syncline.operations.reference import add
+from syncline.records.plans import read_plan
 from syncline.records.studies import WrittenStudy, study_path, write_study
 
 TEXT = (ROOT / "docs/operations.md").read_text()
@@ -24,6 +26,7 @@ def there(tmp_path: Path) -> Path:
         finish(tmp_path, seed)
     study = WrittenStudy("tune", "dssp/table1", "smoke", ["+tune=rate"], {"key": "optimizer.lr"}, [], None, None)
     write_study(study_path(tmp_path, "tune-dssp-table1-smoke"), study)
+    add(read_plan(tmp_path / "plans" / "dssp-table1-smoke.json"), tmp_path / "reference")
     return tmp_path
 
 
@@ -32,6 +35,7 @@ def test_a_command_runs(
     there: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started = []
+    monkeypatch.chdir(there)  # where a reference is written
     monkeypatch.setattr(os, "execv", lambda program, words: started.append(words))
     for seed in (0, 1):
         command = command.replace("<identity>", identity_of(seed), 1)
@@ -48,16 +52,28 @@ def test_a_command_runs(
 def test_every_command_is_there_and_timelines_are_tested_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    listed = re.findall(r"^    (\w+)  ", capsys.readouterr().out, re.MULTILINE)
+    listed = re.findall(r"^    (\w+)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
     assert {command.split()[3] for command in COMMANDS} == set(listed)
 
 
 @pytest.mark.parametrize(
     "words",
-    [["status", "--runs"], ["cancel", "dssp/table1"], ["show", "0"], ["compare", "0", "1"], ["clean"]],
-    ids=lambda words: words[0],
+    [
+        ["status", "--runs"],
+        ["cancel", "dssp/table1"],
+        ["show", "0"],
+        ["compare", "0", "1"],
+        ["compare", "--reference"],
+        ["clean"],
+        ["reference", "add", "dssp/table1"],
+        ["reference", "list"],
+    ],
+    ids=" ".join,
 )
-def test_the_keys_are_those_of_the_json(there: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_keys_are_those_of_the_json(
+    there: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(there)
     words = [identity_of(int(word)) if word.isdigit() else word for word in words]
     assert main([*words, "--json", "--results", str(there)]) == 0
     content = json.loads(capsys.readouterr().out)
@@ -73,7 +89,7 @@ def test_every_help_has_examples_and_fits_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for name in ("status", "retry", "cancel", "show", "compare", "clean", "timeline"):
+    for name in ("status", "retry", "cancel", "show", "compare", "clean", "timeline", "reference"):
         with pytest.raises(SystemExit) as ended:
             main([name, "--help"])
         assert ended.value.code == 0

@@ -1,4 +1,4 @@
-"""show and compare: what a record holds, in a few words or all of it."""
+"""show: what a record holds, in a few words or all of it."""
 
 import re
 from collections.abc import Callable
@@ -53,38 +53,12 @@ def test_the_keys_of_show(as_json: AsJson) -> None:
     assert as_json("show", identity_of(3))["failure"] == TRACE
 
 
-def test_two_runs_are_compared_where_they_differ(said: Said, as_json: AsJson) -> None:
-    content = as_json("compare", identity_of(0), identity_of(1))
-    assert content["records"] == [identity_of(0), identity_of(1)]
-    assert content["config"] == {"seed": [0, 1]}
-    assert (
-        content["results"].items()
-        >= {
-            "wall_s": [10.0, 30.0],
-            "ended_by": ["epochs", "diverged"],
-            "time_s": [1.0, 1.0],
-            "final.accuracy": [0.5, 0.5],
-        }.items()
-    )
-    assert not {"identity", "format"} & set(content["results"])
-    rows = [line.split() for line in said("compare", identity_of(0), identity_of(1)).splitlines()]
-    assert rows[:3] == [[identity_of(0), identity_of(1)], ["seed", "0", "1"], []]
-    assert ["wall_s", "10", "30"] in rows
-
-
 def test_a_long_list_is_shown_by_its_ends_and_distinct_from_another_one() -> None:
     values = [number / 3 for number in range(20_000)]
     shown = cell(values)
     assert shown.startswith("[0, 0.333333, ..., 6666.33] (20000 values, CRC ")
     assert cell([*values[:50], 0.0, *values[51:]]) != shown
     assert cell([1, 2.5]) == "[1, 2.5]"
-
-
-def test_of_a_run_that_is_not_finished_only_the_config_is_compared(said: Said) -> None:
-    text = said("compare", identity_of(0), identity_of(3))
-    assert ["epochs", "1", "-"] in [line.split() for line in text.splitlines()]
-    assert text.endswith(f"{identity_of(3)} is not finished: no results\n")
-    assert "(the configs are the same)" in said("compare", identity_of(0), identity_of(0))
 
 
 @pytest.mark.parametrize("words", [["show", "none"], ["compare", identity_of(0), "none"]])

@@ -13,6 +13,8 @@ from syncline.metrics import METRICS
 from syncline.plan import Entry, Plan
 from syncline.records import events
 from syncline.records.events import KINDS, SCHEMA, read_events
+from syncline.records.reference import write_runs
+from syncline.records.sources import FolderRecord
 from syncline.records.store import read_metrics, read_summary
 
 TEXT = (ROOT / "docs/records.md").read_text()
@@ -63,18 +65,20 @@ def test_the_files_are_all_there_are(records: list[Path]) -> None:
     assert {path.name for record in records for path in record.iterdir()} <= told
 
 
-def test_the_examples_run(records: list[Path]) -> None:
+def test_the_examples_run(records: list[Path], tmp_path: Path) -> None:
     results = records[0].parent
     entries = [Entry("row", (), compose([*words, "max_updates=3"])[0]) for words in list(RUNS.values())[:2]]
     plan = Plan("sweep", "", tuple(entries), {}).write(results)
+    write_runs(tmp_path / "smoke", [FolderRecord(record) for record in records])
     names: dict[str, Any] = {}
     for example in EXAMPLES:
         own = example.replace("<identity>", records[0].name).replace("<plan>", plan.stem)
-        exec(own.replace('"results', f'"{results}'), names)
+        exec(own.replace('"results', f'"{results}').replace('"reference/<scale>', f'"{tmp_path}/smoke'), names)
     summary = read_summary(records[0])
     assert names["final"] == summary["final"]["accuracy"]
     assert list(names["curve"].updates) == [row["updates"] for row in read_metrics(records[0])]
     applied = [row for row in read_events(records[0] / "events.arrow").to_pylist() if row["kind"] == "applied"]
     assert len(names["events"].query("kind == 'applied'")) == len(applied) == 3
     assert names["by_label"].loc["row", "count"] == 2
+    assert list(names["evaluations"].updates) == list(names["curve"].updates)
     assert json.dumps(names["summary"]) == json.dumps(summary)

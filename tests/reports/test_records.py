@@ -1,15 +1,20 @@
 """From a plan to its records: what is loaded, what is refused, and how fast."""
 
 import json
+import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from written import Written, write_records
+from written import ENVIRONMENT, Written, write_records
 
-from reports.exhibits import ArtefactStore
+from reports.exhibits import ArtefactStore, Picture
 from reports.records import load_artefact
 from reports.settings import settings
+from syncline.operations.reference import add
+from syncline.records.plans import read_plan
+from syncline.records.reference import Reference
 from syncline.records.store import RecordError
 
 CONFIG = {
@@ -22,7 +27,20 @@ CONFIG = {
     "batch_size": 32,
 }
 SUMMARY = {"time_s": 4.0, "updates": 10}
+NOON = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
 METRICS = [{"time_s": 0.0, "accuracy": 0.1, "loss": 2.0}, {"time_s": 2.0, "accuracy": 0.5, "loss": 1.0}]
+
+
+MADE_BY = f"commit {ENVIRONMENT['commit']}, {ENVIRONMENT['processor']} with {ENVIRONMENT['cores']} cores, 2026-11-23"
+
+
+def referred(results: Path, folder: Path) -> Reference:
+    """The reference of what is in the results, all of it finished on one day; one plan, of scale smoke."""
+    for path in results.glob("*/summary.json"):
+        os.utime(path, (NOON, NOON))
+    for path in (results / "plans").glob("*.json"):
+        add(read_plan(path), folder / "reference")
+    return Reference(folder / "reference" / "smoke")
 
 
 def written(label: str, seed: int, **changes: object) -> Written:
@@ -85,3 +103,59 @@ def test_settings_tell_what_is_shared_and_what_differs_and_the_readings(tmp_path
     assert rows["seeds"] == "0, 1"
     assert rows["reading: strategy.bound"].startswith("paper; hard (")
     assert "reading: strategy.tag" not in rows
+
+
+def test_what_the_results_lack_is_of_the_reference_run_by_run(tmp_path: Path) -> None:
+    results, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
+    write_records(elsewhere, "dssp/fig3", "smoke", [written(label, seed) for label in "ab" for seed in (0, 1)], {})
+    reference = referred(elsewhere, tmp_path)
+    whole = load_artefact("dssp/fig3", "smoke", results, reference)
+    assert (len(whole.runs), whole.missing) == (4, [])
+    assert whole.origins == f"Runs: 0 from results, 4 from the reference ({MADE_BY})"
+    assert f"{whole.origins}." in whole.closing_notes
+    own = [Written("a", 0, CONFIG, SUMMARY | {"time_s": 8.0}, METRICS), written("c", 0)]
+    write_records(results, "dssp/fig3", "smoke", own, {})
+    mixed = load_artefact("dssp/fig3", "smoke", results, reference)
+    assert list(mixed.rows()) == ["a", "c"], "the plan of the results counts"
+    assert mixed.runs[0].time_s == 8.0, "and so does its run"
+    assert mixed.origins == "Runs: 2 from results, 0 from the reference"
+    write_records(results, "dssp/fig3", "smoke", [written("a", seed) for seed in (0, 1, 2)], {})
+    for seed in (1, 2):
+        (results / f"a-{seed}" / "summary.json").unlink()
+    partial = load_artefact("dssp/fig3", "smoke", results, reference)
+    assert [(run.seed, run.record.origin) for run in partial.runs] == [(0, "results"), (1, "reference")]
+    assert partial.missing == ["a seed 2"]
+    assert partial.origins == f"Runs: 1 from results, 1 from the reference ({MADE_BY})"
+
+
+def test_a_fresh_folder_has_the_same_runs_as_the_one_that_was_stored(tmp_path: Path) -> None:
+    runs = [written("a", 0, dataset={"name": "digits"}), written("b", 0, dataset={"name": "digits"}, epochs=3.0)]
+    write_records(tmp_path / "elsewhere", "dssp/fig3", "smoke", runs, {"k": 1})
+    ours = load_artefact("dssp/fig3", "smoke", tmp_path / "elsewhere")
+    theirs = load_artefact("dssp/fig3", "smoke", tmp_path / "none", referred(tmp_path / "elsewhere", tmp_path))
+    assert (theirs.name, theirs.scale, theirs.report, theirs.missing) == (ours.name, ours.scale, ours.report, [])
+    for mine, other in zip(ours.runs, theirs.runs, strict=True):
+        assert (other.label, other.seed, other.summary) == (mine.label, mine.seed, mine.summary)
+        assert (other.config, other.metrics) == (mine.config, mine.metrics)
+    assert settings(theirs).texts() == settings(ours).texts()
+
+
+def test_a_store_shows_the_reference_of_its_scale_alone(tmp_path: Path) -> None:
+    write_records(tmp_path / "elsewhere", "dssp/fig3", "smoke", [written("a", 0)], {})
+    referred(tmp_path / "elsewhere", tmp_path)
+    smoke, laptop = (ArtefactStore(tmp_path / "none", scale, tmp_path / "reference") for scale in ("smoke", "laptop"))
+    assert (smoke.has_plans, laptop.has_plans) == (True, False)
+    assert (smoke.origins(), laptop.origins()) == ("", "")
+    assert len(smoke.artefact("dssp/fig3").runs) == 1
+    assert smoke.origins() == smoke.origins("dssp") == f"Runs: 0 from results, 1 from the reference ({MADE_BY})"
+    assert smoke.origins("psp") == ""
+    with pytest.raises(RecordError, match="make dssp-fig3 SCALE=laptop"):
+        laptop.artefact("dssp/fig3")
+
+
+def test_a_timeline_needs_its_log(tmp_path: Path) -> None:
+    write_records(tmp_path / "elsewhere", "dssp/fig3", "smoke", [written("a", 0)], {})
+    for reference in (None, referred(tmp_path / "elsewhere", tmp_path)):
+        (run,) = load_artefact("dssp/fig3", "smoke", tmp_path / ("none" if reference else "elsewhere"), reference).runs
+        with pytest.raises(RecordError, match="event"):
+            Picture("who waits", run)

@@ -1,4 +1,4 @@
-"""python -m syncline show and compare: one record or study, or two records side by side."""
+"""python -m syncline show: one record or study."""
 
 import argparse
 import json
@@ -11,38 +11,29 @@ from syncline.operations.arguments import Commands, all_plans, find_record, star
 from syncline.operations.states import run_states, slurm_states
 from syncline.operations.studies import study_lines
 from syncline.operations.tables import cell, columns, terminal_width, wrapped
-from syncline.records.store import FINISHED, read_config, read_environment, read_log, read_metrics, read_summary, status
+from syncline.records.store import read_config, read_environment, read_log, read_metrics, read_summary
 from syncline.records.studies import read_study, study_path
 
-SHOW_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   python -m syncline show <identity>
   python -m syncline show <identity> --config --last 20
   python -m syncline show <identity> --json | jq .summary.final
   python -m syncline show <study>
 """
-COMPARE_EXAMPLES = """\
-examples:
-  python -m syncline compare <identity> <identity>
-  python -m syncline compare <identity> <identity> --json | jq .config
-"""
 
 
 def add_to(commands: Commands) -> None:
     what = "a run: its overrides, the machine, its results, or why it failed; a study: its stages and its answer"
-    parser = commands.add("show", show, what, SHOW_EXAMPLES)
+    parser = commands.add("show", run, what, EXAMPLES)
     parser.add_argument("record", help="identity of a run, the folder of its record, or a study")
     parser.add_argument("--config", action="store_true", help="the whole config, not only the overrides")
     parser.add_argument(
         "--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"
     )
-    what = "two runs: where their configs differ, and their results"
-    parser = commands.add("compare", compare, what, COMPARE_EXAMPLES)
-    parser.add_argument("first", help="identity of a run, or the folder of its record")
-    parser.add_argument("second", help="another run")
 
 
-def show(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     if (path := study_path(args.results, args.record)).exists():
         study = read_study(path)
         lines = study_lines(args.record, study, terminal_width())
@@ -67,25 +58,6 @@ def show(args: argparse.Namespace) -> int:
         print(f"\nlast evaluations\n{columns(rows, right=range(len(keys)))}")
     if content["failure"]:
         print(f"\nfailure\n{content['failure'].rstrip()}")
-    return 0
-
-
-def compare(args: argparse.Namespace) -> int:
-    folders = [find_record(record, args.results) for record in (args.first, args.second)]
-    configs = [flat(read_config(folder)) for folder in folders]
-    summaries = [scalars(read_summary(folder)) if status(folder) == FINISHED else {} for folder in folders]
-    records = [folder.resolve().name for folder in folders]
-    differing = {key: pair for key, pair in _beside(*configs).items() if pair[0] != pair[1]}
-    results = {key: pair for key, pair in _beside(*summaries).items() if key != "identity"}
-    if args.json:
-        print(json.dumps({"records": records, "config": differing, "results": results}, indent=1))
-        return 0
-    header = ["", *records]
-    rows = [[key, *map(cell, pair)] for key, pair in differing.items()] or [["(the configs are the same)", "", ""]]
-    rows += [["", "", ""], *([key, *map(cell, pair)] for key, pair in results.items())]
-    print(columns([header, *rows]))
-    for name in [name for name, summary in zip(records, summaries, strict=True) if not summary]:
-        print(f"{name} is not finished: no results")
     return 0
 
 
@@ -130,10 +102,6 @@ def scalars(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The scalar entries of a summary, without histograms and lists by worker."""
     plain = {key: value for key, value in summary.items() if key not in ("format", "staleness")}
     return {key: value for key, value in flat(plain).items() if not isinstance(value, list | dict)}
-
-
-def _beside(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {key: (first.get(key), second.get(key)) for key in (*first, *(key for key in second if key not in first))}
 
 
 def _section(title: str, content: Mapping[str, Any]) -> None:

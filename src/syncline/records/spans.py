@@ -235,7 +235,20 @@ def read_timeline(folder: Path, max_events: int | None = None) -> tuple[Timeline
     if not events.num_rows:
         raise RecordError(f"{logs[0]}: no events so far")
     summary = read_summary(folder) if status(folder) == FINISHED else {}
-    kind = time_kind(read_config(folder))
+    return timeline_and_kind(events, summary, read_config(folder), max_events)
+
+
+def timeline_and_kind(
+    events: "pa.Table", summary: Mapping[str, Any], config: Mapping[str, Any], max_events: int | None = None
+) -> tuple[Timeline, str]:
+    """The spans of a run, and the kind of their time, from the parts of its record.
+
+    Args:
+        events: at least one row.
+        summary: empty for an unfinished run.
+        max_events: take only the first `max_events` events.
+    """
+    kind = time_kind(config)
     first = summary.get("waits_for", [])[:1]
     first_count = first[0][2] if first and first[0][0] == 0 else None  # later ones are in the log
     part = events.slice(0, max_events)

@@ -67,10 +67,15 @@ def read_summary(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = f"broken record ({type(error).__name__})"
         raise RecordError(f"{path}: {what}; delete the folder or use rerun=true") from None
-    if found != FORMAT:
-        raise RecordError(f"{path}: record format {found}, this version reads {FORMAT}; use the version that wrote it")
+    check_format(found, path)
     assert isinstance(summary, dict)
     return summary
+
+
+def check_format(found: object, path: Path) -> None:
+    """Raises RecordError if a record in this file has another format than this version writes."""
+    if found != FORMAT:
+        raise RecordError(f"{path}: record format {found}, this version reads {FORMAT}; use the version that wrote it")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,232 @@
+"""Tables of the documentation that are made from the reference: python -m reports docs writes them anew.
+
+A page marks what is made. The first word is the scale, the second what is shown there:
+
+    <!-- made by python -m reports docs: laptop dssp/table1 columns=1,3,8 rows=1,2 -->
+    <!-- end -->
+
+    board           the claims by paper and verdict
+    summary         how many claims got which verdict, as a sentence
+    claims/<paper>  the claims of a paper, with their verdicts and what decided them
+    <paper>/<artefact>[-<suffix>]   a table of an artefact; `columns` and `rows` choose some of it, counted from 1
+
+What the reference cannot show in full is left as it stands.
+"""
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reports.claims import NOT_RUN, Verdict, verdicts_at
+from reports.exhibits import SCALES, ArtefactStore
+from reports.papers import PAPERS, SHORT, SHOWN
+from reports.records import Artefact
+from reports.tables import DASH, Heading, Table
+from syncline.records.plans import stem_of
+from syncline.records.reference import Reference, write_file
+from syncline.records.sources import provenance
+from syncline.records.store import RecordError
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- made by python -m reports docs: ", "<!-- end -->"
+MARKED = re.compile(rf"(?m)^{re.escape(BEGIN)}(?P<words>.*?) -->\n(?P<text>.*?)^{re.escape(END)}$", re.DOTALL)
+CURRENT, STALE, KEPT = "up to date", "not what the reference gives", "kept"
+WIDTH = 120  # of a line of text
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One part of a page that is made."""
+
+    place: str  # page and line
+    words: str
+    state: str  # CURRENT, STALE: not what the reference gives, KEPT: the reference cannot show it
+    why: str = ""  # it is kept
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.words}: {self.state}" + (f", {self.why}" if self.why else "")
+
+
+class Kept(Exception):
+    """The reference lacks what a block shows; the message says what."""
+
+
+def pages() -> list[Path]:
+    """The README and all pages of the documentation."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def refresh(paths: Sequence[Path], reference: Path, check: bool = False) -> list[Block]:
+    """Make all marked parts of these pages anew. Returns them with the states in which they were, in order.
+
+    Args:
+        reference: folder of the reference.
+        check: write nothing.
+
+    Raises:
+        ValueError: a mark cannot be understood, or the reference is broken (RecordError).
+        OSError: a page cannot be read or written.
+    """
+    makers = {scale: Maker(scale, reference) for scale in SCALES}
+    blocks: list[Block] = []
+    for path in paths:
+        old = path.read_text()
+        parts, made = _made(old, path, makers)
+        new = "".join(parts)
+        blocks += made
+        if new != old and not check:
+            write_file(path, new.encode())
+    return blocks
+
+
+def _made(old: str, path: Path, makers: Mapping[str, "Maker"]) -> tuple[list[str], list[Block]]:
+    """The parts of a page, and its blocks."""
+    parts, blocks, end = [], [], 0
+    name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    found = list(MARKED.finditer(old))
+    if len(re.findall(rf"(?m)^{re.escape(BEGIN)}", old)) != len(found):
+        raise ValueError(f"{name}: a line {BEGIN}... --> has no {END}")
+    for match in found:
+        place, words = f"{name}:{old.count(chr(10), 0, match.start()) + 1}", match["words"]
+        try:
+            text, why = _text(words, makers), ""
+        except Kept as reason:
+            text, why = match["text"], str(reason)
+        except (KeyError, IndexError, ValueError) as error:
+            if isinstance(error, RecordError):
+                raise
+            raise ValueError(f"{place}: cannot make {words!r}: {error}") from None
+        state = KEPT if why else CURRENT if text == match["text"] else STALE
+        parts += [old[end : match.start("text")], text]
+        blocks.append(Block(place, words, state, why))
+        end = match.end("text")
+    return [*parts, old[end:]], blocks
+
+
+def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
+    """What a mark asks for, in whole lines."""
+    scale, what, *options = words.split()
+    chosen = {key: [int(number) for number in numbers.split(",")] for key, _, numbers in map(_option, options)}
+    if scale not in makers:
+        raise ValueError(f"the scale must be one of {', '.join(SCALES)}")
+    return makers[scale].text(what, chosen.get("columns", []), chosen.get("rows", []))
+
+
+def _option(word: str) -> tuple[str, str, str]:
+    key, equals, numbers = word.partition("=")
+    if key not in ("columns", "rows") or not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", numbers):
+        raise ValueError(f"{word!r} is neither columns=1,2 nor rows=1,2")
+    return key, equals, numbers
+
+
+class Maker:
+    """Makes the texts of one scale from the reference alone."""
+
+    def __init__(self, scale: str, reference: Path) -> None:
+        self._scale = scale
+        self._reference = Reference(reference / scale)
+        self._store = ArtefactStore(reference / "results", scale, reference)  # a folder that is not there
+
+    def text(self, what: str, columns: Sequence[int] = (), rows: Sequence[int] = ()) -> str:
+        """Markdown. Raises Kept where the reference lacks it, ValueError or LookupError for words without a meaning."""
+        kind, _, name = what.partition("/")
+        if kind == "claims":
+            verdicts = self._verdicts(name)
+            made, about = (
+                claims_table(verdicts),
+                self._about([one for verdict in verdicts for one in self._of(verdict)]),
+            )
+        elif what in ("board", "summary"):
+            by_paper = {key: self._verdicts(key) for key in PAPERS}
+            if what == "summary":
+                return _filled(summary(self._scale, by_paper)) + "\n"
+            everything = [one for verdicts in by_paper.values() for verdict in verdicts for one in self._of(verdict)]
+            made, about = board(self._scale, by_paper), self._about(everything)
+        else:
+            artefact, made = self._shown(kind, name)
+            about = f"`{artefact.command}`: {self._about([artefact])}"
+        return f"\n{_part(made, columns, rows).markdown_body()}\n\n{_filled(f'({about})')}\n\n"
+
+    def _artefact(self, name: str) -> Artefact:
+        if self._reference.plan(stem_of(name, self._scale)) is None:
+            raise Kept(f"{name} is not in the reference")
+        artefact = self._store.artefact(name)
+        if artefact.missing:
+            raise Kept(f"{name} misses {len(artefact.missing)} runs in the reference")
+        return artefact
+
+    def _shown(self, paper: str, name: str) -> tuple[Artefact, Table]:
+        own, _, suffix = name.partition("-")
+        show = SHOWN[paper].shows[own]
+        artefact = self._artefact(f"{paper}/{own}")
+        item = show(artefact)[suffix]
+        if not isinstance(item, Table):
+            raise ValueError("it is no table")
+        return artefact, item
+
+    def _verdicts(self, key: str) -> list[Verdict]:
+        for name in dict.fromkeys(name for claim in PAPERS[key].claims for name in claim.artefacts):
+            self._artefact(name)
+        verdicts = self._store.verdicts(PAPERS[key])
+        missing = [verdict for verdict in verdicts if verdict.verdict == NOT_RUN]
+        if missing:
+            raise Kept(f"{missing[0].claim.key} is not judged: {missing[0].because}")
+        return verdicts
+
+    def _of(self, verdict: Verdict) -> Iterator[Artefact]:
+        """The artefacts that it rests on."""
+        return (self._artefact(name) for name in verdict.claim.artefacts)
+
+    def _about(self, artefacts: Sequence[Artefact]) -> str:
+        """How many runs these have, and where and when they were made."""
+        records = {run.record.identity: run.record for artefact in artefacts for run in artefact.runs}
+        return f"{len(records):,} runs; {provenance([*records.values()])}"
+
+
+def board(scale: str, by_paper: Mapping[str, Sequence[Verdict]]) -> Table:
+    """A row a paper, a column a verdict: the claims."""
+    kinds = _kinds(scale)
+    rows = [
+        [SHORT[key], *(_listed([one.claim.key for one in verdicts if one.verdict == kind]) for kind in kinds)]
+        for key, verdicts in by_paper.items()
+    ]
+    counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
+    total = [f"of {counts.total()}", *(str(counts[kind]) for kind in kinds)]
+    return Table("", [Heading(name) for name in ("", *kinds)], [*rows, total])
+
+
+def summary(scale: str, by_paper: Mapping[str, Sequence[Verdict]]) -> str:
+    """One sentence."""
+    counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
+    told = ", ".join(f"{kind} {counts[kind]}" for kind in _kinds(scale))
+    return f"Of the {counts.total()} claims at scale {scale}: {told}."
+
+
+def claims_table(verdicts: Sequence[Verdict]) -> Table:
+    """A row a claim: its verdict, and what decided it."""
+    rows = [[f"`{one.claim.key}`", one.verdict, one.because] for one in verdicts]
+    return Table("", [Heading(name) for name in ("claim", "verdict", "what decided it")], rows)
+
+
+def _kinds(scale: str) -> list[str]:
+    return [kind for kind in verdicts_at(scale) if kind != NOT_RUN]
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(f"`{key}`" for key in keys) or DASH
+
+
+def _part(table: Table, columns: Sequence[int], rows: Sequence[int]) -> Table:
+    """Some columns and rows, by their numbers from 1; all if none are given."""
+    chosen = [table.rows[number - 1] for number in rows] if rows else table.rows
+    if not columns:
+        return replace(table, rows=chosen)
+    headings = [table.columns[number - 1] for number in columns]
+    return replace(table, columns=headings, rows=[[row[number - 1] for number in columns] for row in chosen])
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)

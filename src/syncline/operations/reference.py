@@ -1,0 +1,192 @@
+"""python -m syncline reference: adds finished runs to the results that ship with the project, and lists these."""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.operations.arguments import Commands, all_plans, find_plan
+from syncline.operations.tables import columns, counted, size
+from syncline.records.plans import WrittenPlan
+from syncline.records.reference import Reference, columns_of, write_file, write_log, write_runs
+from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
+from syncline.records.store import RecordError
+
+EXAMPLES = """\
+examples:
+  python -m syncline reference add dssp/table1    the finished runs of a plan
+  python -m syncline reference add all            of all plans that have a scale
+  python -m syncline reference list
+"""
+STUDIES = "studies"  # a folder of the results and of the reference
+MAX_LOG_BYTES = 200_000  # of an event log in the reference
+MACHINE_TIMES = frozenset({"wall_s", "restarts"})  # differ from machine to machine where the results are the same
+PLACES = frozenset({"results", "rerun"})  # words of a command that say nothing of the runs
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What one plan brought."""
+
+    plan: str
+    added: int  # runs
+    there: int  # runs that the reference had already
+    left: int  # runs that are not finished
+    differing: list[str]  # identities of runs that are there with other numbers
+    note: str  # why the plan in the reference stays; empty if it is this one
+
+
+def add_to(commands: Commands) -> None:
+    what = "the results that ship with the project: add finished runs to them, or list them"
+    parser = commands.add("reference", run, what, EXAMPLES)
+    parser.add_argument("action", choices=("add", "list"))
+    parser.add_argument("plans", nargs="*", metavar="plan", help="to add: an experiment, a plan's name or file, or all")
+    add_reference_to(parser)
+
+
+def add_reference_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--reference", type=Path, default=Path("reference"), metavar="DIR", help="folder of the reference (reference)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "list":
+        return _list(args)
+    if not args.plans:
+        raise RecordError("reference add needs the names of plans, or all")
+    added = [add(plan, args.reference) for plan in _named(args.results, args.plans)]
+    studies = add_studies(args.results, args.reference) if "all" in args.plans else []
+    if args.json:
+        content = {"reference": str(args.reference), "plans": [asdict(one) for one in added], "studies": studies}
+        print(json.dumps(content, indent=1))
+        return 0
+    for one in added:
+        print(f"{one.plan}: {counted(one.added, 'run')} added, {one.there} there, {one.left} not finished{one.note}")
+        for identity in one.differing:
+            print(f"{identity}: the reference has other numbers, and keeps them")
+    for name in studies:
+        print(f"study {name}: copied")
+    return 0
+
+
+def add(plan: WrittenPlan, reference: Path) -> Added:
+    """Add the finished runs of a plan, and the plan itself.
+
+    A plan that is there stays if it has all runs of this one and more, or if this one has others and is not finished.
+
+    Raises:
+        RecordError: the plan has no scale, or a record or the reference is broken.
+        OSError: the reference cannot be written.
+    """
+    if not plan.scale:
+        raise RecordError(f"{plan.path}: a sweep; the reference holds the experiments of a scale")
+    source, store = ResultsFolder(plan.results), Reference(reference / plan.scale)
+    found = {identity: source.record(identity) for identity in plan.once()}
+    finished = [record for record in found.values() if record is not None]
+    known = set(store.identities)
+    new = [record for record in finished if record.identity not in known]
+    differing = [
+        record.identity
+        for record in finished
+        if (stored := store.record(record.identity)) is not None and numbers_of(stored) != numbers_of(record)
+    ]
+    if new:
+        write_runs(store.folder, new)
+    if plan.report.get("events"):
+        _add_logs(finished, store)
+    left = [identity for identity, record in found.items() if record is None and identity not in known]
+    note = _add_plan(plan, store, is_finished=not left) if finished else "; nothing to show, so no plan"
+    return Added(plan.stem, len(new), len(finished) - len(new), len(left), differing, note)
+
+
+def numbers_of(record: Record) -> dict[str, Any]:
+    """What a run gave, without the wall time that it took: equal for a run that was repeated in every bit.
+
+    As JSON's types, so that nan equals nan.
+    """
+    summary = {key: value for key, value in record.summary().items() if key not in MACHINE_TIMES}
+    curve = [{key: value for key, value in row.items() if key not in MACHINE_TIMES} for row in record.metrics()]
+    return {"summary": json.dumps(summary, sort_keys=True), "curve": json.dumps(columns_of(curve), sort_keys=True)}
+
+
+def add_studies(results: Path, reference: Path) -> list[str]:
+    """Copy the studies that the reference lacks or has in an older state. Returns their names."""
+    copied = []
+    for path in sorted((results / STUDIES).glob("*.json")):
+        if copy_file(path.read_bytes(), reference / STUDIES / path.name):
+            copied.append(path.stem)
+    return copied
+
+
+def copy_file(content: bytes, target: Path) -> bool:
+    """Write a file whole; False if it is there with this content."""
+    if target.exists() and target.read_bytes() == content:
+        return False
+    write_file(target, content)
+    return True
+
+
+def _named(results: Path, names: Sequence[str]) -> list[WrittenPlan]:
+    if "all" in names:
+        return [plan for plan in all_plans(results) if plan.scale]
+    return [find_plan(results, name) for name in names]
+
+
+def _add_logs(finished: Sequence[FolderRecord], store: Reference) -> None:
+    for record in finished:
+        path = store.log_path(record.identity)
+        if record.has_events and not path.exists():
+            write_log(path, record.events(), MAX_LOG_BYTES)
+
+
+def _add_plan(plan: WrittenPlan, store: Reference, is_finished: bool) -> str:
+    """Copy the plan unless the one there stays. Returns why that stays, or an empty text."""
+    there = store.plan(plan.stem)
+    if there is not None and {*there.once()} > {*plan.once()}:
+        return ""
+    if there is not None and {*there.once()} != {*plan.once()} and not is_finished:
+        return "; the plan there stays until this one is finished"
+    content = json.loads(plan.path.read_text())
+    content["command"] = [word for word in plan.command if word.partition("=")[0] not in PLACES]
+    copy_file((json.dumps(content, indent=1) + "\n").encode(), store.folder / "plans" / f"{plan.stem}.json")
+    return ""
+
+
+def _list(args: argparse.Namespace) -> int:
+    entries = list(entries_of(args.reference))
+    studies = sorted(path.stem for path in (args.reference / STUDIES).glob("*.json"))
+    total = sum(path.stat().st_size for path in args.reference.rglob("*") if path.is_file())
+    if args.json:
+        content = {"reference": str(args.reference), "bytes": total, "plans": entries, "studies": studies}
+        print(json.dumps(content, indent=1))
+        return 0
+    header = ["scale", "artefact", "runs", "seeds", "made by"]
+    keys = ("scale", "name", "runs", "seeds", "made")
+    if entries:
+        print(columns([header, *([str(entry[key]) for key in keys] for entry in entries)], right=(2, 3)))
+    if studies:
+        print(f"studies: {', '.join(studies)}")
+    print(f"{counted(len(entries), 'plan')}, {size(total)} in {args.reference}")
+    return 0
+
+
+def entries_of(reference: Path) -> Iterator[dict[str, Any]]:
+    """One a plan of the reference: its scale and name, its runs, seeds, and where they were made."""
+    for folder in sorted(path.parent for path in reference.glob("*/plans")):
+        store = Reference(folder)
+        for stem in store.stems:
+            plan = store.plan(stem)
+            assert plan is not None
+            records = [record for identity in plan.once() if (record := store.record(identity)) is not None]
+            yield {
+                "plan": plan.stem,
+                "scale": plan.scale,
+                "name": plan.name,
+                "runs": len(records),
+                "missing": len(plan.once()) - len(records),
+                "seeds": len({plan.once()[record.identity].seed for record in records}),
+                "made": provenance(records) if records else "",
+            }

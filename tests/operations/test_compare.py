@@ -1,0 +1,195 @@
+"""compare: two records side by side; one's own runs beside those of the reference, with verdicts that seldom err."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from operations.planned import finish, identity_of, write_plan
+
+from syncline.__main__ import main
+from syncline.operations.agreement import (
+    CONSTANT,
+    DIFFERS,
+    EQUAL,
+    LEVEL,
+    UNKNOWN,
+    WITHIN,
+    Comparison,
+    Numbers,
+    judged,
+    p_value,
+)
+from syncline.operations.reference import add
+from syncline.records.plans import read_plan
+
+Said, AsJson = Callable[..., str], Callable[..., Any]
+
+
+def test_two_runs_are_compared_where_they_differ(said: Said, as_json: AsJson) -> None:
+    content = as_json("compare", identity_of(0), identity_of(1))
+    assert content["records"] == [identity_of(0), identity_of(1)]
+    assert content["config"] == {"seed": [0, 1]}
+    assert (
+        content["results"].items()
+        >= {
+            "wall_s": [10.0, 30.0],
+            "ended_by": ["epochs", "diverged"],
+            "time_s": [1.0, 1.0],
+            "final.accuracy": [0.5, 0.5],
+        }.items()
+    )
+    assert not {"identity", "format"} & set(content["results"])
+    rows = [line.split() for line in said("compare", identity_of(0), identity_of(1)).splitlines()]
+    assert rows[:3] == [[identity_of(0), identity_of(1)], ["seed", "0", "1"], []]
+    assert ["wall_s", "10", "30"] in rows
+
+
+def test_of_a_run_that_is_not_finished_only_the_config_is_compared(said: Said) -> None:
+    text = said("compare", identity_of(0), identity_of(3))
+    assert ["epochs", "1", "-"] in [line.split() for line in text.splitlines()]
+    assert text.endswith(f"{identity_of(3)} is not finished: no results\n")
+    assert "(the configs are the same)" in said("compare", identity_of(0), identity_of(0))
+
+
+def verdict(own: Numbers, reference: Numbers) -> str:
+    (one,) = judged([Comparison("plan", "row", "number", own, reference, p_value(own, reference))])
+    return one.verdict
+
+
+def seeded(values: Any, first: int = 0) -> dict[int, float]:
+    return {first + seed: float(value) for seed, value in enumerate(values)}
+
+
+@pytest.mark.parametrize(
+    ("own", "reference", "expected"),
+    [
+        (seeded([1.0, 2.0]), seeded([1.0, 2.0, 7.0]), EQUAL),
+        (seeded([1.0]), seeded([1.0]), EQUAL),
+        (seeded([1.0, 2.0, 3.0]), seeded([1.1, 1.9, 3.2]), WITHIN),
+        (seeded([1.0, 2.0, 3.0]), seeded([1.0 + 1e-13, 2.0 + 1e-13, 3.0 + 1e-13]), WITHIN),
+        (seeded([1.0, 2.0, 3.0]), seeded([1.1, 2.1, 3.1]), WITHIN),  # a shift is held against the spread over seeds
+        (seeded([1.0, 2.0, 3.0]), seeded([11.0, 12.01, 13.0]), DIFFERS),  # paired
+        (seeded([1.0, 1.1, 0.9]), seeded([3.0, 3.1, 2.9], 10), DIFFERS),  # of other seeds
+        (seeded([9.0]), seeded([1.0, 1.1, 0.9], 10), DIFFERS),
+        (seeded([1.2]), seeded([1.0, 1.1, 0.9], 10), WITHIN),
+        (seeded([5.0, 5.0]), seeded([5.0, 5.0], 10), WITHIN),
+        (seeded([5.0, 5.0]), seeded([5.1, 5.1]), CONSTANT),
+        (seeded([5.0]), seeded([5.1, 5.1]), CONSTANT),  # one of its seeds
+        (seeded([5.0]), seeded([5.1, 5.1], 10), UNKNOWN),
+        (seeded([5.0]), seeded([5.1]), UNKNOWN),
+    ],
+)
+def test_the_verdicts_by_hand(own: Numbers, reference: Numbers, expected: str) -> None:
+    assert verdict(own, reference) == expected
+    assert verdict(reference, own) == expected
+
+
+VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6)
+
+
+@given(VALUES, VALUES, st.booleans())
+def test_the_two_sides_may_be_exchanged(own: list[float], reference: list[float], are_shared: bool) -> None:
+    sides = seeded(own), seeded(reference, 0 if are_shared else 100)
+    there, back = p_value(*sides), p_value(*sides[::-1])
+    assert there == pytest.approx(back, nan_ok=True)
+    assert math.isnan(there) or 0.0 <= there <= 1.0
+    assert verdict(sides[0], sides[0]) == EQUAL
+
+
+DRAWS: dict[str, Callable[[np.random.Generator, Any], Any]] = {
+    "normal": lambda rng, size: rng.normal(1.0, 0.1, size),
+    "accuracies of 1,000 images": lambda rng, size: rng.binomial(1000, 0.6, size) / 1000,
+    "accuracies of 60 images": lambda rng, size: rng.binomial(60, 0.6, size) / 60,
+    "three counts": lambda rng, size: rng.choice([99, 100, 101], size, p=[0.25, 0.5, 0.25]),
+}
+NUM_STUDIES, NUM_NUMBERS = 300, 20
+# Three standard errors of a proportion of studies above the level.
+MOST = LEVEL + 3.0 * math.sqrt(LEVEL * (1.0 - LEVEL) / NUM_STUDIES)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("seeds", "others", "first"), [(3, 3, 0), (8, 8, 0), (3, 8, 0), (3, 5, 100), (1, 5, 100)])
+@pytest.mark.parametrize("kind", DRAWS)
+def test_the_same_distributions_are_seldom_told_apart(kind: str, seeds: int, others: int, first: int) -> None:
+    """In all of a study's comparisons together."""
+    rng = np.random.default_rng(7)
+    num_wrong = 0
+    for _ in range(NUM_STUDIES):
+        own, reference = DRAWS[kind](rng, (NUM_NUMBERS, seeds)), DRAWS[kind](rng, (NUM_NUMBERS, others))
+        sides = [(seeded(ours), seeded(theirs, first)) for ours, theirs in zip(own, reference, strict=True)]
+        found = judged([Comparison("", "", "", *both, p_value(*both)) for both in sides])
+        num_wrong += any(one.verdict == DIFFERS for one in found)
+    assert num_wrong / NUM_STUDIES <= MOST
+
+
+def test_a_difference_of_several_deviations_is_found_among_many_numbers() -> None:
+    rng = np.random.default_rng(7)
+    num_found = 0
+    for _ in range(50):
+        own = rng.normal(0.0, 1.0, (NUM_NUMBERS, 5))
+        reference = rng.normal(0.0, 1.0, (NUM_NUMBERS, 5))
+        reference[0] += 10.0
+        sides = [(seeded(ours), seeded(theirs, 50)) for ours, theirs in zip(own, reference, strict=True)]
+        num_found += judged([Comparison("", "", "", *both, p_value(*both)) for both in sides])[0].verdict == DIFFERS
+    assert num_found >= 48
+
+
+@pytest.fixture
+def reference(results: Path, tmp_path: Path) -> Path:
+    """Holds seeds 0 and 1 of the plan."""
+    add(read_plan(results / "plans" / "paper-table-smoke.json"), tmp_path / "reference")
+    return tmp_path / "reference"
+
+
+def test_own_runs_are_compared_with_the_reference(said: Said, as_json: AsJson, results: Path, reference: Path) -> None:
+    words = ("compare", "--reference", "--folder", str(reference))
+    content = as_json(*words)
+    assert content["counts"] == {EQUAL: 8}
+    assert {(one["row"], one["number"]) for one in content["comparisons"]} == {
+        (row, number) for row in ("even", "odd") for number in ("final", "best", "time_s", "updates")
+    }
+    assert said(*words).splitlines()[:2] == [f"paper-table-smoke: 8 {EQUAL}", f"8 comparisons: 8 {EQUAL}"]
+    write_plan(results, "paper-table-smoke", range(4))
+    for seed in range(4):
+        finish(results, seed, time_s=1.0 + seed, updates=10)
+    add(read_plan(results / "plans" / "paper-table-smoke.json"), reference.with_name("other"))
+    for seed in range(4):
+        finish(results, seed, time_s=1.01 + seed, updates=11)
+    words = ("compare", "--reference", "paper/table", "--folder", str(reference.with_name("other")))
+    lines = [line.split("  ") for line in said(*words, code=1).splitlines()]
+    (updates,) = [line for line in lines if "updates" in line]
+    assert [cell.strip() for cell in updates if cell] == ["a", "updates", "11 ± 0 (4)", "10 ± 0 (4)", CONSTANT]
+    by_number = {one["number"]: one for one in as_json(*words, code=1)["comparisons"]}
+    assert by_number["time_s"]["verdict"] == WITHIN
+    assert by_number["updates"]["own"] == {"mean": 11.0, "std": 0.0, "n": 4}
+    assert by_number["updates"]["p"] is None
+
+
+def test_rows_with_other_settings_are_named(said: Said, results: Path, reference: Path) -> None:
+    plan = results / "plans" / "paper-table-smoke.json"
+    plan.write_text(plan.read_text().replace(identity_of(0), identity_of(9)))
+    text = said("compare", "--reference", "--folder", str(reference))
+    assert "other settings than the reference's in 1 row, even first" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([identity_of(0)], "compare needs two records, or --reference; got 1 name"),
+        (["--reference", "--folder", "none"], "nothing to compare: no plan of "),
+        (["--reference", "paper/table", "--folder", "none"], "paper-table-smoke: not in none; python -m syncline"),
+        (["--reference", "nothing"], "no plan 'nothing'"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_one_line(
+    results: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(["compare", *words, "--results", str(results)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}")
+    assert error.count("\n") == 1

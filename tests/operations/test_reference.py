@@ -1,0 +1,160 @@
+"""python -m syncline reference: finished runs are added once, nothing there changes, and what is there is listed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from operations.planned import finish, identity_of, write_plan
+
+from syncline.__main__ import main
+from syncline.records.plans import read_plan
+from syncline.records.reference import Reference
+
+Said, AsJson = Callable[..., str], Callable[..., Any]
+TEN = [identity_of(seed) for seed in range(10)]
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    return tmp_path / "reference"
+
+
+@pytest.fixture
+def add(as_json: AsJson, reference: Path) -> Callable[..., Any]:
+    """Add plans; what was said of each."""
+    return lambda *names: as_json("reference", "add", *names, "--reference", str(reference))["plans"]
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_finished_runs_of_a_plan_are_added_and_adding_twice_adds_nothing(
+    add: Callable[..., Any], results: Path, reference: Path
+) -> None:
+    (said,) = add("paper/table")
+    assert said == {
+        "plan": "paper-table-smoke", "added": 2, "there": 0, "left": 4, "differing": [], "note": "",
+    }  # fmt: skip
+    before = files(reference)
+    (again,) = add("paper/table")
+    assert (again["added"], again["there"]) == (0, 2)
+    assert files(reference) == before
+    finish(results, 5)
+    (later,) = add("paper/table")
+    assert (later["added"], later["there"]) == (1, 2)
+    after = files(reference)
+    assert {path: after[path] for path in before} == before, "nothing that was there has changed"
+    assert len(after) == len(before) + 1
+    assert Reference(reference / "smoke").identities == [TEN[0], TEN[1], TEN[5]]
+
+
+def test_a_run_with_other_numbers_is_named_and_stays(
+    said: Said, add: Callable[..., Any], results: Path, reference: Path
+) -> None:
+    add("paper/table")
+    before = files(reference)
+    finish(results, 0, wall_s=99.0)
+    assert add("paper/table")[0]["differing"] == [], "wall time is no result"
+    finish(results, 0, time_s=2.0)
+    text = said("reference", "add", "paper/table", "--reference", str(reference))
+    assert f"{TEN[0]}: the reference has other numbers, and keeps them" in text.splitlines()
+    assert files(reference) == before
+
+
+def test_a_plan_is_replaced_by_a_finished_one_that_has_more(
+    add: Callable[..., Any], results: Path, reference: Path
+) -> None:
+    def planned() -> set[str]:
+        return {*read_plan(reference / "smoke/plans/paper-table-smoke.json").once()}
+
+    write_plan(results, "paper-table-smoke", [0, 1])
+    add("paper/table")
+    write_plan(results, "paper-table-smoke", [0])
+    add("paper/table")
+    assert planned() == {TEN[0], TEN[1]}, "a part of it does not take its place"
+    write_plan(results, "paper-table-smoke", [0, 7])
+    (said,) = add("paper/table")
+    assert planned() == {TEN[0], TEN[1]}
+    assert said["note"] == "; the plan there stays until this one is finished"
+    finish(results, 7)
+    add("paper/table")
+    assert planned() == {TEN[0], TEN[7]}
+
+
+def test_a_plan_of_the_same_runs_is_renewed(add: Callable[..., Any], results: Path, reference: Path) -> None:
+    add("paper/table")
+    write_plan(results, "paper-table-smoke", range(6), labels=("c", "d"))
+    add("paper/table")
+    stored = Reference(reference / "smoke").plan("paper-table-smoke")
+    assert stored is not None
+    assert {run.label for run in stored.runs} == {"c", "d"}
+
+
+def test_the_command_of_a_plan_has_no_folder_of_this_machine(
+    add: Callable[..., Any], results: Path, reference: Path
+) -> None:
+    write_plan(results, "paper-table-smoke", [0], command=["+experiment=paper/table", "scale=smoke", "results=/tmp/x"])
+    add("all")
+    stored = Reference(reference / "smoke").plan("paper-table-smoke")
+    assert stored is not None
+    assert stored.command == ["+experiment=paper/table", "scale=smoke"]
+
+
+def test_a_plan_without_a_finished_run_brings_nothing(add: Callable[..., Any], results: Path, reference: Path) -> None:
+    write_plan(results, "paper-figure-smoke", [5])
+    assert add("paper/figure")[0]["note"] == "; nothing to show, so no plan"
+    assert files(reference) == {}
+
+
+def test_studies_are_copied_with_all(said: Said, results: Path, reference: Path) -> None:
+    path = results / "studies" / "dssp-fig4.json"
+    path.parent.mkdir()
+    path.write_text('{"answer": 0.1}')
+    words = ("reference", "add", "all", "--reference", str(reference))
+    assert "study dssp-fig4: copied" in said(*words)
+    assert "study" not in said(*words)
+    path.write_text('{"answer": 0.2}')
+    assert "study dssp-fig4: copied" in said(*words)
+    assert json.loads((reference / "studies/dssp-fig4.json").read_text()) == {"answer": 0.2}
+
+
+def test_what_is_there_is_listed(said: Said, as_json: AsJson, add: Callable[..., Any], reference: Path) -> None:
+    words = ("reference", "list", "--reference", str(reference))
+    assert said(*words) == f"0 plans, 0 B in {reference}\n"
+    add("paper/table")
+    (plan,) = as_json(*words)["plans"]
+    assert {key: plan[key] for key in ("plan", "scale", "name", "runs", "missing", "seeds")} == {
+        "plan": "paper-table-smoke", "scale": "smoke", "name": "paper/table", "runs": 2, "missing": 4, "seeds": 2,
+    }  # fmt: skip
+    _, line, total = said(*words).splitlines()
+    assert line.split()[:4] == ["smoke", "paper/table", "2", "2"]
+    assert plan["made"] in line
+    assert "commit" in plan["made"]
+    assert total.startswith("1 plan, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["add"], "reference add needs the names of plans, or all"),
+        (["add", "sweep"], "a sweep; the reference holds the experiments of a scale"),
+        (["add", "nothing"], "no plan 'nothing'"),
+        (["remove"], "argument action: invalid choice"),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(
+    results: Path, reference: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_plan(results, "sweep-01234567", [0], scale="")
+    try:
+        code = main(["reference", *words, "--results", str(results), "--reference", str(reference)])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    error = capsys.readouterr().err
+    assert code == 1
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,194 @@
+"""The documentation's tables are those of the reference: what is marked is made anew, and nothing else is touched."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from adasync_records import write_fig6
+from commands import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+from written import ENVIRONMENT
+
+from reports.__main__ import main
+from reports.claims import CONTRADICTED, FAILS, HOLDS, UNDECIDED, Claim, Verdict
+from reports.docs import (
+    BEGIN,
+    CURRENT,
+    END,
+    KEPT,
+    STALE,
+    Block,
+    Maker,
+    _made,
+    board,
+    claims_table,
+    pages,
+    refresh,
+    summary,
+)
+from reports.exhibits import ArtefactStore
+from reports.papers import PAPERS, SHOWN
+from reports.tables import Table
+from syncline.operations.reference import add
+from syncline.records.plans import read_plan
+from syncline.records.store import RecordError
+
+TEXT = "# Title\n\nBefore.\n\n{}\nAfter.\n"
+
+
+def marked(words: str, text: str = "") -> str:
+    return f"{BEGIN}{words} -->\n{text}{END}\n"
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    """Holds AdaSync's Figure 6 at scale laptop."""
+    write_fig6(tmp_path / "results")
+    add(read_plan(tmp_path / "results/plans/adasync-fig6-laptop.json"), tmp_path / "reference")
+    return tmp_path / "reference"
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    return tmp_path / "page.md"
+
+
+def states(blocks: Sequence[Block]) -> list[str]:
+    return [block.state for block in blocks]
+
+
+def own_table(reference: Path) -> Table:
+    """As the reports show it."""
+    artefact = ArtefactStore(reference / "none", "laptop", reference).artefact("adasync/fig6")
+    item = SHOWN["adasync"].shows["fig6"](artefact)["table"]
+    assert isinstance(item, Table)
+    return item
+
+
+def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
+    """python -m reports docs makes them so."""
+    blocks = refresh(pages(), ROOT / "reference", check=True)
+    assert [str(block) for block in blocks if block.state == STALE] == []
+    assert {"laptop board", "laptop summary"} <= {block.words for block in blocks}
+
+
+def test_a_marked_part_is_made_and_the_rest_is_untouched(page: Path, reference: Path) -> None:
+    old = TEXT.format(marked("laptop adasync/fig6-table", "| old |\n"))
+    page.write_text(old)
+    assert states(refresh([page], reference, check=True)) == [STALE]
+    assert page.read_text() == old, "a check writes nothing"
+    assert states(refresh([page], reference)) == [STALE]
+    new = page.read_text()
+    table = own_table(reference).markdown_body()
+    made_by = f"commit {ENVIRONMENT['commit']}, {ENVIRONMENT['processor']} with {ENVIRONMENT['cores']} cores"
+    assert f"-->\n\n{table}\n\n(`make adasync-fig6 SCALE=laptop`: 24 runs; {made_by}, " in new
+    assert new.partition(BEGIN)[0] == old.partition(BEGIN)[0]
+    assert new.partition(END)[2] == old.partition(END)[2]
+    assert states(refresh([page], reference)) == [CURRENT]
+    assert page.read_text() == new
+
+
+def test_columns_and_rows_are_chosen_by_number(page: Path, reference: Path) -> None:
+    page.write_text(marked("laptop adasync/fig6-table columns=2,1 rows=3"))
+    refresh([page], reference)
+    head, _, *rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    table = own_table(reference)
+    assert head == f"| {table.columns[1].title} | {table.columns[0].title} |"
+    assert rows == [f"| {table.texts()[2][1]} | {table.texts()[2][0]} |"]
+
+
+def test_what_the_reference_lacks_stays(page: Path, reference: Path) -> None:
+    words = ("laptop board", "laptop summary", "laptop claims/psp", "laptop dssp/table1", "gpu adasync/fig6-table")
+    old = TEXT.format("".join(marked(one, f"{one}, by hand\n") for one in words))
+    page.write_text(old)
+    blocks = refresh([page], reference)
+    assert states(blocks) == [KEPT] * len(words)
+    assert "dssp/table1 is not in the reference" in str(blocks[3])
+    assert page.read_text() == old
+    plan = reference / "laptop/plans/adasync-fig6-laptop.json"
+    plan.write_text(plan.read_text().replace("exponential-P10-sync-1", "another"))
+    page.write_text(marked("laptop adasync/fig6-table"))
+    (block,) = refresh([page], reference)
+    assert (block.state, block.why) == (KEPT, "adasync/fig6 misses 1 runs in the reference")
+
+
+@given(st.text(st.sampled_from("ab|#-<>! \n"), max_size=60), st.text(st.sampled_from("ab|#-<>! \n"), max_size=60))
+def test_text_around_a_mark_survives(before: str, after: str) -> None:
+    text = before + "\n" + marked("laptop board", "old\n") + after
+    makers = {"laptop": Maker("laptop", Path("none"))}
+    parts, blocks = _made(text, Path("page.md"), makers)
+    assert "".join(parts) == text
+    assert states(blocks) == [KEPT]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("tiny board", "the scale must be one of smoke"),
+        ("laptop adasync/fig99", "'fig99'"),
+        ("laptop adasync/fig6", "it is no table"),
+        ("laptop adasync/fig6-table columns=99", "out of range"),
+        ("laptop adasync/fig6-table columns=0", "neither columns=1,2 nor rows=1,2"),
+        ("laptop adasync/fig6-table colour=1", "neither columns=1,2 nor rows=1,2"),
+        ("laptop", "not enough values"),
+    ],
+)
+def test_a_mark_without_a_meaning_is_one_line_with_its_place(
+    page: Path, reference: Path, words: str, message: str
+) -> None:
+    page.write_text(TEXT.format(marked(words)))
+    with pytest.raises(ValueError, match="cannot make") as raised:
+        refresh([page], reference)
+    assert str(raised.value).startswith(f"{page}:5: cannot make {words!r}: ")
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_mark_without_an_end_and_a_broken_reference_are_one_line(page: Path, reference: Path) -> None:
+    page.write_text(f"{BEGIN}laptop board -->\ntext\n")
+    with pytest.raises(ValueError, match="has no <!-- end -->"):
+        refresh([page], reference)
+    (part,) = (reference / "laptop/runs").iterdir()
+    part.write_bytes(b"PAR1")
+    page.write_text(marked("laptop adasync/fig6-table"))
+    with pytest.raises(RecordError, match="broken reference"):
+        refresh([page], reference)
+
+
+def test_the_command_says_what_it_did_and_a_check_fails_where_a_table_would_change(
+    page: Path, reference: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page.write_text(marked("laptop adasync/fig6-table") + marked("laptop board", "by hand\n"))
+    monkeypatch.setattr("reports.docs.pages", lambda: [page])
+    assert main(["docs", "--check", "--reference", str(reference)]) == 1
+    assert f"{page}:1: laptop adasync/fig6-table: not what the reference gives\n" in capsys.readouterr().out
+    assert main(["docs", "--reference", str(reference)]) == 0
+    assert "written\n" in capsys.readouterr().out
+    assert main(["docs", "--check", "--reference", str(reference)]) == 0
+    assert "up to date\n" in capsys.readouterr().out
+
+
+def verdict(key: str, kind: str) -> Verdict:
+    return Verdict(Claim(key, (), lambda: (), "It may."), "text", kind, (), f"why {key} {kind}", "laptop")
+
+
+def test_the_board_has_each_claim_once_under_its_verdict() -> None:
+    kinds = (HOLDS, FAILS, UNDECIDED, CONTRADICTED)
+    verdicts = {
+        "psp": [verdict("a", HOLDS), verdict("b", FAILS), verdict("c", HOLDS)],
+        "dssp": [verdict("d", UNDECIDED)],
+    }
+    made = board("laptop", verdicts)
+    titles = [column.title for column in made.columns]
+    assert set(kinds) <= set(titles)
+    cells = [dict(zip(titles, row, strict=True)) for row in made.texts()]
+    assert [cell[""] for cell in cells] == ["PSP", "DSSP", "of 4"]
+    assert [[cell[kind] for kind in kinds] for cell in cells] == [
+        ["`a`, `c`", "`b`", "—", "—"], ["—", "—", "`d`", "—"], ["2", "1", "1", "0"],
+    ]  # fmt: skip
+    told = summary("laptop", verdicts)
+    assert told.startswith("Of the 4 claims at scale laptop: ")
+    assert f"{HOLDS} 2, {FAILS} 1, {UNDECIDED} 1" in told
+    assert claims_table(verdicts["psp"]).texts()[1] == ["`b`", FAILS, "why b fails"]
+    assert set(PAPERS) >= set(verdicts)
