@@ -114,7 +114,7 @@ def grid(
         more_runs   scale -> further runs at this scale (as `runs`); `every` -> at all scales
         left_out    scale -> labels, or parts of them, of runs that are not made at this scale except for their times
         timing      overrides; each run is made again as `<label>/timing` with them: its time alone, at another size
-        arms        scale -> `same` and `own`, overrides chosen by tuning: those of `same` are for every run; the runs that
+        arms        scale -> `same` and `own`, overrides chosen by tuning: those of `same` are for every run; runs that
                     `own` names are made again with its overrides as `<label>/own`
         real_data   file -> overrides at scale `laptop`, if the folder `data` holds the file; if they choose a data set,
                     overrides of another data set are dropped

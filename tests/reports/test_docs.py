@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from written import ENVIRONMENT
 
 from reports.__main__ import main
-from reports.claims import CONTRADICTED, FAILS, HOLDS, UNDECIDED, Claim, Verdict
+from reports.claims import CONTRADICTED, DERIVED, FAILS, HOLDS, UNDECIDED, Claim, Verdict
 from reports.docs import (
     BEGIN,
     CURRENT,
@@ -170,7 +170,8 @@ def test_the_command_says_what_it_did_and_a_check_fails_where_a_table_would_chan
 
 
 def verdict(key: str, kind: str) -> Verdict:
-    return Verdict(Claim(key, (), lambda: (), "It may."), "text", kind, (), f"why {key} {kind}", "laptop")
+    claim = Claim(key, (), lambda: (), "It may.", DERIVED)
+    return Verdict(claim, "text", "laptop", kind, f"why {key} {kind}")
 
 
 def test_the_board_has_each_claim_once_under_its_verdict() -> None:

@@ -10,7 +10,7 @@ import pytest
 from written import ENVIRONMENT, Written, write_records
 
 from reports.exhibits import ArtefactStore, Picture
-from reports.records import load_artefact
+from reports.records import Missing, load_artefact
 from reports.settings import settings
 from syncline.operations.reference import add
 from syncline.records.plans import read_plan
@@ -124,7 +124,7 @@ def test_what_the_results_lack_is_of_the_reference_run_by_run(tmp_path: Path) ->
         (results / f"a-{seed}" / "summary.json").unlink()
     partial = load_artefact("dssp/fig3", "smoke", results, reference)
     assert [(run.seed, run.record.origin) for run in partial.runs] == [(0, "results"), (1, "reference")]
-    assert partial.missing == ["a seed 2"]
+    assert partial.missing == [Missing("a", 2)]
     assert partial.origins == f"Runs: 1 from results, 1 from the reference ({MADE_BY})"
 
 
