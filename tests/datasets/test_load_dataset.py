@@ -30,6 +30,6 @@ def test_each_file_gives_its_loader_every_option(name: str) -> None:
     values = yaml.safe_load((CONF / f"{name}.yaml").read_text())
     assert values.pop("defaults") == [f"{name}_schema", "_self_"]
     assert values.pop("name") == name
-    del values["sharing"]  # for the batches, not for the loader
+    del values["sharing"], values["validation"]  # of what is loaded, not of the loader
     values.pop("augment", None)
     assert set(values) == set(inspect.signature(DATASETS[name]).parameters)
