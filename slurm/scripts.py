@@ -77,9 +77,8 @@ trap '' USR1
 program=$!
 trap 'is_time_over=yes; forward &' USR1
 trap : TERM # the program receives it, too
-wait $program
-while kill -0 $program 2> /dev/null; do # a signal ended the wait, not the program
-    wait $program
+while kill -0 $program 2> /dev/null; do # bash may lose the exit code of a program whose `wait` a signal ends
+    read -r < <(tail --pid=$program -s 0.2 -f /dev/null)
 done
 wait $program
 code=$?
