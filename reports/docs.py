@@ -8,6 +8,9 @@ A page marks what is made. The first word is the scale, the second what is shown
     board           the claims by paper and verdict
     summary         how many claims got which verdict, as a sentence
     claims/<paper>  the claims of a paper, with their verdicts and what decided them
+
+These three may name several scales (`workstation,laptop`): each claim is shown at the first one that judges it.
+
     <paper>/<artefact>[-<suffix>]   a table of an artefact; `columns` and `rows` choose some of it, counted from 1
 
 What the reference cannot show in full is left as it stands.
@@ -16,11 +19,11 @@ What the reference cannot show in full is left as it stands.
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reports.claims import NOT_RUN, Verdict, verdicts_at
+from reports.claims import LEARNED, NOT_RUN, Verdict, verdicts_at
 from reports.exhibits import SCALES, ArtefactStore
 from reports.papers import PAPERS, SHORT, SHOWN
 from reports.records import Artefact
@@ -108,11 +111,44 @@ def _made(old: str, path: Path, makers: Mapping[str, "Maker"]) -> tuple[list[str
 
 def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
     """What a mark asks for, in whole lines."""
-    scale, what, *options = words.split()
+    named, what, *options = words.split()
     chosen = {key: [int(number) for number in numbers.split(",")] for key, _, numbers in map(_option, options)}
-    if scale not in makers:
+    scales = named.split(",")
+    if not set(scales) <= set(makers):
         raise ValueError(f"the scale must be one of {', '.join(SCALES)}")
-    return makers[scale].text(what, chosen.get("columns", []), chosen.get("rows", []))
+    kind, _, name = what.partition("/")
+    if what not in ("board", "summary") and kind != "claims":
+        if len(scales) > 1:
+            raise ValueError("an artefact has one scale")
+        artefact, made = makers[scales[0]].shown(kind, name)
+        about = f"`{artefact.command}`: {_about([artefact])}"
+    else:
+        keys = [name] if kind == "claims" else list(PAPERS)
+        by_paper = {key: _verdicts([makers[scale] for scale in scales], key) for key in keys}
+        if what == "summary":
+            return _filled(summary(scales, by_paper)) + "\n"
+        verdicts = [one for of_paper in by_paper.values() for one in of_paper]
+        made = claims_table(scales, verdicts) if kind == "claims" else board(scales, by_paper)
+        about = _about([makers[one.scale].artefact(name) for one in verdicts for name in one.claim.artefacts])
+    part = _part(made, chosen.get("columns", []), chosen.get("rows", []))
+    return f"\n{part.markdown_body()}\n\n{_filled(f'({about})')}\n\n"
+
+
+def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
+    """One a claim of a paper: at the first of these scales that judges it. Raises Kept if none does."""
+    found = []
+    for of_claim in zip(*(maker.verdicts(key) for maker in makers), strict=True):
+        judged = [verdict for verdict in of_claim if verdict.verdict != NOT_RUN]
+        if not judged:
+            raise Kept(f"{of_claim[-1].claim.key} is not judged: {of_claim[-1].because}")
+        found.append(judged[0])
+    return found
+
+
+def _about(artefacts: Sequence[Artefact]) -> str:
+    """How many runs these have, and where and when they were made."""
+    records = {run.record.identity: run.record for artefact in artefacts for run in artefact.runs}
+    return f"{len(records):,} runs; {provenance([*records.values()])}"
 
 
 def _option(word: str) -> tuple[str, str, str]:
@@ -130,67 +166,41 @@ class Maker:
         self._reference = Reference(reference / scale)
         self._store = ArtefactStore(reference / "results", scale, reference)  # a folder that is not there
 
-    def text(self, what: str, columns: Sequence[int] = (), rows: Sequence[int] = ()) -> str:
-        """Markdown. Raises Kept where the reference lacks it, ValueError or LookupError for words without a meaning."""
-        kind, _, name = what.partition("/")
-        if kind == "claims":
-            verdicts = self._verdicts(name)
-            made, about = (
-                claims_table(verdicts),
-                self._about([one for verdict in verdicts for one in self._of(verdict)]),
-            )
-        elif what in ("board", "summary"):
-            by_paper = {key: self._verdicts(key) for key in PAPERS}
-            if what == "summary":
-                return _filled(summary(self._scale, by_paper)) + "\n"
-            everything = [one for verdicts in by_paper.values() for verdict in verdicts for one in self._of(verdict)]
-            made, about = board(self._scale, by_paper), self._about(everything)
-        else:
-            artefact, made = self._shown(kind, name)
-            about = f"`{artefact.command}`: {self._about([artefact])}"
-        return f"\n{_part(made, columns, rows).markdown_body()}\n\n{_filled(f'({about})')}\n\n"
-
-    def _artefact(self, name: str) -> Artefact:
+    def artefact(self, name: str) -> Artefact:
+        """Raises Kept where the reference has no plan of it."""
         if self._reference.plan(stem_of(name, self._scale)) is None:
             raise Kept(f"{name} is not in the reference")
-        artefact = self._store.artefact(name)
-        if artefact.missing:
-            raise Kept(f"{name} misses {len(artefact.missing)} runs in the reference")
-        return artefact
+        return self._store.artefact(name)
 
-    def _shown(self, paper: str, name: str) -> tuple[Artefact, Table]:
+    def shown(self, paper: str, name: str) -> tuple[Artefact, Table]:
+        """A table of an artefact. Raises Kept where it is not complete, LookupError or ValueError if there is none."""
         own, _, suffix = name.partition("-")
         show = SHOWN[paper].shows[own]
-        artefact = self._artefact(f"{paper}/{own}")
+        artefact = self.artefact(f"{paper}/{own}")
+        if artefact.missing:
+            raise Kept(f"{artefact.name} misses {len(artefact.missing)} runs in the reference")
         item = show(artefact)[suffix]
         if not isinstance(item, Table):
             raise ValueError("it is no table")
         return artefact, item
 
-    def _verdicts(self, key: str) -> list[Verdict]:
-        for name in dict.fromkeys(name for claim in PAPERS[key].claims for name in claim.artefacts):
-            self._artefact(name)
-        verdicts = self._store.verdicts(PAPERS[key])
-        missing = [verdict for verdict in verdicts if verdict.verdict == NOT_RUN]
-        if missing:
-            raise Kept(f"{missing[0].claim.key} is not judged: {missing[0].because}")
-        return verdicts
-
-    def _of(self, verdict: Verdict) -> Iterator[Artefact]:
-        """The artefacts that it rests on."""
-        return (self._artefact(name) for name in verdict.claim.artefacts)
-
-    def _about(self, artefacts: Sequence[Artefact]) -> str:
-        """How many runs these have, and where and when they were made."""
-        records = {run.record.identity: run.record for artefact in artefacts for run in artefact.runs}
-        return f"{len(records):,} runs; {provenance([*records.values()])}"
+    def verdicts(self, key: str) -> list[Verdict]:
+        """On the claims of a paper."""
+        return self._store.verdicts(PAPERS[key])
 
 
-def board(scale: str, by_paper: Mapping[str, Sequence[Verdict]]) -> Table:
-    """A row a paper, a column a verdict: the claims."""
-    kinds = _kinds(scale)
+def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> Table:
+    """A row a paper, a column a verdict: the claims, with what they rest on if not on learning, and another scale."""
+    kinds = _kinds(scales)
+
+    def told(verdict: Verdict) -> str:
+        about = [] if verdict.claim.basis == LEARNED else [verdict.claim.basis]
+        if verdict.claim.basis == LEARNED and verdict.scale != scales[0]:
+            about.append(verdict.scale)
+        return f"`{verdict.claim.key}`" + (f" ({', '.join(about)})" if about else "")
+
     rows = [
-        [SHORT[key], *(_listed([one.claim.key for one in verdicts if one.verdict == kind]) for kind in kinds)]
+        [SHORT[key], *(", ".join(told(one) for one in verdicts if one.verdict == kind) or DASH for kind in kinds)]
         for key, verdicts in by_paper.items()
     ]
     counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
@@ -198,25 +208,26 @@ def board(scale: str, by_paper: Mapping[str, Sequence[Verdict]]) -> Table:
     return Table("", [Heading(name) for name in ("", *kinds)], [*rows, total])
 
 
-def summary(scale: str, by_paper: Mapping[str, Sequence[Verdict]]) -> str:
+def summary(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> str:
     """One sentence."""
     counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
-    told = ", ".join(f"{kind} {counts[kind]}" for kind in _kinds(scale))
-    return f"Of the {counts.total()} claims at scale {scale}: {told}."
+    told = ", ".join(f"{kind} {counts[kind]}" for kind in _kinds(scales))
+    where = " or else ".join(scales)
+    return f"Of the {counts.total()} claims at scale {where}: {told}."
 
 
-def claims_table(verdicts: Sequence[Verdict]) -> Table:
-    """A row a claim: its verdict, and what decided it."""
-    rows = [[f"`{one.claim.key}`", one.verdict, one.because] for one in verdicts]
-    return Table("", [Heading(name) for name in ("claim", "verdict", "what decided it")], rows)
+def claims_table(scales: Sequence[str], verdicts: Sequence[Verdict]) -> Table:
+    """A row a claim: its verdict, what it rests on, and what decided it."""
+    headings = ["claim", "verdict", "rests on", "rates", *(["scale"] if len(scales) > 1 else []), "what decided it"]
+    rows = []
+    for one in verdicts:
+        where = [one.scale] if len(scales) > 1 else []
+        rows.append([f"`{one.claim.key}`", one.verdict, one.claim.basis, one.arm_name or DASH, *where, one.because])
+    return Table("", [Heading(name) for name in headings], rows)
 
 
-def _kinds(scale: str) -> list[str]:
-    return [kind for kind in verdicts_at(scale) if kind != NOT_RUN]
-
-
-def _listed(keys: Sequence[str]) -> str:
-    return ", ".join(f"`{key}`" for key in keys) or DASH
+def _kinds(scales: Sequence[str]) -> list[str]:
+    return [kind for kind in verdicts_at(scales[0]) if kind != NOT_RUN]
 
 
 def _part(table: Table, columns: Sequence[int], rows: Sequence[int]) -> Table:

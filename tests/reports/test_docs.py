@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from written import ENVIRONMENT
 
 from reports.__main__ import main
-from reports.claims import CONTRADICTED, DERIVED, FAILS, HOLDS, UNDECIDED, Claim, Verdict
+from reports.claims import CONTRADICTED, DERIVED, FAILS, HOLDS, LEARNED, NOT_RUN, UNDECIDED, Claim, Verdict
 from reports.docs import (
     BEGIN,
     CURRENT,
@@ -19,8 +19,10 @@ from reports.docs import (
     KEPT,
     STALE,
     Block,
+    Kept,
     Maker,
     _made,
+    _verdicts,
     board,
     claims_table,
     pages,
@@ -70,7 +72,7 @@ def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
     """python -m reports docs makes them so."""
     blocks = refresh(pages(), ROOT / "reference", check=True)
     assert [str(block) for block in blocks if block.state == STALE] == []
-    assert {"laptop board", "laptop summary"} <= {block.words for block in blocks}
+    assert {"workstation,laptop board", "workstation,laptop summary"} <= {block.words for block in blocks}
 
 
 def test_a_marked_part_is_made_and_the_rest_is_untouched(page: Path, reference: Path) -> None:
@@ -131,6 +133,8 @@ def test_text_around_a_mark_survives(before: str, after: str) -> None:
         ("laptop adasync/fig6-table columns=99", "out of range"),
         ("laptop adasync/fig6-table columns=0", "neither columns=1,2 nor rows=1,2"),
         ("laptop adasync/fig6-table colour=1", "neither columns=1,2 nor rows=1,2"),
+        ("laptop,tiny board", "the scale must be one of smoke"),
+        ("workstation,laptop adasync/fig6-table", "an artefact has one scale"),
         ("laptop", "not enough values"),
     ],
 )
@@ -169,27 +173,51 @@ def test_the_command_says_what_it_did_and_a_check_fails_where_a_table_would_chan
     assert "up to date\n" in capsys.readouterr().out
 
 
-def verdict(key: str, kind: str) -> Verdict:
-    claim = Claim(key, (), lambda: (), "It may.", DERIVED)
-    return Verdict(claim, "text", "laptop", kind, f"why {key} {kind}")
+def verdict(key: str, kind: str, basis: str = LEARNED, scale: str = "laptop") -> Verdict:
+    claim = Claim(key, (), lambda: (), "It may.", basis, ("bsp",) if basis == LEARNED else ())
+    return Verdict(claim, "text", scale, kind, f"why {key} {kind}")
 
 
 def test_the_board_has_each_claim_once_under_its_verdict() -> None:
     kinds = (HOLDS, FAILS, UNDECIDED, CONTRADICTED)
     verdicts = {
-        "psp": [verdict("a", HOLDS), verdict("b", FAILS), verdict("c", HOLDS)],
+        "psp": [verdict("a", HOLDS), verdict("b", FAILS), verdict("c", HOLDS, DERIVED)],
         "dssp": [verdict("d", UNDECIDED)],
     }
-    made = board("laptop", verdicts)
+    made = board(["laptop"], verdicts)
     titles = [column.title for column in made.columns]
     assert set(kinds) <= set(titles)
     cells = [dict(zip(titles, row, strict=True)) for row in made.texts()]
     assert [cell[""] for cell in cells] == ["PSP", "DSSP", "of 4"]
     assert [[cell[kind] for kind in kinds] for cell in cells] == [
-        ["`a`, `c`", "`b`", "—", "—"], ["—", "—", "`d`", "—"], ["2", "1", "1", "0"],
+        ["`a`, `c` (derived)", "`b`", "—", "—"], ["—", "—", "`d`", "—"], ["2", "1", "1", "0"],
     ]  # fmt: skip
-    told = summary("laptop", verdicts)
+    told = summary(["laptop"], verdicts)
     assert told.startswith("Of the 4 claims at scale laptop: ")
     assert f"{HOLDS} 2, {FAILS} 1, {UNDECIDED} 1" in told
-    assert claims_table(verdicts["psp"]).texts()[1] == ["`b`", FAILS, "why b fails"]
+    rates = "one rate for all"
+    assert claims_table(["laptop"], verdicts["psp"]).texts()[1] == ["`b`", FAILS, LEARNED, rates, "why b fails"]
     assert set(PAPERS) >= set(verdicts)
+
+
+class Judged:
+    """A maker of one scale whose verdicts are given."""
+
+    def __init__(self, *verdicts: Verdict) -> None:
+        self._verdicts = [*verdicts]
+
+    def verdicts(self, key: str) -> list[Verdict]:
+        return self._verdicts
+
+
+def test_of_several_scales_the_first_that_judges_a_claim_is_shown() -> None:
+    large = Judged(verdict("a", HOLDS, scale="workstation"), verdict("b", NOT_RUN, scale="workstation"))
+    small = Judged(verdict("a", FAILS), verdict("b", UNDECIDED))
+    chosen = _verdicts([large, small], "psp")  # type: ignore[list-item]
+    assert [(one.verdict, one.scale) for one in chosen] == [(HOLDS, "workstation"), (UNDECIDED, "laptop")]
+    scales = ["workstation", "laptop"]
+    assert board(scales, {"psp": chosen}).texts()[0][1:4] == ["`a`", "—", "`b` (laptop)"]
+    assert claims_table(scales, chosen).texts()[1][4] == "laptop"
+    assert summary(scales, {"psp": chosen}).startswith("Of the 2 claims at scale workstation or else laptop: ")
+    with pytest.raises(Kept, match="b is not judged: why b not run"):
+        _verdicts([large, large], "psp")  # type: ignore[list-item]
