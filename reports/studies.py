@@ -7,21 +7,21 @@ from typing import Any
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series
 from syncline.records.store import RecordError
-from syncline.records.studies import WrittenStudy, read_study, study_path
+from syncline.records.studies import WrittenStudy, read_study
 
 # The stages of tuning by the first word of their names -> title of their panel.
 PANELS = {"screen": "screening: the first seed, a share of the length", "full": "full length: mean ± standard error"}
 
 
-def study_exhibit(results: Path, stem: str) -> Exhibit:
+def study_exhibit(path: Path) -> Exhibit:
     """The figure of a study.
 
     Raises:
         RecordError: there is no such study, it is no tuning, or no stage of it is complete.
     """
-    study = read_study(study_path(results, stem))
+    study = read_study(path)
     if study.kind != "tune" or not study.stages:
-        raise RecordError(f"study {stem} has no figure yet: it needs a complete stage of tuning")
+        raise RecordError(f"study {path.stem} has no figure yet: it needs a complete stage of tuning")
     return {"": tuning_figure(study)}
 
 

@@ -1,6 +1,6 @@
 """The loop of a study: ask it what is to be run, make that, ask again."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class Declared:
     name: str  # of the experiment, or of its kind
     scale: str  # "": of no experiment
     command: tuple[str, ...]  # arguments of run.py that go on with it
+    plan: Plan  # without its entries
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class _Made:
         """Raises ConfigError if the trial is no valid run."""
         if trial.overrides not in self._configs:
             self._configs[trial.overrides] = compose(trial.overrides)[0]
-        return Entry(trial.label, trial.overrides, self._configs[trial.overrides])
+        return Entry(trial.name, trial.overrides, self._configs[trial.overrides])
 
     def outcome(self, trial: Trial) -> Outcome:
         identity = self.entry(trial).config.identity
@@ -49,10 +50,10 @@ class _Made:
 
 
 def present_stage(declared: Declared, invocation: Invocation) -> Plan | None:
-    """The plan of the stage that is to be made now; None: the study has its answer."""
+    """The runs of the stage that is to be made now; None: the study has its answer."""
     made = _Made(Path(invocation.results))
     step = declared.study.next(made.outcome)
-    return _plan(declared, step, made) if isinstance(step, Stage) else None
+    return _present(declared, step, made) if isinstance(step, Stage) else None
 
 
 def run_study(declared: Declared, invocation: Invocation) -> WrittenStudy:
@@ -70,20 +71,21 @@ def run_study(declared: Declared, invocation: Invocation) -> WrittenStudy:
     before: Stage | None = None
     while True:
         step = declared.study.next(made.outcome)
-        written, plan = _write(declared, step, made)
-        if plan is None:
+        written = _write(declared, step, made)
+        path = _plan(declared, step, made).write(made.results)
+        if isinstance(step, Answer):
             return written
+        present = _present(declared, step, made)
         if step == before:
-            raise RecordError(f"{plan.name}: its runs left no records in {invocation.results}")
-        with announced([plan.write(made.results)]):
+            raise RecordError(f"{present.name}: its runs left no records in {invocation.results}")
+        with announced([path]):
             num_failed = run_plan(
-                plan, made.results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
+                present, made.results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
             )
         if num_failed and invocation.fail_fast:
             return written
         if made.since is not None:
-            made.since |= {entry.config.identity for entry in plan.entries}
-        assert isinstance(step, Stage)
+            made.since |= {entry.config.identity for entry in present.entries}
         before = step
 
 
@@ -106,33 +108,32 @@ def submit_study(
     assert isinstance(invocation.launcher, SlurmConfig)
     made = _Made(Path(invocation.results))
     step = declared.study.next(made.outcome)
-    written, plan = _write(declared, step, made)
-    if plan is None:
+    written, whole = _write(declared, step, made), _plan(declared, step, made)
+    if isinstance(step, Answer):
+        whole.write(made.results)
         return written, [], 0
-    assert isinstance(step, Stage)
+    present = _present(declared, step, made)
     num_made = sum(stage.num_trials for stage in step.completed)
     num_made += sum(made.outcome(trial).status != "absent" for trial in step.trials)
     follow_up = FollowUp(f"{declared.stem}-next", [*declared.command, f"--follows={num_made}"])
     if follows is not None and num_made <= follows:
         raise ConfigError(
-            f"{plan.name}: no run was made since the last job; its output tells why, the same command retries"
+            f"{present.name}: no run was made since the last job; its output tells why, the same command retries"
         )
-    jobs, num_waiting = submit([plan], made.results, invocation.launcher, False, follow_up)
+    jobs, num_waiting = submit([present], made.results, invocation.launcher, False, follow_up)
+    whole.write(made.results)
     return written, jobs, num_waiting
 
 
-def _write(declared: Declared, step: Stage | Answer[Any], made: _Made) -> tuple[WrittenStudy, Plan | None]:
-    """Write the study as it is now; the plan of its stage, if it has one."""
-    plan, present, answer = None, None, None
-    if isinstance(step, Stage):
-        plan = _plan(declared, step, made)
-        present = {"name": step.name, "plan": plan.stem, "num_trials": len(step.trials)}
-    else:
-        answer = asdict(step.result)
+def _write(declared: Declared, step: Stage | Answer[Any], made: _Made) -> WrittenStudy:
+    """Write the study as it is now."""
+    present = {"name": step.name, "num_trials": len(step.trials)} if isinstance(step, Stage) else None
+    answer = asdict(step.result) if isinstance(step, Answer) else None
     written = WrittenStudy(
         declared.kind,
         declared.name,
         declared.scale,
+        declared.plan.stem,
         list(declared.command),
         asdict(declared.study),
         [asdict(stage) for stage in step.completed],
@@ -141,10 +142,16 @@ def _write(declared: Declared, step: Stage | Answer[Any], made: _Made) -> tuple[
     )
     path = study_path(made.results, declared.stem)
     write_study(path, written)
-    return read_study(path), plan
+    return read_study(path)
 
 
-def _plan(declared: Declared, stage: Stage, made: _Made) -> Plan:
-    """The stage as a plan of its own; a run that several trials share is made once."""
-    entries = tuple(made.entry(trial) for trial in stage.trials)
-    return Plan(f"{declared.stem} {stage.name}".replace(" ", "-"), "", entries, {}, declared.command)
+def _plan(declared: Declared, step: Stage | Answer[Any], made: _Made) -> Plan:
+    """The trials of all stages so far; a run that several of them share is made once."""
+    trials = (*step.before, *(step.trials if isinstance(step, Stage) else ()))
+    return replace(declared.plan, entries=tuple(map(made.entry, trials)))
+
+
+def _present(declared: Declared, stage: Stage, made: _Made) -> Plan:
+    """The trials of the stage alone, as they are made and submitted under the name of the study's plan."""
+    entries, plan = tuple(map(made.entry, stage.trials)), declared.plan
+    return Plan(f"{declared.stem}, {stage.name}", "", entries, {}, declared.command, plan.stem)

@@ -29,7 +29,7 @@ def states(results: Path) -> list[dict[str, Any]]:
             "study": stem,
             "stage": present["name"] if present else None,
             "trials": study.num_trials,
-            "left": _num_left(results, present) if present else 0,
+            "left": _num_left(results, study),
             "answered": study.answer is not None,
             "command": study.command,
         }
@@ -61,11 +61,7 @@ def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
         for decision in stage["decisions"]:
             yield from wrapped(decision, width, "    ", first="  - ")
     if study.present:
-        present = study.present
-        yield from [
-            "",
-            f"{present['name']}: {counted(present['num_trials'], 'trial')}, under way; plan {present['plan']}",
-        ]
+        yield from ["", f"{study.present['name']}: {counted(study.present['num_trials'], 'trial')}, under way"]
     if study.answer:
         yield ""
         yield from answer_lines(study, width)
@@ -162,10 +158,16 @@ def _value(number: float | None) -> str:
     return "-" if number is None else f"{number:.6g}"
 
 
-def _num_left(results: Path, present: dict[str, Any]) -> int:
-    """Runs of the present stage that are not finished; before its plan is written, its trials."""
+def _num_left(results: Path, study: WrittenStudy) -> int:
+    """Runs of the present stage, the last ones of the plan, that are not finished; its trials before they are there."""
+    if study.present is None:
+        return 0
+    num_trials = int(study.present["num_trials"])
     try:
-        runs = read_plan(plan_path(results, present["plan"])).once()
+        runs = read_plan(plan_path(results, study.plan)).runs
     except FileNotFoundError:
-        return int(present["num_trials"])
-    return sum(state.state != FINISHED for state in run_states(results, runs, {}).values())
+        return num_trials
+    if len(runs) < study.num_trials:
+        return num_trials
+    present = dict.fromkeys(run.identity for run in runs[-num_trials:])
+    return sum(state.state != FINISHED for state in run_states(results, present, {}).values())
