@@ -18,7 +18,7 @@ from syncline.records.studies import read_study, study_path, study_stems, write_
 EXAMPLES = """\
 examples:
   python -m syncline reference add dssp/table1    the finished runs of a plan
-  python -m syncline reference add <study>        those of a study, and the study
+  python -m syncline reference add <study>        those of a study, and itself
   python -m syncline reference add all            of all plans with a scale
   python -m syncline reference list
 """
