@@ -57,7 +57,8 @@ def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
     yield from ["", "declared", columns([(f"  {key}", cell(value)) for key, value in declared.items()])]
     for stage in study.stages:
         yield from ["", f"{stage['name']}: {counted(stage['num_trials'], 'trial')}"]
-        yield from _score_table(stage["scores"], width)
+        if stage["scores"]:
+            yield from _score_table(stage["scores"], width)
         for decision in stage["decisions"]:
             yield from wrapped(decision, width, "    ", first="  - ")
     if study.present:
@@ -70,6 +71,9 @@ def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
 def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
     """The values of both arms, and the words that set them; JSON for a study of another kind than these."""
     assert study.answer is not None
+    if study.kind == "judge":
+        yield from _verdict_lines(study.name, study.answer, width)
+        return
     if study.kind != "tune":
         yield json.dumps(study.answer, indent=1)
         return
@@ -106,6 +110,19 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
         yield f"target for times: {metric} {target['value']:.4g}, from {target['label']}'s {target['score']:.4g}"
     yield ""
     yield from _to_paste(study)
+
+
+def _verdict_lines(name: str, answer: dict[str, Any], width: int) -> Iterator[str]:
+    """A line a claim, and below it its reason."""
+    if not answer["claims"]:
+        yield f"no claim rests on {name}; {counted(answer['num_seeds'], 'seed')}"
+        return
+    rows = [(found["claim"], found["verdict"], str(found["num_seeds"] or "-")) for found in answer["claims"]]
+    header, *lines = columns([("claim", "verdict", "seeds"), *rows], right=(2,), width=width).split("\n")
+    yield header
+    for line, found in zip(lines, answer["claims"], strict=True):
+        yield line
+        yield from wrapped(found["because"], width, "  ")
 
 
 def _to_paste(study: WrittenStudy) -> Iterator[str]:
