@@ -4,7 +4,7 @@ python -m reports <paper>/<artefact>     one table or figure
 python -m reports <paper>                all of a paper, and its claims
 python -m reports all                    all papers
 python -m reports fidelity               what `make fidelity` measured
-python -m reports study <stem>           the curves of a study (results/studies, else reference/studies)
+python -m reports study <stem>           the curves or verdicts of a study (results/, else reference/)
 python -m reports site                   all of this as pages for a browser
 python -m reports docs                   the tables of the documentation, from the reference
 """
@@ -106,7 +106,7 @@ class Printer:
             return [path for files in written for path in files.result()]
 
     def study(self, path: Path) -> list[Path]:
-        """Returns the files of a study's figure. Raises RecordError if there is none."""
+        """Returns the files of a study's items. Raises RecordError if there are none."""
         exhibit = study_exhibit(path)
         with ExhibitWriter(self._store.results / REPORTS) as writer:
             return [file for files in self._exhibit(exhibit, path.stem, writer) for file in files.result()]

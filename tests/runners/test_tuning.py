@@ -282,3 +282,8 @@ def test_an_experiments_answer_is_the_block_of_its_file(
     assert line in out.splitlines()
     assert reports(["study", stem, *places, str(clone)]) == 0
     assert f"from {reference}/studies/{stem}.json\n" in capsys.readouterr().out
+    assert reports(["site", "--scale", "smoke", *places, str(clone)]) == 0
+    page = (clone / "site" / "studies.html").read_text()
+    assert f"From {reference}/studies/{stem}.json" in page
+    assert "Where rows are ahead of their baselines, by optimizer.lr" in page
+    assert (clone / "site" / "files" / f"{stem}.svg").exists()
