@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners import judging
-from runners.judging import Costs, Piece, chosen, declared_judging
+from runners.judging import Costs, Piece, chosen, declared_judging, is_grown
 from runners.planning import experiment_plan
 from runners.study import Declared, Made
 from syncline.__main__ import main
@@ -19,7 +20,7 @@ from syncline.config import ConfigError
 from syncline.plan import Plan
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.store import FINISHED, status
-from syncline.records.studies import read_study, study_path
+from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
 from syncline.studies.judge import Judgement, Judging, Row
 from syncline.studies.study import Completed, Outcome, Stage, Trial
 
@@ -236,6 +237,10 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
     assert study.plan == plan.stem
     assert "study" in said.out
     assert command(*words).err == ""  # it is not made twice
+    assert command(*(word for word in words[1:] if not word.startswith("judge.")), "rerun=false").code == 0
+    assert len(read_plan(plan.path).runs) == 48  # other looks are declared: the experiment's own plan
+    assert command(*words).code == 0
+    assert read_plan(plan.path).runs == plan.runs
 
     from reports.exhibits import ArtefactStore
     from reports.papers import PAPERS
@@ -261,3 +266,16 @@ def test_a_budget_that_is_over_stops_with_what_is_left(tmp_path: Path, command: 
     num_finished = sum(status(path) == FINISHED for path in tmp_path.iterdir())
     assert num_finished < 48
     assert read_study(study_path(tmp_path, "judge-dssp-table1-laptop")).answer is None
+
+
+def test_the_experiments_own_command_leaves_a_plan_that_a_study_has_grown(tmp_path: Path) -> None:
+    words = ["+experiment=dssp/table1", "scale=workstation"]
+    plan, _ = experiment_plan(words, False)
+    more, _ = experiment_plan([*words, "scale.seeds=[0,1,2,3,4,5]"], False)
+    more.write(tmp_path)
+    assert not is_grown(plan, tmp_path)  # no study has
+    study = WrittenStudy("judge", plan.name, plan.scale, plan.stem, [], {}, [], None, None)
+    write_study(study_path(tmp_path, f"judge-{plan.stem}"), study)
+    assert is_grown(plan, tmp_path)
+    assert not is_grown(more, tmp_path)
+    assert not is_grown(replace(plan, report={**plan.report, "targets": {}}), tmp_path)
