@@ -2,6 +2,7 @@
 PYTHON ?= python3
 SCALE ?= laptop
 SEEDS ?=
+BUDGET ?=
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,9 +16,9 @@ CORES = $(shell $(PYTHON) -c "import os; print(os.cpu_count())")
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --dist loadgroup
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
-# Runs, then their report, if there is a plan: experiment, its plans' names.
+# Runs, then their report, if there is a plan: experiment, its plans' names, further words.
 define made
-@$(BIN)/python run.py +experiment=$(1) $(SCALED); code=$$?; \
+@$(BIN)/python run.py +experiment=$(1) $(SCALED) $(3); code=$$?; \
 	ls $(or $(RESULTS),results)/plans/$(2)-$(SCALE).json > /dev/null 2>&1 || exit $$code; \
 	$(BIN)/python -m reports $(1) --scale $(SCALE) $(INTO) || code=1; exit $$code
 endef
@@ -61,8 +62,8 @@ test: $(READY) ## what every change runs: make test ARGS="-k dssp"
 test-all: $(READY) ## all tests: exactly what CI runs
 	$(PYTEST) -n $$(($(CORES) * 2)) --hypothesis-profile=ci --durations=25 $(ARGS)
 
-papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop
-	$(call made,all,*)
+papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop; with BUDGET=6h where undecided
+	$(call made,all,*,$(if $(BUDGET),+judge=claims judge.budget=$(BUDGET)))
 
 report: $(READY) ## the pages that show them: results/site/index.html, from what was run at SCALE or ships in reference/
 	$(BIN)/python -m reports site --scale $(SCALE) $(INTO)

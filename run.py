@@ -5,6 +5,7 @@ python run.py -m [KEY=V1,V2 ...]           a sweep: a run of each combination
 python run.py +experiment=PAPER/ARTEFACT   all runs of a paper's table or figure
 python run.py +experiment=PAPER            of all of them; all: of all papers
 python run.py +tune=rate [KEY=V1,V2 ...]   the best rate of each row
+python run.py +judge=claims +experiment=.. as many seeds as decide the claims
 python run.py --status [the same words]    what is finished, failed or left
 python run.py --cfg [KEY=VALUE ...]        print all keys and their values
 python run.py --plan FILE [--runs A:B]     runs of a stored plan (results/plans)
@@ -28,14 +29,25 @@ from rich.console import Console
 
 import syncline
 from runners.display import RunDisplay, summary_table
+from runners.judging import Piece, declared_judging, is_grown, is_judging, judge
 from runners.one import lacks_parameters, replay_config, run_one
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
 from runners.slurm import Job, submit
 from runners.stop import StopRequested, handle_signals
-from runners.study import present_stage, run_study, submit_study
+from runners.study import Declared, present_stage, run_study, submit_study
 from runners.tuning import declared_tuning, is_tuning
-from syncline.config import GROUPS, ConfigError, Invocation, RunConfig, SlurmConfig, choices, compose, compose_yaml
+from syncline.config import (
+    GROUPS,
+    ConfigError,
+    Invocation,
+    JudgeConfig,
+    RunConfig,
+    SlurmConfig,
+    choices,
+    compose,
+    compose_yaml,
+)
 from syncline.config.words import meant, nearest
 from syncline.live.supervisor import Supervisor
 from syncline.operations.ranking import ranking
@@ -44,9 +56,9 @@ from syncline.operations.studies import answer_lines
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Plan, merged
 from syncline.records.lock import announced
-from syncline.records.plans import read_plan
+from syncline.records.plans import plan_path, read_plan
 from syncline.records.store import FINISHED, read_summary, status
-from syncline.records.studies import study_path
+from syncline.records.studies import read_study, study_path
 
 RANKED = 30  # settings listed at the end of a plan
 FLAGS = (("-m", "--multirun"), ("--status",), ("--cfg",), ("--version",), ("-h", "--help"))
@@ -91,8 +103,11 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         raise ConfigError(f"{alone[0]} goes with none of -m, --status, --cfg")
     if options.runs is not None and not options.plan:
         raise ConfigError("--runs goes with --plan FILE")
-    if options.follows is not None and not any(map(is_tuning, overrides)):
+    studies = [kind for kind in (is_tuning, is_judging) if any(map(kind, overrides))]
+    if options.follows is not None and not studies:
         raise ConfigError("--follows goes with a study in Slurm")
+    if len(studies) > 1 or (is_judging in studies and options.multirun):
+        raise ConfigError("+judge goes with none of +tune, -m")
     return options, overrides
 
 
@@ -113,6 +128,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if any(map(is_tuning, overrides)):
         return tune(overrides, options.status, options.follows)
+    if any(map(is_judging, overrides)):
+        return judge_claims(overrides, options.status, options.follows)
     if any(map(is_experiment, overrides)):
         plans, invocation = experiment_plans(overrides, options.multirun)
     elif options.multirun:
@@ -163,7 +180,7 @@ def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     if isinstance(invocation.launcher, SlurmConfig):
         return submit_all(plans, invocation.launcher, invocation)
     results = Path(invocation.results)
-    paths = [plan.write(results) for plan in plans]
+    paths = [plan_path(results, plan.stem) if is_grown(plan, results) else plan.write(results) for plan in plans]
     with announced(paths):
         code = make_runs(merged(plans), invocation)
     print("plan", *paths)
@@ -175,9 +192,7 @@ def tune(overrides: list[str], status_only: bool, follows: int | None) -> int:
     """Go on with a study that tunes, to its answer or to the submission of its present stage."""
     declared, invocation = declared_tuning(overrides)
     if status_only:
-        stage = present_stage(declared, invocation)
-        print(f"{declared.stem} has its answer" if stage is None else stage.name)
-        return 0 if stage is None else show_status([stage], invocation)
+        return study_status(declared, invocation)
     if isinstance(invocation.launcher, SlurmConfig):
         study, jobs, num_waiting = submit_study(declared, invocation, follows)
         if study.answer is None:
@@ -189,6 +204,39 @@ def tune(overrides: list[str], status_only: bool, follows: int | None) -> int:
     print("study", study_path(Path(invocation.results), declared.stem))
     is_complete = study.answer is not None and all(choice["value"] is not None for choice in study.answer["choices"])
     return 0 if is_complete or isinstance(invocation.launcher, SlurmConfig) else 1
+
+
+def judge_claims(overrides: list[str], status_only: bool, follows: int | None) -> int:
+    """Go on with the studies that judge, to their answers, to the end of the budget, or to their submission."""
+    studies, invocation = declared_judging(overrides)
+    if status_only:
+        return max(study_status(declared, invocation) for declared in studies)
+    is_slurm, failed, left = isinstance(invocation.launcher, SlurmConfig), 0, list[Piece]()
+    if is_slurm:
+        if isinstance(invocation.judge, JudgeConfig) and invocation.judge.budget:
+            raise ConfigError("judge.budget goes with runs on this machine, not with Slurm")
+        for declared in studies:
+            study, jobs, num_waiting = submit_study(declared, invocation, follows)
+            if study.answer is None:
+                show_jobs(jobs, num_waiting)
+    else:
+        failed, left = judge(studies, invocation)
+    for declared in studies:
+        path = study_path(Path(invocation.results), declared.stem)
+        study = read_study(path)
+        if study.answer is not None:
+            print("\n".join(answer_lines(study, terminal_width())))
+        print("study", path)
+    for piece in left:
+        print("left:", piece.told)
+    return 1 if failed else 0
+
+
+def study_status(declared: Declared, invocation: Invocation) -> int:
+    """The present stage of a study, and a line for each of its runs."""
+    stage = present_stage(declared, invocation)
+    print(f"{declared.stem} has its answer" if stage is None else stage.name)
+    return 0 if stage is None else show_status([stage], invocation)
 
 
 def make_runs(plan: Plan, invocation: Invocation) -> int:

@@ -4,7 +4,7 @@ python -m reports <paper>/<artefact>     one table or figure
 python -m reports <paper>                all of a paper, and its claims
 python -m reports all                    all papers
 python -m reports fidelity               what `make fidelity` measured
-python -m reports study <stem>           the curves of a study (results/studies)
+python -m reports study <stem>           the curves or verdicts of a study (results/, else reference/)
 python -m reports site                   all of this as pages for a browser
 python -m reports docs                   the tables of the documentation, from the reference
 """
@@ -23,6 +23,7 @@ from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
+from syncline.records.studies import find_study, study_path
 
 MAX_LISTED = 8  # files that are named one by one
 
@@ -49,7 +50,9 @@ def main(arguments: list[str]) -> int:
         if asked.what == "docs":
             return _docs(asked.reference, asked.check)
         if asked.study is not None:
-            files = Printer(store).study(asked.study)
+            path = find_study(asked.results, asked.reference, asked.study) or study_path(asked.results, asked.study)
+            files = Printer(store).study(path)
+            print(f"from {path}")
         else:
             files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
     except (ValueError, OSError) as error:
@@ -102,11 +105,11 @@ class Printer:
                 written = self._artefact(what, writer)
             return [path for files in written for path in files.result()]
 
-    def study(self, stem: str) -> list[Path]:
-        """Returns the files of a study's figure. Raises RecordError if there is none."""
-        exhibit = study_exhibit(self._store.results, stem)
+    def study(self, path: Path) -> list[Path]:
+        """Returns the files of a study's items. Raises RecordError if there are none."""
+        exhibit = study_exhibit(path)
         with ExhibitWriter(self._store.results / REPORTS) as writer:
-            return [path for files in self._exhibit(exhibit, stem, writer) for path in files.result()]
+            return [file for files in self._exhibit(exhibit, path.stem, writer) for file in files.result()]
 
     def _artefact(self, name: str, writer: ExhibitWriter) -> list[Future[list[Path]]]:
         paper, _, own = name.partition("/")

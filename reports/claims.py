@@ -2,7 +2,8 @@
 
 A claim names its effects (reports/effects.py). It holds if every effect's test for "inside the region" has p <= level,
 and fails if the test for "outside" of at least one has, after Holm's correction. The level is 0.05 in each direction,
-or less where the seeds are looked at several times (reports/looks.py). One seed decides nothing.
+or less where the seeds are looked at several times (reports/looks.py): then the first look that decides a claim counts,
+as in a study that stops there, and more seeds do not change it. One seed decides nothing.
 
 A claim about learning is judged only where its baseline has learned (reports/learned.py). Scale smoke only shows that
 everything runs: its numbers are shown, and no claim is judged by them. A claim that the paper's own numbers contradict
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, Number, judged, together
 from reports.learned import at_chance
-from reports.looks import ALPHA, at_last_look
+from reports.looks import ALPHA, at_common_looks
 from reports.records import ARM_NAMES, OWN, SAME, Artefact
 from syncline.records.store import RecordError
 
@@ -92,12 +93,17 @@ class Verdict:
     because: str  # one line: the deciding number, or what is missing
     numbers: Sequence[Number] = ()
     level: float = ALPHA  # for p-values
+    look: int = 1  # at which it was judged: the first one that decides, or the last complete one
     arm: str = SAME
     other: "Verdict | None" = None  # in the other arm, where that was planned too
 
     @property
     def effects(self) -> list[Effect]:
         return [number.effect for number in self.numbers]
+
+    @property
+    def is_decided(self) -> bool:
+        return self.verdict in (HOLDS, FAILS)
 
     @property
     def arm_name(self) -> str:
@@ -125,22 +131,33 @@ def judge(claim: Claim, text: str, scale: str, load: Callable[[str], Artefact]) 
 def _in_arm(claim: Claim, text: str, scale: str, artefacts: Sequence[Artefact], arm: str) -> Verdict:
     """The verdict by the rows of one arm."""
     none = Verdict(claim, text, scale, NOT_RUN, "", arm=arm)
+    found = none
     try:
-        looks = [at_last_look(artefact.arm(arm)) for artefact in artefacts]
-        chosen, level = [artefact for artefact, _ in looks], min(level for _, level in looks)
-        numbers = judged(claim.effects(*chosen), level)
-        unlearned = at_chance(chosen, claim.baseline) if claim.baseline and scale != SMOKE else ""
+        looks, level = at_common_looks([artefact.arm(arm) for artefact in artefacts])
+        for number, chosen in enumerate(looks, 1):
+            found = _at_look(replace(none, level=level, look=number), chosen)
+            if found.is_decided:
+                break
     except RecordError as error:
         return _unless_contradicted(replace(none, because=str(error)))
     except LookupError as error:
         return _unless_contradicted(replace(none, because=f"not part of this scale: {error}"))
-    found = replace(none, verdict=together(numbers), because=_because(numbers), numbers=numbers, level=level)
     if claim.contradiction:
         return _unless_contradicted(found)
     if scale == SMOKE:
         because = f"not judged at scale {scale}, which only shows that everything runs"
         return replace(found, verdict=NOT_JUDGED, because=because)
-    return replace(none, because=unlearned) if unlearned else found
+    return found
+
+
+def _at_look(none: Verdict, artefacts: Sequence[Artefact]) -> Verdict:
+    """The verdict by these seeds."""
+    claim = none.claim
+    numbers = judged(claim.effects(*artefacts), none.level)
+    unlearned = at_chance(artefacts, claim.baseline) if claim.baseline and none.scale != SMOKE else ""
+    if unlearned and not claim.contradiction:
+        return replace(none, because=unlearned)
+    return replace(none, verdict=together(numbers), because=_because(numbers), numbers=numbers)
 
 
 def _unless_contradicted(verdict: Verdict) -> Verdict:

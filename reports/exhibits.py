@@ -22,6 +22,7 @@ from syncline.records.drawing import draw
 from syncline.records.environment import cores
 from syncline.records.reference import Reference
 from syncline.records.spans import timeline_and_kind, window_of
+from syncline.records.studies import study_path, study_stems
 
 REPORTS = "reports"  # in the folder of the results: all files
 SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
@@ -100,6 +101,7 @@ class ArtefactStore:
 
     def __init__(self, results: Path, scale: str, reference: Path | None = None) -> None:
         self.results, self.scale = results, scale
+        self._folders = [results, *([] if reference is None else [reference])]
         self._reference = None if reference is None else Reference(reference / scale)
         self._loaded: dict[str, Artefact] = {}
         self._judged: dict[str, list[Verdict]] = {}
@@ -115,6 +117,11 @@ class ArtefactStore:
         """Whether anything of this scale was run."""
         is_run = any((self.results / "plans").glob(f"*-{self.scale}.json"))
         return is_run or (self._reference is not None and bool(self._reference.stems))
+
+    def studies(self) -> list[Path]:
+        """The files of all studies, by their names; those in the results come first."""
+        found = {stem: study_path(folder, stem) for folder in reversed(self._folders) for stem in study_stems(folder)}
+        return [found[stem] for stem in sorted(found)]
 
     def origins(self, key: str = "") -> str:
         """Where the runs of the artefacts loaded so far are from; empty if there are none.

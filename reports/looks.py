@@ -1,8 +1,9 @@
-"""Which seeds are judged, and at which level: at one look at all seeds, or at the last complete one of several.
+"""Which seeds are judged, and at which level: at one look at all seeds, or at each complete one of several, in order.
 
 An experiment's file may declare looks: `looks: {laptop: [5, 10, 15, 20]}`, numbers of seeds by scale.
 """
 
+from collections.abc import Sequence
 from functools import cache
 
 from reports.records import Artefact
@@ -30,8 +31,8 @@ def declared(artefact: Artefact) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def at_last_look(artefact: Artefact) -> tuple[Artefact, float]:
-    """The artefact with the seeds that are judged, and the level.
+def at_looks(artefact: Artefact) -> tuple[list[Artefact], float]:
+    """The artefact with the seeds of each complete look, the first look first, and the level.
 
     Raises:
         RecordError: runs are missing; with looks: of the seeds of the first one.
@@ -40,7 +41,7 @@ def at_last_look(artefact: Artefact) -> tuple[Artefact, float]:
     if not sizes:
         if artefact.missing:
             raise RecordError(f"{len(artefact.missing)} runs are missing, {artefact.missing[0]} first")
-        return artefact, ALPHA
+        return [artefact], ALPHA
     open_seeds = {missing.seed for missing in artefact.missing}
     planned = sorted({*artefact.seeds, *open_seeds})
     num_complete = next((place for place, seed in enumerate(planned) if seed in open_seeds), len(planned))
@@ -48,4 +49,18 @@ def at_last_look(artefact: Artefact) -> tuple[Artefact, float]:
     if not taken:
         first = f", {artefact.missing[0]} is missing first" if artefact.missing else ""
         raise RecordError(f"the first look takes {sizes[0]} seeds, {num_complete} are complete{first}")
-    return artefact.with_seeds(planned[: taken[-1]]), level(sizes)
+    return [artefact.with_seeds(planned[:size]) for size in taken], level(sizes)
+
+
+def at_common_looks(artefacts: Sequence[Artefact]) -> tuple[list[list[Artefact]], float]:
+    """The artefacts of a claim at each look that is complete in all of them, and the level.
+
+    One that declares no looks stands in each of them whole.
+
+    Raises:
+        RecordError: as `at_looks`.
+    """
+    found = [at_looks(artefact) for artefact in artefacts]
+    several = [len(looks) for artefact, (looks, _) in zip(artefacts, found, strict=True) if declared(artefact)]
+    common = [[looks[min(number, len(looks) - 1)] for looks, _ in found] for number in range(min(several, default=1))]
+    return common, min(level for _, level in found)

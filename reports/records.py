@@ -10,7 +10,7 @@ import yaml
 
 from reports.statistics import Sample
 from syncline.metrics import LOWER_IS_BETTER
-from syncline.records.plans import plan_path, stem_of
+from syncline.records.plans import PlannedRun, plan_path, stem_of
 from syncline.records.sources import REFERENCE, Record, ResultsFolder, Source, provenance
 from syncline.records.store import RecordError
 
@@ -204,8 +204,19 @@ def load_artefact(name: str, scale: str, results: Path, reference: Source | None
     plan = next((plan for source in sources if (plan := source.plan(path.stem)) is not None), None)
     if plan is None:
         raise RecordError(f"{path}: no such plan; make {name.replace('/', '-')} SCALE={scale} makes it")
+    return artefact_of(name, scale, plan.report, plan.runs, sources)
+
+
+def artefact_of(
+    name: str, scale: str, report: Mapping[str, Any], planned: Sequence[PlannedRun], sources: Sequence[Source]
+) -> Artefact:
+    """The records of planned runs, each from the first source that has it.
+
+    Raises:
+        RecordError: none is finished, or a record is broken or of a newer format.
+    """
     runs, missing = [], []
-    for entry in plan.runs:
+    for entry in planned:
         found = (source.record(entry.identity) for source in sources)
         record = next((record for record in found if record is not None), None)
         if record is None:
@@ -213,8 +224,8 @@ def load_artefact(name: str, scale: str, results: Path, reference: Source | None
             continue
         runs.append(Run(entry.label, entry.seed, record, record.summary()))
     if not runs:
-        raise RecordError(f"{path}: none of its {len(plan.runs)} runs is finished")
-    return Artefact(name, scale, plan.report, runs, missing)
+        raise RecordError(f"{stem_of(name, scale)}: none of its {len(planned)} runs is finished")
+    return Artefact(name, scale, report, runs, missing)
 
 
 def origins(records: Sequence[Record]) -> str:

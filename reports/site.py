@@ -2,9 +2,10 @@
 
 import json
 import re
+import shlex
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,11 @@ from reports.figures import Figure
 from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.records import published
 from reports.settings import settings
+from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
+from syncline.records.studies import read_study
 
 TEMPLATES = Path(__file__).parent / "templates"
 FINDINGS = Path(__file__).parents[1] / "docs" / "findings"  # README.md and a page a paper: scale laptop in words
@@ -97,11 +100,11 @@ def build(store: ArtefactStore, folder: Path) -> Path:
     with ExhibitWriter(store.results / REPORTS) as writer:
         places = [(key, name) for key, paper in SHOWN.items() for name in paper.shows]
         sections = {(key, name): section(SHOWN[key], name, store, writer) for key, name in places}
-        live = live_section(store.results, writer)
-        for part in (*sections.values(), live):
+        live, studies = live_section(store.results, writer), list(study_sections(store, writer))
+        for part in (*sections.values(), live, *studies):
             for path in part.files():
                 shutil.copy(path, folder / FILES)
-        for name, content in _contents(store, verdicts, sections, live).items():
+        for name, content in _contents(store, verdicts, sections, live, studies).items():
             (folder / name).write_text(rendered(name, store.scale, content))
     return folder / "index.html"
 
@@ -111,6 +114,7 @@ def _contents(
     verdicts: Mapping[str, list[Verdict]],
     sections: Mapping[tuple[str, str], Section],
     live: Section,
+    studies: Sequence[Section],
 ) -> dict[str, dict[str, Any]]:
     """Page -> the variables of its template, in the order of the menu."""
 
@@ -135,6 +139,7 @@ def _contents(
             "sections": of(key),
         }
     pages["findings.html"] = {"parts": findings()}
+    pages["studies.html"] = {"sections": studies}
     pages["strategies.html"] = {"sections": of(OVERVIEW.key)}
     pages["fidelity.html"] = {"live": live, "sections": [sections[place] for place in THEORY if place in sections]}
     return pages
@@ -155,7 +160,8 @@ def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
     menu = [("index.html", "Scoreboard"), *((f"{key}.html", SHORT[key]) for key in PAPERS)]
-    menu += [("findings.html", "Findings"), ("strategies.html", "Timelines"), ("fidelity.html", "Fidelity")]
+    menu += [("findings.html", "Findings"), ("studies.html", "Studies"), ("strategies.html", "Timelines")]
+    menu += [("fidelity.html", "Fidelity")]
     template = environment.get_template("paper.html" if "paper" in content else name)
     return template.render(pages=menu, page=name, scale=scale, **content)
 
@@ -194,6 +200,23 @@ def live_section(results: Path, writer: ExhibitWriter) -> Section:
         return Section("fidelity", caption, command, shown)
     except RecordError as error:
         return Section("fidelity", caption, command, missing=str(error))
+
+
+def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Section]:
+    """The studies of the store's scale, of the results and of the reference, that have something to show."""
+    for path in store.studies():
+        study = read_study(path)
+        if study.scale != store.scale:
+            continue
+        caption = f"{study.kind.capitalize()} of {study.name}: {path.stem}"
+        command = f"python run.py {shlex.join(study.command)}"
+        try:
+            shown = [Shown(*one) for one in writer.submit(study_exhibit(path), path.stem)]
+        except RecordError as error:
+            yield Section(path.stem, caption, command, missing=str(error))
+            continue
+        missing = "" if study.answer else "The study has no answer yet."
+        yield Section(path.stem, caption, command, shown, missing=missing, origins=f"From {path}")
 
 
 def static(folder: Path) -> None:

@@ -1,52 +1,121 @@
-"""A study's figure: the score against the value that is tuned, a curve a row."""
+"""A study's items: of tuning the score against the value that is tuned, a curve a row, and where a row is ahead of its
+baseline; of judging the verdicts."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series
+from reports.tables import DASH, Heading, Table
 from syncline.records.store import RecordError
-from syncline.records.studies import WrittenStudy, read_study, study_path
+from syncline.records.studies import WrittenStudy, read_study
 
 # The stages of tuning by the first word of their names -> title of their panel.
 PANELS = {"screen": "screening: the first seed, a share of the length", "full": "full length: mean ± standard error"}
 
 
-def study_exhibit(results: Path, stem: str) -> Exhibit:
-    """The figure of a study.
+BEHIND, EQUAL, AHEAD = "behind", "equal", "ahead"
+
+Scores = Sequence[Mapping[str, Any]]
+
+
+def study_exhibit(path: Path) -> Exhibit:
+    """The items of a study.
 
     Raises:
-        RecordError: there is no such study, it is no tuning, or no stage of it is complete.
+        RecordError: there is no such study, or no stage of it is complete.
     """
-    study = read_study(study_path(results, stem))
-    if study.kind != "tune" or not study.stages:
-        raise RecordError(f"study {stem} has no figure yet: it needs a complete stage of tuning")
-    return {"": tuning_figure(study)}
+    study = read_study(path)
+    if study.kind == "judge":
+        return {"": verdict_table(study)}
+    if not study.stages:
+        raise RecordError(f"study {path.stem} has no figure yet: no stage of it is complete")
+    figure = tuning_figure(study)
+    if not any(row["baseline"] for row in study.declaration["rows"]):
+        return {"": figure}
+    return {"": figure, "order": order_table(study)}
+
+
+def verdict_table(study: WrittenStudy) -> Table:
+    """A row a claim. Raises RecordError before the study's answer."""
+    if study.answer is None:
+        raise RecordError(f"the study of {study.name} at scale {study.scale} has no verdicts yet")
+    names = ("claim", "verdict", "because")
+    rows = [[*(claim[name] for name in names), float(claim["num_seeds"])] for claim in study.answer["claims"]]
+    headings = [*map(Heading, names), Heading("seeds", digits=0)]
+    return Table(f"Verdicts on {study.name} at scale {study.scale}", headings, rows)
+
+
+def order_table(study: WrittenStudy) -> Table:
+    """For each row with a baseline, the values of the key at which it is behind, equal to, and ahead of it."""
+    key, rows = study.declaration["key"], []
+    for row in study.declaration["rows"]:
+        for kind, length in (("screen", "a share, one seed"), ("full", "full")):
+            found = list(_order(_scores(study, kind), row["label"], row["baseline"]))
+            if row["baseline"] not in (None, row["label"]) and found:
+                cells = [_intervals(found, verdict) for verdict in (BEHIND, EQUAL, AHEAD)]
+                rows.append([row["label"], row["baseline"], length, *cells])
+    headings = list(map(Heading, ("row", "baseline", "length", *(f"{name} at" for name in (BEHIND, EQUAL, AHEAD)))))
+    note = (
+        f"Values of {key} at which the row's mean score is behind its baseline's at the same value, ahead of it, or "
+        "equal: they differ by one standard error of the difference at most, sqrt(a² + b²). One seed has no standard "
+        "error: there equal scores are equal. A row that diverged or failed is behind one that did not."
+    )
+    return Table(f"Where rows are ahead of their baselines, by {key}", headings, rows, [note])
+
+
+def _order(scores: Scores, label: str, baseline: str | None) -> Iterator[tuple[float, str]]:
+    """(value, BEHIND, EQUAL or AHEAD) of each value that both have; left out where both were lost."""
+    own, other = ({score["at"]: score for score in scores if score["label"] == name} for name in (label, baseline))
+    for at in sorted(own.keys() & other.keys()):
+        mean, by = own[at]["mean"], other[at]["mean"]
+        if mean is None or by is None:
+            if (mean is None) != (by is None):
+                yield at, BEHIND if mean is None else AHEAD
+            continue
+        ahead = by - mean if own[at]["lower_is_better"] else mean - by
+        error = math.hypot(own[at]["error"] or 0.0, other[at]["error"] or 0.0)
+        yield at, EQUAL if abs(ahead) <= error else AHEAD if ahead > 0 else BEHIND
+
+
+def _intervals(found: Sequence[tuple[float, str]], verdict: str) -> str:
+    """The runs of neighbouring values with this verdict: "0.01 to 0.04, 0.2"."""
+    runs = [[at for at, _ in own] for each, own in groupby(found, key=lambda one: one[1]) if each == verdict]
+    texts = (f"{run[0]:g}" if len(run) == 1 else f"{run[0]:g} to {run[-1]:g}" for run in runs)
+    return ", ".join(texts) or DASH
+
+
+def _scores(study: WrittenStudy, kind: str) -> list[Mapping[str, Any]]:
+    return [score for stage in study.stages if stage["name"].split()[0] == kind for score in stage["scores"]]
 
 
 def tuning_figure(study: WrittenStudy) -> Figure:
     """A panel for the screening and one for the full length; values whose runs were lost are left out."""
-    scores = {
-        kind: [score for stage in study.stages if stage["name"].split()[0] == kind for score in stage["scores"]]
-        for kind in PANELS
-    }
+    scores = {kind: _scores(study, kind) for kind in PANELS}
     key = study.declaration["key"]
     metric = next((score["metric"] for own in scores.values() for score in own if score["metric"]), "score")
     panels = [
         Panel(
-            key, f"{metric.replace('_', ' ')} on held-out training data", _series(study, own), PANELS[kind], log_x=True
+            key,
+            f"{metric.replace('_', ' ')} on held-out training data",
+            [*_series(study, own), *(_chosen(study) if kind == "full" else ())],
+            PANELS[kind],
+            log_x=True,
         )
         for kind, own in scores.items()
         if own
     ]
     num_lost = sum(score["mean"] is None for own in scores.values() for score in own)
     lost = [f"{num_lost} values are left out: of these at least one run diverged or failed."] if num_lost else []
+    marks = ["A mark is the chosen value of its row."] if study.answer else []
     of = f"{study.name} at scale {study.scale}" if study.scale else "a sweep"
-    return Figure(f"Tuning of {key}, {of}", panels, lost, columns=2)
+    return Figure(f"Tuning of {key}, {of}", panels, [*marks, *lost], columns=2)
 
 
-def _series(study: WrittenStudy, scores: Sequence[Mapping[str, Any]]) -> list[Series]:
+def _series(study: WrittenStudy, scores: Scores) -> list[Series]:
     labels = [row["label"] for row in study.declaration["rows"]]
     series = []
     for number, label in enumerate(labels):
@@ -59,3 +128,10 @@ def _series(study: WrittenStudy, scores: Sequence[Mapping[str, Any]]) -> list[Se
             high = [value + error for value, error in zip(y, errors, strict=True)]
         series.append(Series(label, x, y, colour=number, low=low, high=high))
     return series
+
+
+def _chosen(study: WrittenStudy) -> Iterator[Series]:
+    """A mark at the chosen value of each row; none before the answer."""
+    for number, choice in enumerate(study.answer["choices"] if study.answer else ()):
+        if choice["value"] is not None:
+            yield Series("", [choice["value"]], [choice["score"]], "points", colour=number)

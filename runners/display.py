@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from rich.console import Console
@@ -86,9 +86,11 @@ class RunDisplay(_Display):
 class PlanDisplay(_Display):
     """The live table of a plan: the runs under way, their progress, the number left."""
 
-    def __init__(self, plan: Plan, done: int) -> None:
+    def __init__(self, plan: Plan, done: int, about: Callable[[], str] = str) -> None:
+        """`about`: further words for each line."""
         super().__init__()
         self._name = f"{plan.name} at scale {plan.scale}" if plan.scale else plan.name
+        self._about = about
         self._total = len(plan.unique())
         self._before = self._done = done  # runs finished at the start, and now
         self._failed = 0
@@ -127,9 +129,8 @@ class PlanDisplay(_Display):
         if summary["status"] == "finished" and target["value"] is not None and target["time_s"] is None:
             ended = f"{target_words(summary)}, {ended}"
         words = f"{name}: {ended} at {summary['time_s']:,.1f} s {summary['time_kind']}{final}"
-        console.print(
-            f"[{self._done}/{self._total}] {words} ({duration(summary['wall_s'])}; {self._left()} left)", markup=False
-        )
+        times = f"{duration(summary['wall_s'])}; {self._left()} left{self._further()}"
+        console.print(f"[{self._done}/{self._total}] {words} ({times})", markup=False)
 
     def failed(self, entry: Entry, why: str) -> None:
         name, _ = self._running.pop(entry.config.identity)
@@ -149,7 +150,11 @@ class PlanDisplay(_Display):
             return
         rows = [(name, *_how_far(progress)) for name, progress in self._running.values()]
         lines = row_lines(rows, width=live_width()) if rows else []
-        self._show([*lines, f"{self._done}/{self._total} finished, {self._left()} left"])
+        self._show([*lines, f"{self._done}/{self._total} finished, {self._left()} left{self._further()}"])
+
+    def _further(self) -> str:
+        words = self._about()
+        return f"; {words}" if words else ""
 
     def _left(self) -> str:
         made: float = self._done - self._before + self._failed

@@ -21,10 +21,23 @@ ELSEWHERE_EVERY_S = 2.0  # between two looks at the runs that other processes ma
 STOP_S = 30.0  # for runs that are asked to stop to write their checkpoints
 
 
-def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, rerun: bool) -> int:
+def run_plan(
+    plan: Plan,
+    results: Path,
+    *,
+    jobs: int | None,
+    fail_fast: bool,
+    rerun: bool,
+    until: float = math.inf,
+    about: Callable[[], str] = str,
+) -> int:
     """Make the runs of a plan that are not finished, `jobs` at a time, and show their progress.
 
     Runs that another process makes are waited for.
+
+    Args:
+        until: on the monotonic clock; then the runs under way are stopped, with checkpoints.
+        about: further words for each line of progress.
 
     Returns:
         How many failed. With `fail_fast` the first failure stops the others, which stay unfinished.
@@ -36,11 +49,12 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     left = plan.left(results, rerun)
     for entry in left:
         check_possible(entry.config)
-    display = PlanDisplay(plan, done=len(plan.unique()) - len(left))
+    display = PlanDisplay(plan, done=len(plan.unique()) - len(left), about=about)
     if lacking := sum(not rerun and lacks_parameters(entry.config, results) for entry in plan.unique()):
         say(f"{lacking} of the finished runs left no parameters; rerun=true makes all runs again with them")
     pool = Pool(left, results, rerun)
-    scheduler = _Scheduler(left, results, pool, display, _num_jobs(left) if jobs is None else jobs, fail_fast)
+    at_a_time = num_jobs(left) if jobs is None else jobs
+    scheduler = _Scheduler(left, results, pool, display, at_a_time, fail_fast, until)
     try:
         with display, defer_stop() as requested:
             scheduler.run(requested)
@@ -52,7 +66,7 @@ def run_plan(plan: Plan, results: Path, *, jobs: int | None, fail_fast: bool, re
     return scheduler.num_failed
 
 
-def _num_jobs(entries: Sequence[Entry]) -> int:
+def num_jobs(entries: Sequence[Entry]) -> int:
     """One for each core; runs of real processes are timed by the clock, and have the machine to themselves."""
     if any(entry.config.runner.time_kind == "wall" for entry in entries):
         return 1
@@ -64,13 +78,20 @@ class _Scheduler:
     """Which runs are waiting, under way, or made by another process."""
 
     def __init__(
-        self, left: Sequence[Entry], results: Path, pool: Pool, display: PlanDisplay, jobs: int, fail_fast: bool
+        self,
+        left: Sequence[Entry],
+        results: Path,
+        pool: Pool,
+        display: PlanDisplay,
+        jobs: int,
+        fail_fast: bool,
+        until: float,
     ) -> None:
         self.num_failed = self.num_checkpointed = 0
         self._waiting = list(reversed(left))
         self._elsewhere = list[Entry]()
         self._results, self._pool, self._display = results, pool, display
-        self._jobs, self._fail_fast = jobs, fail_fast
+        self._jobs, self._fail_fast, self._until = jobs, fail_fast, until
         self._next_look_s = 0.0  # at the runs made elsewhere
         self._deadline = math.inf  # of runs that were asked to stop; inf: they were not
 
@@ -84,6 +105,9 @@ class _Scheduler:
             if requested() is not None and not self._is_stopping:
                 under_way = counted(self._pool.num_running, "run")
                 say(f"stopping: {under_way} to be checkpointed; press Ctrl-C again to stop now")
+                self._stop()
+            if time.monotonic() >= self._until and not self._is_stopping:
+                say(f"the time is over: {counted(self._pool.num_running, 'run')} to be checkpointed")
                 self._stop()
             if time.monotonic() >= self._deadline:
                 return

@@ -43,14 +43,18 @@ def is_experiment(word: str) -> bool:
 
 def experiment_plans(overrides: Sequence[str], with_sweeps: bool) -> tuple[list[Plan], Invocation]:
     """The plans of the experiments chosen (`a,b`): by name, all of a folder (a paper), or `all`."""
-    words = [word for word in overrides if is_experiment(word)]
-    others = [word for word in overrides if word not in words]
-    names, wanted = choices("experiment"), ",".join(word.partition("=")[2] for word in words).split(",")
+    others = [word for word in overrides if not is_experiment(word)]
+    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in experiment_names(overrides)]
+    return [plan for plan, _ in made], made[0][1]
+
+
+def experiment_names(overrides: Sequence[str]) -> list[str]:
+    """The experiments chosen among the words, unknown ones first: composing these names what there is."""
+    names = choices("experiment")
+    wanted = ",".join(word.partition("=")[2] for word in overrides if is_experiment(word)).split(",")
     aliases = {name: {name, name.partition("/")[0], "all"} for name in names}
     unknown = [name for name in wanted if not any(name in own for own in aliases.values())]
-    chosen = [name for name in names if aliases[name] & set(wanted)]
-    made = [experiment_plan([f"+experiment={name}", *others], with_sweeps) for name in (*unknown, *chosen)]
-    return [plan for plan, _ in made], made[0][1]
+    return [*unknown, *(name for name in names if aliases[name] & set(wanted))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,19 @@ class Experiment:
         """Of its file."""
         content: dict[str, Any] = self.invocation.experiment
         return content
+
+    @property
+    def seeds(self) -> list[int]:
+        """What the command line says of the scale's seeds, else the experiment's own, else those of the scale."""
+        scale = self.invocation.scale
+        are_set = any(word.startswith("scale.seeds=") for word in self.about)
+        own = (self.content.get("seeds") or {}).get(scale.name)
+        return list(own if own and not are_set else scale.seeds)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The keys of its file that are for its report."""
+        return {key: value for key, value in self.content.items() if key not in PLANNING_KEYS}
 
     def rows(self, arms: bool = True) -> list[tuple[str, list[str]]]:
         """(label, overrides) of each run of its grid, without the seeds and the command line's words."""
@@ -86,7 +103,7 @@ def chosen_experiment(overrides: Sequence[str], with_sweeps: bool = False) -> Ex
 def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, Invocation]:
     """The grid of one experiment at the chosen scale, with its seeds; what the command line says wins."""
     chosen = chosen_experiment(overrides, with_sweeps)
-    experiment, scale, entries = chosen.content, chosen.invocation.scale, []
+    scale, entries = chosen.invocation.scale, []
     sweeps = sweep(chosen.own) if with_sweeps else [chosen.own]
     for label, run_overrides in chosen.rows():
         for swept in sweeps:
@@ -94,12 +111,9 @@ def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, 
             config, _ = compose(words)
             entries.append(Entry(label, words, config))
     if not any(word.startswith("seed=") for word in chosen.own):
-        are_set = any(word.startswith("scale.seeds=") for word in chosen.about)
-        own_seeds = (experiment.get("seeds") or {}).get(scale.name)
-        entries = with_seeds(entries, own_seeds if own_seeds and not are_set else scale.seeds)
-    report = {key: value for key, value in experiment.items() if key not in PLANNING_KEYS}
+        entries = with_seeds(entries, chosen.seeds)
     command = ("-m", *overrides) if with_sweeps else tuple(overrides)
-    return Plan(chosen.name, scale.name, tuple(entries), report, command), chosen.invocation
+    return Plan(chosen.name, scale.name, tuple(entries), chosen.report, command), chosen.invocation
 
 
 def stored_plan(path: Path, part: str) -> Plan:

@@ -1,6 +1,8 @@
 """The loop of a study: ask it what is to be run, make that, ask again."""
 
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from syncline.config import ConfigError, Invocation, RunConfig, SlurmConfig, com
 from syncline.plan import Entry, Plan
 from syncline.records.lock import announced
 from syncline.records.outcomes import read_outcome
+from syncline.records.plans import plan_path
 from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
 from syncline.studies.study import ABSENT, Answer, Outcome, Stage, Study, Trial
@@ -25,34 +28,42 @@ class Declared:
     name: str  # of the experiment, or of its kind
     scale: str  # "": of no experiment
     command: tuple[str, ...]  # arguments of run.py that go on with it
+    plan: Plan  # without its entries
 
 
 @dataclass(slots=True)
-class _Made:
+class Made:
     """The records of trials in a folder."""
 
     results: Path
     since: set[str] | None = None  # identities that count, since others are to be repeated; None: all count
-    _configs: dict[tuple[str, ...], RunConfig] = field(default_factory=dict)
+    _configs: dict[tuple[str, ...], RunConfig] = field(default_factory=dict)  # without the seed
+    _finished: dict[str, Outcome] = field(default_factory=dict)  # by identity
 
     def entry(self, trial: Trial) -> Entry:
         """Raises ConfigError if the trial is no valid run."""
-        if trial.overrides not in self._configs:
-            self._configs[trial.overrides] = compose(trial.overrides)[0]
-        return Entry(trial.label, trial.overrides, self._configs[trial.overrides])
+        *words, seed = trial.overrides
+        assert seed.startswith("seed="), seed
+        row = tuple(words)
+        if row not in self._configs:
+            self._configs[row] = compose(row)[0]
+        return Entry(trial.name, trial.overrides, replace(self._configs[row], seed=int(seed.removeprefix("seed="))))
 
     def outcome(self, trial: Trial) -> Outcome:
         identity = self.entry(trial).config.identity
         if self.since is not None and identity not in self.since:
             return ABSENT
-        return read_outcome(self.results / identity)
+        outcome = self._finished.get(identity) or read_outcome(self.results / identity)
+        if outcome.status == "finished":
+            self._finished[identity] = outcome
+        return outcome
 
 
 def present_stage(declared: Declared, invocation: Invocation) -> Plan | None:
-    """The plan of the stage that is to be made now; None: the study has its answer."""
-    made = _Made(Path(invocation.results))
+    """The runs of the stage that is to be made now; None: the study has its answer."""
+    made = Made(Path(invocation.results))
     step = declared.study.next(made.outcome)
-    return _plan(declared, step, made) if isinstance(step, Stage) else None
+    return _present(declared, step, made) if isinstance(step, Stage) else None
 
 
 def run_study(declared: Declared, invocation: Invocation) -> WrittenStudy:
@@ -66,25 +77,57 @@ def run_study(declared: Declared, invocation: Invocation) -> WrittenStudy:
         RecordError: a stage's runs left no records.
         StopRequested: this process was asked to stop.
     """
-    made = _Made(Path(invocation.results), set() if invocation.rerun else None)
+    made = Made(Path(invocation.results), set() if invocation.rerun else None)
     before: Stage | None = None
-    while True:
-        step = declared.study.next(made.outcome)
-        written, plan = _write(declared, step, made)
-        if plan is None:
-            return written
+    while isinstance(step := ask(declared, made), Stage):
         if step == before:
-            raise RecordError(f"{plan.name}: its runs left no records in {invocation.results}")
-        with announced([plan.write(made.results)]):
-            num_failed = run_plan(
-                plan, made.results, jobs=invocation.jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun
-            )
-        if num_failed and invocation.fail_fast:
-            return written
-        if made.since is not None:
-            made.since |= {entry.config.identity for entry in plan.entries}
-        assert isinstance(step, Stage)
+            raise RecordError(f"{declared.stem}, {step.name}: its runs left no records in {invocation.results}")
+        if make_stage(declared, step, made, invocation) and invocation.fail_fast:
+            break
         before = step
+    return read_study(study_path(made.results, declared.stem))
+
+
+def ask(declared: Declared, made: Made) -> Stage | Answer[Any]:
+    """The present stage or the answer, once the study and its plan are written.
+
+    Raises:
+        ConfigError: a trial is no valid run.
+        RecordError: a record is broken, or the study cannot be written.
+    """
+    step = declared.study.next(made.outcome)
+    _write(declared, step, made)
+    _plan(declared, step, made).write(made.results)
+    return step
+
+
+def make_stage(
+    declared: Declared,
+    stage: Stage,
+    made: Made,
+    invocation: Invocation,
+    until: float = math.inf,
+    about: Callable[[], str] = str,
+) -> int:
+    """Make the runs of a stage that are not finished. Returns how many failed.
+
+    Args:
+        until, about: as of `run_plan`.
+    """
+    present = _present(declared, stage, made)
+    with announced([plan_path(made.results, present.stem)]):
+        num_failed = run_plan(
+            present,
+            made.results,
+            jobs=invocation.jobs,
+            fail_fast=invocation.fail_fast,
+            rerun=invocation.rerun,
+            until=until,
+            about=about,
+        )
+    if made.since is not None:
+        made.since |= {entry.config.identity for entry in present.entries}
+    return num_failed
 
 
 def submit_study(
@@ -104,47 +147,52 @@ def submit_study(
     if invocation.rerun:
         raise ConfigError("rerun=true goes with no study in Slurm: each of its jobs would begin it again")
     assert isinstance(invocation.launcher, SlurmConfig)
-    made = _Made(Path(invocation.results))
+    made = Made(Path(invocation.results))
     step = declared.study.next(made.outcome)
-    written, plan = _write(declared, step, made)
-    if plan is None:
+    written, whole = _write(declared, step, made), _plan(declared, step, made)
+    if isinstance(step, Answer):
+        whole.write(made.results)
         return written, [], 0
-    assert isinstance(step, Stage)
+    present = _present(declared, step, made)
     num_made = sum(stage.num_trials for stage in step.completed)
     num_made += sum(made.outcome(trial).status != "absent" for trial in step.trials)
     follow_up = FollowUp(f"{declared.stem}-next", [*declared.command, f"--follows={num_made}"])
     if follows is not None and num_made <= follows:
         raise ConfigError(
-            f"{plan.name}: no run was made since the last job; its output tells why, the same command retries"
+            f"{present.name}: no run was made since the last job; its output tells why, the same command retries"
         )
-    jobs, num_waiting = submit([plan], made.results, invocation.launcher, False, follow_up)
+    jobs, num_waiting = submit([present], made.results, invocation.launcher, False, follow_up)
+    whole.write(made.results)
     return written, jobs, num_waiting
 
 
-def _write(declared: Declared, step: Stage | Answer[Any], made: _Made) -> tuple[WrittenStudy, Plan | None]:
-    """Write the study as it is now; the plan of its stage, if it has one."""
-    plan, present, answer = None, None, None
-    if isinstance(step, Stage):
-        plan = _plan(declared, step, made)
-        present = {"name": step.name, "plan": plan.stem, "num_trials": len(step.trials)}
-    else:
-        answer = asdict(step.result)
+def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> WrittenStudy:
+    """Write the study as it is now."""
+    present = {"name": step.name, "num_trials": len(step.trials)} if isinstance(step, Stage) else None
+    answer = asdict(step.result) if isinstance(step, Answer) else None
     written = WrittenStudy(
         declared.kind,
         declared.name,
         declared.scale,
+        declared.plan.stem,
         list(declared.command),
-        asdict(declared.study),
+        {key: value for key, value in asdict(declared.study).items() if not callable(value)},
         [asdict(stage) for stage in step.completed],
         present,
         answer,
     )
     path = study_path(made.results, declared.stem)
     write_study(path, written)
-    return read_study(path), plan
+    return read_study(path)
 
 
-def _plan(declared: Declared, stage: Stage, made: _Made) -> Plan:
-    """The stage as a plan of its own; a run that several trials share is made once."""
-    entries = tuple(made.entry(trial) for trial in stage.trials)
-    return Plan(f"{declared.stem} {stage.name}".replace(" ", "-"), "", entries, {}, declared.command)
+def _plan(declared: Declared, step: Stage | Answer[Any], made: Made) -> Plan:
+    """The trials of all stages so far; a run that several of them share is made once."""
+    trials = (*step.before, *(step.trials if isinstance(step, Stage) else ()))
+    return replace(declared.plan, entries=tuple(map(made.entry, trials)))
+
+
+def _present(declared: Declared, stage: Stage, made: Made) -> Plan:
+    """The trials of the stage alone, as they are made and submitted under the name of the study's plan."""
+    entries, plan = tuple(map(made.entry, stage.trials)), declared.plan
+    return Plan(f"{declared.stem}, {stage.name}", "", entries, {}, declared.command, plan.stem)

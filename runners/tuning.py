@@ -8,7 +8,7 @@ from typing import Any
 from runners.planning import chosen_experiment, is_experiment
 from runners.study import Declared
 from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, divided, sweep
-from syncline.records.plans import stem_of
+from syncline.plan import Plan
 from syncline.studies.tune import Row, Tuning
 
 Grid = list[tuple[str, list[str]]]
@@ -45,8 +45,8 @@ def _of_experiment(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     baselines = {groups[label]: label for label in labels if tune.baseline in (label, label.rpartition("/")[2])}
     is_asked = "baseline" in (chosen.content.get("tune") or {})
     study = _study(tune, grid, groups, baselines, is_asked or _sets_baseline(overrides))
-    stem = f"tune-{stem_of(chosen.name, scale.name)}"
-    return Declared(study, "tune", stem, chosen.name, scale.name, tuple(overrides)), chosen.invocation
+    plan = Plan(f"tune-{chosen.name}", scale.name, (), {}, tuple(overrides))
+    return Declared(study, "tune", plan.stem, chosen.name, scale.name, plan.command, plan), chosen.invocation
 
 
 def _of_sweep(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
@@ -70,7 +70,8 @@ def _of_sweep(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
             baselines.setdefault(group, label)
     study = _study(tune, grid, groups, baselines, _sets_baseline(overrides))
     digest = hashlib.sha256(repr(asdict(study)).encode()).hexdigest()[:8]
-    return Declared(study, "tune", f"tune-{digest}", "tune", "", tuple(overrides)), invocation
+    plan = Plan("tune", "", (), {}, tuple(overrides), own_stem=f"tune-{digest}")
+    return Declared(study, "tune", plan.stem, "tune", "", plan.command, plan), invocation
 
 
 def _study(

@@ -37,10 +37,13 @@ class Plan:
     entries: tuple[Entry, ...]
     report: dict[str, Any]  # keys of the experiment's file for its report
     command: tuple[str, ...] = ()  # arguments of run.py that make exactly this plan
+    own_stem: str = ""  # of a study, whose plan grows; "": it follows from the other fields
 
     @property
     def stem(self) -> str:
         """The stem of its file; a sweep is named after its runs, so that different sweeps have different files."""
+        if self.own_stem:
+            return self.own_stem
         if self.scale:
             return stem_of(self.name, self.scale)
         identities = " ".join(sorted(entry.config.identity for entry in self.unique()))

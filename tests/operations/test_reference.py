@@ -1,7 +1,7 @@
 """python -m syncline reference: finished runs are added once, nothing there changes, and what is there is listed."""
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from operations.planned import finish, identity_of, write_plan
 from syncline.__main__ import main
 from syncline.records.plans import read_plan
 from syncline.records.reference import Reference
+from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
 
 Said, AsJson = Callable[..., str], Callable[..., Any]
 TEN = [identity_of(seed) for seed in range(10)]
@@ -110,15 +111,16 @@ def test_a_plan_without_a_finished_run_brings_nothing(add: Callable[..., Any], r
 
 
 def test_studies_are_copied_with_all(said: Said, results: Path, reference: Path) -> None:
-    path = results / "studies" / "dssp-fig4.json"
-    path.parent.mkdir()
-    path.write_text('{"answer": 0.1}')
+    path = study_path(results, "dssp-fig4")
+    study = WrittenStudy("tune", "dssp/fig4", "smoke", "dssp-fig4", ["+tune=rate", "results=/x"], {}, [], None, None)
+    write_study(path, study)
     words = ("reference", "add", "all", "--reference", str(reference))
     assert "study dssp-fig4: copied" in said(*words)
     assert "study" not in said(*words)
-    path.write_text('{"answer": 0.2}')
+    study = replace(study, answer={"value": 0.2})
+    write_study(path, study)
     assert "study dssp-fig4: copied" in said(*words)
-    assert json.loads((reference / "studies/dssp-fig4.json").read_text()) == {"answer": 0.2}
+    assert read_study(reference / "studies/dssp-fig4.json") == replace(study, command=["+tune=rate"])
 
 
 def test_what_is_there_is_listed(said: Said, as_json: AsJson, add: Callable[..., Any], reference: Path) -> None:

@@ -211,15 +211,45 @@ def test_what_is_missing_in_one_arm_leaves_the_other():
     ("num", "missing", "judged"),
     [(12, (), 10), (10, (), 10), (9, (), 5), (20, (7,), 5), (20, (12,), 10), (20, (), 20), (25, (), 20)],
 )
-def test_only_the_seeds_of_the_last_complete_look_are_judged(num, missing, judged):
+def test_a_claim_that_no_look_decides_is_judged_by_the_seeds_of_the_last_complete_one(num, missing, judged):
     runs = [
         run
-        for run in study({"bsp": 0.5, "asp": 0.6}, num)
+        for run in study({"bsp": 0.5, "asp": 0.5}, num)
         if (run.label, run.seed) not in {("asp", n) for n in missing}
     ]
     found = judged_by(runs, missing=tuple(Missing("asp", seed) for seed in missing), looks=[5, 10, 15, 20])
-    assert (found.verdict, found.effects[0].num_seeds) == (HOLDS, judged)
+    assert (found.verdict, found.effects[0].num_seeds, found.look) == (UNDECIDED, judged, judged // 5)
     assert found.level == pocock_level(0.05, [5, 10, 15, 20])
+
+
+def test_the_first_look_that_decides_counts_and_more_seeds_do_not_change_it():
+    def ends(*early: float) -> list[Run]:
+        """Five seeds of one kind, then many of the other."""
+        return [
+            learned(label, seed, 0.5 + (early[seed >= 5] if label == "asp" else 0.001 * (seed % 3)))
+            for label in ("bsp", "asp")
+            for seed in range(20)
+        ]
+
+    found = judged_by(ends(0.1, -0.4), looks=[5, 10, 15, 20])
+    assert (found.verdict, found.look, found.effects[0].num_seeds) == (HOLDS, 1, 5)
+    assert judged_by(ends(0.1, -0.4)).verdict == FAILS
+    late = judged_by(ends(0.001, 0.1), looks=[5, 10, 15, 20])
+    assert (late.verdict, late.look) == (HOLDS, 2)
+
+
+def test_a_claim_of_two_artefacts_is_judged_at_the_looks_that_both_have():
+    claim = Claim("both", ("dssp/fig3", "dssp/table1"), lambda *both: more_accurate(both[0]), "", LEARNED, ("bsp",))
+
+    def judged(*nums: int) -> Verdict:
+        report = {"looks": {"laptop": [5, 10, 15, 20]}}
+        made = {
+            name: Artefact(name, "laptop", report, study({"bsp": 0.5, "asp": 0.5}, num), [])
+            for name, num in zip(claim.artefacts, nums, strict=True)
+        }
+        return judge(claim, "", "laptop", made.__getitem__)
+
+    assert [judged(*nums).look for nums in ((20, 5), (10, 20), (20, 20))] == [1, 2, 4]
 
 
 def test_before_the_first_look_nothing_is_judged_and_one_look_has_the_whole_level():

@@ -13,10 +13,13 @@ import yaml
 from commands import Command, one_error_line, started, wait_for, without_wall_time
 from studies.made import SMALL
 
+from reports.__main__ import main as reports
 from runners.tuning import declared_tuning
 from syncline.__main__ import main
 from syncline.config import ConfigError, compose
 from syncline.plan import grid
+from syncline.records.plans import read_plan
+from syncline.records.reference import Reference
 from syncline.records.store import FINISHED, read_metrics, status
 from syncline.records.studies import read_study
 from syncline.studies.tune import Tuning
@@ -124,7 +127,7 @@ def test_a_study_ends_with_a_table_and_words_to_paste_and_is_not_made_twice(tmp_
     words = [*SMALL, f"results={tmp_path}", "jobs=1"]
     said = command(*words)
     assert said.code == 0, said.err
-    assert re.search(r"^tune-\w+-screen-1: 6 runs, 0 finished before, 6 to make$", said.err, re.M)
+    assert re.search(r"^tune-\w+, screen 1: 6 runs, 0 finished before, 6 to make$", said.err, re.M)
     answer = answer_of(tmp_path)
     assert [choice["label"] for choice in answer["choices"]] == ["strategy=bsp", "strategy=asp"]
     values = [choice["value"] for choice in answer["choices"]]
@@ -179,7 +182,7 @@ def test_rows_that_are_the_same_run_are_made_once(tmp_path: Path, command: Comma
     words = [*SMALL[:1], "batch_size=32,32.0", *SMALL[2:], "tune.seeds=[7]", f"results={tmp_path}", "jobs=1"]
     said = command(*words)
     assert said.code == 0, said
-    assert re.search(r"-screen-1: 3 runs, 0 finished before", said.err)
+    assert re.search(r", screen 1: 3 runs, 0 finished before", said.err)
     first, second = answer_of(tmp_path)["choices"]
     assert (first["value"], first["score"]) == (second["value"], second["score"])
 
@@ -202,7 +205,7 @@ def test_status_is_of_the_present_stage_and_starts_nothing(tmp_path: Path, comma
     said = command(*SMALL, f"results={tmp_path}", "--status")
     assert said.code == 0
     first, *runs = said.out.splitlines()
-    assert first.endswith("-screen-1")
+    assert first.endswith(", screen 1")
     assert [line.split()[0] for line in runs] == ["left"] * 6
     assert not list(tmp_path.iterdir())
 
@@ -227,7 +230,7 @@ def test_a_study_that_is_interrupted_goes_on_where_it_was_to_the_same_answer(
     cut = tmp_path / "cut"
     process = started(*words, f"results={cut}")
     ended_at_last.append(process)
-    wait_for(lambda: bool(list((cut / "plans").glob("*-full-1-*.json"))), process)
+    wait_for(lambda: any("/full" in path.read_text() for path in (cut / "plans").glob("*.json")), process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert "rerun this command to resume: python run.py +tune=rate" in err
@@ -239,12 +242,14 @@ def test_a_study_that_is_interrupted_goes_on_where_it_was_to_the_same_answer(
 
     resumed = command(*words, f"results={cut}")
     assert resumed.code == 0, resumed.err
-    assert "screen-1" not in resumed.err
+    assert "screen 1" not in resumed.err
     assert command(*words, f"results={tmp_path / 'whole'}").code == 0
     assert answer_of(cut) == answer_of(tmp_path / "whole")
 
 
-def test_an_experiments_answer_is_the_block_of_its_file(tmp_path: Path, command: Command) -> None:
+def test_an_experiments_answer_is_the_block_of_its_file(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["+experiment=dssp/table1", "scale=smoke", "epochs=1", "tune.points=3", "tune.seeds=[7]", "jobs=1"]
     said = command("+tune=rate", *words, "tune.rows=[bsp,asp]", "model=softmax_regression", f"results={tmp_path}")
     assert said.code == 0, said.err
@@ -256,4 +261,29 @@ def test_an_experiments_answer_is_the_block_of_its_file(tmp_path: Path, command:
         rates = [word for word in made[choice["label"]] if word.startswith("optimizer.lr=")]
         assert rates[-1] == f"optimizer.lr={choice['same']:g}"
         assert made[f"{choice['label']}/own"][-1] == f"optimizer.lr={choice['value']:g}"
-    assert only_study(tmp_path).stem == "tune-dssp-table1-smoke"
+    stem = only_study(tmp_path).stem
+    assert stem == "tune-dssp-table1-smoke"
+
+    # Its runs are one plan, which the reference takes with the study; a fresh clone shows both.
+    (path,) = (tmp_path / "plans").glob("*.json")
+    plan = read_plan(path)
+    assert (path.stem, plan.name, plan.scale) == (stem, "tune-dssp/table1", "smoke")
+    assert len(plan.runs) == read_study(only_study(tmp_path)).num_trials
+    assert len({(run.label, run.seed) for run in plan.runs}) == len(plan.runs)
+    assert "bsp/optimizer.lr=0.05/screen" in {run.label for run in plan.runs}
+    reference, clone = tmp_path / "reference", tmp_path / "clone"
+    places = ["--reference", str(reference), "--results"]
+    assert main(["reference", "add", stem, *places, str(tmp_path)]) == 0
+    assert set(Reference(reference / "smoke").identities) == set(plan.once())
+    capsys.readouterr()
+    assert main(["show", stem, *places, str(clone)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"from {reference}/studies/{stem}.json\n")
+    assert line in out.splitlines()
+    assert reports(["study", stem, *places, str(clone)]) == 0
+    assert f"from {reference}/studies/{stem}.json\n" in capsys.readouterr().out
+    assert reports(["site", "--scale", "smoke", *places, str(clone)]) == 0
+    page = (clone / "site" / "studies.html").read_text()
+    assert f"From {reference}/studies/{stem}.json" in page
+    assert "Where rows are ahead of their baselines, by optimizer.lr" in page
+    assert (clone / "site" / "files" / f"{stem}.svg").exists()

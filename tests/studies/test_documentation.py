@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from runners.judging import declared_judging, is_judging
 from runners.tuning import declared_tuning
-from syncline.config import TuneConfig
+from syncline.config import JudgeConfig, TuneConfig
 from syncline.records.studies import WrittenStudy
+from syncline.studies.judge import Judging
+from syncline.studies.tune import Tuning
 
 TEXT = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
 COMMANDS = re.findall(r"^python run\.py (.*)$", TEXT, re.MULTILINE)
@@ -16,17 +19,22 @@ COMMANDS = re.findall(r"^python run\.py (.*)$", TEXT, re.MULTILINE)
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_declares_a_study(command: str) -> None:
-    declared, _ = declared_tuning([word for word in command.split() if word != "--status"])
+    words = [word for word in command.split() if word != "--status"]
+    if any(map(is_judging, words)):
+        declared = declared_judging(words)[0][0]
+        assert isinstance(declared.study, Judging)
+    else:
+        declared, _ = declared_tuning(words)
+        assert isinstance(declared.study, Tuning)
+        assert not declared.scale or f"show {declared.stem}" in TEXT
     assert declared.study.rows
-    if declared.scale:
-        assert f"show {declared.stem}" in TEXT
 
 
-def test_every_key_is_in_the_table_with_its_default() -> None:
-    rows = re.findall(r"^\| (`tune.*?) \| .* \| (.*) \|$", TEXT, re.MULTILINE)
-    keys = [key.removeprefix("tune.") for names, _ in rows for key in re.findall(r"`([\w.]+)`", names)]
-    fields = {field.name: field for field in dataclasses.fields(TuneConfig)}
-    assert keys == [name for name in fields if name != "name"]
+@pytest.mark.parametrize(("group", "config"), [("tune", TuneConfig), ("judge", JudgeConfig)])
+def test_every_key_is_in_the_table_with_its_default(group: str, config: type[TuneConfig | JudgeConfig]) -> None:
+    rows = re.findall(rf"^\| (`{group}.*?) \| .* \| (.*) \|$", TEXT, re.MULTILINE)
+    keys = [key.removeprefix(f"{group}.") for names, _ in rows for key in re.findall(r"`([\w.]+)`", names)]
+    assert keys == [field.name for field in dataclasses.fields(config) if field.name != "name"]
 
 
 def test_the_files_keys_are_those_that_are_documented() -> None:

@@ -3,6 +3,7 @@
 from syncline.config.checks import ConfigError
 from syncline.config.composition import CONF, GROUPS, Invocation, choices, compose, compose_yaml, divided, sweep
 from syncline.config.datasets import DATASETS, DigitsConfig, GlyphsConfig
+from syncline.config.judging import JudgeConfig
 from syncline.config.models import MODELS, BertConfig, ModelConfig, ResnetConfig
 from syncline.config.optimizers import SgdConfig
 from syncline.config.run import RunConfig, TargetConfig, content_here, from_plain
@@ -19,6 +20,7 @@ __all__ = [
     "DigitsConfig",
     "GlyphsConfig",
     "Invocation",
+    "JudgeConfig",
     "LiveConfig",
     "LocalConfig",
     "ModelConfig",

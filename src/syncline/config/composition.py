@@ -17,6 +17,7 @@ from typing import Any, get_origin
 
 from syncline.config.checks import ConfigError, check, check_numbers
 from syncline.config.hydra_adapter import InterpolationError, compose_file, resolve, to_yaml
+from syncline.config.judging import JUDGES, JudgeConfig, NoJudgeConfig
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import TABLES, RunConfig, with_content
 from syncline.config.runners import LAUNCHERS, HereConfig, Launcher, SlurmConfig
@@ -52,6 +53,7 @@ class Invocation:
     launcher: Launcher = field(default_factory=HereConfig)  # who starts the runs
     experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
     tune: TuneConfig | NoTuneConfig = field(default_factory=NoTuneConfig)
+    judge: JudgeConfig | NoJudgeConfig = field(default_factory=NoJudgeConfig)
     results: str = "results"  # folder of the records
     rerun: bool = False  # repeat what is finished
     jobs: int | None = None  # runs at a time; None: one a core
@@ -77,6 +79,7 @@ class _Root(RunConfig, Invocation):
     tracker: Any = None
     launcher: Any = None
     tune: Any = None
+    judge: Any = None
 
 
 GROUPS: dict[str, Mapping[str, type[Any]]] = {
@@ -86,6 +89,7 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
     "scale": {"scale": ScaleConfig},
     "launcher": LAUNCHERS,
     "tune": TUNES,
+    "judge": JUDGES,
 }
 
 

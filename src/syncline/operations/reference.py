@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ from syncline.records.plans import WrittenPlan
 from syncline.records.reference import Reference, columns_of, write_file, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
 from syncline.records.store import RecordError
+from syncline.records.studies import read_study, study_path, study_stems, write_study
 
 EXAMPLES = """\
 examples:
   python -m syncline reference add dssp/table1    the finished runs of a plan
-  python -m syncline reference add all            of all plans that have a scale
+  python -m syncline reference add <study>        those of a study, and itself
+  python -m syncline reference add all            of all plans with a scale
   python -m syncline reference list
 """
-STUDIES = "studies"  # a folder of the results and of the reference
 MAX_LOG_BYTES = 200_000  # of an event log in the reference
 MACHINE_TIMES = frozenset({"wall_s", "restarts"})  # differ from machine to machine where the results are the same
 PLACES = frozenset({"results", "rerun"})  # words of a command that say nothing of the runs
@@ -57,8 +58,13 @@ def run(args: argparse.Namespace) -> int:
         return _list(args)
     if not args.plans:
         raise RecordError("reference add needs the names of plans, or all")
-    added = [add(plan, args.reference) for plan in _named(args.results, args.plans)]
-    studies = add_studies(args.results, args.reference) if "all" in args.plans else []
+    plans = _named(args.results, args.plans)
+    added = [add(plan, args.reference) for plan in plans]
+    studies = study_stems(args.results)
+    if "all" not in args.plans:
+        stems = {plan.stem for plan in plans}
+        studies = [stem for stem in studies if read_study(study_path(args.results, stem)).plan in stems]
+    studies = [stem for stem in studies if add_study(stem, args.results, args.reference)]
     if args.json:
         content = {"reference": str(args.reference), "plans": [asdict(one) for one in added], "studies": studies}
         print(json.dumps(content, indent=1))
@@ -112,13 +118,14 @@ def numbers_of(record: Record) -> dict[str, Any]:
     return {"summary": json.dumps(summary, sort_keys=True), "curve": json.dumps(columns_of(curve), sort_keys=True)}
 
 
-def add_studies(results: Path, reference: Path) -> list[str]:
-    """Copy the studies that the reference lacks or has in an older state. Returns their names."""
-    copied = []
-    for path in sorted((results / STUDIES).glob("*.json")):
-        if copy_file(path.read_bytes(), reference / STUDIES / path.name):
-            copied.append(path.stem)
-    return copied
+def add_study(stem: str, results: Path, reference: Path) -> bool:
+    """Copy a study, without the places in its command; False if the reference has it in this state."""
+    study = read_study(study_path(results, stem))
+    study, target = replace(study, command=_without_places(study.command)), study_path(reference, stem)
+    if target.exists() and read_study(target) == study:
+        return False
+    write_study(target, study)
+    return True
 
 
 def copy_file(content: bytes, target: Path) -> bool:
@@ -132,7 +139,13 @@ def copy_file(content: bytes, target: Path) -> bool:
 def _named(results: Path, names: Sequence[str]) -> list[WrittenPlan]:
     if "all" in names:
         return [plan for plan in all_plans(results) if plan.scale]
-    return [find_plan(results, name) for name in names]
+    return [find_plan(results, _plan_of(results, name)) for name in names]
+
+
+def _plan_of(results: Path, name: str) -> str:
+    """The name of a study's plan; other names as they are."""
+    path = study_path(results, name)
+    return read_study(path).plan if path.exists() else name
 
 
 def _add_logs(finished: Sequence[FolderRecord], store: Reference) -> None:
@@ -150,14 +163,18 @@ def _add_plan(plan: WrittenPlan, store: Reference, is_finished: bool) -> str:
     if there is not None and {*there.once()} != {*plan.once()} and not is_finished:
         return "; the plan there stays until this one is finished"
     content = json.loads(plan.path.read_text())
-    content["command"] = [word for word in plan.command if word.partition("=")[0] not in PLACES]
+    content["command"] = _without_places(plan.command)
     copy_file((json.dumps(content, indent=1) + "\n").encode(), store.folder / "plans" / f"{plan.stem}.json")
     return ""
 
 
+def _without_places(command: Sequence[str]) -> list[str]:
+    return [word for word in command if word.partition("=")[0] not in PLACES]
+
+
 def _list(args: argparse.Namespace) -> int:
     entries = list(entries_of(args.reference))
-    studies = sorted(path.stem for path in (args.reference / STUDIES).glob("*.json"))
+    studies = study_stems(args.reference)
     total = sum(path.stat().st_size for path in args.reference.rglob("*") if path.is_file())
     if args.json:
         content = {"reference": str(args.reference), "bytes": total, "plans": entries, "studies": studies}

@@ -12,7 +12,7 @@ from syncline.operations.states import run_states, slurm_states
 from syncline.operations.studies import study_lines
 from syncline.operations.tables import cell, columns, terminal_width, wrapped
 from syncline.records.store import read_config, read_environment, read_log, read_metrics, read_summary
-from syncline.records.studies import read_study, study_path
+from syncline.records.studies import find_study, read_study
 
 EXAMPLES = """\
 examples:
@@ -27,6 +27,8 @@ def add_to(commands: Commands) -> None:
     what = "a run: its overrides, the machine, its results, or why it failed; a study: its stages and its answer"
     parser = commands.add("show", run, what, EXAMPLES)
     parser.add_argument("record", help="identity of a run, the folder of its record, or a study")
+    what = "folder of the reference, which has studies that are not in the results (reference)"
+    parser.add_argument("--reference", type=Path, default=Path("reference"), metavar="DIR", help=what)
     parser.add_argument("--config", action="store_true", help="the whole config, not only the overrides")
     parser.add_argument(
         "--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"
@@ -34,9 +36,9 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if (path := study_path(args.results, args.record)).exists():
+    if (path := find_study(args.results, args.reference, args.record)) is not None:
         study = read_study(path)
-        lines = study_lines(args.record, study, terminal_width())
+        lines = [f"from {path}", *study_lines(args.record, study, terminal_width())]
         print(json.dumps(asdict(study), indent=1) if args.json else "\n".join(lines))
         return 0
     content = about(find_record(args.record, args.results), args.last)

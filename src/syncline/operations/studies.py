@@ -29,7 +29,7 @@ def states(results: Path) -> list[dict[str, Any]]:
             "study": stem,
             "stage": present["name"] if present else None,
             "trials": study.num_trials,
-            "left": _num_left(results, present) if present else 0,
+            "left": _num_left(results, study),
             "answered": study.answer is not None,
             "command": study.command,
         }
@@ -57,15 +57,12 @@ def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
     yield from ["", "declared", columns([(f"  {key}", cell(value)) for key, value in declared.items()])]
     for stage in study.stages:
         yield from ["", f"{stage['name']}: {counted(stage['num_trials'], 'trial')}"]
-        yield from _score_table(stage["scores"], width)
+        if stage["scores"]:
+            yield from _score_table(stage["scores"], width)
         for decision in stage["decisions"]:
             yield from wrapped(decision, width, "    ", first="  - ")
     if study.present:
-        present = study.present
-        yield from [
-            "",
-            f"{present['name']}: {counted(present['num_trials'], 'trial')}, under way; plan {present['plan']}",
-        ]
+        yield from ["", f"{study.present['name']}: {counted(study.present['num_trials'], 'trial')}, under way"]
     if study.answer:
         yield ""
         yield from answer_lines(study, width)
@@ -74,6 +71,9 @@ def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
 def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
     """The values of both arms, and the words that set them; JSON for a study of another kind than these."""
     assert study.answer is not None
+    if study.kind == "judge":
+        yield from _verdict_lines(study.name, study.answer, width)
+        return
     if study.kind != "tune":
         yield json.dumps(study.answer, indent=1)
         return
@@ -110,6 +110,19 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
         yield f"target for times: {metric} {target['value']:.4g}, from {target['label']}'s {target['score']:.4g}"
     yield ""
     yield from _to_paste(study)
+
+
+def _verdict_lines(name: str, answer: dict[str, Any], width: int) -> Iterator[str]:
+    """A line a claim, and below it its reason."""
+    if not answer["claims"]:
+        yield f"no claim rests on {name}; {counted(answer['num_seeds'], 'seed')}"
+        return
+    rows = [(found["claim"], found["verdict"], str(found["num_seeds"] or "-")) for found in answer["claims"]]
+    header, *lines = columns([("claim", "verdict", "seeds"), *rows], right=(2,), width=width).split("\n")
+    yield header
+    for line, found in zip(lines, answer["claims"], strict=True):
+        yield line
+        yield from wrapped(found["because"], width, "  ")
 
 
 def _to_paste(study: WrittenStudy) -> Iterator[str]:
@@ -162,10 +175,16 @@ def _value(number: float | None) -> str:
     return "-" if number is None else f"{number:.6g}"
 
 
-def _num_left(results: Path, present: dict[str, Any]) -> int:
-    """Runs of the present stage that are not finished; before its plan is written, its trials."""
+def _num_left(results: Path, study: WrittenStudy) -> int:
+    """Runs of the present stage, the last ones of the plan, that are not finished; its trials before they are there."""
+    if study.present is None:
+        return 0
+    num_trials = int(study.present["num_trials"])
     try:
-        runs = read_plan(plan_path(results, present["plan"])).once()
+        runs = read_plan(plan_path(results, study.plan)).runs
     except FileNotFoundError:
-        return int(present["num_trials"])
-    return sum(state.state != FINISHED for state in run_states(results, runs, {}).values())
+        return num_trials
+    if len(runs) < study.num_trials:
+        return num_trials
+    present = dict.fromkeys(run.identity for run in runs[-num_trials:])
+    return sum(state.state != FINISHED for state in run_states(results, present, {}).values())

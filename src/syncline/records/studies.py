@@ -2,10 +2,11 @@
 
 kind          tune
 name, scale   of the experiment; a sweep has no scale
+plan          the stem of its plan, which has the trials of all stages so far
 command       the arguments of run.py that go on with it
 declaration   the study's own fields (studies/)
 stages        those that are complete: name, num_trials, scores, decisions
-present       the stage to be made: name, plan (the stem of its plan), num_trials; null at the end
+present       the stage to be made: name, num_trials, the last ones of the plan; null at the end
 answer        the study's result; null before its end
 """
 
@@ -22,6 +23,7 @@ class WrittenStudy:
     kind: str
     name: str
     scale: str
+    plan: str
     command: list[str]
     declaration: dict[str, Any]
     stages: list[dict[str, Any]]
@@ -38,6 +40,12 @@ class WrittenStudy:
 def study_path(results: Path, stem: str) -> Path:
     """The path of the study with this stem."""
     return results / "studies" / f"{stem}.json"
+
+
+def find_study(results: Path, reference: Path, stem: str) -> Path | None:
+    """The file of a study in the results, else in the reference; None if neither has it."""
+    paths = (study_path(folder, stem) for folder in (results, reference))
+    return next((path for path in paths if path.exists()), None)
 
 
 def study_stems(results: Path) -> list[str]:

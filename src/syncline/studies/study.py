@@ -10,7 +10,7 @@ These files may hold: pure functions of numbers. They may not hold: I/O, clocks,
 
 import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 Result = TypeVar("Result")
@@ -22,6 +22,12 @@ class Trial:
 
     label: str  # of its row
     overrides: tuple[str, ...]  # of the default config, the seed included
+    setting: str = ""  # what sets it apart from other trials of its row with this seed: optimizer.lr=0.1/full
+
+    @property
+    def name(self) -> str:
+        """The row and the setting."""
+        return f"{self.label}/{self.setting}" if self.setting else self.label
 
 
 class Evaluation(NamedTuple):
@@ -92,6 +98,7 @@ class Stage:
     name: str
     trials: tuple[Trial, ...]  # all of the stage; some may have been made before
     completed: tuple[Completed, ...]  # the stages before it
+    before: tuple[Trial, ...] = ()  # their trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,7 @@ class Answer(Generic[Result]):
 
     result: Result  # a dataclass of plain values
     completed: tuple[Completed, ...]
+    before: tuple[Trial, ...] = ()  # all trials
 
 
 class Study(Protocol[Result]):
@@ -118,11 +126,13 @@ def first_absent(stages: Generator[Stage, None, Answer[Result]], records: Record
     Args:
         stages: yields its stages in order, and goes on only when all trials of the last one are there.
     """
+    before: tuple[Trial, ...] = ()
     while True:
         try:
             stage = next(stages)
         except StopIteration as end:
             answer: Answer[Result] = end.value
-            return answer
+            return replace(answer, before=before)
         if any(records(trial).status == "absent" for trial in stage.trials):
-            return stage
+            return replace(stage, before=before)
+        before += stage.trials

@@ -127,8 +127,10 @@ class Tuning:
     def trials(self, row: Row, step: int, seeds: Sequence[int], share: Fraction) -> list[Trial]:
         """The runs of a row with this value; a target would end them at different lengths."""
         words = [*row.overrides, f"dataset.validation={plain(self.validation)}", "target.value=null"]
-        words += [*row.length(share), f"{self.key}={plain(self.value(row, step))}"]
-        return [Trial(row.label, (*words, f"seed={seed}")) for seed in seeds]
+        value = f"{self.key}={plain(self.value(row, step))}"
+        words += [*row.length(share), value]
+        setting = f"{value}/{'full' if share == 1 else 'screen'}"
+        return [Trial(row.label, (*words, f"seed={seed}"), setting) for seed in seeds]
 
     def _stages(self, records: Records) -> Generator[Stage, None, Answer[Tuned]]:
         completed = list[Completed]()

@@ -1,0 +1,92 @@
+"""A study's items: at which values a row is ahead of its baseline, which value it chose, which verdicts were found."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.figures import Figure
+from reports.studies import study_exhibit
+from reports.tables import Table
+from syncline.records.store import RecordError
+from syncline.records.studies import WrittenStudy, study_path, write_study
+
+RATES = (0.01, 0.02, 0.04, 0.08, 0.16)
+
+
+def scores(label: str, means: list[float | None], error: float | None, lower: bool = False) -> list[dict[str, Any]]:
+    return [
+        {"label": label, "at": at, "mean": mean, "error": error, "metric": "accuracy", "lower_is_better": lower}
+        for at, mean in zip(RATES, means, strict=True)
+    ]
+
+
+def written(results: Path, stages: dict[str, list[dict[str, Any]]], baseline: str | None = "bsp") -> Path:
+    study = WrittenStudy(
+        *("tune", "dssp/table1", "smoke", "tune-dssp-table1-smoke", ["+tune=rate"]),
+        {"key": "optimizer.lr", "rows": [{"label": label, "baseline": baseline} for label in ("bsp", "asp")]},
+        [{"name": name, "num_trials": 0, "scores": own, "decisions": []} for name, own in stages.items()],
+        None,
+        {"choices": [{"label": "bsp", "value": 0.04, "score": 0.7}, {"label": "asp", "value": 0.02, "score": 0.65}]},
+    )
+    path = study_path(results, "tune-dssp-table1-smoke")
+    write_study(path, study)
+    return path
+
+
+def order(results: Path, stages: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
+    table = study_exhibit(written(results, stages))["order"]
+    assert isinstance(table, Table)
+    return table.texts()
+
+
+BSP: list[float | None] = [0.5, 0.6, 0.7, 0.6, None]
+
+
+def test_a_row_is_ahead_equal_or_behind_by_the_standard_error_of_the_difference(tmp_path: Path) -> None:
+    """sqrt(0.03^2 + 0.04^2) = 0.05; a run that diverged is behind, and one beside a baseline that diverged is ahead."""
+    asp: list[float | None] = [0.56, 0.64, 0.66, 0.54, 0.1]
+    full = scores("bsp", BSP, 0.03) + scores("asp", asp, 0.04)
+    assert order(tmp_path, {"full 1": full}) == [["asp", "bsp", "full", "0.08", "0.02 to 0.04", "0.01, 0.16"]]
+    turned = scores("bsp", BSP, 0.03, lower=True) + scores("asp", asp, 0.04, lower=True)
+    assert order(tmp_path, {"full 1": turned}) == [["asp", "bsp", "full", "0.01", "0.02 to 0.04", "0.08 to 0.16"]]
+
+
+def test_values_that_only_one_of_them_has_are_left_out_and_stages_of_a_kind_count_together(tmp_path: Path) -> None:
+    screened = scores("bsp", BSP, None) + scores("asp", [0.4, 0.6, 0.8, None, None], None)
+    full = scores("bsp", BSP, 0.0)[1:3] + scores("asp", [0.1] * 5, 0.0)[:2]
+    found = order(tmp_path, {"screen 1": screened, "full 1": full[:3], "full 2": full[3:]})
+    assert found == [
+        ["asp", "bsp", "a share, one seed", "0.01, 0.08", "0.02", "0.04"],
+        ["asp", "bsp", "full", "0.02", "—", "—"],
+    ]
+
+
+def test_the_chosen_value_of_each_row_is_marked_at_its_score(tmp_path: Path) -> None:
+    stage = scores("bsp", BSP, 0.03) + scores("asp", BSP, 0.04)
+    figure = study_exhibit(written(tmp_path, {"screen 1": stage, "full 1": stage}))[""]
+    assert isinstance(figure, Figure)
+    screening, full = figure.panels
+    assert not [series for series in screening.series if series.kind == "points"]
+    marks = [(series.colour, *series.x, *series.y) for series in full.series if series.kind == "points"]
+    assert marks == [(0, 0.04, 0.7), (1, 0.02, 0.65)]
+    assert "A mark is the chosen value of its row." in figure.notes
+
+
+def test_without_a_baseline_there_is_the_figure_alone(tmp_path: Path) -> None:
+    assert set(study_exhibit(written(tmp_path, {"screen 1": scores("bsp", BSP, None)}, None))) == {""}
+
+
+def test_a_study_that_judges_is_its_table_of_verdicts(tmp_path: Path) -> None:
+    claim = {"claim": "dssp.fc_fast", "verdict": "holds", "because": "inside", "num_seeds": 10, "asks": False}
+    study = WrittenStudy("judge", "dssp/fig3", "gpu", "dssp-fig3-gpu", [], {}, [], None, None)
+    path = study_path(tmp_path, "judge-dssp-fig3-gpu")
+    write_study(path, study)
+    with pytest.raises(RecordError, match="has no verdicts yet"):
+        study_exhibit(path)
+    content = json.loads(path.read_text()) | {"answer": {"num_seeds": 10, "claims": [claim]}}
+    path.write_text(json.dumps(content))
+    table = study_exhibit(path)[""]
+    assert isinstance(table, Table)
+    assert table.texts() == [["dssp.fc_fast", "holds", "inside", "10"]]

@@ -1,0 +1,281 @@
+"""Judging from the command line: what is declared, what is refused, the order of pieces in a budget, small studies."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Command, one_error_line
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners import judging
+from runners.judging import Costs, Piece, chosen, declared_judging, is_grown
+from runners.planning import experiment_plan
+from runners.study import Declared, Made
+from syncline.__main__ import main
+from syncline.config import ConfigError
+from syncline.plan import Plan
+from syncline.records.plans import plan_path, read_plan
+from syncline.records.store import FINISHED, status
+from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
+from syncline.studies.judge import Judgement, Judging, Row
+from syncline.studies.study import Completed, Outcome, Stage, Trial
+
+# Softmax regression of a few glyphs: learns enough to be judged, in a tenth of a second.
+TINY = [
+    *("+experiment=dssp/table1", "scale=laptop", "judge.looks=[3,6]", "model=softmax_regression", "epochs=3"),
+    *("dataset.train_size=800", "optimizer.schedule.at_epochs=[2]", "jobs=2"),
+]
+
+
+def declared(*words: str) -> Declared:
+    (found,), _ = declared_judging(["+judge=claims", *words])
+    assert isinstance(found.study, Judging)
+    return found
+
+
+# What is declared.
+
+
+def test_its_first_look_is_the_experiments_own_plan() -> None:
+    words = ["+experiment=dssp/table1", "scale=workstation"]
+    study, plan = declared(*words), experiment_plan(words, False)[0]
+    assert (study.stem, study.plan.stem, study.plan.report) == ("judge-dssp-table1-workstation", plan.stem, plan.report)
+    stage = study.study.next(Made(Path("none")).outcome)
+    assert isinstance(stage, Stage)
+    made = Made(Path("none"))
+    entries = {(one.label, one.config.seed): one for one in map(made.entry, stage.trials)}
+    assert entries == {(one.label, one.config.seed): one for one in plan.entries}
+    assert len(entries) == len(stage.trials)
+    assert (study.study.looks, study.study.seeds) == ((5, 10, 15, 20), tuple(range(20)))
+
+
+def test_without_looks_there_is_one_at_the_seeds_of_the_experiment() -> None:
+    study = declared("+experiment=adasync/fig6", "scale=workstation").study
+    assert (study.looks, study.seeds) == ((8,), tuple(range(8)))
+
+
+def test_the_command_line_says_the_looks_and_seeds_of_tuning_are_left_out() -> None:
+    found = declared("+experiment=dssp/table1", "scale=laptop", "judge.looks=[3,6]", "scale.seeds=[7,998]")
+    assert found.plan.report["looks"]["laptop"] == [3, 6]
+    assert found.study.seeds == (7, 998, 999, 1002, 1003, 1004)  # 1000 and 1001 tune this experiment
+
+
+def test_a_paper_is_a_study_an_experiment_whose_command_goes_on_with_it() -> None:
+    found, _ = declared_judging(["+judge=claims", "+experiment=dssp", "scale=laptop", "judge.budget=90m"])
+    assert [one.name for one in found] == ["dssp/fig3", "dssp/fig4", "dssp/table1"]
+    assert found[0].command == ("+experiment=dssp/fig3", "+judge=claims", "scale=laptop")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["strategy=bsp"], "+judge goes with +experiment=<name>, a paper or all"),
+        ([*TINY, "seed=3"], "+judge goes with no seed=; scale.seeds sets those of the first look"),
+        ([*TINY, "judge.budget=6"], "judge.budget must be a time as 6h or 90m, got 6"),
+        ([*TINY, "judge.budget=0h"], "judge.budget must be a time as 6h or 90m, got 0h"),
+        ([*TINY, "judge.looks=[5,6]"], "judge.looks must grow by 3 or more, from 3 or more, got [5, 6]"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_in_one_line(words: list[str], line: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        declared_judging(["+judge=claims", *words])
+    assert str(error.value) == line
+
+
+def test_a_budget_is_of_this_machine(command: Command) -> None:
+    said = command("+judge=claims", *TINY, "judge.budget=1h", "runner=slurm", "runner.submit=false")
+    assert one_error_line(said) == "error: judge.budget goes with runs on this machine, not with Slurm"
+    said = command("+judge=claims", "+tune=rate", *TINY)
+    assert one_error_line(said) == "error: +judge goes with none of +tune, -m"
+
+
+# The order of pieces.
+
+
+def piece(name: str, seconds: float | None, num_claims: int = 1, is_first: bool = False) -> Piece:
+    study = Judging((Row("a", ()),), (0,), (1,), lambda trials: [])
+    plan = Plan(name, "laptop", (), {})
+    done = () if is_first else (Completed("look 1", 1, (), ()),)
+    return Piece(Declared(study, "judge", name, name, "laptop", (), plan), Stage("look", (), done), num_claims, seconds)
+
+
+def order(pieces: Sequence[Piece], left_s: float) -> list[str]:
+    """Each piece takes as long as was estimated."""
+    made, left = [], list(pieces)
+    while (found := chosen(left, left_s)) is not None:
+        made.append(found.declared.name)
+        left.remove(found)
+        left_s -= found.seconds or 0.0
+    return made
+
+
+def test_first_looks_come_first_the_cheapest_first_and_then_claims_an_hour() -> None:
+    pieces = [
+        piece("many", 1000, 10),
+        piece("few", 300, 2),
+        piece("long", 500, is_first=True),
+        piece("new", None, is_first=True),
+        piece("short", 5, is_first=True),
+    ]
+    assert order(pieces, math.inf) == ["short", "long", "new", "many", "few"]
+    assert order(pieces, 900) == ["short", "long", "new", "few"]  # `many` would not fit
+    assert order(pieces, 0.0) == []
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 1e4), st.integers(1, 9), st.booleans())), st.floats(0, 1e4))
+def test_a_piece_that_does_not_fit_is_not_begun_and_what_fits_is(
+    drawn: list[tuple[float, int, bool]], budget: float
+) -> None:
+    pieces = [piece(str(number), *one) for number, one in enumerate(drawn)]
+    made = order(pieces, budget)
+    costs = {one.declared.name: one.seconds or 0.0 for one in pieces}
+    spent = sum(costs[name] for name in made)
+    assert spent <= budget * (1 + 1e-9)
+    left = [costs[one.declared.name] for one in pieces if one.declared.name not in made]
+    assert all(cost > budget - spent - 1e-6 for cost in left)
+
+
+class FakeRuns:
+    """Runs that take as long as their row says, of a clock that only they move; claims that are never decided."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: dict[str, dict[str, float]], asks: set[str]) -> None:
+        self.now, self.made, self.pieces = 0.0, dict[Trial, float](), list[tuple[str, str, int]]()
+        self.asks = asks
+        self.studies = [self._declared(name, costs) for name, costs in rows.items()]
+        self.costs = rows
+        monkeypatch.setattr(judging, "ask", lambda declared, made: declared.study.next(self.records))
+        monkeypatch.setattr(judging, "make_stage", self.make)
+        monkeypatch.setattr(judging.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(Made, "outcome", lambda made, trial: self.records(trial))
+        monkeypatch.setattr(Costs, "_wall_s_of", lambda costs, trial: self.made.get(trial))
+
+    def _declared(self, name: str, costs: dict[str, float]) -> Declared:
+        rows = tuple(Row(label, (f"experiment={name}",)) for label in costs)
+        verdicts = [Judgement(name, "undecided", "", 0, name in self.asks)]
+        study = Judging(rows, tuple(range(20)), (5, 10, 15, 20), lambda trials: verdicts)
+        return Declared(study, "judge", f"judge-{name}", name, "laptop", (), Plan(name, "laptop", (), {}))
+
+    def records(self, trial: Trial) -> Any:
+        return Outcome("finished" if trial in self.made else "absent")
+
+    def make(self, declared: Declared, stage: Stage, made: Any, invocation: Any, until: float, about: Any) -> int:
+        assert "undecided claim" in about()
+        absent = [trial for trial in stage.trials if trial not in self.made]
+        self.pieces.append((declared.name, stage.name, len(absent)))
+        for trial in absent:
+            taken = self.costs[declared.name][trial.label]
+            if self.now + taken > until:
+                self.now = until
+                break
+            self.now += taken
+            self.made[trial] = taken
+        return 0
+
+
+def budgeted(budget: str) -> Any:
+    _, invocation = declared_judging(["+judge=claims", *TINY, "jobs=1", f"judge.budget={budget}"])
+    return invocation
+
+
+ROWS = {"psp/a": {"x": 60.0, "y": 1.0}, "dssp/b": {"x": 10.0}, "adasync/c": {"x": 550.0}}
+
+
+def test_a_budget_is_kept_and_spent_where_claims_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRuns(monkeypatch, ROWS, asks={"psp/a"})
+    failed, left = judging.judge(fake.studies, budgeted("1h"))
+    assert (failed, fake.now <= 3600) == (0, True)
+    # One run of each row is measured where nothing is known; then the first looks, the cheapest first.
+    assert fake.pieces == [
+        ("psp/a", "look 1", 2),
+        ("psp/a", "look 1", 8),
+        ("dssp/b", "look 1", 1),
+        ("dssp/b", "look 1", 4),
+        ("adasync/c", "look 1", 1),
+        ("adasync/c", "look 1", 4),
+        ("psp/a", "look 2", 10),
+    ]
+    assert [(one.declared.name, one.stage.name) for one in left] == [("psp/a", "look 3")]
+    assert left[0].told == "psp/a look 3: 1 undecided claim, about 5:05"
+
+
+def test_broken_off_by_its_budget_the_same_command_goes_on_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = FakeRuns(monkeypatch, ROWS, asks={"psp/a"})
+    assert judging.judge(whole.studies, budgeted("100h")) == (0, [])
+    made = set(whole.made)
+    parts = FakeRuns(monkeypatch, ROWS, asks={"psp/a"})
+    for _ in range(50):
+        before = parts.now
+        _, left = judging.judge(parts.studies, budgeted("52m"))
+        assert parts.now - before <= 52 * 60
+        if not left:
+            break
+    assert set(parts.made) == made
+    assert parts.now == whole.now
+
+
+# Small studies.
+
+
+def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["+judge=claims", *TINY, f"results={tmp_path}"]
+    said = command(*words)
+    assert said.code == 0, said.err
+    stem = "judge-dssp-table1-laptop"
+    study = read_study(study_path(tmp_path, stem))
+    assert [stage["name"] for stage in study.stages] == ["look 1", "look 2"]
+    assert study.answer is not None
+    verdicts = {claim["claim"]: (claim["verdict"], claim["num_seeds"]) for claim in study.answer["claims"]}
+    assert verdicts["dssp.hetero_accuracy"] == ("undecided", 6)
+    plan = read_plan(plan_path(tmp_path, "dssp-table1-laptop"))
+    assert (plan.name, plan.scale, {run.seed for run in plan.runs}) == ("dssp/table1", "laptop", set(range(6)))
+    assert study.plan == plan.stem
+    assert "study" in said.out
+    assert command(*words).err == ""  # it is not made twice
+    assert command(*(word for word in words[1:] if not word.startswith("judge.")), "rerun=false").code == 0
+    assert len(read_plan(plan.path).runs) == 48  # other looks are declared: the experiment's own plan
+    assert command(*words).code == 0
+    assert read_plan(plan.path).runs == plan.runs
+
+    from reports.exhibits import ArtefactStore
+    from reports.papers import PAPERS
+
+    board = ArtefactStore(tmp_path, "laptop").verdicts(PAPERS["dssp"])
+    of_it = {f"dssp.{one.claim.key}": one.verdict for one in board if one.claim.artefacts == ("dssp/table1",)}
+    assert of_it == {claim: verdict for claim, (verdict, _) in verdicts.items()}
+
+    reference, clone = tmp_path / "reference", tmp_path / "clone"
+    places = ["--reference", str(reference), "--results"]
+    assert main(["reference", "add", stem, *places, str(tmp_path)]) == 0
+    assert (reference / "laptop" / "plans" / "dssp-table1-laptop.json").exists()
+    capsys.readouterr()
+    assert main(["show", stem, *places, str(clone)]) == 0
+    assert "dssp.hetero_accuracy  undecided      6" in capsys.readouterr().out
+
+
+def test_a_budget_that_is_over_stops_with_what_is_left(tmp_path: Path, command: Command) -> None:
+    said = command("+judge=claims", *TINY, "judge.budget=0.05m", "jobs=1", f"results={tmp_path}")
+    assert said.code == 0, said.err
+    assert "left: dssp/table1 look 1: 2 undecided claims, " in said.out
+    assert "of the budget" in said.err
+    num_finished = sum(status(path) == FINISHED for path in tmp_path.iterdir())
+    assert num_finished < 48
+    assert read_study(study_path(tmp_path, "judge-dssp-table1-laptop")).answer is None
+
+
+def test_the_experiments_own_command_leaves_a_plan_that_a_study_has_grown(tmp_path: Path) -> None:
+    words = ["+experiment=dssp/table1", "scale=workstation"]
+    plan, _ = experiment_plan(words, False)
+    more, _ = experiment_plan([*words, "scale.seeds=[0,1,2,3,4,5]"], False)
+    more.write(tmp_path)
+    assert not is_grown(plan, tmp_path)  # no study has
+    study = WrittenStudy("judge", plan.name, plan.scale, plan.stem, [], {}, [], None, None)
+    write_study(study_path(tmp_path, f"judge-{plan.stem}"), study)
+    assert is_grown(plan, tmp_path)
+    assert not is_grown(more, tmp_path)
+    assert not is_grown(replace(plan, report={**plan.report, "targets": {}}), tmp_path)
