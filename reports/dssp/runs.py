@@ -13,7 +13,7 @@ import numpy as np
 
 from reports.figures import Points
 from reports.records import TIMING, Artefact, Run, published
-from reports.statistics import Sample, horizon
+from reports.statistics import Sample, restricted
 
 Value = TypeVar("Value")
 
@@ -34,23 +34,6 @@ def fixed_target(artefact: Artefact, network: str = "") -> float | None:
     if wanted == PUBLISHED:
         wanted = published("dssp")["table1"]["targets"]["low"]
     return None if wanted == BEST_OF_BSP else float(wanted)
-
-
-def restricted(reached: Mapping[str, Sample], ends: Mapping[str, Sample]) -> dict[str, Sample]:
-    """Seconds to a fixed target of several paradigms as restricted times over one horizon.
-
-    Args:
-        reached: paradigm -> seconds; None where a run does not reach the target.
-        ends: paradigm -> seconds of the whole run.
-
-    Raises:
-        LookupError: no paradigm reaches it with half of its seeds, so that there are no times to compare. (To ask it of
-            BSP alone would leave out the studies in which BSP is slow.)
-    """
-    if all(2 * seconds.n < len(seconds.values) for seconds in reached.values()):
-        raise LookupError("a target that a paradigm reaches with half of its seeds")
-    end = horizon(*ends.values())
-    return {paradigm: seconds.restricted(end) for paradigm, seconds in reached.items()}
 
 
 def cut(accuracy: float) -> float:

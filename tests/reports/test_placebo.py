@@ -175,4 +175,4 @@ def test_runs_at_chance_judge_no_claim_about_learning() -> None:
     for paper, claim in LEARNED_CLAIMS:
         found = verdict_of(paper, claim, artefacts)
         assert found.verdict == NOT_RUN, (claim.key, found.verdict)
-        assert re.search("^at chance: |a target that a paradigm reaches", found.because), found.because
+        assert re.search("^at chance: |a target that a strategy reaches", found.because), found.because
