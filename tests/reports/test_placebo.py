@@ -27,6 +27,7 @@ from reports.statistics import Sample
 pytestmark = pytest.mark.statistical
 
 NUM_STUDIES = 200
+NOBODY = "a target that a strategy reaches with half of its seeds"  # there is none: no times to compare
 LEARNED_CLAIMS = [(paper, claim) for paper in PAPERS.values() for claim in paper.claims if claim.basis == LEARNED]
 
 
@@ -53,7 +54,7 @@ def test_no_difference_is_found_between_a_strategy_and_itself() -> None:
         for paper in PAPERS.values():
             for claim in paper.claims:
                 found = verdict_of(paper, claim, artefacts)
-                assert found.verdict != NOT_RUN, (claim.key, found.because)
+                assert found.verdict != NOT_RUN or NOBODY in found.because, (claim.key, found.because)
                 if any(effect.equal is not None for effect in found.effects):
                     counts.setdefault(claim.key, Counter())[found.verdict] += 1
                     true_of[claim.key] = allowed(found.effects)
@@ -89,4 +90,4 @@ def test_runs_at_chance_judge_no_claim_about_learning() -> None:
     for paper, claim in LEARNED_CLAIMS:
         found = verdict_of(paper, claim, artefacts)
         assert found.verdict == NOT_RUN, (claim.key, found.verdict)
-        assert re.search("^at chance: |a target that a strategy reaches", found.because), found.because
+        assert re.search(f"^at chance: |{NOBODY}", found.because), found.because
