@@ -36,7 +36,7 @@ def targets(artefact: Artefact) -> Targets:
 
 
 def has_papers_targets(artefact: Artefact) -> bool:
-    return bool(artefact.report["targets"][artefact.scale] == PUBLISHED)
+    return bool((artefact.report.get("targets") or {}).get(artefact.scale) == PUBLISHED)
 
 
 def best_accuracy(run: Run) -> float:
