@@ -194,7 +194,7 @@ def networks(artefact: Artefact) -> dict[str, Network]:
 
 def learning(artefact: Artefact) -> list[Network]:
     """Those that learn at this scale, run or not yet; of the others there are times alone."""
-    planned = [one.label for one in (*artefact.runs, *artefact.missing)]
+    planned = [run.label for run in artefact.runs] + [one.label for one in artefact.missing]
     keys = {label.partition("/")[0] for label in planned if not label.endswith(f"/{TIMING}")}
     return [of for key, of in networks(artefact).items() if key in keys]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import ALWAYS, study
+from synthetic import ALWAYS, study, targets
 
 from reports.claims import CONTRADICTED, LEARNED, NOT_RUN, Verdict, judge
+from reports.exhibits import Exhibit
 from reports.figures import Figure
 from reports.papers import PAPERS, SHOWN
 from reports.records import OWN, Artefact, load_artefact
@@ -18,6 +19,8 @@ from reports.settings import settings
 from reports.tables import Table
 from runners.one import run_one
 from runners.planning import experiment_plan
+
+pytestmark = pytest.mark.slow
 
 SCALE = "workstation"
 EVENTS = {"psp/fig2": ["max_updates=2"], "adasync/fig4_5": [], "overview/timelines": []}  # drawn from event logs
@@ -46,12 +49,18 @@ def really_run(name: str, results: Path) -> Artefact:
     return load_artefact(name, SCALE, results)
 
 
-@pytest.mark.parametrize("has_targets", [False, True])
-@pytest.mark.parametrize("name", ARTEFACTS)
+def shown(name: str, artefact: Artefact) -> Exhibit:
+    key, _, own = name.partition("/")
+    return SHOWN[key].exhibit(own, artefact)
+
+
+WITH_TARGETS = [(name, True) for name in ARTEFACTS if targets(name, ALWAYS) is not None]
+
+
+@pytest.mark.parametrize(("name", "has_targets"), [*((name, False) for name in ARTEFACTS), *WITH_TARGETS])
 def test_every_artefact_shows_all_its_rows(name: str, has_targets: bool, tmp_path: Path) -> None:
     artefact = really_run(name, tmp_path) if name in EVENTS else made_up(name, has_targets)
-    key, _, own = name.partition("/")
-    exhibit = SHOWN[key].exhibit(own, artefact)
+    exhibit = shown(name, artefact)
     assert (OWN in exhibit) == (OWN in artefact.arms)
     for suffix, item in exhibit.items():
         if isinstance(item, Table):
@@ -60,6 +69,25 @@ def test_every_artefact_shows_all_its_rows(name: str, has_targets: bool, tmp_pat
         elif isinstance(item, Figure):
             assert all(panel.series for panel in item.panels), suffix
     assert settings(artefact).texts()
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "rows"),
+    [
+        ("dssp/table1", "", {"ASP, sharing=shared", "SSP s=3, sharing=shared", "DSSP s_L=3, r=12, sharing=shared"}),
+        (
+            "adasync/fig11",
+            "table",
+            {f"K-sync, AdaSync{of}, delay of mean 0.02 s" for of in (" from K = 1", " from K = 4")},
+        ),
+        ("backup/fig2", "table", {"slow1, sync, backups 50", "slow2, sync, backups 100"}),
+        ("psp/table1", "", {"Sync+push:28, tag=newest"}),
+    ],
+)
+def test_readings_and_rows_of_times_alone_are_rows_of_the_tables(name: str, suffix: str, rows: set[str]) -> None:
+    item = shown(name, made_up(name, False))[suffix]
+    assert isinstance(item, Table)
+    assert rows <= {texts[0] for texts in item.texts()}
 
 
 def verdicts(has_targets: bool) -> Mapping[str, Verdict]:
