@@ -61,9 +61,15 @@ Exhibit = Mapping[str, Item]  # suffix -> item; "" for the main one, whose files
 
 
 def shows(main: Callable[[Artefact], Item], **others: Callable[[Artefact], Item]) -> Callable[[Artefact], Exhibit]:
-    """An artefact -> its main item, and the others by suffix."""
-    made = {"": main, **others}
-    return lambda artefact: {suffix: make(artefact) for suffix, make in made.items()}
+    """An artefact -> its main item, and the others by suffix; of these no table without rows."""
+
+    def shown(artefact: Artefact) -> Exhibit:
+        more = {suffix: make(artefact) for suffix, make in others.items()}
+        return {"": main(artefact)} | {
+            key: item for key, item in more.items() if not isinstance(item, Table) or item.rows
+        }
+
+    return shown
 
 
 @dataclass(frozen=True)

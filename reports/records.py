@@ -128,6 +128,21 @@ class Artefact:
         runs = [run for run in self.runs if run.seed in seeds]
         return replace(self, runs=runs, missing=[one for one in self.missing if one.seed in seeds])
 
+    def target(self, of: str = "") -> float:
+        """What times are measured to: fixed beforehand, by runs of other seeds, in the experiment's file.
+
+        Args:
+            of: the part of the artefact, where the key `targets` (scale -> number, or part -> number) has parts.
+
+        Raises:
+            LookupError: it has none.
+        """
+        at = (self.report.get("targets") or {}).get(self.scale)
+        fixed = at.get(of) if isinstance(at, Mapping) else at
+        if fixed is None:
+            raise LookupError(f"a fixed target{of and f' of {of}'}")
+        return float(fixed)
+
     def rivals(self, comparison: str, candidates: Sequence[str]) -> Sequence[str]:
         """Those that a strategy is compared with: the one that the experiment's file names, or every candidate.
 

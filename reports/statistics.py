@@ -1,8 +1,9 @@
 """Means, spreads and confidence intervals over seeds."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from syncline.statistics import mean_interval, restricted_times
 
@@ -87,6 +88,26 @@ def horizon(*ends: Sample) -> float:
     if not times:
         raise LookupError("no run has an end")
     return max(times)
+
+
+Key = TypeVar("Key")
+
+
+def restricted(reached: Mapping[Key, Sample], ends: Mapping[Key, Sample]) -> dict[Key, Sample]:
+    """Times to a fixed target of several strategies as restricted times over one horizon.
+
+    Args:
+        reached: strategy -> times; None where a run does not reach the target.
+        ends: strategy -> times of the whole run.
+
+    Raises:
+        LookupError: no strategy reaches it with half of its seeds, so that there are no times to compare. (To ask it of
+            the baseline alone would leave out the studies in which that is slow.)
+    """
+    if all(2 * times.n < len(times.values) for times in reached.values()):
+        raise LookupError("a target that a strategy reaches with half of its seeds")
+    end = horizon(*ends.values())
+    return {strategy: times.restricted(end) for strategy, times in reached.items()}
 
 
 def average(samples: Sequence[Sample]) -> Sample:

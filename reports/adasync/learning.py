@@ -5,19 +5,19 @@ loss against time.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from reports.figures import Figure, Panel, Points, Series, curve, points
 from reports.records import Artefact, Run, in_summary, published
-from reports.statistics import Sample
+from reports.statistics import Sample, restricted
 from reports.tables import Column, Table
 
 SETTLED = 0.25  # the last part of a run's time: its final value is the mean over it
-ADASYNC = "adasync"
+ADASYNC = "adasync"  # K_0 = 2; with `_K1`, `_K4` another one, with `_start` the other reading of F_0
 Key = tuple[str, str, int]  # delay, variant, K
-Place = tuple[str, str, str]  # delay, variant, K1 .. K8 or adasync: the parts of a label
+Place = tuple[str, str, str]  # delay, variant, K1 .. K8 or adasync...: the parts of a label
 
 
 def places(artefact: Artefact) -> dict[Place, list[Run]]:
@@ -139,20 +139,47 @@ def mean_error(run: Run) -> float:
     return float(np.trapezoid(errors, times)) / (times[-1] - times[0])
 
 
-def time_to_loss(run: Run, goal: float) -> float:
-    """When the training loss is first at most the goal; the whole time of a run in which it never is."""
-    times, losses = loss_curve(run)
-    return next((at for at, loss in zip(times, losses, strict=True) if loss <= goal), times[-1])
+def time_to_loss(run: Run, goal: float) -> float | None:
+    """When the training loss is first at most the goal; None if it never is."""
+    return next((at for at, loss in zip(*loss_curve(run), strict=True) if loss <= goal), None)
 
 
-def reaches(run: Run, goal: float) -> bool:
-    return min(loss_curve(run)[1], default=math.inf) <= goal
+def is_fixed(which: str) -> bool:
+    """Whether K stays as it is."""
+    return not which.startswith(ADASYNC)
 
 
-def goals(found: Mapping[Place, Sequence[Run]], delay: str, variant: str) -> dict[int, float]:
-    """Seed -> the given training loss: what the largest fixed K ends at. KeyError if it was not run."""
-    which = max(which for at, of, which in found if (at, of) == (delay, variant) and which != ADASYNC)
-    return {run.seed: final_loss(run) for run in found[delay, variant, which]}
+def goals(artefact: Artefact, delay: str, variant: str) -> dict[int, float]:
+    """Seed -> the given training loss: the fixed one or, for tables alone, what the largest fixed K ends at.
+
+    Raises:
+        LookupError: there is neither.
+    """
+    try:
+        return dict.fromkeys(artefact.seeds, artefact.target(f"{delay}/{variant}"))
+    except LookupError:
+        fixed = {
+            int(which[1:]): runs
+            for (at, of, which), runs in places(artefact).items()
+            if (at, of) == (delay, variant) and is_fixed(which)
+        }
+        if not fixed:
+            raise
+        return {run.seed: final_loss(run) for run in fixed[max(fixed)]}
+
+
+def seconds_to(artefact: Artefact, place: Place, goal: Mapping[int, float]) -> Sample:
+    """When the training loss is first at most its seed's goal; None where it never is."""
+    runs = [run for run in places(artefact)[place] if run.seed in goal]
+    return artefact.sample(runs, lambda run: time_to_loss(run, goal[run.seed]))
+
+
+def restricted_seconds(artefact: Artefact, delay: str, variant: str) -> dict[str, Sample]:
+    """K1, ..., adasync, ... -> seconds to the fixed training loss, as `restricted` takes them; LookupError without."""
+    goal = dict.fromkeys(artefact.seeds, artefact.target(f"{delay}/{variant}"))
+    rows = {which: runs for (at, of, which), runs in places(artefact).items() if (at, of) == (delay, variant)}
+    ends = {which: artefact.sample(runs, lambda run: run.time_s) for which, runs in rows.items()}
+    return restricted({which: seconds_to(artefact, (delay, variant, which), goal) for which in rows}, ends)
 
 
 def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y: bool) -> list[Panel]:
@@ -169,13 +196,13 @@ def panels(artefact: Artefact, of: Callable[[Run], Points], y_label: str, log_y:
 
 
 def chosen(artefact: Artefact) -> list[Panel]:
-    """AdaSync's K over time, a panel a variant, a curve a seed."""
+    """AdaSync's K over time, a panel a variant and beginning, a curve a seed."""
     names, made = published("adasync")["names"], []
     for (_, variant, which), runs in places(artefact).items():
-        if which == ADASYNC:
+        if not is_fixed(which):
             series = [Series(f"seed {run.seed}", *_steps(run), colour=colour) for colour, run in enumerate(runs)]
             room = 0.0, 1.05 * runs[0].num_workers
-            made.append(Panel("virtual time, s", "K", series, f"AdaSync on {names[variant]}: K", y_range=room))
+            made.append(Panel("virtual time, s", "K", series, f"{names[which]} on {names[variant]}: K", y_range=room))
     return made
 
 
@@ -210,27 +237,28 @@ def error_table(artefact: Artefact, number: str) -> Table:
     def ours(value: Callable[[Run], float | None]) -> Callable[[Place], Sample]:
         return lambda place: artefact.sample(found[place], value)
 
-    def seconds_to_goal(place: Place) -> Sample:
-        """When the training loss reaches its seed's goal; None if it never does, or there is no goal."""
-        delay, variant, _ = place
+    def seconds_to_goal(place: Place) -> Sample | None:
+        """None where there is no goal."""
         try:
-            goal = goals(found, delay, variant)
-        except ValueError:
-            goal = {}
-        reached = [run for run in found[place] if run.seed in goal and reaches(run, goal[run.seed])]
-        return artefact.sample(reached, lambda run: time_to_loss(run, goal[run.seed]))
+            return seconds_to(artefact, place, goals(artefact, *place[:2]))
+        except LookupError:
+            return None
 
+    fixed = (artefact.report.get("targets") or {}).get(artefact.scale) or {}
+    goal = "fixed beforehand" if fixed else "that K = 8 ends at"
+    about = [f"Fixed training losses: {', '.join(f'{loss:g} ({where})' for where, loss in fixed.items())}."]
+    notes = [*paper["notes"]["learning"], *(about if fixed else [])]
     columns: list[Column[Place]] = [
         Column("setting", name),
         Column("test error, mean over the run, %", ours(lambda run: 100.0 * mean_error(run))),
         Column("test error at the end, %", ours(lambda run: 100.0 * final_error(run)), 2),
         Column("training loss at the end", ours(final_loss), 4),
-        Column("s to the training loss that K = 8 ends at", seconds_to_goal, show_n=True),
+        Column(f"s to the training loss {goal}", seconds_to_goal, show_n=True),
         Column("updates", ours(in_summary("updates")), 0),
         Column("epochs", ours(in_summary("epochs"))),
         Column("mean staleness", ours(in_summary("mean_staleness")), 2),
     ]
-    return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, paper["notes"]["learning"], 4)
+    return Table.of_artefact(artefact, f"AdaSync, {number}", found, columns, notes, 4)
 
 
 def samples(artefact: Artefact, value: Callable[[Run], float | None]) -> dict[Place, Sample]:

@@ -1,31 +1,32 @@
-"""The paper's claims as regions. Each tolerance comes from the claim's own words and was chosen before any result."""
+"""What the paper on backup workers claims, as numbers of ours. Margins were fixed before any run that they judge."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 from reports.backup import rates, runs
 from reports.backup.runs import ASYNC, BACKUP, SYNC, accuracy, cells
-from reports.backup.times import steps
-from reports.claims import DERIVED, FITTED, LEARNED, TIMED, claim
+from reports.backup.times import LASTING, steps
+from reports.claims import DERIVED, FITTED, LEARNED, claim
 from reports.effects import Effect, of_difference, of_ratio, of_share
 from reports.records import Artefact, in_summary, published
-from reports.statistics import Sample
 
-ON_AVERAGE = 0.05  # "N-1 steps old on average": within 5 %
+ON_AVERAGE = 0.05  # "N - 1 steps old on average": within 5 %
 ALMOST_HALVED = (1.7, 2.3)  # a doubling divides the time by about 2: within 15 %
-MORE_ACCURATE = 0.4  # points: "about 0.5" and 0.48, less a tenth; more is no contradiction
-ONLY = 0.2  # points: "only 0.04" where async loses 0.39
-AROUND = 0.05  # "about 20-40 %", "25 % less", "40-50 %": five points more
+# A number of the text on another task and network: at least half as large and at most twice. The upper bound is asked
+# because a side that fails to learn is no gain of the other one.
+HALF, TWICE = 0.5, 2.0
+ONLY = 0.5  # points, of "only 0.11 %" and "only 0.04 %": as much as 10,000 test images can tell of one run
+AROUND = 0.05  # "about 20-40 %": five points more
 ALMOST_AS_FAST = 1.10  # "as fast" would be within 5 %
-SIGNIFICANTLY_FASTER = 0.5  # ten workers in at most half of one worker's time
-LARGER = 2.0  # times the rate: anything more than the same step of a grid of threes
 NAMED = (50, 100)  # workers for which the text speaks of sync's accuracy
 
-SCALE = "A small network on an easy task with 40 to 160 synchronous updates, where the paper makes tens of thousands."
+SCALE = "A small network on an easy task with fewer synchronous updates, where the paper makes tens of thousands."
 TIMES = "The cluster's noise is assumed."
 
 
 def async_staleness(table1: Artefact) -> Sequence[Effect]:
+    """ "When a model is trained with N workers, each update will be N - 1 steps old on average" (section 2)."""
     found = []
     for workers in runs.sizes(cells(table1), ASYNC):
         alone = table1.sample(table1.rows()[f"async{workers}/timing"], in_summary("mean_staleness"))
@@ -35,17 +36,26 @@ def async_staleness(table1: Artefact) -> Sequence[Effect]:
 
 
 def async_accuracy_falls(table1: Artefact) -> Sequence[Effect]:
+    """ "While the accuracy loss from 25 to 50 workers is only 0.11%, it is much worse after 50" (section 4, Table 1).
+
+    Little from 25 to 50, something at each doubling after 50, and there on average more than before.
+    """
     of, known = cells(table1), published("backup")["table1"]
     ends = {workers: table1.sample(of[ASYNC, workers], accuracy) for workers in known}
-    found = []
-    for few, many in (*pairwise(known), (25, 200)):
-        what = f"accuracy of async, {few} workers less {many}, points"
-        theirs = known[few]["accuracy"] - known[many]["accuracy"]
-        found.append(of_difference(what, ends[few], ends[many], at_least=0.0, published=theirs, is_strict=True))
-    return found
+    printed = {workers: row["accuracy"] for workers, row in known.items()}
+    what = "accuracy of async, {} workers less {}, points"
+    found = [of_difference(what.format(25, 50), ends[25], ends[50], at_most=ONLY, published=printed[25] - printed[50])]
+    for few, many in ((50, 100), (100, 200)):
+        theirs, sides = printed[few] - printed[many], (ends[few], ends[many])
+        found.append(of_difference(what.format(few, many), *sides, at_least=0.0, published=theirs, is_strict=True))
+    after, before = 0.5 * (ends[50] - ends[200]), ends[25] - ends[50]
+    theirs = 0.5 * (printed[50] - printed[200]) - (printed[25] - printed[50])
+    what = "accuracy that async loses with a doubling, after 50 workers less before, points"
+    return [*found, of_difference(what, after, before, at_least=0.0, published=theirs, is_strict=True)]
 
 
 def async_scales(table1: Artefact) -> Sequence[Effect]:
+    """ "When the number of workers is doubled, the time to convergence is almost halved" (section 4, Table 1)."""
     of, known = cells(table1), published("backup")["table1"]
     found = []
     for few, many in pairwise(known):
@@ -56,79 +66,110 @@ def async_scales(table1: Artefact) -> Sequence[Effect]:
 
 
 def sync_accuracy(fig1: Artefact) -> Sequence[Effect]:
+    """Synchronous training "can achieve about 0.5 to 0.9 percent higher accuracy" (section 4, Figure 1)."""
     of, what = cells(fig1), "accuracy of sync less async's, {} workers, points"
+    least, most = published("backup")["sync_over_async"]
     sides = {n: (fig1.sample(of[SYNC, n], accuracy), fig1.sample(of[ASYNC, n], accuracy)) for n in NAMED}
-    return [of_difference(what.format(n), *sides[n], at_least=MORE_ACCURATE) for n in NAMED]
+    return [of_difference(what.format(n), *sides[n], HALF * least, TWICE * most) for n in NAMED]
 
 
 def sync_fewer_epochs(fig1: Artefact) -> Sequence[Effect]:
+    """Synchronous training "needs fewer epochs to converge" (section 4, Figure 1)."""
     of, what = cells(fig1), "epochs to converge, sync / async, {} workers"
     epochs = {n: runs.times_to_level(fig1, of[SYNC, n], of[ASYNC, n], "epoch") for n in NAMED}
     return [of_ratio(what.format(n), *epochs[n], at_most=1.0, is_strict=True) for n in NAMED]
 
 
 def sync_scales(fig1: Artefact) -> Sequence[Effect]:
-    few, many = (fig1.sample(cells(fig1)[SYNC, workers], accuracy) for workers in NAMED)
-    theirs = published("backup")["sync_loses"]
-    return [of_difference("accuracy of sync, 50 workers less 100, points", few, many, at_most=ONLY, published=theirs)]
+    """Synchronous training "scales better as there is only 0.04% accuracy loss from 50 to 100 workers" (section 4,
+    Figure 1): it loses little, and less than asynchronous training.
+    """
+    of, known = cells(fig1), published("backup")
+    lost = {kind: fig1.sample(of[kind, 50], accuracy) - fig1.sample(of[kind, 100], accuracy) for kind in (SYNC, ASYNC)}
+    theirs = known["sync_loses"]
+    more = known["table1"][50]["accuracy"] - known["table1"][100]["accuracy"] - theirs
+    what = "accuracy lost from 50 to 100 workers, async less sync, points"
+    return [
+        Effect("accuracy of sync, 50 workers less 100, points", lost[SYNC], at_most=ONLY, published=theirs, equal=0.0),
+        of_difference(what, lost[ASYNC], lost[SYNC], at_least=0.0, published=more, is_strict=True),
+    ]
 
 
 def sync_step_time(fig2: Artefact) -> Sequence[Effect]:
+    """ "Sync is about 20-40% slower than async" (section 4, Figure 2), with the slow workers of `backup_step_time`."""
     low, high = published("backup")["step_over_async"]
-    what = "step time, sync / async, {} workers"
-    taken = steps(fig2, "pareto")
-    sides = {n: (taken[SYNC, n], taken[ASYNC, n]) for n in (50, 100, 200)}
-    return [of_ratio(what.format(n), *sides[n], low - AROUND, high + AROUND) for n in sides]
+    return _step_times(fig2, SYNC, (50, 100, 200), low - AROUND, high + AROUND)
 
 
 def backup_step_time(fig2: Artefact) -> Sequence[Effect]:
-    what = "step time, sync with backups / async, {} workers"
-    taken = steps(fig2, "pareto")
-    return [of_ratio(what.format(n), taken[BACKUP, n], taken[ASYNC, n], at_most=ALMOST_AS_FAST) for n in NAMED]
+    """ "With backup workers, sync is almost as fast as async with up to 100 workers" (section 4, Figure 2).
+
+    "The variation of step time is relatively low. However, there are usually few workers that can be significantly
+    slower or even dead due to network or hardware malfunctions" (ibid.): one or two are slow throughout, the others
+    alike.
+    """
+    return _step_times(fig2, BACKUP, NAMED, -math.inf, ALMOST_AS_FAST)
+
+
+def _step_times(fig2: Artefact, kind: str, sizes: Sequence[int], low: float, high: float) -> list[Effect]:
+    found = []
+    for tail in LASTING:
+        taken, what = (
+            steps(fig2, tail),
+            f"step time, {runs.name_of(kind)} / async, {{}} workers, {tail[-1]} of them slow",
+        )
+        found += [of_ratio(what.format(n), taken[kind, n], taken[ASYNC, n], low, high, digits=3) for n in sizes]
+    return found
 
 
 def backup_time(fig3: Artefact) -> Sequence[Effect]:
+    """ "For 50 workers with 2 backups, sync can converge in 25% less time compared to the async run with 0.48% better
+    precision" (section 4, Figure 3).
+    """
     of, known = cells(fig3), published("backup")["backup50"]
     times = runs.times_to_level(fig3, of[BACKUP, 50], of[ASYNC, 50], "time_s")
     what, theirs = "time to converge, 50 + 2 workers / 50 of async", known["time"]
-    time = of_ratio(what, *times, at_most=theirs + AROUND, published=theirs)
-    what = "accuracy of 50 + 2 workers less that of 50 of async, points"
+    saved = 1.0 - theirs
+    time = of_ratio(what, *times, 1.0 - TWICE * saved, 1.0 - HALF * saved, theirs)
+    what, theirs = "accuracy of 50 + 2 workers less that of 50 of async, points", known["accuracy"]
     ends = fig3.sample(of[BACKUP, 50], accuracy), fig3.sample(of[ASYNC, 50], accuracy)
-    return [time, of_difference(what, *ends, at_least=MORE_ACCURATE, published=known["accuracy"])]
+    return [time, of_difference(what, *ends, HALF * theirs, TWICE * theirs, theirs)]
 
 
 def lm_lr(charlm: Artefact) -> Sequence[Effect]:
-    """Whether there is such a rate, seed by seed, as 1 or 0."""
-    of = rates.by_rate(charlm)
-    shared = [(of[ASYNC][rate], of[SYNC][rate]) for rate in of[ASYNC] if rate in of[SYNC]]
+    """ "Training with Async-SGD was significantly less stable and required using much lower learning rate due to
+    occasional explosions of the training loss. With synchronized gradients these issues disappear" (section 5).
 
-    def there_is(exploding: int) -> Sample:
-        """1 for a seed with a rate at which the one explodes and the other does not."""
-        found = {run.seed: 0.0 for pair in shared for run in pair[0]}
-        for pair in shared:
-            stable = {run.seed for run in pair[1 - exploding] if not rates.explodes(run)}
-            found |= {run.seed: 1.0 for run in pair[exploding] if rates.explodes(run) and run.seed in stable}
-        return Sample(tuple(found.get(seed) for seed in charlm.seeds))
-
+    Whether there is a rate at which async explodes and sync does not, seed by seed: of a share of seeds the test is
+    exact. Gradients are averaged: synchronous SGD is "a true mini-batch stochastic gradient descent" (section 3).
+    Section 4 has them summed, for its own experiments; of that reading the table tells the same.
+    """
+    only_async, only_sync = rates.unstable_alone(charlm, rates.by_rate(charlm)[SYNC])
     return [
-        of_share("a rate at which async explodes and sync does not (1: there is one)", there_is(0), at_least=0.5),
-        of_share("a rate at which sync explodes and async does not (1: there is one)", there_is(1), at_most=0.5),
+        of_share("a rate at which async explodes and sync does not (1: there is one)", only_async, at_least=0.5),
+        of_share("a rate at which sync explodes and async does not (1: there is one)", only_sync, at_most=0.5),
     ]
 
 
 def draw_speed(draw: Artefact) -> Sequence[Effect]:
-    best = rates.best_runs(draw)
-    times = {kind: rates.to_draw_level(draw, own, "time_s") for kind, own in best.items()}
-    work = {kind: rates.to_draw_level(draw, own, "epoch") for kind, own in best.items()}
-    what, alone = "time to the level, {} / one worker", times[rates.SINGLE]
-    faster = [of_ratio(what.format(kind), times[kind], alone, at_most=SIGNIFICANTLY_FASTER) for kind in (ASYNC, SYNC)]
+    """ "Both synchronous and asynchronous training with 10 workers is significantly faster than using a single trainer.
+    Additionally, synchronous training allowed for using larger learning rates, which resulted in 40-50% faster
+    convergence speed with the same amount of work" (section 5).
+
+    Directions: to a level that is fixed beforehand, each at the rate that tuning chose. Of how much faster than one
+    worker the text says nothing; the 40 to 50 % stand beside ours and are no region: they are of rates, a model and a
+    length that are not in the text.
+    """
+    seconds, work = (rates.restricted_to_level(draw, over) for over in ("time_s", "epoch"))
+    what, alone = "time to the level, {} / one worker", seconds[rates.SINGLE]
     best_rates = rates.best_rates(draw, SYNC), rates.best_rates(draw, ASYNC)
-    # 40 to 50 % faster: 1 / 1.4 of the work or less
-    least = 1.0 / (1.0 + published("backup")["draw_faster"][0])
+    theirs = 1.0 / (1.0 + 0.5 * sum(published("backup")["draw_faster"]))
     return [
-        *faster,
-        of_ratio("best rate, sync / async", *best_rates, at_least=LARGER),
-        of_ratio("work to the level, sync / async", work[SYNC], work[ASYNC], at_most=least + AROUND),
+        *(of_ratio(what.format(kind), seconds[kind], alone, at_most=1.0, is_strict=True) for kind in (ASYNC, SYNC)),
+        of_ratio("best rate, sync / async", *best_rates, at_least=1.0, is_strict=True),
+        of_ratio(
+            "work to the level, sync / async", work[SYNC], work[ASYNC], at_most=1.0, published=theirs, is_strict=True
+        ),
     ]
 
 
@@ -161,27 +202,29 @@ CLAIMS = (
     claim(sync_scales, SCALE, "backup/fig1", basis=LEARNED, baseline=BOTH),
     claim(
         sync_step_time,
-        f"{TIMES} Its tail was chosen to meet this claim, so that it is no finding but a check of the simulator.",
+        "The slow workers were chosen to meet this claim, so that it is no finding but a check of the simulator.",
         "backup/fig2",
         basis=FITTED,
     ),
     claim(
         backup_step_time,
-        f"{TIMES} Of a tail that all gradients have 2 of 52 workers take away only the end, of rare delays all.",
+        "As many backups as slow workers take all of their delay away, by construction; of a tail that all gradients "
+        "have, another reading in the table, 2 of 52 workers take away only the end.",
         "backup/fig2",
-        basis=TIMED,
+        basis=FITTED,
     ),
     claim(backup_time, f"{SCALE} {TIMES}", "backup/fig3", basis=LEARNED, baseline=BOTH),
     claim(
         lm_lr,
-        "A small model, plain SGD, no clipping, few updates; the text gives no optimizer, and sync averages here.",
+        "A small model, plain SGD, no clipping, few updates; the text gives no optimizer, and whether sync averages "
+        "or sums decides with plain SGD what the same rate is.",
         "backup/charlm",
         basis=LEARNED,
         baseline=("async/rate0",),
     ),
     claim(
         draw_speed,
-        "A tenth of the glimpses and a few hundred gradients; three rates are tried.",
+        "Fewer glimpses and gradients, on a coarse grid of rates.",
         "backup/draw",
         basis=LEARNED,
         baseline=("single/rate0",),

@@ -21,11 +21,6 @@ from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
 
-CONVERGED = (
-    "Converged: the paper gives no criterion. Here, at the first crossing of 97.5 % of the accuracy at which 25 "
-    "asynchronous workers end under the same seed, on a line between evaluations (77.0 of 78.94 %, where Figure 3 "
-    "begins). Own level: of 97.5 % of what the run itself ends at. (k/n): only k of n seeds got there."
-)
 AVERAGED = "Accuracy is that of the averaged weights at the end of the run, in % of the test images."
 ABOUT_TIMES = (
     "Times alone are at the paper's size. The seconds a gradient were derived from this table's worker-hours, taking "
@@ -53,7 +48,7 @@ def hours(run: Run) -> float:
 def table1(artefact: Artefact) -> Table:
     """A row a number of workers: the paper's accuracy, time and speed-up beside ours."""
     of, rows, known = cells(artefact), artefact.rows(), published("backup")["table1"]
-    at = of_runs.levels(of)
+    at = of_runs.levels(artefact)
 
     def ours(workers: int, value: Callable[[Run], float | None]) -> Sample:
         return artefact.sample(of[ASYNC, workers], value)
@@ -79,7 +74,7 @@ def table1(artefact: Artefact) -> Table:
         Column("ours: epochs to the level", lambda n: ours(n, to_level(at, "epoch")), 2, show_n=True),
         Column("ours: mean staleness", lambda n: ours(n, in_summary("mean_staleness"))),
     ]
-    notes = [AVERAGED, CONVERGED, ABOUT_TIMES, of_runs.about_diverged(artefact)]
+    notes = [AVERAGED, of_runs.about_levels(artefact), ABOUT_TIMES, of_runs.about_diverged(artefact)]
     return Table.of_artefact(artefact, "Backup workers, Table 1", sizes(of, ASYNC), columns, notes, 5)
 
 
@@ -89,7 +84,7 @@ def table1(artefact: Artefact) -> Table:
 def fig1_table(artefact: Artefact) -> Table:
     """A row a run, also of the readings of how gradients are aggregated."""
     of = cells(artefact)
-    at = of_runs.levels(of)
+    at = of_runs.levels(artefact)
     rows = {label: runs for label, runs in artefact.rows().items() if not label.endswith("/timing")}
 
     def less_async(label: str) -> Sample | None:
@@ -116,7 +111,7 @@ def fig1_table(artefact: Artefact) -> Table:
         f"Of sync the text gives no value: {low} to {high} points above async, fewer epochs, "
         f"{published('backup')['sync_loses']} points lost from 50 to 100 workers.",
         AVERAGED,
-        CONVERGED,
+        of_runs.about_levels(artefact),
         ABOUT_READINGS,
         of_runs.about_diverged(artefact),
     ]
@@ -134,7 +129,7 @@ def _row_name(label: str, workers: int) -> str:
 def fig1(artefact: Artefact) -> Figure:
     """Left accuracy, right epochs to the level, by workers."""
     of = cells(artefact)
-    at = of_runs.levels(of)
+    at = of_runs.levels(artefact)
 
     def drawn(value: Callable[[Run], float | None]) -> list[Series]:
         return [
@@ -149,7 +144,7 @@ def fig1(artefact: Artefact) -> Figure:
         Panel("workers", "epochs", drawn(to_level(at, "epoch")), title="epochs to converge"),
     ]
     title = f"Backup workers, Figure 1, at scale {artefact.scale}, {len(artefact.seeds)} seeds: mean ± deviation"
-    return Figure(title, panels, [CONVERGED])
+    return Figure(title, panels, [of_runs.about_levels(artefact)])
 
 
 # Figure 3.
@@ -158,7 +153,7 @@ def fig1(artefact: Artefact) -> Figure:
 def fig3(artefact: Artefact) -> Figure:
     """A panel a number of workers: accuracy against virtual time."""
     of = cells(artefact)
-    at = of_runs.levels(of)
+    at = of_runs.levels(artefact)
     heights = (max(0.0, min(at.values()) - 10.0), 100.0) if at else None
     panels = []
     for workers in sizes(of, SYNC):
@@ -174,7 +169,7 @@ def fig3(artefact: Artefact) -> Figure:
 def fig3_table(artefact: Artefact) -> Table:
     """A row a strategy and number of workers: time to converge and accuracy against async's."""
     of, known = cells(artefact), published("backup")["backup50"]
-    to_common, to_own = to_level(of_runs.levels(of), "time_s"), to_own_level("time_s")
+    to_common, to_own = to_level(of_runs.levels(artefact), "time_s"), to_own_level("time_s")
 
     def theirs(cell: Cell, key: str) -> float | None:
         return known[key] if cell == (BACKUP, 50) else None
@@ -192,7 +187,7 @@ def fig3_table(artefact: Artefact) -> Table:
         Column("ours: accuracy less async's, points", lambda c: more_than_async(artefact, of, *c), 2, show_n=True),
     ]
     rows = [(kind, n) for n in sizes(of, SYNC) for kind in (ASYNC, SYNC, BACKUP) if (kind, n) in of]
-    notes = [AVERAGED, CONVERGED, of_runs.about_diverged(artefact)]
+    notes = [AVERAGED, of_runs.about_levels(artefact), of_runs.about_diverged(artefact)]
     return Table.of_artefact(artefact, "Backup workers, Figure 3", rows, columns, notes, subtitle=": values")
 
 

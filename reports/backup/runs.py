@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reports.figures import Points
 from reports.records import Artefact, Run, published
-from reports.statistics import Sample, horizon
+from reports.statistics import Sample, restricted
 
 ASYNC, SYNC, BACKUP, BACKUP5, RESTART = "async", "sync", "backup", "backup5", "restart"
 Cell = tuple[str, int]  # strategy, workers whose gradients an update takes
@@ -50,8 +50,9 @@ def about_diverged(artefact: Artefact) -> str:
 
 
 # Convergence. The paper gives no criterion, and its Table 1 compares times at accuracies that differ. The level: 97.5 %
-# of what 25 asynchronous workers end at under the same seed, whatever the strategy. That is where Figure 3 begins (77.0
-# of 78.94), and below all that Table 1 has. The own level: 97.5 % of what a run ends at itself.
+# of what 25 asynchronous workers end at, whatever the strategy. That is where Figure 3 begins (77.0 of 78.94), and
+# below all that Table 1 has. Claims are judged by a level that is fixed beforehand (`targets`); where there is none,
+# tables show the way to that of each seed. The own level: 97.5 % of what a run ends at itself.
 
 
 def level_share() -> float:
@@ -59,13 +60,30 @@ def level_share() -> float:
     return float(known["figure3_begins"] / known["table1"][25]["accuracy"])
 
 
-def levels(of: Cells) -> dict[int, float]:
+def levels(artefact: Artefact) -> dict[int, float]:
     """Seed -> the level in per cent.
 
     Raises:
-        LookupError: there is no run with 25 asynchronous workers.
+        LookupError: none is fixed, and there is no run with 25 asynchronous workers.
     """
-    return {run.seed: level_share() * accuracy(run) for run in of[ASYNC, 25]}
+    try:
+        return dict.fromkeys(artefact.seeds, 100.0 * artefact.target())
+    except LookupError:
+        return {run.seed: level_share() * accuracy(run) for run in cells(artefact)[ASYNC, 25]}
+
+
+def about_levels(artefact: Artefact) -> str:
+    """A note on what counts as converged."""
+    try:
+        level = f"{100.0 * artefact.target():.2f} %, which is fixed beforehand: 97.5 % of the accuracy at which 25 "
+        whose = "asynchronous workers ended under other seeds"
+    except LookupError:
+        level, whose = "97.5 % of the accuracy at which 25 ", "asynchronous workers end under the same seed"
+    return (
+        f"Converged: the paper gives no criterion. Here, at the first crossing of {level}{whose}, on a line between "
+        "evaluations (77.0 of 78.94 %, where Figure 3 begins). Own level: of 97.5 % of what the run itself ends at. "
+        "(k/n): only k of n seeds got there."
+    )
 
 
 def crossing(places: Sequence[float], heights: Sequence[float], level: float, falling: bool = False) -> float | None:
@@ -99,11 +117,13 @@ def step_s(run: Run) -> float:
 
 
 def times_to_level(artefact: Artefact, runs: Sequence[Run], others: Sequence[Run], over: str) -> tuple[Sample, Sample]:
-    """Where the one and the other reach their seed's level, over `epoch` or `time_s`.
+    """Where the one and the other reach the fixed level, over `epoch` or `time_s`, as `restricted` takes them.
 
-    A run that never does counts with the longest length of all of these runs (restricted times).
+    Raises:
+        LookupError: no level is fixed, or neither reaches it.
     """
-    read = to_level(levels(cells(artefact)), over)
-    end = horizon(*(artefact.sample(side, lambda run: run.curve("accuracy", over)[0][-1]) for side in (runs, others)))
-    first, second = (artefact.sample(side, read).restricted(end) for side in (runs, others))
-    return first, second
+    at, sides = dict.fromkeys(artefact.seeds, 100.0 * artefact.target()), {0: runs, 1: others}
+    reached = {side: artefact.sample(own, to_level(at, over)) for side, own in sides.items()}
+    ends = {side: artefact.sample(own, lambda run: run.curve("accuracy", over)[0][-1]) for side, own in sides.items()}
+    times = restricted(reached, ends)
+    return times[0], times[1]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reports.dssp.runs import AVERAGE, READINGS, Network, Paradigm, learned_with, networks, threshold
+from reports.dssp.runs import AVERAGE, READINGS, Network, Paradigm, learned_with, learning, networks, threshold
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, Run, in_summary, published
 from reports.statistics import Sample
@@ -17,7 +17,7 @@ LETTERS = (("a", "b"), ("c", "d"), ("e", "f"))
 def fig3(artefact: Artefact) -> Figure:
     """Two panels a network: all paradigms with the average of the SSPs, and DSSP with each SSP."""
     panels = []
-    for (left, right), of in zip(LETTERS, networks(artefact).values(), strict=False):
+    for (left, right), of in zip(LETTERS, learning(artefact), strict=False):
         about = f"{of.name} (here {_learned_with(of)})"
         shown = [name for name in ALL if name in of.learned or (name == AVERAGE and of.thresholds)]
         every = [_series(of, name, ALL.index(name)) for name in shown]
@@ -44,7 +44,7 @@ TABLE: Sequence[Column[Paradigm]] = (
 def fig3_table(artefact: Artefact) -> Table:
     """What Figure 3 shows, in numbers. The text gives none for it."""
     rows = []
-    for of in networks(artefact).values():
+    for of in learning(artefact):
         names = [*(name for name in ALL if name in of.learned), *([AVERAGE] if of.thresholds else []), *of.thresholds]
         rows += [Paradigm(of, name) for name in names]
     return Table.of_artefact(artefact, "DSSP, Figure 3 in numbers", rows, TABLE, _notes(artefact))
@@ -87,14 +87,14 @@ def _notes(artefact: Artefact) -> list[str]:
     first = next(run for run in artefact.runs if run.config["gradients"])
     goals = [
         f"{of.name} {', '.join('—' if goal is None else f'{goal:.2f}' for goal in values)}"
-        for of in networks(artefact).values()
+        for of in learning(artefact)
         if (values := of.each(of.goal))
     ]
     return [
         "The paper prints no number of Figure 3. Seconds are virtual: the epochs until an evaluation times the seconds "
         "an epoch takes with the paper's network, 50,000 images and batches of 128 (times alone).",
         "Learned with: "
-        + "; ".join(f"{_learned_with(of)} in place of {of.name}" for of in networks(artefact).values())
+        + "; ".join(f"{_learned_with(of)} in place of {of.name}" for of in learning(artefact))
         + f". Gradients' times vary by {100 * first.config['cluster']['jitter']['std']:g} % here: with the 3 % of the "
         "paper's cluster no lead would pass s = 3 in so few gradients, and all asynchronous paradigms would be one.",
         "The target is fixed beforehand, 95 % of BSP's mean accuracy, or, where there is none, the best accuracy that "
@@ -182,7 +182,7 @@ def readings_table(artefact: Artefact) -> Table:
     ]
     rows = [
         Paradigm(of, name)
-        for of in networks(artefact).values()
+        for of in learning(artefact)
         if any(name.endswith(READINGS) for name in of.learned)
         for name in names
         if name in of.learned

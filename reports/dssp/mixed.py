@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.dssp.runs import PUBLISHED, cut, fixed_target, learned_with, reached, restricted
+from reports.dssp.runs import PUBLISHED, cut, fixed_target, learned_with, reached
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import TIMING, Artefact, Run, in_summary, published
-from reports.statistics import Sample, ratio
+from reports.statistics import Sample, ratio, restricted
 from reports.tables import Column, Table
 
 
@@ -36,7 +36,7 @@ def targets(artefact: Artefact) -> Targets:
 
 
 def has_papers_targets(artefact: Artefact) -> bool:
-    return bool(artefact.report["targets"][artefact.scale] == PUBLISHED)
+    return bool((artefact.report.get("targets") or {}).get(artefact.scale) == PUBLISHED)
 
 
 def best_accuracy(run: Run) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from reports.figures import Points
 from reports.records import TIMING, Artefact, Run, published
-from reports.statistics import Sample, horizon
+from reports.statistics import Sample, restricted
 
 Value = TypeVar("Value")
 
@@ -28,29 +28,12 @@ PUBLISHED = "published"  # the target of Table I
 
 def fixed_target(artefact: Artefact, network: str = "") -> float | None:
     """The target accuracy that the experiment's file fixes (`targets`: by scale, and by network); None: it has none."""
-    of: Any = artefact.report["targets"]
-    at = of[artefact.scale] if isinstance(of, Mapping) else of
-    wanted = at[network] if isinstance(at, Mapping) else at
+    of: Any = artefact.report.get("targets")
+    at = of.get(artefact.scale) if isinstance(of, Mapping) else of
+    wanted = at.get(network) if isinstance(at, Mapping) else at
     if wanted == PUBLISHED:
         wanted = published("dssp")["table1"]["targets"]["low"]
-    return None if wanted == BEST_OF_BSP else float(wanted)
-
-
-def restricted(reached: Mapping[str, Sample], ends: Mapping[str, Sample]) -> dict[str, Sample]:
-    """Seconds to a fixed target of several paradigms as restricted times over one horizon.
-
-    Args:
-        reached: paradigm -> seconds; None where a run does not reach the target.
-        ends: paradigm -> seconds of the whole run.
-
-    Raises:
-        LookupError: no paradigm reaches it with half of its seeds, so that there are no times to compare. (To ask it of
-            BSP alone would leave out the studies in which BSP is slow.)
-    """
-    if all(2 * seconds.n < len(seconds.values) for seconds in reached.values()):
-        raise LookupError("a target that a paradigm reaches with half of its seeds")
-    end = horizon(*ends.values())
-    return {paradigm: seconds.restricted(end) for paradigm, seconds in reached.items()}
+    return None if wanted in (None, BEST_OF_BSP) else float(wanted)
 
 
 def cut(accuracy: float) -> float:
@@ -94,19 +77,13 @@ class Network:
 
     @property
     def thresholds(self) -> list[str]:
-        """`ssp_s3`, ..., by threshold."""
-        return sorted({name for name in (*self.learned, *self.alone) if _is_threshold(name)}, key=threshold)
-
-    def _of_thresholds(self, value: Callable[[str], Value]) -> list[Value]:
-        if not self.thresholds:
-            raise NotRun(AVERAGE)
-        return [value(name) for name in self.thresholds]
+        """`ssp_s3`, ..., by threshold: those that learn."""
+        return sorted(filter(_is_threshold, self.learned), key=threshold)
 
     def epoch_s(self, paradigm: str, seed: int) -> float:
-        """Virtual seconds of an epoch at the paper's size."""
+        """Virtual seconds of an epoch at the paper's size; of the average over all thresholds that were timed."""
         if paradigm == AVERAGE:
-            seconds = self._of_thresholds(lambda name: self.epoch_s(name, seed))
-            return sum(seconds) / len(seconds)
+            return _mean([self.epoch_s(name, seed) for name in filter(_is_threshold, self.alone)])
         run = _run(self.alone, paradigm, seed)
         return run.time_s / float(run.config["epochs"])
 
@@ -114,13 +91,17 @@ class Network:
         """(epochs, accuracies); of the average at the epochs of the lowest threshold."""
         if paradigm != AVERAGE:
             return _run(self.learned, paradigm, seed).curve("accuracy", "epoch")
-        curves = self._of_thresholds(lambda name: self.learning(name, seed))
+        curves = [self.learning(name, seed) for name in self.thresholds]
+        if not curves:
+            raise NotRun(AVERAGE)
         places = curves[0][0]
         return places, np.mean([np.interp(places, *drawn) for drawn in curves], axis=0).tolist()
 
     def curve(self, paradigm: str, seed: int) -> Points:
         """(virtual seconds, accuracies)."""
-        (epochs, accuracies), seconds = self.learning(paradigm, seed), self.epoch_s(paradigm, seed)
+        epochs, accuracies = self.learning(paradigm, seed)
+        names = self.thresholds if paradigm == AVERAGE else [paradigm]
+        seconds = _mean([self.epoch_s(name, seed) for name in names])
         return [epoch * seconds for epoch in epochs], accuracies
 
     def goal(self, seed: int) -> float:
@@ -191,6 +172,13 @@ def _run(runs: Mapping[str, Mapping[int, Run]], paradigm: str, seed: int) -> Run
         raise NotRun(f"{paradigm} seed {seed}") from None
 
 
+def _mean(seconds: Sequence[float]) -> float:
+    """NotRun of none."""
+    if not seconds:
+        raise NotRun(AVERAGE)
+    return sum(seconds) / len(seconds)
+
+
 def networks(artefact: Artefact) -> dict[str, Network]:
     """Key -> its runs, of the networks that were run."""
     split: dict[str, tuple[dict[str, dict[int, Run]], dict[str, dict[int, Run]]]] = {}
@@ -202,6 +190,13 @@ def networks(artefact: Artefact) -> dict[str, Network]:
     return {
         key: Network(key, artefact.seeds, *split[key], fixed_target(artefact, key)) for key in NETWORKS if key in split
     }
+
+
+def learning(artefact: Artefact) -> list[Network]:
+    """Those that learn at this scale, run or not yet; of the others there are times alone."""
+    planned = [run.label for run in artefact.runs] + [one.label for one in artefact.missing]
+    keys = {label.partition("/")[0] for label in planned if not label.endswith(f"/{TIMING}")}
+    return [of for key, of in networks(artefact).items() if key in keys]
 
 
 @dataclass(frozen=True, slots=True)

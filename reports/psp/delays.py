@@ -11,6 +11,7 @@ from reports.figures import STYLES, Figure, Panel, Series
 from reports.records import Artefact, Run, published
 from reports.statistics import Sample
 from reports.tables import Column, Table
+from syncline.records.sources import REFERENCE
 
 SCENARIOS = {"delayed": "0.16 % of the responses 4 s late", "normal": "no delays injected"}
 KINDS = {
@@ -27,9 +28,21 @@ NOTES = (
 )
 
 
+IN_PART = "The reference has the beginning of a long event log, so that these are the run's first pulls."
+
+
 def show_fig2(artefact: Artefact) -> Exhibit:
-    delays = {label: {run.seed: _delays(run) for run in runs} for label, runs in artefact.rows().items()}
+    """Of the runs whose event log is there. RecordError if there is none."""
+    logged = {label: [run for run in runs if run.record.has_events] for label, runs in artefact.rows().items()}
+    if not any(logged.values()):
+        artefact.runs[0].record.events()  # raises the error that says why
+    delays = {label: {run.seed: _delays(run) for run in runs} for label, runs in logged.items() if runs}
     return {"": fig2(artefact, delays), "table": table(artefact, delays)}
+
+
+def _notes(artefact: Artefact) -> list[str]:
+    is_stored = any(run.record.origin == REFERENCE for run in artefact.runs)
+    return [*NOTES, *([IN_PART] if is_stored else [])]
 
 
 Delays = dict[str, dict[int, list[float]]]  # label -> seed -> seconds of each pull
@@ -48,7 +61,7 @@ def fig2(artefact: Artefact, delays: Delays) -> Figure:
         room, name = (min(heights, default=1.0) / 2, max(heights, default=1.0) * 2), title.replace(": ", ":\n")
         panels.append(Panel("delay, virtual s", "density, 1/s", series, name, log_y=True, y_range=room))
     title = f"PSP, Figure 2, at scale {artefact.scale}: how long a pull takes under Sync"
-    return Figure(title, panels, [*NOTES, *artefact.closing_notes])
+    return Figure(title, panels, [*_notes(artefact), *artefact.closing_notes])
 
 
 def density(label: str, delays: Sequence[float], colour: int) -> Series:
@@ -87,7 +100,7 @@ def table(artefact: Artefact, delays: Delays) -> Table:
         Column("paper: late, %", lambda label: share if label == "delayed/response" else None, 2),
     ]
     labels = [label for label in names if label in delays]
-    return Table.of_artefact(artefact, "PSP, Figure 2 in numbers", labels, columns, NOTES)
+    return Table.of_artefact(artefact, "PSP, Figure 2 in numbers", labels, columns, _notes(artefact))
 
 
 def _delays(run: Run) -> list[float]:

@@ -12,7 +12,7 @@ SYNC = f"{DELAYED}/sync"  # what all times are compared with
 
 def table1(artefact: Artefact) -> Table:
     """A row a setting: the paper's, the other reading's, those without delays; ratios are to Sync under delays."""
-    times, printed = artefact.samples(minutes), published("psp")["table1"]["rows"]
+    times, rows, printed = artefact.samples(minutes), artefact.rows(), published("psp")["table1"]["rows"]
 
     def theirs(label: str, value: Callable[[Mapping[str, float]], float]) -> float | None:
         scenario, setting = label.split("/")
@@ -29,9 +29,13 @@ def table1(artefact: Artefact) -> Table:
         ),
         Column("ours: time / Sync's", lambda label: ratio(times.get(label + TIMING), times.get(SYNC + TIMING)), 3),
         Column("paper: top-1 error, %", lambda label: theirs(label, lambda row: 100.0 * row["error"]), 2),
-        Column("ours: top-1 error, %", lambda label: errors_of(artefact, label), 2, show_n=True),
+        Column(
+            "ours: top-1 error, %", lambda label: errors_of(artefact, label) if label in rows else None, 2, show_n=True
+        ),
     ]
-    labels = [label for label in artefact.rows() if not label.endswith(TIMING)]
+    labels = dict.fromkeys(
+        label.removesuffix(TIMING) for label in artefact.rows()
+    )  # also those that learn nothing here
     return Table.of_artefact(artefact, "PSP, Table 1", labels, columns, notes(artefact), 5)
 
 

@@ -1,6 +1,7 @@
 """DSSP's tables, figures and claims from small records written here: the published stays, what is ours is computed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from reports.claims import NOT_RUN, Verdict, judge
 from reports.dssp import PAPER
 from reports.dssp.equal import fig3, fig3_table, readings_table, times_table
 from reports.dssp.mixed import Targets, fig4, table1, targets
-from reports.dssp.runs import networks
+from reports.dssp.runs import READINGS, networks
 from reports.effects import FAILS, HOLDS, UNDECIDED
 from reports.exhibits import ArtefactStore
 from reports.records import load_artefact, published
@@ -248,6 +249,20 @@ def test_a_network_whose_learning_was_not_run_is_said_to_be_so(tmp_path: Path) -
     assert any("not run yet in place of ResNet-50" in note for note in fig3_table(artefact).notes)
 
 
+def test_a_network_that_learns_nothing_here_and_thresholds_that_do_not_have_their_times(tmp_path: Path) -> None:
+    write_equal(tmp_path, epoch_s={"alexnet": {"ssp_s3": 8.0}})
+    artefact = load_artefact("dssp/fig3", "laptop", tmp_path)
+    left_out = ("resnet50", "alexnet/ssp_s15")
+    runs = [run for run in artefact.runs if run.label.endswith("timing") or not run.label.startswith(left_out)]
+    artefact = replace(artefact, runs=runs)
+    assert [panel.title[4:11] for panel in fig3(artefact).panels] == ["AlexNet"] * 2 + ["ResNet-"] * 2
+    table = fig3_table(artefact)
+    assert not any(name.startswith("ResNet-50") for name in rows_of(table))
+    average = rows_of(table)["AlexNet: average of 1 SSPs"]
+    assert average == [*rows_of(table)["AlexNet: SSP s=3"][:3], "—", "—"]
+    assert rows_of(times_table(artefact))["AlexNet"][1] == "1.0000 ± 0.0000", "of both thresholds: 8 and 4 s of 6"
+
+
 def test_times_on_equal_servers_and_where_they_turn_round(tmp_path: Path) -> None:
     """600 updates in 180 s: a BSP step of 0.3 s, so that ASP takes as long at 0.1 s an update (4 workers)."""
     write_equal(tmp_path)
@@ -472,9 +487,11 @@ def test_the_command_writes_all_forms_of_a_table(tmp_path: Path, capsys: pytest.
 
 
 def test_figure_3_comes_with_its_tables(tmp_path: Path) -> None:
-    write_equal(tmp_path, chosen=("alexnet",))
-    exhibit = PAPER.shows["fig3"](load_artefact("dssp/fig3", "laptop", tmp_path))
-    assert list(exhibit) == ["", "table", "times", "readings"]
+    write_equal(tmp_path, {"resnet50": {"asp/clock": [0.1, 0.4, 0.5]}})
+    artefact = load_artefact("dssp/fig3", "laptop", tmp_path)
+    assert list(PAPER.shows["fig3"](artefact)) == ["", "table", "times", "readings"]
+    without = replace(artefact, runs=[run for run in artefact.runs if not run.label.endswith(READINGS)])
+    assert list(PAPER.shows["fig3"](without)) == ["", "table", "times"], "no table without rows"
 
 
 def test_without_a_plan_one_line_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ examples:
   python -m syncline reference add all            of all plans with a scale
   python -m syncline reference list
 """
-MAX_LOG_BYTES = 200_000  # of an event log in the reference
+MAX_LOG_BYTES = 200_000  # of an event log in the reference, which has the beginning of a longer one
 MACHINE_TIMES = frozenset({"wall_s", "restarts"})  # differ from machine to machine where the results are the same
 PLACES = frozenset({"results", "rerun"})  # words of a command that say nothing of the runs
 

@@ -2,7 +2,7 @@
 
     reference/<scale>/plans/<stem>.json          a plan, as in the results (records/plans.py)
     reference/<scale>/runs/<number>-<hash>.parquet   runs, a row each; parts are added and never changed
-    reference/<scale>/events/<identity>.parquet  the event log of a run whose report draws it
+    reference/<scale>/events/<identity>.parquet  the event log of a run whose report draws it, or its beginning
     reference/studies/<stem>.json                studies, as in the results
 
 Columns of a part, all of them text; zstd:
@@ -206,15 +206,23 @@ def write_runs(folder: Path, records: Sequence[Record]) -> Path:
     return _write_parquet(path, table.replace_schema_metadata({FORMAT_KEY: str(FORMAT).encode()}))
 
 
-def write_log(path: Path, events: pa.Table, max_bytes: int) -> bool:
-    """Write an event log as Parquet, atomically; False, and nothing is written, if that takes more than max_bytes."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(events.unify_dictionaries(), sink, compression="zstd", compression_level=LEVEL)
-    content = sink.getvalue().to_pybytes()
-    if len(content) > max_bytes:
-        return False
-    write_file(path, content)
-    return True
+def write_log(path: Path, events: pa.Table, max_bytes: int) -> int:
+    """Write an event log as Parquet, atomically: all of it, or the beginning of a log that takes more than max_bytes.
+
+    Returns the number of rows written; 0, and there is no file, if not even one fits.
+    """
+    texts = [pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in SCHEMA]
+    num_rows: int = events.num_rows
+    plain = events.cast(pa.schema(texts))  # a slice of a dictionary would take all of it
+    while num_rows:
+        sink = pa.BufferOutputStream()
+        pq.write_table(plain.slice(0, num_rows), sink, compression="zstd", compression_level=LEVEL)
+        content = sink.getvalue().to_pybytes()
+        if len(content) <= max_bytes:
+            write_file(path, content)
+            return num_rows
+        num_rows = min(num_rows - 1, int(num_rows * 0.9 * max_bytes / len(content)))  # rows take about as much each
+    return 0
 
 
 def write_file(path: Path, content: bytes) -> None:

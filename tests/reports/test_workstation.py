@@ -1,0 +1,119 @@
+"""Every report and every claim on the grid of every experiment at scale workstation, whose rows are others: readings
+are added, rows left out, and rates tuned. Runs are made up, but for those whose event logs are drawn: these are made.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic import ALWAYS, study, targets
+
+from reports.claims import CONTRADICTED, LEARNED, NOT_RUN, Verdict, judge
+from reports.exhibits import Exhibit
+from reports.figures import Figure
+from reports.papers import PAPERS, SHOWN
+from reports.records import OWN, Artefact, load_artefact
+from reports.settings import settings
+from reports.tables import Table
+from runners.one import run_one
+from runners.planning import experiment_plan
+
+pytestmark = pytest.mark.slow
+
+SCALE = "workstation"
+EVENTS = {"psp/fig2": ["max_updates=2"], "adasync/fig4_5": [], "overview/timelines": []}  # drawn from event logs
+ARTEFACTS = [f"{key}/{name}" for key, paper in SHOWN.items() for name in paper.shows]
+CLAIMS = [(paper, claim) for paper in PAPERS.values() for claim in paper.claims]
+# Claims that have no rows at this scale, and why.
+LEFT_OUT = {"homogeneous_small": "no run of resnet110/bsp learns"}
+# Claims about times to a target that the experiment's file does not have before tuning.
+NEED_A_TARGET = {
+    "async_scales", "sync_fewer_epochs", "backup_time", "draw_speed", "adasync_fastest", "hetero_time", "fc_fast",
+    "fc_dssp_ge_ssp", "conv_bsp_floor", "wall_time",
+}  # fmt: skip
+
+
+@cache
+def made_up(name: str, has_targets: bool) -> Artefact:
+    fraction = ALWAYS if has_targets else None
+    return study(name, np.random.default_rng(0), scale=SCALE, num_seeds=3, fraction=fraction, has_arms=True)
+
+
+def really_run(name: str, results: Path) -> Artefact:
+    plan, _ = experiment_plan([f"+experiment={name}", f"scale={SCALE}", "scale.seeds=[0]", *EVENTS[name]], False)
+    for entry in plan.entries:
+        run_one(entry.config, results, lambda progress: None)
+    plan.write(results)
+    return load_artefact(name, SCALE, results)
+
+
+def shown(name: str, artefact: Artefact) -> Exhibit:
+    key, _, own = name.partition("/")
+    return SHOWN[key].exhibit(own, artefact)
+
+
+WITH_TARGETS = [(name, True) for name in ARTEFACTS if targets(name, ALWAYS) is not None]
+
+
+@pytest.mark.parametrize(("name", "has_targets"), [*((name, False) for name in ARTEFACTS), *WITH_TARGETS])
+def test_every_artefact_shows_all_its_rows(name: str, has_targets: bool, tmp_path: Path) -> None:
+    artefact = really_run(name, tmp_path) if name in EVENTS else made_up(name, has_targets)
+    exhibit = shown(name, artefact)
+    assert (OWN in exhibit) == (OWN in artefact.arms)
+    for suffix, item in exhibit.items():
+        if isinstance(item, Table):
+            assert item.texts(), suffix
+            assert item.markdown()
+        elif isinstance(item, Figure):
+            assert all(panel.series for panel in item.panels), suffix
+    assert settings(artefact).texts()
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "rows"),
+    [
+        ("dssp/table1", "", {"ASP, sharing=shared", "SSP s=3, sharing=shared", "DSSP s_L=3, r=12, sharing=shared"}),
+        (
+            "adasync/fig11",
+            "table",
+            {f"K-sync, AdaSync{of}, delay of mean 0.02 s" for of in (" from K = 1", " from K = 4")},
+        ),
+        ("backup/fig2", "table", {"slow1, sync, backups 50", "slow2, sync, backups 100"}),
+        ("psp/table1", "", {"Sync+push:28, tag=newest"}),
+    ],
+)
+def test_readings_and_rows_of_times_alone_are_rows_of_the_tables(name: str, suffix: str, rows: set[str]) -> None:
+    item = shown(name, made_up(name, False))[suffix]
+    assert isinstance(item, Table)
+    assert rows <= {texts[0] for texts in item.texts()}
+
+
+def verdicts(has_targets: bool) -> Mapping[str, Verdict]:
+    return {
+        claim.key: judge(claim, paper.claim_text(claim.key), SCALE, lambda name: made_up(name, has_targets))
+        for paper, claim in CLAIMS
+    }
+
+
+def test_every_claim_is_judged_once_the_targets_are_there() -> None:
+    found = verdicts(has_targets=True)
+    not_run = {key: verdict.because for key, verdict in found.items() if verdict.verdict == NOT_RUN}
+    assert {key: because.removeprefix("not part of this scale: ") for key, because in not_run.items()} == LEFT_OUT
+    assert all(number.effect.num_present == 3 for verdict in found.values() for number in verdict.numbers)
+
+
+def test_before_only_the_claims_of_times_to_a_target_are_not_judged() -> None:
+    found = verdicts(has_targets=False)
+    without = {key for key, verdict in found.items() if verdict.verdict == NOT_RUN} - {*LEFT_OUT}
+    assert without <= NEED_A_TARGET, {key: found[key].because for key in without - NEED_A_TARGET}
+    assert all("a fixed target" in found[key].because for key in without)
+
+
+def test_each_claim_about_learning_says_what_its_own_rates_tell_or_why_they_do_not() -> None:
+    for key, verdict in verdicts(has_targets=True).items():
+        other = verdict.other
+        if other is not None and other.verdict not in (NOT_RUN, CONTRADICTED):
+            assert verdict.claim.basis == LEARNED, key
+            assert other.numbers, key
