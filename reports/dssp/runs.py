@@ -5,7 +5,7 @@ paradigm with the paper's network, data and batch, which a run of times alone me
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -94,18 +94,15 @@ class Network:
 
     @property
     def thresholds(self) -> list[str]:
-        """`ssp_s3`, ..., by threshold."""
-        return sorted({name for name in (*self.learned, *self.alone) if _is_threshold(name)}, key=threshold)
-
-    def _of_thresholds(self, value: Callable[[str], Value]) -> list[Value]:
-        if not self.thresholds:
-            raise NotRun(AVERAGE)
-        return [value(name) for name in self.thresholds]
+        """`ssp_s3`, ..., by threshold, of those that learned; a scale may leave some out except for their times."""
+        return _thresholds(self.learned)
 
     def epoch_s(self, paradigm: str, seed: int) -> float:
         """Virtual seconds of an epoch at the paper's size."""
         if paradigm == AVERAGE:
-            seconds = self._of_thresholds(lambda name: self.epoch_s(name, seed))
+            seconds = [self.epoch_s(name, seed) for name in _thresholds(self.alone)]
+            if not seconds:
+                raise NotRun(AVERAGE)
             return sum(seconds) / len(seconds)
         run = _run(self.alone, paradigm, seed)
         return run.time_s / float(run.config["epochs"])
@@ -114,7 +111,9 @@ class Network:
         """(epochs, accuracies); of the average at the epochs of the lowest threshold."""
         if paradigm != AVERAGE:
             return _run(self.learned, paradigm, seed).curve("accuracy", "epoch")
-        curves = self._of_thresholds(lambda name: self.learning(name, seed))
+        curves = [self.learning(name, seed) for name in self.thresholds]
+        if not curves:
+            raise NotRun(AVERAGE)
         places = curves[0][0]
         return places, np.mean([np.interp(places, *drawn) for drawn in curves], axis=0).tolist()
 
@@ -221,5 +220,7 @@ def threshold(paradigm: str) -> int:
     return int(paradigm.removeprefix("ssp_s"))
 
 
-def _is_threshold(paradigm: str) -> bool:
-    return paradigm.startswith("ssp_s") and not paradigm.endswith(READINGS)
+def _thresholds(paradigms: Iterable[str]) -> list[str]:
+    return sorted(
+        (name for name in paradigms if name.startswith("ssp_s") and not name.endswith(READINGS)), key=threshold
+    )
