@@ -176,7 +176,7 @@ MIXED = (
     "the reading of its upper bound."
 )
 FULL_LAYERS = (
-    "A smaller network with full layers learns for few epochs, at a rate chosen for BSP, and five of the thirteen SSPs "
+    "A smaller network with full layers learns for few epochs, at a rate chosen for BSP, and few of the thirteen SSPs "
     "are averaged."
 )
 SERVER = "The simulated server takes no time for an update, and the paper gives no seconds of a gradient."

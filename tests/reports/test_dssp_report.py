@@ -1,6 +1,7 @@
 """DSSP's tables, figures and claims from small records written here: the published stays, what is ours is computed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,16 @@ def test_a_quarter_of_the_rate_is_compared_with_bsp_at_that_rate(tmp_path: Path)
         ("AlexNet: SSP s=3", "0.0500", "19.5 ± 0.0"),
         ("AlexNet: DSSP", "0.0500", "19.5 ± 0.0"),
     ]
+
+
+def test_ssps_of_times_alone_count_in_the_averages_time_and_not_in_its_accuracy(tmp_path: Path) -> None:
+    write_equal(tmp_path, epoch_s={"resnet50": {"ssp_s3": 9.0, "ssp_s15": 5.0}})
+    whole = load_artefact("dssp/fig3", "laptop", tmp_path)
+    few = replace(whole, runs=[run for run in whole.runs if run.label != "resnet50/ssp_s15"])
+    of = networks(few)["resnet50"]
+    assert of.thresholds == ["ssp_s3"]
+    assert of.final("ssp") == of.final("ssp_s3")
+    assert of.seconds_an_epoch("ssp").values == (7.0, 7.0)
 
 
 def test_readings_are_no_ssps_of_the_average(tmp_path: Path) -> None:
