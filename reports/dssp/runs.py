@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 NETWORKS = ("alexnet", "resnet50", "resnet110")
 AVERAGE = "ssp"  # the mean of all thresholds that were run, as the paper's averaged SSP
-READINGS = ("clock", "share", "quarter")  # last part of the label of a run with another reading, or rate
+READINGS = ("clock", "share", "paper")  # last part of the label of a run with another reading, or rate
 
 
 BEST_OF_BSP = "best_of_bsp"  # instead of a target: the best that BSP reaches under each seed; tables alone use it

@@ -1,5 +1,7 @@
 """Glyphs: reproducible, balanced, distinct, and neither trivial nor impossible for LeNet."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -14,6 +16,8 @@ from torch.nn import functional as F
 
 from syncline.datasets.files import FONTS
 from syncline.datasets.glyphs import KINDS, glyphs, templates
+from syncline.datasets.images import ImageDataset
+from syncline.datasets.mnist_digits import mnist_digits
 from syncline.models.lenet import LeNet
 
 KIND = pytest.mark.parametrize("num_classes", [10, 100])
@@ -45,6 +49,31 @@ def test_the_first_of_more_are_the_same(small: int, more: int, num_classes: int)
     assert torch.equal(few.train_labels, many.train_labels[:small])
     assert torch.equal(few.test_images, many.test_images[:more])
     assert torch.equal(few.test_labels, many.test_labels[:more])
+
+
+@pytest.mark.parametrize("draw", [partial(glyphs, 10, image_size=8), partial(glyphs, 100, image_size=8), mnist_digits])
+def test_noise_changes_the_share_of_training_labels_and_nothing_else(draw: Callable[..., ImageDataset]) -> None:
+    size = 4_000
+    clean, few, many = (draw(train_size=size, test_size=500, label_noise=share) for share in (0.0, 0.1, 0.4))
+    for noisy in (few, many):
+        assert torch.equal(noisy.train_images, clean.train_images)
+        assert torch.equal(noisy.test_images, clean.test_images)
+        assert torch.equal(noisy.test_labels, clean.test_labels)
+    wrong = [noisy.train_labels != clean.train_labels for noisy in (few, many)]
+    assert not (wrong[0] & ~wrong[1]).any()  # those of a small share are among those of a larger one
+    for is_wrong, share in zip(wrong, (0.1, 0.4), strict=True):
+        assert abs(is_wrong.float().mean().item() - share) < 4 * (share * (1 - share) / size) ** 0.5
+    steps = (many.train_labels - clean.train_labels)[wrong[1]] % clean.num_classes
+    counts = steps.bincount(minlength=clean.num_classes)[1:]  # any other class is equally likely
+    assert (counts - counts.float().mean()).abs().max() < 5 * counts.float().mean() ** 0.5
+    assert torch.equal(draw(train_size=150, test_size=1, label_noise=0.4).train_labels, many.train_labels[:150])
+
+
+@pytest.mark.parametrize("draw", [partial(glyphs, 10), mnist_digits])
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_a_share_of_wrong_labels_that_is_none_is_refused(draw: Callable[..., ImageDataset], share: float) -> None:
+    with pytest.raises(ValueError, match=f"label_noise={share}"):
+        draw(train_size=10, test_size=10, label_noise=share)
 
 
 def test_no_image_occurs_twice_in_any_seed_or_split() -> None:

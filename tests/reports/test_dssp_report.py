@@ -163,7 +163,7 @@ PARADIGMS = ("bsp", "asp", "dssp", "dssp_hard", "ssp_s3", "ssp_s15")
 LEARNED: dict[str, Accuracies] = {key: [0.1, 0.4, 0.6] for key in PARADIGMS} | {"bsp": [0.1, 0.3, 0.405]}
 EPOCH_S = dict.fromkeys(PARADIGMS, 4.0) | {"bsp": 6.0}
 READING = {"asp/clock": {"lr_clock": "server_updates"}, "asp/share": {"async_gradient": "mean_over_workers"}}
-READING |= {key: {"optimizer": {"lr": 0.01}} for key in ("bsp/quarter", "asp/quarter")}
+READING |= {key: {"optimizer": {"lr": 0.01}} for key in ("bsp/paper", "asp/paper")}
 
 
 def write_equal(
@@ -312,9 +312,9 @@ def test_the_readings_stand_beside_each_other(tmp_path: Path) -> None:
     assert table.texts()[2][7] == "— (0/2)"
 
 
-def test_a_quarter_of_the_rate_is_compared_with_bsp_at_that_rate(tmp_path: Path) -> None:
+def test_a_reading_of_the_rate_is_compared_with_bsp_at_that_rate(tmp_path: Path) -> None:
     write_equal(
-        tmp_path, {"alexnet": {"bsp/quarter": [0.1, 0.1, 0.2], "asp/quarter": [0.1, 0.4, 0.5]}}, chosen=("alexnet",)
+        tmp_path, {"alexnet": {"bsp/paper": [0.1, 0.1, 0.2], "asp/paper": [0.1, 0.4, 0.5]}}, chosen=("alexnet",)
     )
     rows = readings_table(load_artefact("dssp/fig3", "laptop", tmp_path)).texts()
     assert [(row[0], row[1], row[6]) for row in rows] == [
@@ -325,6 +325,16 @@ def test_a_quarter_of_the_rate_is_compared_with_bsp_at_that_rate(tmp_path: Path)
         ("AlexNet: SSP s=3", "0.0500", "19.5 ± 0.0"),
         ("AlexNet: DSSP", "0.0500", "19.5 ± 0.0"),
     ]
+
+
+def test_ssps_of_times_alone_count_in_the_averages_time_and_not_in_its_accuracy(tmp_path: Path) -> None:
+    write_equal(tmp_path, epoch_s={"resnet50": {"ssp_s3": 9.0, "ssp_s15": 5.0}})
+    whole = load_artefact("dssp/fig3", "laptop", tmp_path)
+    few = replace(whole, runs=[run for run in whole.runs if run.label != "resnet50/ssp_s15"])
+    of = networks(few)["resnet50"]
+    assert of.thresholds == ["ssp_s3"]
+    assert of.final("ssp") == of.final("ssp_s3")
+    assert of.seconds_an_epoch("ssp").values == (7.0, 7.0)
 
 
 def test_readings_are_no_ssps_of_the_average(tmp_path: Path) -> None:

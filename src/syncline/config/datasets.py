@@ -49,6 +49,8 @@ class DatasetConfig:
         check(fits, f"dataset.train_size must be <= {most:,}, all that {self.name} has, or null", self.train_size)
         seed = getattr(self, "seed", 0)  # of generated ones
         check(seed >= 0, "dataset.seed must be >= 0", seed)
+        noise = getattr(self, "label_noise", 0.0)  # of drawn images
+        check(0.0 <= noise < 1.0, "dataset.label_noise must be >= 0 and < 1", noise)
 
     def loader_options(self) -> dict[str, Any]:
         """The arguments of `datasets.registry.load`."""
@@ -123,6 +125,7 @@ class MnistDigitsConfig(DigitsConfig):
     train_size: int | None = 10_000
     test_size: int | None = 2_000
     seed: int = 0  # of the drawing, >= 0
+    label_noise: float = 0.0  # share of the training labels that are wrong, in [0, 1)
 
     full_train_size: ClassVar[int] = 10_000
     is_made: ClassVar[bool] = True
@@ -136,6 +139,7 @@ class GlyphsConfig(ImagesConfig):
     test_size: int | None = 2_000
     image_size: int = 32  # pixels a side, >= 8
     seed: int = 0  # of the drawing, >= 0
+    label_noise: float = 0.0  # share of the training labels that are wrong, in [0, 1)
 
     full_train_size: ClassVar[int] = 10_000
     is_made: ClassVar[bool] = True

@@ -252,6 +252,7 @@ NOT_IN_IDENTITY = (
 CAME_LATER: dict[str, tuple[Any, ...]] = {
     "cluster.network.sharing": ("queue",),
     "dataset.content": (None, PUBLISHED),
+    "dataset.label_noise": (0.0,),
     "dataset.sharing": ("partition",),
     "dataset.validation": (None,),
     "strategy.f0": ("interval",),

@@ -57,7 +57,12 @@ BLOCK = 100  # images drawn from one stream: a multiple of each number of classe
 
 
 def glyphs(
-    num_classes: int, train_size: int | None = None, test_size: int | None = None, seed: int = 0, image_size: int = 32
+    num_classes: int,
+    train_size: int | None = None,
+    test_size: int | None = None,
+    seed: int = 0,
+    image_size: int = 32,
+    label_noise: float = 0.0,
 ) -> ImageDataset:
     """One coloured character an image, uint8 [N, 3, S, S], rotated, sheared, scaled and shifted, on a cluttered
     background.
@@ -71,6 +76,7 @@ def glyphs(
         test_size: >= 1; None for 2,000.
         seed: >= 0, of the drawing.
         image_size: S >= 8.
+        label_noise: see `drawn`; of the training labels.
 
     Raises:
         ValueError: an argument out of range.
@@ -82,19 +88,21 @@ def glyphs(
         raise ValueError(f"glyphs: num_classes must be 10 or 100, got {num_classes}")
     train_size = DEFAULT_TRAIN if train_size is None else train_size
     test_size = DEFAULT_TEST if test_size is None else test_size
-    if train_size < 1 or test_size < 1 or seed < 0 or image_size < 8:
-        given = f"train_size={train_size}, test_size={test_size}, seed={seed}, image_size={image_size}"
-        raise ValueError(f"glyphs: sizes must be >= 1, seed >= 0, image_size >= 8; got {given}")
-    train = _part(Purpose.TRAIN_GLYPHS, KINDS[num_classes], train_size, seed, image_size)
+    if train_size < 1 or test_size < 1 or seed < 0 or image_size < 8 or not 0.0 <= label_noise < 1.0:
+        given = f"{train_size=}, {test_size=}, {seed=}, {image_size=}, {label_noise=}"
+        raise ValueError(f"glyphs: sizes must be >= 1, seed >= 0, image_size >= 8, label_noise in [0, 1); got {given}")
+    train = _part(Purpose.TRAIN_GLYPHS, KINDS[num_classes], train_size, seed, image_size, label_noise)
     test = _part(Purpose.TEST_GLYPHS, KINDS[num_classes], test_size, seed, image_size)
     return ImageDataset(f"glyphs{num_classes}", *train, *test, num_classes, *channel_statistics(train[0]))
 
 
-def _part(purpose: Purpose, kind: Kind, size: int, seed: int, side: int) -> tuple[Tensor, Tensor]:
+def _part(
+    purpose: Purpose, kind: Kind, size: int, seed: int, side: int, label_noise: float = 0.0
+) -> tuple[Tensor, Tensor]:
     shapes = templates(kind.characters, side)
     return drawn(
         lambda generator, classes: draw(generator, shapes, classes, kind, side),
-        *(purpose, len(kind.characters), size, (3, side, side), seed),
+        *(purpose, len(kind.characters), size, (3, side, side), seed, label_noise),
     )
 
 
@@ -105,8 +113,11 @@ def drawn(
     size: int,
     shape: tuple[int, ...],
     seed: int,
+    label_noise: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Images uint8 [N, *shape] and labels int64 [N], in blocks of BLOCK, each from its own stream.
+
+    Images do not depend on `label_noise`; labels that are wrong with a small one are wrong with a larger one, too.
 
     Args:
         draw_block: (generator, classes int64 [BLOCK]) -> images [BLOCK, *shape].
@@ -115,6 +126,7 @@ def drawn(
         size: N >= 1.
         shape: of an image.
         seed: >= 0.
+        label_noise: probability, in [0, 1), that a label is that of another class, each of them equally likely.
     """
     images = np.empty((size, *shape), np.uint8)
     labels = np.empty(size, np.int64)
@@ -123,6 +135,8 @@ def drawn(
         rounds = np.tile(np.arange(num_classes), (BLOCK // num_classes, 1))
         classes = generator.permuted(rounds, axis=1).reshape(-1)
         block = draw_block(generator, classes)
+        is_wrong = generator.random(BLOCK) < label_noise
+        classes = (classes + is_wrong * generator.integers(1, num_classes, BLOCK)) % num_classes
         stop = min(start + BLOCK, size)
         images[start:stop], labels[start:stop] = block[: stop - start], classes[: stop - start]
     return torch.from_numpy(images), torch.from_numpy(labels)

@@ -22,7 +22,9 @@ SOFT = 1.5  # pixels from black to white
 REACH, POINTS = 2.0, 32  # the square that is searched for the extent of a digit: half its side, points along it
 
 
-def mnist_digits(train_size: int | None = None, test_size: int | None = None, seed: int = 0) -> ImageDataset:
+def mnist_digits(
+    train_size: int | None = None, test_size: int | None = None, seed: int = 0, label_noise: float = 0.0
+) -> ImageDataset:
     """Digits 0 to 9, uint8 [N, 1, 28, 28], white on black, by MNIST's rules.
 
     A digit of one of 16 fonts is slanted, rotated, widened, bent, drawn with a thicker or thinner line, scaled to a box
@@ -34,6 +36,7 @@ def mnist_digits(train_size: int | None = None, test_size: int | None = None, se
         train_size: >= 1; None for 10,000.
         test_size: >= 1; None for 2,000.
         seed: >= 0, of the drawing.
+        label_noise: see `glyphs.drawn`; of the training labels.
 
     Raises:
         ValueError: an argument out of range.
@@ -43,15 +46,15 @@ def mnist_digits(train_size: int | None = None, test_size: int | None = None, se
     """
     train_size = DEFAULT_TRAIN if train_size is None else train_size
     test_size = DEFAULT_TEST if test_size is None else test_size
-    if train_size < 1 or test_size < 1 or seed < 0:
-        given = f"train_size={train_size}, test_size={test_size}, seed={seed}"
-        raise ValueError(f"mnist_digits: sizes must be >= 1, seed >= 0; got {given}")
+    if train_size < 1 or test_size < 1 or seed < 0 or not 0.0 <= label_noise < 1.0:
+        given = f"{train_size=}, {test_size=}, {seed=}, {label_noise=}"
+        raise ValueError(f"mnist_digits: sizes must be >= 1, seed >= 0, label_noise in [0, 1); got {given}")
     fields = distance_fields(templates("0123456789", TYPE_SIZE))
 
     def draw_block(generator: np.random.Generator, classes: Ints) -> npt.NDArray[np.uint8]:
         return draw(generator, fields, classes)
 
-    train = drawn(draw_block, Purpose.TRAIN_DRAWN_DIGITS, 10, train_size, (1, SIDE, SIDE), seed)
+    train = drawn(draw_block, Purpose.TRAIN_DRAWN_DIGITS, 10, train_size, (1, SIDE, SIDE), seed, label_noise)
     test = drawn(draw_block, Purpose.TEST_DRAWN_DIGITS, 10, test_size, (1, SIDE, SIDE), seed)
     return ImageDataset("mnist_digits", *train, *test, 10, *channel_statistics(train[0]))
 
