@@ -23,6 +23,7 @@ from runners.planning import experiment_plan
 pytestmark = pytest.mark.slow
 
 SCALE = "workstation"
+SEEDS = 5  # of the first look
 EVENTS = {"psp/fig2": ["max_updates=2"], "adasync/fig4_5": [], "overview/timelines": []}  # drawn from event logs
 ARTEFACTS = [f"{key}/{name}" for key, paper in SHOWN.items() for name in paper.shows]
 CLAIMS = [(paper, claim) for paper in PAPERS.values() for claim in paper.claims]
@@ -38,7 +39,7 @@ NEED_A_TARGET = {
 @cache
 def made_up(name: str, has_targets: bool) -> Artefact:
     fraction = ALWAYS if has_targets else None
-    return study(name, np.random.default_rng(0), scale=SCALE, num_seeds=3, fraction=fraction, has_arms=True)
+    return study(name, np.random.default_rng(0), scale=SCALE, num_seeds=SEEDS, fraction=fraction, has_arms=True)
 
 
 def really_run(name: str, results: Path) -> Artefact:
@@ -101,7 +102,7 @@ def test_every_claim_is_judged_once_the_targets_are_there() -> None:
     found = verdicts(has_targets=True)
     not_run = {key: verdict.because for key, verdict in found.items() if verdict.verdict == NOT_RUN}
     assert {key: because.removeprefix("not part of this scale: ") for key, because in not_run.items()} == LEFT_OUT
-    assert all(number.effect.num_present == 3 for verdict in found.values() for number in verdict.numbers)
+    assert all(number.effect.num_present == SEEDS for verdict in found.values() for number in verdict.numbers)
 
 
 def test_before_only_the_claims_of_times_to_a_target_are_not_judged() -> None:
