@@ -220,6 +220,7 @@ def test_broken_off_by_its_budget_the_same_command_goes_on_to_the_whole(monkeypa
 # Small studies.
 
 
+@pytest.mark.slow
 def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
     tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,6 +257,19 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
     capsys.readouterr()
     assert main(["show", stem, *places, str(clone)]) == 0
     assert "dssp.hetero_accuracy  undecided      6" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_path: Path, command: Command) -> None:
+    """No data are there; the runs of times alone need none."""
+    words = ["+experiment=dssp/table1", "scale=workstation", "epochs=1", "jobs=2", "dataset=cifar10"]
+    places = [f"dataset.root={tmp_path / 'empty'}", f"results={tmp_path}"]
+    said = command("+judge=claims", *words, "judge.looks=[3,6]", *places)
+    assert said.code == 1
+    study = read_study(study_path(tmp_path, "judge-dssp-table1-workstation"))
+    assert study.answer is not None
+    assert {claim["verdict"] for claim in study.answer["claims"]} == {"not run"}
+    assert len(study.stages) == 1
 
 
 def test_a_budget_that_is_over_stops_with_what_is_left(tmp_path: Path, command: Command) -> None:
