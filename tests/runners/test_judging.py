@@ -273,7 +273,7 @@ def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_p
 
 
 def test_a_budget_that_is_over_stops_with_what_is_left(tmp_path: Path, command: Command) -> None:
-    said = command("+judge=claims", *TINY, "judge.budget=0.05m", "jobs=1", f"results={tmp_path}")
+    said = command("+judge=claims", *TINY, "judge.budget=0.005m", "jobs=1", f"results={tmp_path}")
     assert said.code == 0, said.err
     assert "left: dssp/table1 look 1: 2 undecided claims, " in said.out
     assert "of the budget" in said.err
