@@ -1,13 +1,17 @@
 """What the runs of one experiment say of the claims that rest on it, as the study of judging asks for it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from reports.claims import LEARNED, Verdict, judge
 from reports.effects import UNDECIDED
 from reports.looks import at_looks
 from reports.papers import SHOWN
-from reports.records import Artefact, load_artefact
+from reports.records import Artefact, artefact_of, load_artefact
+from syncline.records.plans import PlannedRun
+from syncline.records.sources import ResultsFolder
 from syncline.studies.judge import Judgement
 
 
@@ -16,29 +20,33 @@ def num_claims(name: str) -> int:
     return sum(name in claim.artefacts for claim in SHOWN[name.partition("/")[0]].claims)
 
 
-def judgements(own: Artefact, results: Path) -> Iterator[Judgement]:
-    """One a claim that the artefact is part of, in the paper's order.
+def judgements(
+    name: str, scale: str, report: Mapping[str, Any], planned: Sequence[PlannedRun], results: Path
+) -> Iterator[Judgement]:
+    """One a claim that an artefact is part of, in the paper's order.
 
     Args:
-        own: the runs of the experiment that were made.
-        results: folder of the records of other artefacts that a claim also rests on.
+        report: the keys of the experiment's file for its report.
+        planned: its runs so far.
+        results: folder of their records, and of those of other artefacts that a claim also rests on.
     """
 
-    def load(name: str) -> Artefact:
-        return own if name == own.name else load_artefact(name, own.scale, results)
+    @cache
+    def load(other: str) -> Artefact:
+        if other == name:
+            return artefact_of(name, scale, report, planned, [ResultsFolder(results)])
+        return load_artefact(other, scale, results)
 
-    paper = SHOWN[own.name.partition("/")[0]]
+    paper = SHOWN[name.partition("/")[0]]
     for claim in paper.claims:
-        if own.name in claim.artefacts:
-            verdict = judge(claim, paper.claim_text(claim.key), own.scale, load)
+        if name in claim.artefacts:
+            verdict = judge(claim, paper.claim_text(claim.key), scale, load)
             num_seeds = max((effect.num_seeds for effect in verdict.effects), default=0)
-            key = f"{paper.key}.{claim.key}"
-            yield Judgement(key, verdict.verdict, verdict.because, num_seeds, _asks(verdict, own))
+            asks = verdict.verdict == UNDECIDED and claim.basis == LEARNED and not _waits(verdict, load(name))
+            yield Judgement(f"{paper.key}.{claim.key}", verdict.verdict, verdict.because, num_seeds, asks)
 
 
-def _asks(verdict: Verdict, own: Artefact) -> bool:
-    """Whether more seeds of this experiment may decide the claim: it is about learning, and no other one is behind."""
-    if verdict.verdict != UNDECIDED or verdict.claim.basis != LEARNED:
-        return False
+def _waits(verdict: Verdict, own: Artefact) -> bool:
+    """Whether the claim was judged at an earlier look than this artefact's last one: another artefact is behind."""
     looks, _ = at_looks(own.arm(verdict.arm))
-    return verdict.look == len(looks)
+    return verdict.look < len(looks)

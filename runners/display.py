@@ -100,7 +100,7 @@ class PlanDisplay(_Display):
     def __enter__(self) -> Self:
         console.print(
             f"{self._name}: {counted(self._total, 'run')}, {self._done} finished before, "
-            f"{self._total - self._done} to make"
+            f"{self._total - self._done} to make{self._further()}"
         )
         return super().__enter__()
 

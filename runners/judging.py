@@ -75,13 +75,8 @@ def _verdicts(plan: Plan, results: Path) -> Callable[[Sequence[Trial]], Sequence
 
     def verdicts(trials: Sequence[Trial]) -> Sequence[Judgement]:
         from reports.judging import judgements
-        from reports.records import artefact_of
 
-        try:
-            artefact = artefact_of(plan.name, plan.scale, plan.report, list(planned(trials)), [ResultsFolder(results)])
-        except RecordError:  # no run is finished
-            return ()
-        return list(judgements(artefact, results))
+        return list(judgements(plan.name, plan.scale, plan.report, list(planned(trials)), results))
 
     return verdicts
 
