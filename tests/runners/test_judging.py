@@ -27,8 +27,9 @@ from syncline.studies.study import Completed, Outcome, Stage, Trial
 
 # Softmax regression of a few glyphs: learns enough to be judged, in a tenth of a second.
 TINY = [
-    *("+experiment=dssp/table1", "scale=laptop", "judge.looks=[3,6]", "model=softmax_regression", "epochs=3"),
-    *("dataset.train_size=800", "optimizer.schedule.at_epochs=[2]", "jobs=2"),
+    *("+experiment=dssp/table1", "scale=gpu", "judge.looks=[3,6]", "model=softmax_regression", "epochs=3", "jobs=2"),
+    *("dataset=glyphs10", "dataset.augment=false", "dataset.image_size=16", "dataset.test_size=1000", "batch_size=16"),
+    *("dataset.train_size=800", "eval_every_epochs=0.25", "optimizer.schedule.at_epochs=[2]"),
 ]
 
 
@@ -228,14 +229,14 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
     words = ["+judge=claims", *TINY, f"results={tmp_path}"]
     said = command(*words)
     assert said.code == 0, said.err
-    stem = "judge-dssp-table1-laptop"
+    stem = "judge-dssp-table1-gpu"
     study = read_study(study_path(tmp_path, stem))
     assert [stage["name"] for stage in study.stages] == ["look 1", "look 2"]
     assert study.answer is not None
     verdicts = {claim["claim"]: (claim["verdict"], claim["num_seeds"]) for claim in study.answer["claims"]}
     assert verdicts["dssp.hetero_accuracy"] == ("undecided", 6)
-    plan = read_plan(plan_path(tmp_path, "dssp-table1-laptop"))
-    assert (plan.name, plan.scale, {run.seed for run in plan.runs}) == ("dssp/table1", "laptop", set(range(6)))
+    plan = read_plan(plan_path(tmp_path, "dssp-table1-gpu"))
+    assert (plan.name, plan.scale, {run.seed for run in plan.runs}) == ("dssp/table1", "gpu", set(range(6)))
     assert study.plan == plan.stem
     assert "study" in said.out
     assert command(*words).err == ""  # it is not made twice
@@ -247,14 +248,14 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
     from reports.exhibits import ArtefactStore
     from reports.papers import PAPERS
 
-    board = ArtefactStore(tmp_path, "laptop").verdicts(PAPERS["dssp"])
+    board = ArtefactStore(tmp_path, "gpu").verdicts(PAPERS["dssp"])
     of_it = {f"dssp.{one.claim.key}": one.verdict for one in board if one.claim.artefacts == ("dssp/table1",)}
     assert of_it == {claim: verdict for claim, (verdict, _) in verdicts.items()}
 
     reference, clone = tmp_path / "reference", tmp_path / "clone"
     places = ["--reference", str(reference), "--results"]
     assert main(["reference", "add", stem, *places, str(tmp_path)]) == 0
-    assert (reference / "laptop" / "plans" / "dssp-table1-laptop.json").exists()
+    assert (reference / "gpu" / "plans" / "dssp-table1-gpu.json").exists()
     capsys.readouterr()
     assert main(["show", stem, *places, str(clone)]) == 0
     assert "dssp.hetero_accuracy  undecided      6" in capsys.readouterr().out
@@ -279,7 +280,7 @@ def test_a_budget_that_is_over_stops_with_what_is_left(tmp_path: Path, command: 
     assert "left: dssp/table1 look 1: 2 undecided claims, " in said.out
     num_finished = sum(status(path) == FINISHED for path in tmp_path.iterdir())
     assert num_finished < 48
-    assert read_study(study_path(tmp_path, "judge-dssp-table1-laptop")).answer is None
+    assert read_study(study_path(tmp_path, "judge-dssp-table1-gpu")).answer is None
 
 
 def test_the_experiments_own_command_leaves_a_plan_that_a_study_has_grown(tmp_path: Path) -> None:
