@@ -42,6 +42,13 @@ HIDDEN = frozenset({"root", "download", "file", "loaders", "vocab", "sharing"})
 SHOWN = 8  # values of a setting that differs
 
 
+def learned_with(config: Mapping[str, Any]) -> str:
+    """The network and the data: `resnet-8 on glyphs10`."""
+    model = config["model"]
+    depth = f"-{model['depth']}" if "depth" in model else ""
+    return f"{model['name']}{depth} on {config['dataset']['name']}"
+
+
 def settings(artefact: Artefact) -> Table:
     """A row a setting: its value, or the values that it takes."""
     first = artefact.runs[0]

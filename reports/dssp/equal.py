@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reports.dssp.runs import AVERAGE, READINGS, Network, Paradigm, learned_with, learning, networks, threshold
+from reports.dssp.runs import AVERAGE, READINGS, Network, Paradigm, learning, networks, threshold
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import Artefact, Run, in_summary, published
+from reports.settings import learned_with
 from reports.statistics import Sample
 from reports.tables import Column, Table
 

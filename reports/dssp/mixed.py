@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.dssp.runs import PUBLISHED, cut, fixed_target, learned_with, reached
+from reports.dssp.runs import PUBLISHED, cut, fixed_target, reached
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import TIMING, Artefact, Run, in_summary, published
+from reports.settings import learned_with
 from reports.statistics import Sample, ratio, restricted
 from reports.tables import Column, Table
 

@@ -46,13 +46,6 @@ def reached(curve: Points, accuracy: float) -> float | None:
     return next((at for at, height in zip(*curve, strict=True) if height >= accuracy and at > 0), None)
 
 
-def learned_with(config: Mapping[str, Any]) -> str:
-    """The network and the data: `resnet-8 on glyphs10`."""
-    model = config["model"]
-    depth = f"-{model['depth']}" if "depth" in model else ""
-    return f"{model['name']}{depth} on {config['dataset']['name']}"
-
-
 class NotRun(LookupError):
     """There is no such run."""
 

@@ -8,6 +8,7 @@ from reports.dssync.text import SCORES, published_gap, published_score, strategy
 from reports.exhibits import Exhibit, shows
 from reports.figures import Figure, Panel, Points, Series, curve
 from reports.records import Artefact, Run
+from reports.settings import learned_with
 from reports.statistics import Sample, difference
 from reports.tables import Column, Table
 
@@ -121,12 +122,12 @@ def notes(artefact: Artefact) -> list[str]:
         "Best over a run's evaluations, of the test set. Paper: mean ± deviation over five runs with 4 nodes, three "
         "with 16, one of ImageNet. Ours: mean ± sample standard deviation; differences seed by seed."
     ]
-    if artefact.scale in ("smoke", "laptop"):
-        lines.append(
-            "Ours are small tasks in place of the paper's: digits (CIFAR-10), drawn letters (CIFAR-100), questions on "
-            "generated lives (SQuAD), clicks of a known machine (Criteo). Only differences between strategies can be "
-            "compared."
-        )
+    tasks = {
+        label.partition("/")[0]: runs[0].config for label, runs in artefact.rows().items() if runs[0].summary["best"]
+    }
+    if artefact.scale != "paper":
+        ours = ", ".join(f"{learned_with(config)} ({task_name(task)})" for task, config in tasks.items())
+        lines.append(f"Ours are small tasks in place of the paper's: {ours}. Only differences can be compared.")
     alone = sorted({label.partition("/")[0] for label, runs in artefact.rows().items() if not runs[0].summary["best"]})
     if alone:
         lines.append(f"Not learned at this scale, times alone: {', '.join(map(task_name, alone))}.")

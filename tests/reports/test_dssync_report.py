@@ -36,7 +36,12 @@ CLUSTER = {
 
 def config(strategy: str, workers: int = 4, **more: Any) -> dict[str, Any]:
     """D / B = 1 s, 1 ms a message, 10 tensors, 0.5 s a gradient."""
-    made = {"strategy": {"name": strategy}, "cluster": CLUSTER | {"workers": workers}, "batch_size": 8}
+    made = {
+        "model": {"name": "lenet"},
+        "strategy": {"name": strategy},
+        "cluster": CLUSTER | {"workers": workers},
+        "batch_size": 8,
+    }
     return made | {"max_updates": 100, "optimizer": {"schedule": {"at_epochs": [2]}}} | more
 
 
