@@ -11,6 +11,7 @@ from operations.planned import finish, identity_of, write_plan
 from syncline.__main__ import main
 from syncline.records.plans import read_plan
 from syncline.records.reference import Reference
+from syncline.records.sources import ResultsFolder
 from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
 
 Said, AsJson = Callable[..., str], Callable[..., Any]
@@ -50,6 +51,29 @@ def test_the_finished_runs_of_a_plan_are_added_and_adding_twice_adds_nothing(
     assert {path: after[path] for path in before} == before, "nothing that was there has changed"
     assert len(after) == len(before) + 1
     assert Reference(reference / "smoke").identities == [TEN[0], TEN[1], TEN[5]]
+
+
+def test_what_is_restored_is_what_was_added(
+    add: Callable[..., Any], results: Path, reference: Path, tmp_path: Path
+) -> None:
+    add("paper/table")
+    clone = tmp_path / "clone"
+
+    def restore(plan: str) -> int:
+        return main(["reference", "restore", plan, "--reference", str(reference), "--results", str(clone)])
+
+    assert restore("paper-table-smoke") == 0
+    for identity in (TEN[0], TEN[1]):
+        old, new = ResultsFolder(results).record(identity), ResultsFolder(clone).record(identity)
+        assert old is not None
+        assert new is not None
+        assert (new.summary(), new.config(), new.metrics()) == (old.summary(), old.config(), old.metrics())
+        assert int(new.date()) == int(old.date())
+    before = files(clone)
+    finish(clone, 2)
+    assert restore("all") == 0
+    assert {path: content for path, content in files(clone).items() if path in before} == before
+    assert restore("paper-table-laptop") == 1
 
 
 def test_a_run_with_other_numbers_is_named_and_stays(

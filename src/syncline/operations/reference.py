@@ -1,16 +1,22 @@
-"""python -m syncline reference: adds finished runs to the results that ship with the project, and lists these."""
+"""python -m syncline reference: adds finished runs to the results that ship with the project, and lists these.
+
+It also copies them back into a folder of results, where an experiment or a study goes on from them.
+"""
 
 import argparse
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from syncline.operations.arguments import Commands, all_plans, find_plan
 from syncline.operations.tables import columns, counted, size
 from syncline.records.plans import WrittenPlan
-from syncline.records.reference import Reference, columns_of, write_file, write_log, write_runs
+from syncline.records.reference import Reference, ReferenceRecord, columns_of, write_file, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
 from syncline.records.store import RecordError
 from syncline.records.studies import read_study, study_path, study_stems, write_study
@@ -20,6 +26,7 @@ examples:
   python -m syncline reference add dssp/table1    the finished runs of a plan
   python -m syncline reference add <study>        those of a study, and itself
   python -m syncline reference add all            of all plans with a scale
+  python -m syncline reference restore dssp/table1    its runs, into the results
   python -m syncline reference list
 """
 MAX_LOG_BYTES = 200_000  # of an event log in the reference, which has the beginning of a longer one
@@ -40,10 +47,11 @@ class Added:
 
 
 def add_to(commands: Commands) -> None:
-    what = "the results that ship with the project: add finished runs to them, or list them"
+    what = "the results that ship with the project: add finished runs to them, list them, or copy them back"
     parser = commands.add("reference", run, what, EXAMPLES)
-    parser.add_argument("action", choices=("add", "list"))
-    parser.add_argument("plans", nargs="*", metavar="plan", help="to add: an experiment, a plan's name or file, or all")
+    parser.add_argument("action", choices=("add", "restore", "list"))
+    what = "an experiment with or without its scale, or all; to add: also a plan's file"
+    parser.add_argument("plans", nargs="*", metavar="plan", help=what)
     add_reference_to(parser)
 
 
@@ -57,7 +65,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         return _list(args)
     if not args.plans:
-        raise RecordError("reference add needs the names of plans, or all")
+        raise RecordError(f"reference {args.action} needs the names of plans, or all")
+    if args.action == "restore":
+        return _restore(args)
     plans = _named(args.results, args.plans)
     added = [add(plan, args.reference) for plan in plans]
     studies = study_stems(args.results)
@@ -128,6 +138,42 @@ def add_study(stem: str, results: Path, reference: Path) -> bool:
     return True
 
 
+def _restore(args: argparse.Namespace) -> int:
+    known = {stem: store for store in _scales(args.reference) for stem in store.stems}
+    wanted = [stem for name in args.plans for stem in _meant(name, list(known))]
+    for stem in wanted:
+        plan = known[stem].plan(stem)
+        assert plan is not None
+        records = [record for identity in plan.once() if (record := known[stem].record(identity)) is not None]
+        num, missing = sum(restore(record, args.results) for record in records), len(plan.once()) - len(records)
+        print(f"{stem}: {counted(num, 'run')} restored, {len(records) - num} there, {missing} missing")
+    return 0
+
+
+def _meant(name: str, known: Sequence[str]) -> list[str]:
+    """The stems of an experiment at all scales, or with its scale; or all."""
+    stem = name.replace("/", "-")
+    meant = [each for each in known if name == "all" or stem in (each, each.rpartition("-")[0])]
+    if not meant:
+        raise RecordError(f"no plan {name!r} in the reference; there are {', '.join(known) or 'none'}")
+    return meant
+
+
+def restore(record: ReferenceRecord, results: Path) -> bool:
+    """Write the record of a run into the results, without event log and checkpoints; False if the run has one there."""
+    folder = results / record.identity
+    if folder.exists():
+        return False
+    summary = record.summary()
+    config = {"format": summary["format"], **record.config()}
+    write_file(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+    write_file(folder / "environment.json", json.dumps(record.environment()).encode())
+    write_file(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.metrics()).encode())
+    write_file(folder / "summary.json", json.dumps(summary).encode())  # the last: now it is finished
+    os.utime(folder / "summary.json", (record.date(), record.date()))
+    return True
+
+
 def copy_file(content: bytes, target: Path) -> bool:
     """Write a file whole; False if it is there with this content."""
     if target.exists() and target.read_bytes() == content:
@@ -190,10 +236,13 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
+def _scales(reference: Path) -> list[Reference]:
+    return [Reference(path.parent) for path in sorted(reference.glob("*/plans"))]
+
+
 def entries_of(reference: Path) -> Iterator[dict[str, Any]]:
     """One a plan of the reference: its scale and name, its runs, seeds, and where they were made."""
-    for folder in sorted(path.parent for path in reference.glob("*/plans")):
-        store = Reference(folder)
+    for store in _scales(reference):
         for stem in store.stems:
             plan = store.plan(stem)
             assert plan is not None
