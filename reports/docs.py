@@ -129,19 +129,25 @@ def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
             return _filled(summary(scales, by_paper)) + "\n"
         verdicts = [one for of_paper in by_paper.values() for one in of_paper]
         made = claims_table(scales, verdicts) if kind == "claims" else board(scales, by_paper)
-        about = _about([makers[one.scale].artefact(name) for one in verdicts for name in one.claim.artefacts])
+        shown = [one for one in verdicts if one.numbers]
+        about = _about([makers[one.scale].artefact(name) for one in shown for name in one.claim.artefacts])
     part = _part(made, chosen.get("columns", []), chosen.get("rows", []))
     return f"\n{part.markdown_body()}\n\n{_filled(f'({about})')}\n\n"
 
 
 def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
-    """One a claim of a paper: at the first of these scales that judges it. Raises Kept if none does."""
+    """One a claim of a paper: at the first of these scales that judges it, else why the last one does not.
+
+    Raises:
+        Kept: the reference lacks runs of a claim.
+    """
     found = []
     for of_claim in zip(*(maker.verdicts(key) for maker in makers), strict=True):
         judged = [verdict for verdict in of_claim if verdict.verdict != NOT_RUN]
         if not judged:
-            raise Kept(f"{of_claim[-1].claim.key} is not judged: {of_claim[-1].because}")
-        found.append(judged[0])
+            for name in of_claim[-1].claim.artefacts:
+                makers[-1].complete(name)
+        found.append(judged[0] if judged else of_claim[-1])
     return found
 
 
@@ -172,13 +178,18 @@ class Maker:
             raise Kept(f"{name} is not in the reference")
         return self._store.artefact(name)
 
+    def complete(self, name: str) -> Artefact:
+        """Raises Kept where runs of it are missing, too."""
+        artefact = self.artefact(name)
+        if artefact.missing:
+            raise Kept(f"{name} misses {len(artefact.missing)} runs in the reference")
+        return artefact
+
     def shown(self, paper: str, name: str) -> tuple[Artefact, Table]:
         """A table of an artefact. Raises Kept where it is not complete, LookupError or ValueError if there is none."""
         own, _, suffix = name.partition("-")
         show = SHOWN[paper].shows[own]
-        artefact = self.artefact(f"{paper}/{own}")
-        if artefact.missing:
-            raise Kept(f"{artefact.name} misses {len(artefact.missing)} runs in the reference")
+        artefact = self.complete(f"{paper}/{own}")
         item = show(artefact)[suffix]
         if not isinstance(item, Table):
             raise ValueError("it is no table")
@@ -191,7 +202,7 @@ class Maker:
 
 def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> Table:
     """A row a paper, a column a verdict: the claims, with what they rest on if not on learning, and another scale."""
-    kinds = _kinds(scales)
+    kinds = verdicts_at(scales[0])
 
     def told(verdict: Verdict) -> str:
         about = [] if verdict.claim.basis == LEARNED else [verdict.claim.basis]
@@ -211,7 +222,7 @@ def board(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> T
 def summary(scales: Sequence[str], by_paper: Mapping[str, Sequence[Verdict]]) -> str:
     """One sentence."""
     counts = Counter(one.verdict for verdicts in by_paper.values() for one in verdicts)
-    told = ", ".join(f"{kind} {counts[kind]}" for kind in _kinds(scales))
+    told = ", ".join(f"{kind} {counts[kind]}" for kind in verdicts_at(scales[0]))
     where = " or else ".join(scales)
     return f"Of the {counts.total()} claims at scale {where}: {told}."
 
@@ -224,10 +235,6 @@ def claims_table(scales: Sequence[str], verdicts: Sequence[Verdict]) -> Table:
         where = [one.scale] if len(scales) > 1 else []
         rows.append([f"`{one.claim.key}`", one.verdict, one.claim.basis, one.arm_name or DASH, *where, one.because])
     return Table("", [Heading(name) for name in headings], rows)
-
-
-def _kinds(scales: Sequence[str]) -> list[str]:
-    return [kind for kind in verdicts_at(scales[0]) if kind != NOT_RUN]
 
 
 def _part(table: Table, columns: Sequence[int], rows: Sequence[int]) -> Table:
