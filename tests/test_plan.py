@@ -18,6 +18,7 @@ from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, ch
 from syncline.plan import Entry, Plan, grid, merged, with_seeds
 from syncline.records.plans import plan_path, read_plan, stem_of
 from syncline.records.store import RecordError
+from syncline.records.studies import read_study, study_path
 from syncline.records.writer import RecordWriter
 
 EXPERIMENTS = choices("experiment")
@@ -427,13 +428,36 @@ def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str, with
     content = experiment(name)
     for file in content.get("real_data") or {}:
         (tmp_path / file).touch()
-    identities = set()
-    runs = grid(content, scale, tmp_path if with_data else None)
-    for label, words in runs:
+    labels: dict[str, list[str]] = {}
+    for label, words in grid(content, scale, tmp_path if with_data else None):
         config, invocation = composed(*words)
         assert misses(words, config, invocation) == [], label
-        identities.add(config.identity)
-    assert len(identities) == len(runs), "no two rows of an experiment are the same run"
+        if not label.endswith("/timing"):  # rows that differ in what they learn may take the same time
+            labels.setdefault(config.identity, []).append(label)
+    same = [of_run for of_run in labels.values() if len({label.removesuffix("/own") for label in of_run}) > 1]
+    assert same == [], "but for a row and its own rate, no two rows of an experiment are the same run"
+
+
+TUNED = [  # in their own files; others inherit them
+    (name, scale)
+    for name in EXPERIMENTS
+    for scale in yaml.safe_load((CONF / f"experiment/{name}.yaml").read_text()).get("arms") or {}
+]
+
+
+@pytest.mark.parametrize(("name", "scale"), TUNED)
+def test_the_arms_are_what_tuning_chose(name: str, scale: str) -> None:
+    """The study is in the reference."""
+    answer = read_study(study_path(CONF.parent / "reference", f"tune-{stem_of(name, scale)}")).answer
+    assert answer is not None
+    rates = {
+        label: [float(word.partition("=")[2]) for word in words if word.startswith(f"{answer['key']}=")][-1]
+        for label, words in grid(experiment(name), scale)
+        if not label.endswith("/timing")
+    }
+    for choice in answer["choices"]:
+        chosen = rates[choice["label"]], rates[f"{choice['label']}/own"]
+        assert chosen == (choice["same"], choice["value"]), choice["label"]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
