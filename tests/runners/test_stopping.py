@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,26 +50,32 @@ def test_a_run_that_is_stopped_resumed_killed_and_resumed_equals_an_uninterrupte
     words = [*LEARNING, "runner.checkpoint_every_s=0.2", f"results={tmp_path}"]
     record = record_of(tmp_path, *words)
 
-    def interrupted(by: signal.Signals, num: int) -> str:
-        """Interrupt the run after this number of evaluations. Returns its stderr."""
+    def saved() -> int:
+        """The update of the checkpoint."""
+        updates: int = read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"]
+        return updates
+
+    def interrupted(by: signal.Signals, when: Callable[[], bool]) -> str:
+        """Interrupt the run then. Returns its stderr."""
         process = started(*words)
         ended_at_last.append(process)
-        wait_for(lambda: num_rows(record) >= num, process)
+        wait_for(when, process)
         os.killpg(process.pid, by)
         _, err = process.communicate(timeout=60)
         assert process.returncode == (75 if by == signal.SIGTERM else -by), err
         assert status(record) == UNFINISHED
         return err
 
-    said = interrupted(signal.SIGTERM, 3)
-    updates = read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"]
+    said = interrupted(signal.SIGTERM, lambda: num_rows(record) >= 3)
+    updates, file = saved(), checkpoint_path(record)
+    before = file.stat().st_mtime_ns
     assert said.splitlines() == [
         f"interrupted; {record.name} checkpointed at update {updates:,}; rerun this command to resume: "
         f"python run.py {' '.join(words)}"
     ]
     assert not list(tmp_path.glob("*.lock"))
-    interrupted(signal.SIGKILL, 15)
-    assert read_state(checkpoint_path(record))[1]["engine"]["totals"]["updates"] > updates
+    interrupted(signal.SIGKILL, lambda: file.stat().st_mtime_ns > before and num_rows(record) >= 10)
+    assert saved() > updates
     last = cli(*words)
     assert last.code == 0, last.err
     assert left(record) == left(uninterrupted)
