@@ -182,7 +182,7 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.set_title(panel.title)
     shown = [series for series in panel.series if series.label]
     if shown:
-        axes.legend(ncols=2 if len(shown) > 5 else 1)
+        axes.legend(loc="best", ncols=2 if len(shown) > 5 else 1)
 
 
 def _is_positive(values: Iterable[Sequence[float]]) -> bool:

@@ -19,7 +19,7 @@ from syncline.config import RunConfig, compose
 from syncline.records.snapshots import read_state, write_state
 from syncline.records.store import FINISHED, UNFINISHED, read_metrics, read_summary, status
 
-LEARNING = ["strategy=dssp", "epochs=6", "eval_every_epochs=0.25"]
+LEARNING = ["strategy=dssp", "epochs=20", "eval_every_epochs=0.25"]
 
 
 def left(record: Path) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
