@@ -121,10 +121,9 @@ def test_a_task_that_is_out_of_time_is_requeued_and_ends_as_if_uninterrupted(
 def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_completes_the_plan(
     lab: Slurm, cluster: Cluster
 ) -> None:
-    run = ["epochs=120", "eval_every_epochs=2"]  # the first is not to end before the last has begun
-    words = ["-m", "seed=0,1,2", *run]
+    words = ["-m", "seed=0,1,2", *LONG]
     options = ["runner.cpus=4", "runner.extra=[--no-requeue]"]  # a node for each; what is lost stays lost
-    records = [record_of(cluster.results, *run, f"seed={seed}") for seed in range(3)]
+    records = [record_of(cluster.results, *LONG, f"seed={seed}") for seed in range(3)]
     job = cluster.submit(*words, *options)
     for record in records:
         cluster.wait_for_rows(record.name, 2)
