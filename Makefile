@@ -24,7 +24,7 @@ define made
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-all papers report docs bench fidelity kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
+.PHONY: help setup run check test test-all papers report docs bench fidelity calibration kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ help: ## list the targets
 
 setup: $(READY) ## make the virtual environment .venv from requirements.lock
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml setup.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
@@ -76,6 +76,9 @@ bench: $(READY) ## side-by-side measurements of speed
 
 fidelity: $(READY) ## does the simulator predict what real processes do? (4 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity && $(BIN)/python -m reports fidelity
+
+calibration: $(READY) ## does a profile that was measured foresee other strategies? Also on emulated hosts, as root (50 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.calibration $(ARGS)
 
 kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)

@@ -11,15 +11,14 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from benchmarks.live_run import LiveRun
-from syncline.config import RunConfig, SimulateConfig
+from runners.measuring import in_virtual_time, taken
+from syncline.config import RunConfig
 from syncline.records.environment import environment
-from syncline.records.events import read_events
+from syncline.records.measured import Measured
 from syncline.simulation.run import simulate
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Empirical
@@ -69,53 +68,35 @@ def measure(strategy: str, scenario: str, results: Path, seed: int) -> Cell:
         "eval_every_epochs=1000",
     )
     run.wait()
-    measured = run.summary()
-    config = measured_config(run.config, read_events(run.folder / "events.arrow").to_pandas())
-    foreseen = simulate(config, lambda row: None, lambda progress: None)
+    live = taken(run.config, run.folder)
+    foreseen = simulate(measured_config(run.config, live.times), lambda row: None, lambda progress: None)
     return Cell(
         strategy,
         scenario,
-        measured["time_s"] / measured["updates"],
+        live.update_s,
         foreseen["time_s"] / foreseen["updates"],
-        measured["max_lead"],
+        live.summary["max_lead"],
         foreseen["max_lead"],
     )
 
 
-def measured_config(config: RunConfig, log: pd.DataFrame) -> RunConfig:
-    """The same run in virtual time, with the times of this log.
+def measured_config(config: RunConfig, times: Measured) -> RunConfig:
+    """The same run in virtual time, with these times.
 
     The time of a worker's gradient is its mean times one pooled distribution of the ratios. Injected delays are
     subtracted, and drawn again from the same streams. The latency of a message is the mean of the seconds from a
     gradient to its push, and from a grant to the start of the next gradient.
     """
-    computed = log[log.kind == "computed"]
-    started = log[log.kind == "started"]
-    delays = log[(log.kind == "delayed") & (log.because == "compute")]
-    means, ratios, messages = [], list[float](), list[float]()
-    for worker in range(config.cluster.workers):
-        ends = computed[computed.worker == worker]["at"].to_numpy()
-        begins = started[started.worker == worker]["at"].to_numpy()
-        spent = ends - begins
-        injected = delays[delays.worker == worker]["value"].to_numpy()
-        own = spent - injected if len(injected) else spent
-        means.append(float(own.mean()))
-        ratios += (own / own.mean()).tolist()
-        own_log = log[log.worker == worker]
-        pushed = own_log[own_log.kind == "pushed"]["at"].to_numpy()
-        granted = own_log[own_log.kind == "granted"]["at"].to_numpy()
-        messages += (pushed - ends).tolist()
-        count = min(len(granted), len(begins) - 1)
-        messages += (begins[1 : count + 1] - granted[:count]).tolist()
+    means = [float(seconds.mean()) for seconds in times.own_s]
+    ratios = [ratio for seconds in times.own_s for ratio in seconds / seconds.mean()]
     cluster = ClusterConfig(
         name="measured",
         workers=config.cluster.workers,
         gradient_s=means,
         jitter=Empirical(tuple(ratios)),
-        network=NetworkConfig(latency_s=max(statistics.mean(messages), 0.0)),
+        network=NetworkConfig(latency_s=max(float(times.messages_s.mean()), 0.0)),
     )
-    scenario = ScenarioConfig(compute_delay=config.scenario.compute_delay)
-    return replace(config, cluster=cluster, scenario=scenario, runner=SimulateConfig(events=False), gradients=False)
+    return in_virtual_time(config, cluster, ScenarioConfig(compute_delay=config.scenario.compute_delay))
 
 
 def line(cell: Cell) -> str:

@@ -21,6 +21,7 @@ from reports.fidelity import fidelity
 from reports.papers import SHOWN
 from reports.studies import study_exhibit
 from reports.tables import Table
+from syncline.installation import IS_INSTALLED, make_command, reference_folder
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 from syncline.records.studies import find_study, study_path
@@ -28,9 +29,11 @@ from syncline.records.studies import find_study, study_path
 MAX_LISTED = 8  # files that are named one by one
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], prog: str = "python -m reports") -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m reports", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=prog,
+        description=(__doc__ or "").replace("python -m reports", prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
     kinds = ["site", "docs", "all", "fidelity", "study", *SHOWN, *artefacts]
@@ -39,7 +42,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
     parser.add_argument(
-        "--reference", type=Path, default=Path("reference"), help="folder of the runs that ship with it (reference)"
+        "--reference",
+        type=Path,
+        default=reference_folder(),
+        help="folder of the reference (reference, or the one that ships)",
     )
     parser.add_argument("--check", action="store_true", help="with docs: write nothing, fail if a table would change")
     asked = parser.parse_args(arguments)
@@ -74,6 +80,8 @@ def _site(store: ArtefactStore) -> list[Path]:
 
 def _docs(reference: Path, check: bool) -> int:
     """Returns 1 if a part of a page is not what the reference gives, and only checked."""
+    if IS_INSTALLED:
+        raise ValueError("docs writes the pages of a checkout, and this is none")
     from reports.docs import STALE, pages, refresh
 
     blocks = refresh(pages(), reference, check)
@@ -126,7 +134,7 @@ class Printer:
                 self._console.print(f"- {error}", markup=False, highlight=False)
         scale = self._store.scale
         if not files:
-            command = f"make {paper.key} SCALE={scale}"
+            command = make_command(paper.key, scale)
             raise RecordError(f"no artefact of {paper.key} was run at scale {scale}; {command}")
         if paper.claims:
             board = self._store.board(paper, f"{paper.title}: claims at scale {scale}")

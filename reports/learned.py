@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from reports.records import TIMING, Artefact, Run
-from syncline.metrics import LOWER_IS_BETTER
+from syncline.metrics import is_lower_better
 from syncline.statistics import mean_p
 
 LEARNED = 0.1
@@ -41,7 +41,7 @@ def skill(run: Run) -> float:
     value, without = run.metrics[-1][metric], chance(run)
     if run.is_diverged or not math.isfinite(value):
         return -1.0
-    perfect = 0.0 if metric in LOWER_IS_BETTER else 1.0
+    perfect = 0.0 if is_lower_better(run.summary) else 1.0
     return float((value - without) / (perfect - without)) if perfect != without else 0.0
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import yaml
 
 from reports.statistics import Sample
+from syncline.installation import make_command
 from syncline.metrics import LOWER_IS_BETTER
 from syncline.records.plans import PlannedRun, plan_path, stem_of
 from syncline.records.sources import REFERENCE, Record, ResultsFolder, Source, provenance
@@ -186,7 +187,7 @@ class Artefact:
     @property
     def command(self) -> str:
         """The command that makes it again."""
-        return f"make {self.name.replace('/', '-')} SCALE={self.scale}"
+        return make_command(self.name, self.scale)
 
 
 def _arm_of(label: str) -> str | None:
@@ -218,7 +219,7 @@ def load_artefact(name: str, scale: str, results: Path, reference: Source | None
     sources: list[Source] = [ResultsFolder(results), *([] if reference is None else [reference])]
     plan = next((plan for source in sources if (plan := source.plan(path.stem)) is not None), None)
     if plan is None:
-        raise RecordError(f"{path}: no such plan; make {name.replace('/', '-')} SCALE={scale} makes it")
+        raise RecordError(f"{path}: no such plan; {make_command(name, scale)} makes it")
     return artefact_of(name, scale, plan.report, plan.runs, sources)
 
 

@@ -25,12 +25,13 @@ from reports.records import published
 from reports.settings import settings
 from reports.studies import study_exhibit
 from reports.tables import Table
+from syncline.installation import command_name, make_command, shipped
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 from syncline.records.studies import read_study
 
 TEMPLATES = Path(__file__).parent / "templates"
-FINDINGS = Path(__file__).parents[1] / "docs" / "findings"  # README.md and a page a paper: scale laptop in words
+FINDINGS = shipped("docs/findings")  # README.md and a page a paper: scale laptop in words
 STATIC = ("style.css", "page.js")
 FILES = "files"  # beside the pages: pictures, scripts, downloads
 
@@ -92,7 +93,7 @@ def build(store: ArtefactStore, folder: Path) -> Path:
         RecordError: nothing was run at this scale.
     """
     if not store.has_plans:
-        raise RecordError(f"nothing was run at scale {store.scale}; make papers SCALE={store.scale}")
+        raise RecordError(f"nothing was run at scale {store.scale}; {make_command('all', store.scale)}")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
     static(folder / FILES)
@@ -179,7 +180,7 @@ def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter
     """An artefact's part of a page; its files are written meanwhile."""
     full = f"{paper.key}/{name}"
     caption = published(paper.key)["artefacts"][name]
-    command = f"make {full.replace('/', '-')} SCALE={store.scale}"
+    command = make_command(full, store.scale)
     try:
         artefact = store.artefact(full)
         exhibit = paper.exhibit(name, artefact)
@@ -209,14 +210,14 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
         if study.scale != store.scale:
             continue
         caption = f"{study.kind.capitalize()} of {study.name}: {path.stem}"
-        command = f"python run.py {shlex.join(study.command)}"
+        again = f"{command_name('run')} {shlex.join(study.command)}"
         try:
             shown = [Shown(*one) for one in writer.submit(study_exhibit(path), path.stem)]
         except RecordError as error:
-            yield Section(path.stem, caption, command, missing=str(error))
+            yield Section(path.stem, caption, again, missing=str(error))
             continue
         missing = "" if study.answer else "The study has no answer yet."
-        yield Section(path.stem, caption, command, shown, missing=missing, origins=f"From {path}")
+        yield Section(path.stem, caption, again, shown, missing=missing, origins=f"From {path}")
 
 
 def static(folder: Path) -> None:

@@ -102,6 +102,7 @@ class LiveObserver:
 
     def progressed(self, leader: int, message: ProgressReport) -> None:
         self._progress[leader] = message
+        self.monitor.num_train = message.num_train
         self.tick()
 
     def tick(self) -> None:

@@ -19,6 +19,7 @@ from syncline.plan import Entry
 from syncline.progress import Progress
 from syncline.records.lock import Held, held
 from syncline.records.store import UNFINISHED, status
+from syncline.targets import fault
 
 if TYPE_CHECKING:  # Windows has only one of them
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -198,4 +199,5 @@ def _make(config: RunConfig, results: Path, restart: bool, pipe: Connection) -> 
     except Held as error:
         return MadeElsewhere(str(error))
     except Exception as error:
-        return Failed(str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}")
+        cause = str(error) if isinstance(error, ValueError) else fault(error)
+        return Failed(cause or f"{type(error).__name__}: {error}")

@@ -4,30 +4,30 @@ import json
 import os
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from slurm.scripts import JobResources, array_script, next_script, ranges
 from syncline.config import ConfigError, SlurmConfig
+from syncline.config.folders import VARIABLE, folders
+from syncline.installation import program
 from syncline.operations import jobs
 from syncline.plan import Plan
 from syncline.records.plans import plan_path
 
 TIMEOUT_S = 60.0  # of sbatch, on a busy cluster
-PROJECT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """The job after a plan's array, which runs run.py; of plans of experiments it is their report."""
+    """The job after a plan's array, which makes runs or asks a study; of plans of experiments it is their report."""
 
     name: str
-    words: Sequence[str]  # arguments of run.py; the folder of the results is added
+    words: Sequence[str]  # arguments of `syncline run`; the folder of the results is added
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,10 @@ def _write_scripts(
 ) -> tuple[Path, Path | None]:
     """The script of the array, and that of the job after it if there is one."""
     resources = JobResources(**{field.name: getattr(options, field.name) for field in fields(JobResources)})
+    if own := os.pathsep.join(map(str, folders())):
+        resources = replace(resources, setup=[f"export {VARIABLE}={shlex.quote(own)}", *resources.setup])
     own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before the job runs
-    python, there = shlex.quote(sys.executable), shlex.quote(str(results))
+    here = str(Path.cwd())  # relative paths of data are meant from here
     array = folder / "array.sbatch"
     array.write_text(
         array_script(
@@ -118,23 +120,22 @@ def _write_scripts(
             log=f"{folder}/%a.txt",
             runs_per_task=options.runs_per_task,
             signal_delay_s=options.signal_delay_s,
-            project=str(PROJECT),
-            python=python,
-            results=there,
+            folder=here,
+            program=shlex.join(program("run")),
+            results=shlex.quote(str(results)),
         )
     )
     if follow_up is not None:
         kind, after_name = "next", follow_up.name
         words = [word for word in follow_up.words if not word.startswith("results=")]
-        command = f"{python} run.py {shlex.join([*words, f'results={results}'])}"
+        command = program("run", *words, f"results={results}")
     elif "/" in plan.name:
         kind, after_name = "report", f"{name}-report"
-        asked = f"{shlex.quote(plan.name)} --scale {shlex.quote(plan.scale)}"
-        command = f"{python} -m reports {asked} --results {there}"
+        command = program("report", plan.name, "--scale", plan.scale, "--results", str(results))
     else:
         return array, None
     after = folder / f"{kind}.sbatch"
-    after.write_text(next_script(after_name, command, resources, project=str(PROJECT), log=f"{folder}/{kind}.txt"))
+    after.write_text(next_script(after_name, shlex.join(command), resources, folder=here, log=f"{folder}/{kind}.txt"))
     return array, after
 
 

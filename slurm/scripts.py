@@ -1,6 +1,6 @@
 """The text of batch scripts: an array job over the runs of a plan, and the job that follows it.
 
-A task is one program, run.py, on the task's first node. Slurm signals the approaching time limit (SIGUSR1) to the
+A task is one program, `syncline run`, on its first node. Slurm signals the approaching time limit (SIGUSR1) to the
 script alone. The script forwards it to the program, which writes its checkpoints and exits with PAUSED; then the script
 requeues the task. A SIGTERM (preemption, scancel) reaches all processes of the task at once, and Slurm alone decides
 whether the task is requeued.
@@ -9,7 +9,7 @@ whether the task is requeued.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-PAUSED = 75  # exit code of run.py: its state is on disk, and the same command resumes
+PAUSED = 75  # exit code of the program: its state is on disk, and the same command resumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ def array_script(
     array: str | None,
     resources: JobResources,
     *,
-    project: str = "$SLURM_SUBMIT_DIR",
-    python: str = ".venv/bin/python",
+    folder: str = "$SLURM_SUBMIT_DIR",
+    program: str = ".venv/bin/python run.py",
     log: str = "slurm-%A_%a.txt",
     results: str = "results",
     runs_per_task: int | str = 1,
@@ -46,7 +46,8 @@ def array_script(
     Args:
         plan: the file of the plan, as a shell word.
         array: `--array`'s value (`ranges`); None leaves it to the command line.
-        project: the folder that holds run.py, as a shell word.
+        folder: the working directory, within double quotes.
+        program: the shell words that call `syncline run`.
         log: file of a task's output; %A and %a are the job and the task.
         results: folder of the records, as a shell word.
         runs_per_task: a number, or a shell word.
@@ -60,12 +61,12 @@ def array_script(
         f"--signal=B:USR1@{signal_delay_s}",
         *resources.extra,
     ]
-    return _script(options, resources.setup, _task_body(plan, results, runs_per_task, project, python))
+    return _script(options, resources.setup, _task_body(plan, results, runs_per_task, folder, program))
 
 
-def _task_body(plan: str, results: str, runs_per_task: int | str, project: str, python: str) -> str:
+def _task_body(plan: str, results: str, runs_per_task: int | str, folder: str, program: str) -> str:
     """The shell commands of a task."""
-    return f"""cd "{project}" || exit
+    return f"""cd "{folder}" || exit
 plan={plan}
 runs_per_task={runs_per_task}
 first=$((SLURM_ARRAY_TASK_ID * runs_per_task))
@@ -73,7 +74,7 @@ first=$((SLURM_ARRAY_TASK_ID * runs_per_task))
 is_time_over=
 forward() {{ while kill -USR1 $program 2> /dev/null; do sleep 5; done; }} # its handler may not be installed yet
 trap '' USR1
-{python} run.py --plan "$plan" --runs $first:$((first + runs_per_task)) results={results} &
+{program} --plan "$plan" --runs $first:$((first + runs_per_task)) results={results} &
 program=$!
 trap 'is_time_over=yes; forward &' USR1
 trap : TERM # the program receives it, too
@@ -89,7 +90,7 @@ exit $code
 """
 
 
-def next_script(name: str, command: str, resources: JobResources, *, project: str, log: str) -> str:
+def next_script(name: str, command: str, resources: JobResources, *, folder: str, log: str) -> str:
     """The script of the job after an array: one command, which makes a report or asks a study what is to be run next.
 
     Args:
@@ -97,7 +98,7 @@ def next_script(name: str, command: str, resources: JobResources, *, project: st
         resources: of the array; of these the job takes what is the site's.
     """
     few = JobResources(resources.partition, resources.account, resources.qos, time="0:30:00", setup=resources.setup)
-    return _script(_options(name, log, few), few.setup, f'cd "{project}" || exit\n{command}\n')
+    return _script(_options(name, log, few), few.setup, f'cd "{folder}" || exit\n{command}\n')
 
 
 def ranges(numbers: Iterable[int], max_parallel: int | None = None) -> str:

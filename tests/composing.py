@@ -32,6 +32,7 @@ PAIRS = {
     "generation": ("draw_small", "digits"),
     "language": ("char_lstm", "pydoc_text"),
     "qa": ("bert_tiny", "qa_synthetic"),
+    "regression": ("mlp", "arrays"),
 }
 
 
@@ -42,10 +43,14 @@ def choosing(group: str, choice: str) -> tuple[str, ...]:
         words.append("strategy=bsp")  # the default needs one server, a cluster may have more
     if (group, choice) == ("dataset", "text"):
         words.append("dataset.path=book.txt")
+    if group == "task" and choice in PAIRS:
+        words += [f"{key}={name}" for key, name in zip(("model", "dataset"), PAIRS[choice], strict=True)]
+    if choice in ("arrays", "regression"):
+        words.append("dataset.path=mine.npz")
     if group in ("model", "dataset"):
         name = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())["name"]
         tasks = {MODELS[name].task} if group == "model" else set(DATASETS[name].tasks)
-        if "classification" not in tasks:
+        if tasks - {""} and "classification" not in tasks:
             model, dataset = PAIRS[tasks.pop()]
             words.append(f"dataset={dataset}" if group == "model" else f"model={model}")
     return tuple(words)

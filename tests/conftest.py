@@ -9,6 +9,8 @@ import pytest
 from examples import CI
 from hypothesis import HealthCheck, settings
 
+from syncline.config.folders import VARIABLE
+
 # Fixed examples, so that failures are reproducible; no deadline, since CI machines are shared. A test sets its own
 # number of examples by `examples.scaled`, which follows the profile.
 PROFILES = {"quick": CI // 3, "ci": CI, "thorough": 1000}
@@ -27,6 +29,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The longest first, so that none of them runs alone at the end.
 TIERS = ("papers", "system", "processes", "statistical", "slow")
+
+
+@pytest.fixture(autouse=True)
+def _no_folders_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment has none, and what a command adds to it ends with its test."""
+    monkeypatch.setenv(VARIABLE, "")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,7 @@ from examples import scaled
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import run
+from runners import command_line
 from syncline.config import GROUPS, ConfigError, choices, compose, sweep
 from syncline.config.words import pieces
 
@@ -272,7 +272,7 @@ def test_the_longest_sweep_is_allowed() -> None:
 
 # Options.
 
-ALLOWED = "-m, --multirun, --status, --cfg, --version, -h, --help, --plan, --runs, and key=value"
+ALLOWED = "-m, --multirun, --status, --cfg, --version, -h, --help, --plan, --runs, --config-dir, and key=value"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ ALLOWED = "-m, --multirun, --status, --cfg, --version, -h, --help, --plan, --run
 )
 def test_a_mistaken_option_is_one_line(words: str, line: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        run.main(words.split())
+        command_line.main(words.split())
     assert str(refused.value) == line
 
 

@@ -138,6 +138,21 @@ def test_a_record_holds_the_durations_that_its_run_was_drawn_from(tmp_path: Path
     assert from_plain(read_run_config(moved)).cluster.jitter.sample.tolist() == [0.25, 0.5], "made again from itself"
 
 
+def test_a_trace_is_identified_by_its_content_and_kept_by_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "seconds.csv"
+    path.write_text("0,1\n0.5,0.25\n0.75,\n")
+    config = compose([f"cluster.jitter={{name: trace, path: {path}, relative: true}}"])[0]
+    moved = path.rename(tmp_path / "moved.csv")
+    assert compose([f"cluster.jitter={{name: trace, path: {moved}, relative: true}}"])[0].identity == config.identity
+    assert compose([f"cluster.jitter={{name: trace, path: {moved}}}"])[0].identity != config.identity
+    held = compose([f"cluster.jitter={{name: trace, path: {moved}, relative: true}}"])[0]
+    RecordWriter(tmp_path / "record", held.as_dict(), with_events=False).close()
+    moved.unlink()
+    found = from_plain(read_run_config(tmp_path / "record"))
+    assert found == held
+    assert [column.tolist() for column in found.cluster.jitter.columns] == [[0.8, 1.2], [1.0]]
+
+
 def test_a_few_values_keep_the_identity_from_before_files_had_checksums() -> None:
     assert config_of("cluster.jitter={name: empirical, values: [1, 2]}").identity == "dssp-lenet-digits-s0-59195510ca"
 

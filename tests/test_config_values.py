@@ -95,7 +95,7 @@ def test_every_metric_has_a_range() -> None:
         ),
         (
             ["model=char_lstm", "dataset=text", "dataset.path=x", "gradients=false"],
-            "dataset=text: only the text tells how long it is; dataset.train_size must be set, got null",
+            "dataset=text: only the data tell how many samples there are; dataset.train_size must be set, got null",
         ),
     ],
     ids=" ".join,

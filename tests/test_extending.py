@@ -1,59 +1,105 @@
-"""docs/extending.md: the strategy that it shows is held to the contract, and runs."""
+"""docs/extending.md: the folder that it shows works as it stands, in every command of the page."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
-from examples import scaled
-from harness import Harness
-from hypothesis import given
-from hypothesis import strategies as st
+from commands import ROOT, cli
+from own import SHOWN, TEXT, using, write
 
-from syncline.config import RunConfig
-from syncline.simulation.run import simulate
-from syncline.strategies import STRATEGIES
-from syncline.strategies.protocol import StrategyOptions
+from runners import check, command_line
+from runners.one import run_one
+from syncline.checking.harness import Harness
+from syncline.checking.strategy import check_strategy
+from syncline.config import compose, from_plain
+from syncline.records.store import read_run_config, read_summary
 
-ROOT = Path(__file__).parents[1]
-(CODE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL)
-
-
-def shown() -> type[StrategyOptions]:
-    names: dict[str, type[StrategyOptions]] = {"__name__": "buffered"}  # type: ignore[dict-item]
-    exec(CODE, names)
-    return names["BufferedOptions"]
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 
 
-BufferedOptions = shown()
+@pytest.fixture
+def my(tmp_path: Path):
+    folder = write(tmp_path / "my", SHOWN)
+    with using(folder):
+        yield folder
 
 
 def test_the_readme_shows_a_part_of_it() -> None:
     (part,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert part in CODE
+    assert part in SHOWN["bounded.py"]
 
 
-@scaled(40)
-@given(
-    size=st.integers(1, 4),
-    num_workers=st.integers(1, 4),
-    history=st.lists(st.tuples(st.sampled_from(["push"] * 8 + ["leave", "join"]), st.integers(0, 99)), max_size=30),
-)
-def test_it_keeps_the_contract(size: int, num_workers: int, history: list[tuple[str, int]]) -> None:
-    harness = Harness(BufferedOptions(size=size), num_workers)  # type: ignore[call-arg]
-    for kind, choice in history:
-        harness.check_illegal_events_change_nothing()
-        absent = [worker for worker in range(num_workers) if worker not in harness.counts]
-        if kind == "push" and harness.running:
-            harness.push(harness.running[choice % len(harness.running)], 0.001, loss=1.0)
-        elif kind == "leave" and len(harness.counts) > 1:
-            harness.leave(sorted(harness.counts)[choice % len(harness.counts)])
-        elif kind == "join" and absent:
-            harness.join(absent[choice % len(absent)])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "runner=local" not in command])
+def test_a_command_of_the_page_runs(my: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(my.parent)
+    words = shlex.split(command)
+    if words[:4] == ["python", "-m", "syncline", "check"]:
+        code = check.main(words[4:])
+    else:
+        assert words[:2] == ["python", "run.py"]
+        code = command_line.main(words[2:])
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert "fault" not in out.replace("no fault", "")
 
 
-def test_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STRATEGIES, "buffered", BufferedOptions)
-    options = BufferedOptions(size=3)  # type: ignore[call-arg]
-    config = RunConfig(strategy=options, gradients=False, max_updates=50)
-    summary = simulate(config, lambda row: None, lambda progress: None)
-    assert (summary["strategy"], summary["updates"], summary["gradients_used"]) == ("buffered", 50, 150)
+@pytest.mark.processes
+def test_the_same_parts_run_as_real_processes(my: Path) -> None:
+    (command,) = [command for command in COMMANDS if "runner=local" in command]
+    results = my.parent / "results"
+    words = [str(my) if word == "my" else word for word in shlex.split(command)[2:]]
+    said = cli(*words, f"results={results}")
+    assert said.code == 0, said
+    (record,) = results.iterdir()
+    summary = read_summary(record)
+    assert (summary["engine"], summary["strategy"], summary["ended_by"]) == ("live", "bounded", "epochs")
+    assert max(map(int, summary["staleness"])) <= 4
+    with using(my):
+        assert from_plain(read_run_config(record)).identity == record.name
+
+
+@pytest.mark.parametrize("delay", [0, 1, 3])
+def test_the_strategy_keeps_the_contract_and_its_bound(my: Path, delay: int) -> None:
+    config, _ = compose(["strategy=bounded", f"strategy.delay={delay}"])
+    assert config.strategy.staleness_bound == delay
+    assert check_strategy(config.strategy).num_events > 1000
+
+
+def test_without_delay_it_is_bsp(my: Path) -> None:
+    harness = Harness(compose(["strategy=bounded", "strategy.delay=0"])[0].strategy, 3)
+    for worker in (2, 0, 1):
+        commands = harness.push(worker)
+    assert [str(command).partition("(")[0] for command in commands] == ["Apply", "Grant", "Grant", "Grant"]
+    assert harness.version == 1
+
+
+SHAPES = {
+    "timm": ("_target_: timm.create_model\nmodel_name: test_resnet.r160_in1k\n", "glyphs10"),
+    "resnet18": ("_target_: torchvision.models.resnet18\nweights: null\n", "glyphs10"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_model_of_another_package_learns(my: Path, name: str, capsys) -> None:
+    file, dataset = SHAPES[name]
+    write(my, {f"model/{name}.yaml": file})
+    words = [f"model={name}", f"dataset={dataset}", "dataset.train_size=64", "dataset.test_size=16", "batch_size=8"]
+    assert check.main([*words, "max_updates=3"]) == 0, capsys.readouterr().out
+    config, _ = compose(words)
+    assert config.model._source_ == "", "the source of an installed package is not hashed"
+
+
+def test_a_model_of_transformers_learns_from_tokens_in_an_array(my: Path, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    tokens = {part: generator.integers(0, 100, (size, 12)) for part, size in (("train", 96), ("test", 24))}
+    arrays = {f"x_{part}": found for part, found in tokens.items()}
+    arrays |= {f"y_{part}": (found[:, 0] > 50).astype(int) for part, found in tokens.items()}
+    np.savez(tmp_path / "words.npz", **arrays)
+    words = ["model=sentences", "dataset=arrays", f"dataset.path={tmp_path / 'words.npz'}", "max_updates=5"]
+    config, _ = compose(words)
+    run_one(config, tmp_path / "results", lambda progress: None)
+    summary = json.loads((tmp_path / "results" / config.identity / "summary.json").read_text())
+    assert summary["updates"] == 5

@@ -12,7 +12,6 @@ import pytest
 from browser import CHROMIUM, Window, browser
 from filelock import FileLock
 
-import run
 from reports.__main__ import main as reports_main
 from reports.claims import CONTRADICTED, NOT_JUDGED
 from reports.docs import BEGIN, END, refresh
@@ -20,6 +19,7 @@ from reports.exhibits import ArtefactStore, Item, Picture
 from reports.papers import OVERVIEW, PAPERS, SHOWN
 from reports.records import published
 from reports.site import build, findings
+from runners import command_line
 from syncline.config import choices
 from syncline.operations.arguments import all_plans
 from syncline.operations.reference import add
@@ -41,8 +41,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "papers"
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            assert run.main(["+experiment=all", *ONE_SEED, f"results={folder}"]) == 0
-            assert run.main(["+experiment=psp", "scale=smoke", f"results={folder}"]) == 0
+            assert command_line.main(["+experiment=all", *ONE_SEED, f"results={folder}"]) == 0
+            assert command_line.main(["+experiment=psp", "scale=smoke", f"results={folder}"]) == 0
     return folder
 
 
@@ -75,7 +75,7 @@ def test_the_findings_have_a_part_a_paper_and_lead_to_no_file() -> None:
 
 
 def test_a_second_time_nothing_is_run(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run.main(["+experiment=backup", *ONE_SEED, f"results={results}"]) == 0
+    assert command_line.main(["+experiment=backup", *ONE_SEED, f"results={results}"]) == 0
     assert re.search(r" 0 to make\b", capfd.readouterr().err)
 
 

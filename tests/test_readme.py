@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import run
 from reports.papers import SHOWN
+from runners import command_line
 from syncline.__main__ import main as syncline_main
 from syncline.config import compose
 from syncline.strategies import STRATEGIES
@@ -22,10 +22,11 @@ def test_there_are_commands():
     assert {command.split()[0] for command in COMMANDS} == {"make", "python"}
 
 
-RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c]
+OWN = [c for c in COMMANDS if "--config-dir" in c]  # whose pages show the folder, and are tested with it
+RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c and c not in OWN]
 LIVE_RUNS = [c for c in COMMANDS if "runner=local" in c]
 SLURM_RUNS = [c for c in COMMANDS if "runner=slurm" in c]
-OPERATIONS = [c for c in COMMANDS if c.startswith("python -m syncline") and "<identity>" not in c]
+OPERATIONS = [c for c in COMMANDS if c.startswith("python -m syncline") and "<identity>" not in c and c not in OWN]
 
 
 @pytest.mark.parametrize("command", RUNS)
@@ -33,7 +34,7 @@ def test_a_command_runs(command, tmp_path, capsys):
     """As written, but for three updates at most and a folder of its own."""
     starts_nothing = {"--status", "--cfg"} & set(command.split())
     words = [*command.split()[2:], f"results={tmp_path}"] + ([] if starts_nothing else ["max_updates=3"])
-    assert run.main(words) == 0
+    assert command_line.main(words) == 0
     out = capsys.readouterr().out
     assert out
     assert starts_nothing or list(tmp_path.glob("*/summary.json")), out
@@ -44,20 +45,20 @@ def test_a_command_runs(command, tmp_path, capsys):
 def test_a_command_of_real_processes_runs_and_so_do_those_that_read_its_record(command, tmp_path, capsys):
     """As above, and then each command that takes the identity of such a run."""
     words = [*command.split()[2:], f"results={tmp_path}", "max_updates=3"]
-    assert run.main(words) == 0
+    assert command_line.main(words) == 0
     config, _ = compose(words)
     for other in (c for c in COMMANDS if "<identity>" in c):
         asked = other.replace("<identity>", config.identity).split()
         if "timeline" in other:
             assert syncline_main([*asked[3:], "--results", str(tmp_path)]) == 0
         elif config.strategy.has_server:
-            assert run.main([*asked[2:], f"results={tmp_path}"]) == 0
+            assert command_line.main([*asked[2:], f"results={tmp_path}"]) == 0
             assert "equal in every bit" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("command", SLURM_RUNS)
 def test_a_command_writes_a_batch_script(command, tmp_path, capsys):
-    assert run.main([*command.split()[2:], f"results={tmp_path}"]) == 0
+    assert command_line.main([*command.split()[2:], f"results={tmp_path}"]) == 0
     assert "not submitted: sbatch" in capsys.readouterr().out
     assert list(tmp_path.glob("plans/*.slurm/1/array.sbatch"))
 
@@ -71,7 +72,21 @@ def test_the_commands_for_plans_are_those_of_their_own_page():
 
 def test_every_command_is_run_by_a_test():
     others = {"make run", "make test", "make dssp-table1 SCALE=smoke", "make papers", "make report"}
-    assert {c for c in COMMANDS if "<identity>" not in c} == {*RUNS, *LIVE_RUNS, *SLURM_RUNS, *OPERATIONS, *others}
+    assert {c for c in COMMANDS if "<identity>" not in c} == {
+        *RUNS,
+        *LIVE_RUNS,
+        *SLURM_RUNS,
+        *OPERATIONS,
+        *OWN,
+        *others,
+    }
+
+
+def test_the_commands_for_parts_of_ones_own_are_those_of_their_pages():
+    """Whose tests run them (tests/test_extending.py, tests/runners/test_calibrate.py)."""
+    pages = [(ROOT / "docs" / f"{name}.md").read_text().splitlines() for name in ("extending", "calibration")]
+    assert OWN
+    assert set(OWN) <= {line for page in pages for line in page}
 
 
 def make_lines(*words: str) -> list[str]:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from importlib import import_module
 
 import syncline
 from syncline.operations import clean, compare, control, reference, show, status, timeline
@@ -14,23 +15,30 @@ examples:
   python -m syncline status dssp/table1        one line a run
   python -m syncline retry dssp/table1         make what failed or is left
   python -m syncline show <identity>
+  python -m syncline check strategy=mine       hold your own parts to the rules
+  python -m syncline calibrate name=lab        measure your own cluster
 Every command has its own --help; docs/operations.md tells more.
 """
 
 
-def main(arguments: list[str]) -> int:
+OTHERS = {"check": "runners.check", "calibrate": "runners.calibrate"}  # `main` of these, imported when it is called
+
+
+def main(arguments: list[str], prog: str = "python -m syncline") -> int:
     parser = Parser(
-        prog="python -m syncline",
+        prog=prog,
         description="Look at plans and records; start and stop plans.",
-        epilog=EXAMPLES,
+        epilog=EXAMPLES.replace("python -m syncline", prog),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"syncline {syncline.__version__}")
     commands = Commands(parser)
     for module in (status, control, show, compare, clean, timeline, reference):
         module.add_to(commands)
-    asked = parser.parse_args(arguments or ["--help"])
     try:
+        if arguments[:1] and arguments[0] in OTHERS:
+            return int(import_module(OTHERS[arguments[0]]).main(arguments[1:]))
+        asked = parser.parse_args(arguments or ["--help"])
         code: int = asked.run(asked)
         sys.stdout.flush()
         return code

@@ -10,21 +10,34 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from syncline.config import BertConfig, ConfigError, RunConfig, content_here
+from syncline.config import (
+    BertConfig,
+    ConfigError,
+    OptimizerConfig,
+    OwnDatasetConfig,
+    OwnPart,
+    OwnTaskConfig,
+    RunConfig,
+    content_here,
+)
 from syncline.datasets.batch_source import BatchSource, Dataset
+from syncline.datasets.map_style import map_style
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import BatchOrder, Turns, WorkerShare
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
+from syncline.learning.foreign import DeclaredTask, optimizer_of
 from syncline.learning.gradient import GradientFunction, WorkerBatches
-from syncline.learning.optimizer import Optimizer
+from syncline.learning.optimizer import Averaged, Optimizer
 from syncline.learning.optimizer import build as build_one
+from syncline.learning.probe import probe
 from syncline.learning.schedule import EpochClock, build_schedule
 from syncline.learning.server import Shard, Version, blocks
-from syncline.learning.task import TASKS
+from syncline.learning.task import TASKS, Task
 from syncline.models import build
-from syncline.shapes import Shape
-from syncline.timing.distributions import BLOCK
+from syncline.shapes import Shape, sizes
+from syncline.targets import fault
+from syncline.timing.draws import BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +111,36 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
         flat = build_flat(config, dataset.shape, device, num_extra)
     if shape not in (None, dataset.shape):
         raise ConfigError(f"dataset={config.dataset.name} must be a {shape} by its config, got a {dataset.shape}")
-    task = config.model.task
-    return Learner(
+    precision = getattr(torch, config.precision)
+    learner = Learner(
         flat=flat,
-        gradient=GradientFunction(flat, TASKS[task], config.optimizer.clip_norm, getattr(torch, config.precision)),
+        gradient=GradientFunction(flat, build_task(config), config.optimizer.clip_norm, precision),
         dataset=dataset,
-        source=dataset.batch_source(device, task),
+        source=dataset.batch_source(device, config.batch_task),
     )
+    if any(isinstance(part, OwnPart) for part in (config.model, config.dataset, config.task)):
+        _probe(config, learner)
+    return learner
+
+
+def build_task(config: RunConfig) -> Task:
+    """The loss and the metrics."""
+    task = config.task
+    if isinstance(task, OwnPart) and isinstance(task, OwnTaskConfig):
+        return DeclaredTask(task.name, task.made(), config.metrics)
+    return TASKS[config.task_name]
+
+
+def _probe(config: RunConfig, learner: Learner) -> None:
+    """Raises ConfigError: parts of the user's own do not fit each other, or break a rule of the engines."""
+    share = WorkerShare(learner.num_train, 1, 0, min(config.batch_size, learner.num_train), config.seed)
+    try:
+        probe(learner.gradient, WorkerBatches(learner.source, share, in_sequence=False))
+    except Exception as error:
+        parts = {"model": config.model.name, "dataset": config.dataset.name, "task": config.task_name}
+        what = ", ".join(f"{group}={name}" for group, name in parts.items())
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{what}: {fault(error) or ' '.join(said.split())}") from error
 
 
 def pick_device(config: RunConfig, index: int = 0) -> torch.device:
@@ -121,7 +157,9 @@ def pick_device(config: RunConfig, index: int = 0) -> torch.device:
 
 def load_dataset(config: RunConfig) -> Dataset:
     """The data set. Raises DataMissingError if it is missing, ConfigError if its content is not that of the config."""
-    dataset: Any = load(**config.dataset.loader_options())
+    dataset: Any = (
+        load_own(config.dataset) if isinstance(config.dataset, OwnPart) else load(**config.dataset.loader_options())
+    )
     expected = config.dataset.content
     if expected is not None and (found := content_here(config.dataset)) != expected:
         raise ConfigError(
@@ -132,6 +170,27 @@ def load_dataset(config: RunConfig) -> Dataset:
     loaded: Dataset = dataset if augment is None else replace(dataset, augment=augment)
     share = config.dataset.validation
     return loaded if share is None else loaded.with_validation(share)
+
+
+def load_own(part: OwnPart) -> Dataset:
+    """A data set of the user's own: its target is called once with train=True and once with train=False.
+
+    A file's `train` and `test`, mappings of arguments, stand in place of these.
+
+    Raises:
+        ConfigError: it is no data set.
+    """
+    assert isinstance(part, OwnDatasetConfig)
+    differ = [part.arguments.get(name) for name in ("train", "test")]
+    if all(isinstance(each, dict) for each in differ):
+        shared = {key: value for key, value in part.arguments.items() if key not in ("train", "test")}
+        pair = [part.called({**shared, **each}) for each in differ if each is not None]
+    else:
+        pair = [part.called({"train": is_train, **part.arguments}) for is_train in (True, False)]
+    try:
+        return map_style(part.name, pair[0], pair[1], part.train_size, part.test_size, part.num_classes)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def shape_of(config: RunConfig) -> Shape:
@@ -152,15 +211,39 @@ def build_flat(config: RunConfig, shape: Shape, device: torch.device, num_extra:
     Raises:
         ConfigError: the model does not fit the data.
     """
-    return FlatModule(_build_module(config, shape).to(device), num_extra)
+    module = build_module(config, shape).to(device)
+    try:
+        return FlatModule(module, num_extra)
+    except ValueError as error:
+        raise ConfigError(f"model={config.model.name}: {error}") from None
 
 
-def _build_module(config: RunConfig, shape: Shape) -> nn.Module:
+def build_module(config: RunConfig, shape: Shape) -> nn.Module:
+    """The model as an ordinary module, with its initial weights. Raises ConfigError: it does not fit the data."""
     torch.manual_seed(config.seed)
+    if isinstance(config.model, OwnPart):
+        return _own_module(config.model, shape)
     try:
         return build(**asdict(config.model), **asdict(shape))
     except ValueError as error:
         raise ConfigError(f"model={config.model.name} with dataset={config.dataset.name}: {error}") from None
+
+
+def _own_module(part: OwnPart, shape: Shape) -> nn.Module:
+    """A model of the user's own, built for the sizes that the signature of its target names.
+
+    It may draw from torch's global generator, which is seeded for each gradient.
+
+    Raises:
+        ConfigError: the target returns no module.
+    """
+    module = part.made(**sizes(shape))
+    if not isinstance(module, nn.Module):
+        raise ConfigError(
+            f"model={part.name}: {part._target_} must return a torch.nn.Module, got {type(module).__name__}"
+        )
+    module.samples = True  # type: ignore[assignment]
+    return module
 
 
 def count_parameters(config: RunConfig) -> tuple[int, int]:
@@ -171,8 +254,15 @@ def count_parameters(config: RunConfig) -> tuple[int, int]:
     """
     if isinstance(config.model, BertConfig):
         config = replace(config, model=replace(config.model, pretrained=""))
+    if isinstance(config.model, OwnPart):
+        return _counted(build_module(config, shape_of(config)))
     with torch.device("meta"), _Undrawn():
-        parameters = list(_build_module(config, shape_of(config)).parameters())
+        return _counted(build_module(config, shape_of(config)))
+
+
+def _counted(module: nn.Module) -> tuple[int, int]:
+    """The numbers of trained parameters and of their tensors."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return sum(parameter.numel() for parameter in parameters), len(parameters)
 
 
@@ -234,7 +324,14 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
 
 
 def build_optimizer(config: RunConfig) -> Optimizer:
-    """The optimizer of one block, or of all weights."""
+    """The optimizer of one block, or of all weights. Raises ConfigError if the user's own is none."""
+    own = config.optimizer
+    if isinstance(own, OwnPart) and isinstance(own, OptimizerConfig):
+        try:
+            optimizer = optimizer_of(own.name, own.found(), own.arguments, own.weight_decay)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return optimizer if own.average_decay is None else Averaged(optimizer, own.average_decay)
     options = asdict(config.optimizer)
     for key in ("lr", "schedule", "clip_norm"):
         del options[key]

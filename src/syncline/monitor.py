@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from syncline.config import RunConfig
-from syncline.metrics import LOSSES, LOWER_IS_BETTER
+from syncline.config import OwnTaskConfig, RunConfig
+from syncline.metrics import LOSSES
 from syncline.progress import REPORT_EVERY_S, Limits, Progress, Totals
 from syncline.records.time_use import TimeUse
 
@@ -25,13 +25,13 @@ class Curve:
         self.reached_s: float | None = None  # time at which the target was reached
         self.metric = config.target.metric or config.metrics[0]  # by which the run is judged
         self._target = config.target.value
-        self._metrics = config.metrics
+        self._metrics, self._is_lower_better = config.metrics, config.task.is_lower_better
 
     def add(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
         value, wanted = row[self.metric], self._target
         if wanted is not None and self.reached_s is None:
-            reached = value <= wanted if self.metric in LOWER_IS_BETTER else value >= wanted
+            reached = value <= wanted if self._is_lower_better(self.metric) else value >= wanted
             self.reached_s = row["time_s"] if reached else None
 
     @property
@@ -43,7 +43,7 @@ class Curve:
         """The best value of each metric, and the first point of the curve that has it."""
         best = {}
         for metric in self._metrics if self.rows else ():
-            pick = min if metric in LOWER_IS_BETTER else max
+            pick = min if self._is_lower_better(metric) else max
             row = pick(self.rows, key=lambda row: row[metric])
             best[metric] = {"value": row[metric], **{key: row[key] for key in ("time_s", "epoch", "updates")}}
         return best
@@ -73,7 +73,7 @@ class RunMonitor:
         self, config: RunConfig, on_evaluation: OnEvaluation, on_progress: OnProgress, wall_s: float = 0.0
     ) -> None:
         self.curve = Curve(config)
-        self.has_diverged = False  # a loss on the test set was not a finite number
+        self.has_diverged = False  # a loss on the test set, or a metric of the user's own, was not a finite number
         self.num_parameters = 0  # known once `describe` was called
         self.best_possible: Mapping[str, float] = {}  # metrics that nothing can surpass on these data; likewise
         self._num_train: int | None = None
@@ -90,6 +90,10 @@ class RunMonitor:
         """Training samples. Raises ConfigError if only the data can tell, and `describe` was not called yet."""
         return self._config.dataset.num_train if self._num_train is None else self._num_train
 
+    @num_train.setter
+    def num_train(self, num: int) -> None:
+        self._num_train = num
+
     @property
     def limits(self) -> Limits:
         return Limits.of(self._config, self.num_train)
@@ -104,7 +108,8 @@ class RunMonitor:
 
     def add(self, row: dict[str, Any]) -> bool:
         """Add an evaluation to the curve. Returns False, and adds nothing, if the run has diverged."""
-        if not all(math.isfinite(row[metric]) for metric in LOSSES if metric in row):
+        finite = self._config.metrics if isinstance(self._config.task, OwnTaskConfig) else LOSSES
+        if not all(math.isfinite(row[metric]) for metric in finite if metric in row):
             self.has_diverged = True
             return False
         self.curve.add(row)
@@ -147,6 +152,7 @@ class RunMonitor:
 
     def summary(self, engine: str, totals: Totals, ended_by: str, time_use: TimeUse | None) -> dict[str, Any]:
         """What summary.json holds; `time_use`: None where it is not known."""
+        is_own = isinstance(self._config.task, OwnTaskConfig)
         config, curve, last = self._config, self.curve, self.curve.rows[-1] if self.curve.rows else None
         return {
             "identity": config.identity,
@@ -161,6 +167,7 @@ class RunMonitor:
             "lead_note": config.strategy.lead_note(totals.max_lead),
             **({} if time_use is None else time_use.summary(totals.time_s, totals.busy_by_worker)),
             "metric": curve.metric,
+            **({"lower_is_better": config.task.is_lower_better(curve.metric)} if is_own else {}),
             "final": None if last is None else {metric: last[metric] for metric in config.metrics},
             "best": curve.best() or None,
             "best_possible": dict(self.best_possible) or None,

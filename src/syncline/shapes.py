@@ -1,6 +1,8 @@
 """Input and output sizes of data sets, which models are built for; known from a config alone where possible."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +57,28 @@ class TextShape:
         return self.length
 
 
-Shape = ImageShape | QuestionShape | ClickShape | TextShape
+@dataclass(frozen=True, slots=True)
+class ArrayShape:
+    """Arrays of any form, one a sample."""
+
+    sample_shape: tuple[int, ...]  # without the axis of the batch
+    num_outputs: int  # classes; or values of a target, if it is not a label
+
+    @property
+    def num_values(self) -> int:
+        """Of one sample."""
+        return math.prod(self.sample_shape)
+
+
+Shape = ImageShape | QuestionShape | ClickShape | TextShape | ArrayShape
+
+
+def sizes(shape: Shape) -> dict[str, Any]:
+    """All sizes by name, those of images also as those of arrays, and vice versa where they mean the same."""
+    found = asdict(shape)
+    if isinstance(shape, ImageShape):
+        side = shape.image_size
+        found |= {"sample_shape": (shape.in_channels, side, side), "num_outputs": shape.num_classes}
+    elif isinstance(shape, ArrayShape):
+        found["num_classes"] = shape.num_outputs
+    return found

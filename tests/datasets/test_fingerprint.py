@@ -72,6 +72,7 @@ def write_folder(root: Path) -> None:
 
 
 WRITERS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
+    "arrays": (lambda root: write_images(root, "mine", (3, 8, 8)), {"path": "mine.npz"}),
     "billion": (write_billion, {"path": None, "length": 8}),
     "cifar10": (lambda root: write_images(root, "cifar10", (3, 32, 32)), {"download": False}),
     "cifar100": (lambda root: write_images(root, "cifar100", (3, 32, 32)), {"download": False}),

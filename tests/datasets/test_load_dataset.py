@@ -13,7 +13,7 @@ CONF = Path(__file__).parents[2] / "conf" / "dataset"
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(
-        ValueError, match=r"^unknown dataset 'svhn'; choose one of billion, cifar10, .*digits, glyphs10"
+        ValueError, match=r"^unknown dataset 'svhn'; choose one of arrays, billion, cifar10, .*digits, glyphs10"
     ):
         load("svhn")
 

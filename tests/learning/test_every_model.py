@@ -30,6 +30,7 @@ CASES = {
     "inception_small": ["model=inception_small", "dataset=glyphs10", "optimizer=rmsprop", "optimizer.form=torch"],
     "inception_v3": ["model=inception_v3", "dataset=glyphs10", "dataset.image_size=299", "batch_size=2"],
     "lenet": ["model=lenet", "dataset=mnist_digits"],
+    "mlp": ["model=mlp", "dataset=mnist_digits"],
     "resnet": ["model=resnet8", "dataset=glyphs10", "optimizer=nesterov"],
     "resnet50": ["model=resnet50", "dataset=glyphs10"],
     "resnet50_bottleneck_cifar": ["model=resnet50_bottleneck_cifar", "dataset=glyphs10", "dataset.image_size=16"],
@@ -66,7 +67,7 @@ def test_steps_are_those_of_the_ordinary_module(name: str) -> None:
     assert config.model.name == name
     learner = build_learner(config, torch.device("cpu"))
     flat, optimizer, rate = learner.flat, build_optimizer(config), build_rate(config, learner.num_train)
-    module, task = deepcopy(flat.module), TASKS[config.model.task]
+    module, task = deepcopy(flat.module), TASKS[config.task_name]
     ordinary = torchs_own(config, module)
     batches = learner.batches(config, 0)
     clips = []

@@ -148,6 +148,15 @@ def test_the_state_carries_over_between_pieces_and_padding_does_not_count():
     assert only.item() == pytest.approx(nats[0, 0, 3].item())
 
 
+def test_errors_of_a_regression_are_means_over_all_values():
+    outputs, targets = torch.tensor([[1.0, 0.0], [2.0, -1.0]]), torch.tensor([[0.0, 0.0], [2.0, 2.0]])
+    found = TASKS["regression"].evaluate(Answers(outputs), Held([(targets, targets)]))
+    assert found == {"squared_error": 10 / 4, "absolute_error": 4 / 4}
+    assert TASKS["regression"].loss(Answers(outputs), (targets, targets)).item() == 10 / 4
+    one = TASKS["regression"].loss(Answers(torch.tensor([[1.0], [3.0]])), (targets, torch.tensor([1.0, 1.0])))
+    assert one.item() == 2.0, "one value a sample, as [B, 1] and [B]"
+
+
 def test_every_task_gives_its_metrics_in_their_order():
     """As in the table; the first one is what a run is judged by."""
     known = {
@@ -156,6 +165,7 @@ def test_every_task_gives_its_metrics_in_their_order():
         "qa": Questions([question_batch([1], [2], 3)]),
         "ctr": Held([(torch.zeros(1), torch.zeros(1), torch.tensor([0.0, 1.0]))]),
         "language": Text([(torch.zeros(1, 2, dtype=torch.int64),) * 2]),
+        "regression": Held([(torch.randn(2, 1), torch.randn(2))]),
     }
     modules = {
         "classification": nn.Identity(),
@@ -163,6 +173,7 @@ def test_every_task_gives_its_metrics_in_their_order():
         "qa": Answers((torch.randn(1, 3), torch.randn(1, 3))),
         "ctr": Answers(torch.randn(2)),
         "language": Answers((torch.randn(1, 2, 4), None)),
+        "regression": nn.Identity(),
     }
     for name, task in TASKS.items():
         assert tuple(task.evaluate(modules[name], known[name])) == METRICS[name]

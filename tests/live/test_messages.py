@@ -37,8 +37,8 @@ JOB = Job("folder", "secret", "tcp:a:1", "/", resume=1.5, processes=[("shard", 0
 MESSAGES = [
     *Signal,
     Hello("agent", -1, "10.0.0.1", 7, 1e-5, "a", {"torch": "2"}),
-    ProgressReport(3, 96, 0.5, None),
-    ProgressReport(3, 96, 0.5, 1.25, 4),
+    ProgressReport(3, 96, 0.5, None, 1437),
+    ProgressReport(3, 96, 0.5, 1.25, 1437, 4),
     SnapshotWritten(2),
     Warn("text", 1.0),
     Unreachable("why"),

@@ -15,7 +15,7 @@ from commands import ROOT, Said, started, wait_for
 from operations.planned import write_plan
 
 from syncline.__main__ import main
-from syncline.operations import control, jobs
+from syncline.operations import jobs
 from syncline.operations.states import run_states
 from syncline.records.lock import at_work_on
 from syncline.records.plans import read_plan
@@ -103,7 +103,7 @@ def test_cancel_names_what_it_cannot_stop_and_the_jobs_it_cancelled(
     assert lines[2].startswith("still running: asp-timing-digits-s2-")
 
 
-def test_retry_starts_run_py_with_the_plans_words_in_its_place(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_becomes_the_program_with_the_plans_words(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started_with = []
     monkeypatch.setattr(os, "execv", lambda program, words: started_with.append(words))
     write_plan(
@@ -111,10 +111,9 @@ def test_retry_starts_run_py_with_the_plans_words_in_its_place(results: Path, mo
     )
     main(["retry", "paper/new", "--results", str(results)])
     words = ["+experiment=paper/new", "jobs=2", f"results={results}"]
-    assert started_with == [[sys.executable, str(ROOT / "run.py"), *words]]
-    assert control.RUN_PY.is_file()
+    assert started_with == [[sys.executable, "-P", "-m", "runners", "run", *words]]
 
 
 def test_a_plan_of_an_older_version_cannot_be_started_again(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["retry", "paper/table", "--results", str(results)]) == 1
-    assert "does not hold its command (written by an older version); start run.py by hand" in capsys.readouterr().err
+    assert "does not hold its command (written by an older version); start it by hand" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from syncline.operations.ranking import ranking, short_names, spread
 from syncline.operations.states import FAILED, FINISHED, LEFT, Outcome, RunState
 from syncline.records.plans import PlannedRun
 
-MADE = Outcome("accuracy", None, 0.5, 0.6, None, 10.0, "virtual", 100, 3200, has_diverged=False)
+MADE = Outcome("accuracy", False, None, 0.5, 0.6, None, 10.0, "virtual", 100, 3200, has_diverged=False)
 TIMED = replace(MADE, metric=None, final=math.nan, best=math.nan)
 DIVERGED = replace(MADE, has_diverged=True)
 
@@ -48,11 +48,10 @@ def test_one_seed_has_no_deviation() -> None:
     assert table({"bsp": [MADE]})[2].split() == ["bsp", "1", "0.500", "0.600", "10.0", "100"]
 
 
-@pytest.mark.parametrize(
-    ("metric", "first"), [("accuracy", "high"), ("auc", "high"), ("loss", "low"), ("bound", "low")]
-)
-def test_what_is_better_depends_on_the_metric(metric: str, first: str) -> None:
-    lines = table({name: [replace(MADE, metric=metric, final=final)] for name, final in (("high", 0.9), ("low", 0.1))})
+@pytest.mark.parametrize(("is_lower", "first"), [(False, "high"), (True, "low")])
+def test_what_is_better_depends_on_the_metric(is_lower: bool, first: str) -> None:
+    made = replace(MADE, lower_is_better=is_lower)
+    lines = table({name: [replace(made, final=final)] for name, final in (("high", 0.9), ("low", 0.1))})
     assert order(lines)[0] == first
     assert ("lowest" if first == "low" else "highest") in lines[0]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from studies.made import SMALL, finish
 
-import run
 from reports.__main__ import main as reports_main
+from runners import command_line
 from runners.study import present_stage
 from runners.tuning import declared_tuning
 from syncline.__main__ import main
@@ -36,7 +36,7 @@ WORDS = [*SMALL, "launcher=slurm", "launcher.submit=false"]  # which writes a st
 def stem(tmp_path: Path) -> str:
     """A study whose screening waits, one of its six runs made."""
     words = [*WORDS, f"results={tmp_path}"]
-    assert run.main(words) == 0
+    assert command_line.main(words) == 0
     make_stage(tmp_path, 1)
     return next((tmp_path / "studies").glob("*.json")).stem
 
@@ -56,7 +56,7 @@ def make_stage(results: Path, most: int | None = None) -> bool:
 def answer(results: Path) -> None:
     while make_stage(results):
         pass
-    assert run.main([*WORDS, f"results={results}"]) == 0
+    assert command_line.main([*WORDS, f"results={results}"]) == 0
 
 
 def test_status_lists_the_stage_and_the_runs_that_are_left(tmp_path: Path, stem: str, say: Say) -> None:

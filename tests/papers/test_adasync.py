@@ -7,10 +7,10 @@ Figures 4 and 5, the timelines of the four variants, are tests/traces/k_*.txt.
 import random
 
 import pytest
-from harness import Harness, applied, discarded, granted, interrupted
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncline.checking.harness import Harness, applied, discarded, granted, interrupted
 from syncline.strategies.adasync import VARIANTS, Adasync, AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions

@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from harness import Harness, applied, discarded, granted
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncline.checking.harness import Harness, applied, discarded, granted
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions

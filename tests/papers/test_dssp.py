@@ -1,11 +1,11 @@
 """Dynamic Stale Synchronous Parallel (dssp.txt), statement by statement: sections I to III, IV's reduction, Table I."""
 
 import pytest
-from harness import Harness
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.simulator import NullObserver
+from syncline.checking.harness import Harness
 from syncline.progress import Limits, Totals
 from syncline.simulation.engine import Simulation
 from syncline.strategies.asp import AspOptions

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run import main as run_main
+from runners.command_line import main as run_main
 from syncline.records.plans import read_plan
 from syncline.records.reference import COLUMNS, FORMAT_KEY, Reference, columns_of, rows_of, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance

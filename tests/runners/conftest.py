@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from commands import SHORT, Command, Default, Said, cli
 
-import run
+from runners import command_line
 from syncline.config import compose
 
 
@@ -22,7 +22,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.setattr(sys, "argv", ["run.py", *words])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            run.command_line()
+            command_line.run_and_exit(sys.argv[1:])
         captured = capsys.readouterr()
         code = ended.value.code
         assert isinstance(code, int)

@@ -13,9 +13,9 @@ from typing import Any
 
 import scipy.special  # noqa: F401  what a run would import first
 
-import run
 import runners.pool
 import syncline.simulation.run  # noqa: F401
+from runners import command_line
 from runners.planning import sweep_plan
 from syncline.records.environment import environment
 from syncline.records.writer import RecordWriter
@@ -43,7 +43,7 @@ def begin(words: list[str]) -> None:
         os.dup2(null, number)
     sys.argv = ["run.py", *words]
     try:
-        run.command_line()
+        command_line.run_and_exit(sys.argv[1:])
     except SystemExit as ended:
         os._exit(ended.code)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from commands import SHORT, TIMING, Command, cli, one_error_line, record_of, started, wait_for
 
-import run
+from runners import command_line
 from syncline.config import ConfigError
 from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, FORMAT, UNFINISHED, read_metrics, status
@@ -154,6 +154,6 @@ def test_no_traceback_is_shown_unless_debug_asks_for_it() -> None:
 
 def test_main_raises_what_the_command_line_shows(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown option"):
-        run.main(["--nonsense"])
+        command_line.main(["--nonsense"])
     with pytest.raises(ConfigError, match="strategy must be one of"):
-        run.main(["strategy=nonsense", f"results={tmp_path}"])
+        command_line.main(["strategy=nonsense", f"results={tmp_path}"])

@@ -9,8 +9,10 @@ import pytest
 import yaml
 from commands import Command, started
 
-import run
 import syncline
+from runners import command_line
+from runners.__main__ import COMMANDS
+from runners.__main__ import main as syncline_main
 from syncline.config import CONF, GROUPS, choices, compose
 
 
@@ -23,12 +25,27 @@ def test_help_lists_every_group_with_its_choices_in_80_columns(command: Command,
         found = re.search(rf"^  {group} +(\S.*(?:\n {{13}}.*)*)$", said.out, flags=re.MULTILINE)
         assert found is not None, group
         assert found.group(1).split() == ", ".join(choices(group)).split()
-    for word in ("-m", "--status", "--cfg", "--plan", "--runs", "--version", *run.KEYS):
+    for word in ("-m", "--status", "--cfg", "--plan", "--runs", "--version", *command_line.KEYS):
         assert word in said.out
 
 
+def test_the_help_names_the_command_that_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    for called, name in (("run.py", "python run.py"), ("/opt/bin/syncline", "syncline run")):
+        monkeypatch.setattr(sys, "argv", [called])
+        usage = [line for line in command_line.help_text().splitlines() if "--plan FILE" in line]
+        assert [line.partition(" --")[0] for line in usage] == [name]
+
+
+def test_syncline_names_its_commands_and_refuses_others_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert syncline_main([]) == 0
+    assert re.findall(r"^  ([a-z]+) ", capsys.readouterr().out, re.MULTILINE) == list(COMMANDS)
+    assert syncline_main(["stauts"]) == 1
+    line = f"error: unknown command 'stauts'; there are {', '.join(COMMANDS)}; did you mean status?\n"
+    assert capsys.readouterr() == ("", line)
+
+
 def test_the_keys_of_the_help_can_be_set() -> None:
-    for word in run.KEYS:
+    for word in command_line.KEYS:
         compose([word])
 
 
@@ -47,10 +64,18 @@ def test_cfg_prints_the_composed_config_and_starts_nothing(tmp_path: Path, comma
 
 @pytest.mark.processes
 def test_the_command_line_is_quick_until_something_is_run() -> None:
-    """torch (2 s) and hydra are imported where they are first needed."""
-    code = "import sys, run; print([name for name in ('torch', 'hydra', 'sklearn') if name in sys.modules])"
+    """torch (2 s), hydra and sklearn are imported where they are first needed."""
+    told = "print([name for name in ('torch', 'hydra', 'sklearn') if name in sys.modules])"
+    code = f"""
+import sys, runners.__main__ as command
+for words in (["--help"], ["--version"], ["status"], ["completion", "bash"]):
+    assert command.main(words) == 0
+    {told}
+import run, runners.command_line
+{told}
+"""
     shown = subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
+    assert [line for line in shown.stdout.splitlines() if line.startswith("[")] == ["[]"] * 5
 
 
 @pytest.mark.processes

@@ -7,7 +7,8 @@ from simulations import over_a_network
 
 from benchmarks.simulator import NullObserver
 from syncline.progress import Limits
-from syncline.simulation.engine import Deadlock, Simulation
+from syncline.server.interpreter import Deadlock
+from syncline.simulation.engine import Simulation
 from syncline.simulation.transport import InstantTransport, NetworkTransport
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
@@ -121,6 +122,20 @@ def test_bsp_over_a_fair_network_keeps_workers_in_step():
             BspOptions(), ClusterConfig(workers=workers, gradient_s=[0.1], network=network), size=10**6, updates=5
         )
         assert totals.time_s == pytest.approx(5 * (2 * (0.008 * workers + 0.001) + 0.1))
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_a_shard_handles_one_push_after_another(sharing: str) -> None:
+    """BSP waits for P of them; ASP makes no more updates a second than a shard that is always busy."""
+    network = NetworkConfig(latency_s=0.002, bandwidth_gbps=1.0, sharing=sharing)
+    for workers in (1, 4):
+        cluster = ClusterConfig(workers=workers, gradient_s=[0.1], network=network, update_s=0.01)
+        _, totals = run(BspOptions(), cluster, size=0, updates=10)
+        assert totals.time_s == pytest.approx(10 * (2 * 0.002 + 0.1 + workers * 0.01))
+    for workers, update_s in ((1, 0.114), (8, 0.114 / 8), (50, 0.01)):
+        cluster = ClusterConfig(workers=workers, gradient_s=[0.1], network=network, update_s=0.01)
+        _, totals = run(AspOptions(), cluster, size=0, updates=2000)
+        assert totals.time_s / 2000 == pytest.approx(update_s, rel=0.01)
 
 
 def test_sharing_matters_only_where_nics_have_a_bandwidth():

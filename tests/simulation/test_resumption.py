@@ -36,7 +36,7 @@ JITTER = Exponential(1.0)
 DIRECT = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=JITTER)
 LEVEL = ClusterConfig(workers=4, gradient_s=[0.02])  # all are ready at the same moments
 NETWORK = NetworkConfig(latency_s=0.004, bandwidth_gbps=0.01, jitter=Exponential(0.002))
-REMOTE = replace(DIRECT, network=NETWORK)
+REMOTE = replace(DIRECT, network=NETWORK, update_s=0.004)
 DELAYS = ScenarioConfig(
     compute_delay=Exponential(0.01),
     push_delay=Occasional(0.3, Exponential(0.03)),

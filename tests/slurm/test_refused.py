@@ -7,7 +7,7 @@ import pytest
 from commands import TIMING
 from slurm_tools import Tools
 
-import run
+from runners import command_line
 from syncline.__main__ import main
 from syncline.config import ConfigError
 
@@ -22,7 +22,7 @@ WORDS = ["-m", "seed=0,1", *TIMING, "runner=slurm"]
 
 def refused(results: Path, *words: str) -> str:
     with pytest.raises(ConfigError) as error:
-        run.main([*WORDS, *words, f"results={results}"])
+        command_line.main([*WORDS, *words, f"results={results}"])
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -42,7 +42,7 @@ def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(tools: Tools, t
     assert line == "sbatch: invalid partition specified: gpu; submission failed"
     assert not list((tmp_path / "new").rglob("*.*"))
 
-    assert run.main([*WORDS, "runner.submit=false", f"results={tmp_path / 'old'}"]) == 0
+    assert command_line.main([*WORDS, "runner.submit=false", f"results={tmp_path / 'old'}"]) == 0
     before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()}
     refused(tmp_path / "old", "runner.partition=gpu")
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()} == before
@@ -52,7 +52,7 @@ def test_a_job_that_is_taken_is_in_the_plan(tools: Tools, tmp_path: Path, capsys
     tools.says("scontrol", "MaxArraySize = 1001")
     tools.says("sbatch", "17")
     tools.says("squeue", "17 0 PENDING")
-    assert run.main([*WORDS, "runner.runs_per_task=2", f"results={tmp_path}"]) == 0
+    assert command_line.main([*WORDS, "runner.runs_per_task=2", f"results={tmp_path}"]) == 0
     assert "job 17: 2 runs in 1 task; output in " in capsys.readouterr().out
     assert main(["status", "--json", "--results", str(tmp_path)]) == 0
     (plan,) = json.loads(capsys.readouterr().out)["plans"]
@@ -64,7 +64,7 @@ def test_status_says_in_one_line_that_slurm_does_not_answer(
 ) -> None:
     tools.says("scontrol", "MaxArraySize = 1001")
     tools.says("sbatch", "17")
-    assert run.main([*WORDS, f"results={tmp_path}"]) == 0
+    assert command_line.main([*WORDS, f"results={tmp_path}"]) == 0
     tools.fails("squeue", UNCONFIGURED.format(name="squeue"))
     capsys.readouterr()
     assert main(["status", "--results", str(tmp_path)]) == 0

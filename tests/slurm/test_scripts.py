@@ -48,8 +48,8 @@ def test_every_resource_is_in_the_script() -> None:
         "/home/a/results/plans/dssp-table1-gpu.slurm/1/plan.json",
         "0-3,7%2",
         ALL,
-        project="/home/a/syncline",
-        python="/home/a/syncline/.venv/bin/python",
+        folder="/home/a/syncline",
+        program="/home/a/syncline/.venv/bin/python run.py",
         log="/home/a/results/plans/dssp-table1-gpu.slurm/1/%a.txt",
         results="/home/a/results",
         runs_per_task=4,
@@ -63,7 +63,7 @@ def test_the_report_asks_for_little() -> None:
         "dssp-table1-gpu-report",
         "/home/a/syncline/.venv/bin/python -m reports dssp/table1 --scale gpu --results /home/a/results",
         ALL,
-        project="/home/a/syncline",
+        folder="/home/a/syncline",
         log="/home/a/results/plans/dssp-table1-gpu.slurm/1/report.txt",
     )
     assert script == (GOLDEN / "report.sbatch").read_text()
@@ -97,8 +97,8 @@ class Task:
             "plan.json",
             "0-9",
             JobResources(),
-            project=str(folder),
-            python=str(tools / "program"),
+            folder=str(folder),
+            program=str(tools / "program") + " run.py",
             runs_per_task=3,
         )
         (folder / "script").write_text(script)

@@ -4,7 +4,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from syncline.records.studies import read_study
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("slurm")]
 
 LONG = ["epochs=60", "eval_every_epochs=2"]  # a few seconds, and a look at it every few tenths
-TIMEOUT_S = 120.0
+STALLED_S = 120.0  # without any progress
+TWO_STAGES = ["tune.factor=1000", "tune.seeds=[7]"]  # the best value is the grid's middle: it is not extended
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +60,28 @@ class Cluster:
     def wait_for_rows(self, identity: str, number: int) -> None:
         """Until a run has been evaluated so often."""
         path = self.results / identity / "metrics.jsonl"
-        ends = time.monotonic() + TIMEOUT_S
-        while not path.exists() or len(path.read_text().splitlines()) < number:
-            assert time.monotonic() < ends, self._lab.states()
-            time.sleep(0.05)
+        self.wait_until(lambda: path.exists() and len(path.read_text().splitlines()) >= number)
+
+    def wait_until_over(self) -> None:
+        """Until no task is queued or running."""
+        self.wait_until(lambda: not self._lab.states())
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """While a task changes its state or a file grows, however slowly."""
+        before, since = self._progress(), time.monotonic()
+        while not condition():
+            if (now := self._progress()) != before:
+                before, since = now, time.monotonic()
+            assert time.monotonic() - since < STALLED_S, f"{self._lab.states()}\n{self.output()}"
+            time.sleep(0.1)
+
+    def _progress(self) -> tuple[dict[str, str], dict[Path, int]]:
+        """The states of the tasks, and the sizes of the files of records, plans and their output."""
+        sizes = dict[Path, int]()
+        for path in self.results.rglob("*"):
+            with suppress(FileNotFoundError):  # it was a draft
+                sizes[path] = path.stat().st_size
+        return self._lab.states(), sizes
 
     def output(self) -> str:
         """Of all tasks."""
@@ -90,7 +110,7 @@ def test_an_array_of_eight_runs_finishes_and_its_report_is_written(lab: Slurm, c
     assert said.code == 0, said
     assert "8 runs in 8 tasks, its report is job" in said.out
     assert set(cluster.states()) <= {"queued", "running", "finished"}
-    lab.wait_until_over(TIMEOUT_S)
+    cluster.wait_until_over()
     assert cluster.states() == ["finished"] * 8, cluster.output()
     assert (cluster.results / "reports" / "psp-fig2-smoke.svg").stat().st_size > 1000, cluster.output()
     again = cluster.run("+experiment=psp/fig2", "scale=smoke", "runner=slurm")
@@ -106,7 +126,7 @@ def test_a_task_that_is_out_of_time_is_requeued_and_ends_as_if_uninterrupted(
     cluster.wait_for_rows(record.name, 3)
     lab.ask("scancel", "--batch", "--signal=USR1", f"{job}_0")
     undisturbed = made(tmp_path / "undisturbed", *LONG)
-    lab.wait_until_over(TIMEOUT_S)
+    cluster.wait_until_over()
     assert cluster.states() == ["finished"], cluster.output()
     summary = read_summary(record)
     assert summary["restarts"] == 1
@@ -132,13 +152,13 @@ def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_completes
     lost = lab.node_of(f"{job}_1")
     lab.kill_node(lost)
     assert cluster.states()[1] == "queued"  # Slurm has not noticed, and no process makes it
-    lab.wait_until_over(TIMEOUT_S)
+    cluster.wait_until_over()
     assert cluster.states() == ["unfinished", "unfinished", "finished"], cluster.output()
     name = next((cluster.results / "plans").glob("sweep-*.json")).stem
     said = cluster.operate("retry", name)
     assert said.code == 0, said
     assert "2 runs in 2 tasks" in said.out
-    lab.wait_until_over(TIMEOUT_S)
+    cluster.wait_until_over()
     assert cluster.states() == ["finished"] * 3, cluster.output()
     assert [read_summary(record)["restarts"] for record in records] == [1, 0, 0]
     lab.start_node(lost)
@@ -150,7 +170,7 @@ def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> Non
     run = ["strategy=psp", "cluster.workers=3", "cluster.shards=2", "max_updates=30", "epochs=null"]
     hosts = ["runner=multinode", "runner.start=srun", "runner.nodes=3", "runner.address=127.0.0.1"]
     cluster.submit(*run, *hosts, "launcher.nodes=3", launcher="launcher=slurm")
-    lab.wait_until_over(TIMEOUT_S)
+    cluster.wait_until_over()
     assert cluster.states() == ["finished"], cluster.output()
     record = record_of(cluster.results, *run, *hosts)
     summary = read_summary(record)
@@ -162,18 +182,17 @@ def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> Non
 def test_a_study_goes_on_by_itself_from_stage_to_stage_to_its_answer(
     lab: Slurm, cluster: Cluster, tmp_path: Path
 ) -> None:
-    said = cluster.run(*SMALL, "runner=slurm", "runner.runs_per_task=6")
+    words = [*SMALL, *TWO_STAGES]
+    said = cluster.run(*words, "runner=slurm", "runner.runs_per_task=3")
     assert said.code == 0, said
-    assert "its next stage is job" in said.out
-    ends = time.monotonic() + TIMEOUT_S
+    assert "6 runs in 2 tasks, its next stage is job" in said.out
     (path,) = (cluster.results / "studies").glob("*.json")
-    while read_study(path).answer is None:
-        assert time.monotonic() < ends, cluster.output()
-        assert lab.states() or read_study(path).answer is not None, cluster.output()
-        time.sleep(0.2)
-    lab.wait_until_over(TIMEOUT_S)
-    here = cli(*SMALL, f"results={tmp_path / 'here'}")
+    cluster.wait_until(lambda: read_study(path).answer is not None or not lab.states())
+    assert read_study(path).answer is not None, cluster.output()
+    cluster.wait_until_over()
+    here = cli(*words, f"results={tmp_path / 'here'}")
     assert here.code == 0, here
     (undisturbed,) = (tmp_path / "here" / "studies").glob("*.json")
+    assert [stage["name"] for stage in read_study(path).stages] == ["screen 1", "full 1"]
     assert read_study(path).stages == read_study(undisturbed).stages
     assert read_study(path).answer == read_study(undisturbed).answer

@@ -2,13 +2,14 @@
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 from slurm_tools import Tools
 from studies.made import SMALL, finish
 
-import run
+from runners import command_line
 from syncline.__main__ import main
 from syncline.config import ConfigError, compose
 from syncline.records.plans import plan_path, read_plan
@@ -34,7 +35,7 @@ def test_the_job_after_a_stage_runs_the_same_command(
     cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = tmp_path / "my results"
-    assert run.main([*WORDS, "runner.partition=gpu", f"results={results}"]) == 0
+    assert command_line.main([*WORDS, "runner.partition=gpu", f"results={results}"]) == 0
     assert "job 17: 6 runs in 6 tasks, its next stage is job 17" in capsys.readouterr().out
     array, after = map(shlex.split, cluster.asked("sbatch"))
     (script,) = results.glob("plans/*.slurm/1/next.sbatch")
@@ -43,15 +44,15 @@ def test_the_job_after_a_stage_runs_the_same_command(
     text = script.read_text()
     assert "#SBATCH --partition=gpu" in text
     command = shlex.split(text.splitlines()[-1])
-    assert command[1] == "run.py"
-    assert command[2:] == [*WORDS, "runner.partition=gpu", "--follows=0", f"results={results}"]
+    assert command[:5] == [sys.executable, "-P", "-m", "runners", "run"]
+    assert command[5:] == [*WORDS, "runner.partition=gpu", "--follows=0", f"results={results}"]
 
 
 def test_the_next_job_submits_the_next_stage_and_the_last_one_the_answer(
     cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*WORDS, f"results={tmp_path}"]
-    assert run.main(words) == 0
+    assert command_line.main(words) == 0
     follows, stages = 0, []
     while (study := read_study(only_study(tmp_path))).answer is None:
         assert study.present is not None
@@ -60,7 +61,7 @@ def test_the_next_job_submits_the_next_stage_and_the_last_one_the_answer(
             if not (tmp_path / planned.identity).exists():
                 finish(tmp_path, compose(planned.overrides)[0])
         capsys.readouterr()
-        assert run.main([*words, f"--follows={follows}"]) == 0
+        assert command_line.main([*words, f"--follows={follows}"]) == 0
         follows = study.num_trials
     assert stages == ["screen 1", "full 1"]
     assert len(cluster.asked("sbatch")) == 2 * len(stages)
@@ -69,11 +70,11 @@ def test_the_next_job_submits_the_next_stage_and_the_last_one_the_answer(
 
 def test_the_next_job_does_not_submit_what_was_in_vain(cluster: Tools, tmp_path: Path) -> None:
     words = [*WORDS, f"results={tmp_path}"]
-    assert run.main(words) == 0
+    assert command_line.main(words) == 0
     with pytest.raises(ConfigError, match="screen 1: no run was made since the last job; its output tells why"):
-        run.main([*words, "--follows=0"])
+        command_line.main([*words, "--follows=0"])
     assert len(cluster.asked("sbatch")) == 2
-    assert run.main(words) == 0  # a user may
+    assert command_line.main(words) == 0  # a user may
     assert len(cluster.asked("sbatch")) == 4
 
 
@@ -82,14 +83,14 @@ def test_cancelling_a_stage_cancels_the_job_that_would_submit_more(tools: Tools,
     tools.numbers("sbatch", 17)
     tools.says("squeue", "17 0 PENDING\n18 0 PENDING")
     tools.says("scancel", "")
-    assert run.main([*WORDS, f"results={tmp_path}"]) == 0
+    assert command_line.main([*WORDS, f"results={tmp_path}"]) == 0
     study = read_study(only_study(tmp_path))
     assert main(["cancel", study.plan, "--results", str(tmp_path)]) == 0
     assert tools.asked("scancel") == ["18 17"]
 
 
 def test_without_submission_both_scripts_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run.main([*WORDS, "runner.submit=false", f"results={tmp_path}"]) == 0
+    assert command_line.main([*WORDS, "runner.submit=false", f"results={tmp_path}"]) == 0
     out = capsys.readouterr().out
     assert "6 runs in 6 tasks, not submitted: sbatch " in out
     assert "its next stage: sbatch --dependency=afterany:JOB " in out
@@ -97,11 +98,11 @@ def test_without_submission_both_scripts_are_written(tmp_path: Path, capsys: pyt
 
 def test_a_study_in_slurm_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="rerun=true goes with no study in Slurm"):
-        run.main([*WORDS, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
+        command_line.main([*WORDS, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
 
 
 def test_the_report_of_an_experiment_is_still_the_job_after_it(cluster: Tools, tmp_path: Path) -> None:
-    assert run.main(["+experiment=psp/fig2", "scale=smoke", "runner=slurm", f"results={tmp_path}"]) == 0
+    assert command_line.main(["+experiment=psp/fig2", "scale=smoke", "runner=slurm", f"results={tmp_path}"]) == 0
     (script,) = tmp_path.glob("plans/*.slurm/1/report.sbatch")
-    assert " -m reports psp/fig2 --scale smoke --results " in script.read_text()
+    assert " -m runners report psp/fig2 --scale smoke --results " in script.read_text()
     assert json.loads((script.parent / "job.json").read_text())["job_id"] == "17"

@@ -5,10 +5,19 @@ from pathlib import Path
 
 import pytest
 from examples import scaled
-from harness import Harness
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncline.checking.harness import Harness
+from syncline.checking.strategy import (
+    LEAVES,
+    PUSHES,
+    accepts,
+    check_collective,
+    check_that_nobody_starves,
+    explore,
+    explore_leaves,
+)
 from syncline.strategies import STRATEGIES
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
 from syncline.strategies.backup import BackupOptions
@@ -41,14 +50,6 @@ CASES: list[StrategyOptions] = [
 ]
 SERVERS = [options for options in CASES if options.has_server]
 COLLECTIVES = [options for options in CASES if not options.has_server]
-
-
-def accepts(options: StrategyOptions, num_workers: int) -> bool:
-    try:
-        options.check_cluster(num_workers, 1)
-    except ValueError:
-        return False
-    return True
 
 
 def sizes(options: StrategyOptions, most: int) -> st.SearchStrategy[int]:
@@ -127,54 +128,17 @@ def test_no_worker_starves(options, data, choices, seconds):
             harness.push(worker, after, loss=1 / (number + 1))
         else:
             harness.wait()
-    before, version, push = dict(harness.batches), harness.version, harness.next_push
-    for _ in range(3000):
-        harness.step(lambda worker, _: seconds[worker])
-        if harness.version >= version + 3 and all(harness.batches[w] >= before[w] + 3 for w in before):
-            assert min(harness.pending, default=push) >= push, "an old push is still pending"
-            return
-    pytest.fail(f"starved: {harness.batches} after {before}")
+    check_that_nobody_starves(harness, seconds)
 
 
-@pytest.mark.parametrize(("options", "num_workers", "depth"), small((1, 6), (2, 7), (3, 5)))
+@pytest.mark.parametrize(("options", "num_workers", "depth"), small(*PUSHES))
 def test_every_interleaving_of_pushes_and_timers(options, num_workers, depth):
-    def explore(harness: Harness, left: int) -> None:
-        if left == 0:
-            return
-        if harness.due < float("inf"):
-            after = harness.fork()
-            after.wait()
-            explore(after, left - 1)
-        for worker in harness.running:
-            after = harness.fork()
-            after.push(worker, min(1.0, after.due - after.now), loss=0.5**left)
-            explore(after, left - 1)
-
-    explore(Harness(options, num_workers), depth)
+    assert explore(Harness(options, num_workers), depth) >= depth
 
 
-@pytest.mark.parametrize(("options", "num_workers", "depth"), small((2, 5), (3, 5)))
+@pytest.mark.parametrize(("options", "num_workers", "depth"), small(*LEAVES))
 def test_every_interleaving_with_one_leave_and_one_return(options, num_workers, depth):
-    def explore(harness: Harness, left: int, absent: int | None, may_leave: bool) -> None:
-        if left == 0:
-            return
-        moves = [("push", worker) for worker in harness.running]
-        moves += [("leave", worker) for worker in harness.counts] if may_leave else []
-        moves += [("join", absent)] if absent is not None else []
-        for kind, worker in moves:
-            after = harness.fork()
-            if kind == "push":
-                after.push(worker, min(1.0, after.due - after.now))
-            else:
-                getattr(after, kind)(worker)
-            explore(
-                after,
-                left - 1,
-                worker if kind == "leave" else absent if kind == "push" else None,
-                may_leave and kind != "leave",
-            )
-
-    explore(Harness(options, num_workers), depth, None, True)
+    assert explore_leaves(Harness(options, num_workers), depth) >= depth
 
 
 @scaled(5)
@@ -228,24 +192,9 @@ def numbers(options: StrategyOptions) -> list[int]:
     return [number for number in range(1, 41) if accepts(options, number)]
 
 
-def test_the_groups_of_every_step_partition_the_workers(collective):
+def test_the_groups_of_a_collective_partition_the_workers_and_spread_to_all_in_two_steps(collective):
     for num_workers in numbers(collective):
-        for step in range(5):
-            groups = collective.groups(step, num_workers)
-            assert sorted(worker for group in groups for worker in group) == list(range(num_workers))
-            assert all(group == sorted(group) for group in groups), "every rank computes the same list"
-            assert groups == collective.groups(step, num_workers) == collective.groups(step + 2, num_workers)
-
-
-def test_two_consecutive_steps_spread_every_worker_to_all(collective):
-    for num_workers in numbers(collective):
-        for first in range(3):
-            reached = {worker: {worker} for worker in range(num_workers)}
-            for step in (first, first + 1):
-                for group in collective.groups(step, num_workers):
-                    together = set().union(*(reached[worker] for worker in group))
-                    reached |= dict.fromkeys(group, together)
-            assert all(reached[worker] == set(range(num_workers)) for worker in reached)
+        assert check_collective(collective, num_workers) == 5
 
 
 def test_a_collective_runs_on_some_number_of_workers_and_on_one_shard(collective):

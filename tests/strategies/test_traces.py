@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import Harness, interrupted
 
+from syncline.checking.harness import Harness, interrupted
 from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions

@@ -11,7 +11,8 @@ import yaml
 
 from syncline.config import choices, compose
 from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
-from syncline.timing.distributions import Constant, Draws, Exponential, Normal, Occasional, Pareto, Uniform
+from syncline.timing.distributions import Constant, Exponential, Normal, Occasional, Pareto, Uniform
+from syncline.timing.draws import Draws
 from syncline.timing.network import NetworkConfig
 from syncline.timing.order_statistics import order_statistic
 

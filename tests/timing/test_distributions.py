@@ -17,7 +17,6 @@ from syncline.timing.distributions import (
     Array,
     Constant,
     Distribution,
-    Draws,
     Empirical,
     Exponential,
     Gamma,
@@ -26,10 +25,13 @@ from syncline.timing.distributions import (
     Occasional,
     Pareto,
     ShiftedExponential,
+    Trace,
+    TwoState,
     Uniform,
     Weibull,
     distribution,
 )
+from syncline.timing.draws import Draws
 
 U = np.concatenate([[0.0, 2.0**-53], np.linspace(1e-6, 1 - 1e-6, 4001), [1 - 2.0**-53]])  # the range of a generator
 MEASURED = (0.3, 0.1, 0.2, 0.2, 0.9)
@@ -57,6 +59,8 @@ ALL = [
     LogNormal(0.7, 0.0),
     Uniform(0.7, 0.7),
     Empirical(MEASURED),
+    Trace(MEASURED),
+    TwoState(0.1, 0.7, 30.0, 10.0),
     Occasional(0.3, Exponential(2.0)),
     Occasional(0.0016, Constant(4.0)),
     Occasional(1.0, Exponential(2.0)),
@@ -119,6 +123,8 @@ def test_the_mean_of_many_draws_is_the_expectation_within_four_standard_errors(s
         (Gamma(3.0, 0.5), 1.5),
         (Uniform(0.5, 2.0), 1.25),
         (Empirical(MEASURED), 0.34),
+        (Trace(MEASURED), 0.34),
+        (TwoState(0.1, 0.7, 30.0, 10.0), 0.25),
         (Occasional(0.0016, Constant(4.0)), 0.0064),
     ],
     ids=str,
@@ -314,6 +320,8 @@ def test_a_probability_lies_between_0_and_1(probability: float) -> None:
         ({"name": "weibull", "scale": 1, "shape": 1.5}, Weibull(1, 1.5)),
         ({"name": "gamma", "shape": 2, "scale": 0.5}, Gamma(2, 0.5)),
         ({"name": "empirical", "values": [0.3, 0.1, 0.2, 0.2, 0.9]}, Empirical(MEASURED)),
+        ({"name": "trace", "values": [0.3, 0.1, 0.2, 0.2, 0.9], "block": 7}, Trace(MEASURED, block=7.0)),
+        ({"name": "two_state", "low": 0, "high": 3, "every": 9, "lasting": 3}, TwoState(0.0, 3.0, 9.0, 3.0)),
     ],
 )
 def test_options_build_the_distribution_that_they_describe(options: dict[str, Any], made: Distribution) -> None:

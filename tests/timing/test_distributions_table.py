@@ -25,6 +25,7 @@ EXAMPLES = {  # of those whose mean is a formula of their parameters
     "normal": {"mean": 0.7, "std": 0.07},
     "pareto": {"minimum": 0.5, "shape": 3.0},
     "shifted_exponential": {"shift": 0.2, "scale": 0.5},
+    "two_state": {"low": 0.1, "high": 0.7, "every": 30.0, "lasting": 10.0},
     "uniform": {"low": 0.2, "high": 0.7},
     "weibull": {"scale": 0.5, "shape": 0.6},
 }
@@ -68,6 +69,6 @@ def test_the_keys_and_the_limit_of_the_page_are_those_of_the_code() -> None:
 def test_the_examples_of_the_page_compose(tmp_path: Path) -> None:
     (tmp_path / "seconds.csv").write_text("0.9\n1.1\n")
     words = re.findall(r"^python run.py '(.+)'$", PAGE, re.MULTILINE)
-    assert len(words) == 3
+    assert len(words) == 4
     for word in words:
         compose([word.replace("seconds.csv", str(tmp_path / "seconds.csv"))])

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from syncline.timing.distributions import BLOCK, Array, Constant, Distribution, Draws, Exponential, Normal, Pareto
+from syncline.timing.distributions import Array, Constant, Distribution, Exponential, Normal, Pareto
+from syncline.timing.draws import BLOCK, Draws
 
 LONG = 20_000
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
-from syncline.timing.distributions import BLOCK, Exponential, Normal, Occasional
+from syncline.timing.distributions import Exponential, Normal, Occasional
+from syncline.timing.draws import BLOCK
 
 NOTHING = ScenarioConfig()
 EVERYTHING = ScenarioConfig(

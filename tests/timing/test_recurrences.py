@@ -29,7 +29,8 @@ from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.ssp import SspOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import BLOCK, Array, Draws, Exponential, Normal
+from syncline.timing.distributions import Array, Exponential, Normal
+from syncline.timing.draws import BLOCK, Draws
 
 UPDATES = 400
 ITERATIONS = UPDATES + 1  # no worker begins more mini-batches than there are updates in any of these runs

@@ -22,7 +22,6 @@ from syncline.timing.distributions import (
     Array,
     Constant,
     Distribution,
-    Draws,
     Empirical,
     Exponential,
     Gamma,
@@ -34,6 +33,7 @@ from syncline.timing.distributions import (
     Uniform,
     Weibull,
 )
+from syncline.timing.draws import Draws
 from syncline.timing.order_statistics import harmonic, order_statistic
 from syncline.timing.run_times import (
     VARIANTS,

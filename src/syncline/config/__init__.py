@@ -2,12 +2,14 @@
 
 from syncline.config.checks import ConfigError
 from syncline.config.composition import CONF, GROUPS, Invocation, choices, compose, compose_yaml, divided, sweep
-from syncline.config.datasets import DATASETS, DigitsConfig, GlyphsConfig
+from syncline.config.datasets import DATASETS, DigitsConfig, GlyphsConfig, OwnDatasetConfig
 from syncline.config.judging import JudgeConfig
 from syncline.config.models import MODELS, BertConfig, ModelConfig, ResnetConfig
-from syncline.config.optimizers import SgdConfig
+from syncline.config.optimizers import OptimizerConfig, SgdConfig
+from syncline.config.own import OwnPart
 from syncline.config.run import RunConfig, TargetConfig, content_here, from_plain
 from syncline.config.runners import LiveConfig, LocalConfig, MultinodeConfig, ReplayConfig, SimulateConfig, SlurmConfig
+from syncline.config.tasks import OwnTaskConfig
 from syncline.config.tuning import TuneConfig
 
 __all__ = [
@@ -25,6 +27,10 @@ __all__ = [
     "LocalConfig",
     "ModelConfig",
     "MultinodeConfig",
+    "OptimizerConfig",
+    "OwnDatasetConfig",
+    "OwnPart",
+    "OwnTaskConfig",
     "ReplayConfig",
     "ResnetConfig",
     "RunConfig",

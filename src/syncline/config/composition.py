@@ -15,17 +15,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_origin
 
+from syncline.config import own
 from syncline.config.checks import ConfigError, check, check_numbers
+from syncline.config.folders import files as users_files
 from syncline.config.hydra_adapter import InterpolationError, compose_file, resolve, to_yaml
 from syncline.config.judging import JUDGES, JudgeConfig, NoJudgeConfig
 from syncline.config.reading import converted, described, fields, read, required
-from syncline.config.run import TABLES, RunConfig, with_content
+from syncline.config.run import OWN_BASES, TABLES, RunConfig, with_content
 from syncline.config.runners import LAUNCHERS, HereConfig, Launcher, SlurmConfig
 from syncline.config.tuning import TUNES, NoTuneConfig, TuneConfig
 from syncline.config.words import is_swept, meant, nearest, nearest_keys, split, swept
+from syncline.installation import shipped
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
-CONF = Path(__file__).parents[3] / "conf"
+CONF = shipped("conf")
 MOST_RUNS = 100_000  # of a sweep; all are composed and written to a plan before the first starts
 SHORT = {"from": "runner.source", "hosts": "runner.hosts"}
 
@@ -73,6 +76,7 @@ class _Root(RunConfig, Invocation):
 
     model: Any = None
     dataset: Any = None
+    task: Any = None
     optimizer: Any = None
     strategy: Any = None
     runner: Any = None
@@ -94,9 +98,17 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
 
 
 def choices(group: str) -> list[str]:
-    """The choices of a group: the files of conf/<group>."""
+    """The choices of a group: the files of conf/<group>, and of <group> in the user's folders.
+
+    Raises:
+        ConfigError: a choice is given twice.
+    """
     folder = CONF / group
-    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml"))
+    ours = {str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml")}
+    users = users_files(group)
+    if taken := sorted(ours & set(users)):
+        raise ConfigError(f"{users[taken[0]]} needs another name: {group}={taken[0]} is a choice of Syncline's")
+    return sorted({*ours, *users})
 
 
 def compose(overrides: Sequence[str]) -> tuple[RunConfig, Invocation]:
@@ -194,7 +206,9 @@ def _chosen(choices: Mapping[str, str]) -> tuple[dict[str, Any], Kinds]:
     """The values, and the types of the topmost keys, for these choices of groups; shared, so not to be modified."""
     values, kinds = map(dict, _defaults())
     for group, name in choices.items():
-        of_file, types = _choice(group, name)
+        of_file, types = (
+            _users_choice(group, name, file) if (file := users_files(group).get(name)) else _choice(group, name)
+        )
         values |= of_file
         kinds |= types
     return values, kinds
@@ -214,6 +228,49 @@ def _choice(group: str, name: str) -> tuple[dict[str, Any], Kinds]:
     values, types = compose_file(CONF, f"{group}/{name}", _Root, GROUPS)
     assert set(values) == {group}, f"conf/{group}/{name}.yaml speaks of {', '.join(values)}"
     return values, types
+
+
+def _users_choice(group: str, name: str, file: Path) -> tuple[dict[str, Any], Kinds]:
+    """As `_choice`, of a file of the user's; keys that it leaves out have the defaults of their class.
+
+    Raises:
+        ConfigError: the file is no YAML of the group, or as `own.declared`.
+    """
+    try:
+        values, types = compose_file(CONF, f"{group}/{name}", _Root, GROUPS)
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    if set(values) != {group}:
+        raise ConfigError(f"{file} must have keys of {group} only, got {', '.join(values) or 'none'}")
+    if group == "experiment":
+        return values, types
+    given = values[group]
+    if "_target_" in given:
+        folder = Path(str(file).removesuffix(f"{group}/{name}.yaml"))
+        kind, whole = own.declared(group, name, folder, given, OWN_BASES)
+    else:
+        kind = types[group] if dataclasses.is_dataclass(types[group]) else _kind_by_name(group, file, given)
+        whole = own.defaults(kind)
+        if group in ("cluster", "scenario"):
+            given = {**given, "name": name.replace("/", "-")}
+    kinds = {group: kind}
+    for key, value in given.items():
+        if key == "name":
+            whole["name"] = value
+        elif not key.startswith("_"):
+            _put({group: whole}, kinds, f"{group}.{key}", value, str(value))
+    return {group: whole}, kinds
+
+
+def _kind_by_name(group: str, file: Path, given: Mapping[str, Any]) -> type[Any]:
+    """The class of a part, by its name where the group has several."""
+    table = GROUPS[group]
+    if len(table) == 1:
+        return next(iter(table.values()))
+    if given.get("name") not in table:
+        rule = f"{file} must have a _target_, or a name, one of {', '.join(table)}"
+        raise ConfigError(f"{rule}; got {given.get('name', 'neither')}")
+    return table[given["name"]]
 
 
 def _set(values: dict[str, Any], kinds: Kinds, key: str, text: str) -> None:
@@ -301,6 +358,8 @@ def _kind_of(kinds: Kinds, key: str, text: str) -> Any:
     """
     names, above, parts = kinds, "", key.split(".")
     for place, part in enumerate(parts, 1):
+        if part in own.ABOUT:
+            raise ConfigError(f"{key} cannot be set: it belongs to the file of the chosen {above}")
         if part == "name" and above in GROUPS:
             raise ConfigError(f"{key} cannot be set; write {above}={text}")
         if part not in names:
@@ -319,7 +378,7 @@ def _unknown(kinds: Kinds, key: str, text: str, above: str, names: Iterable[str]
     here = [*_leaves(kinds), *GROUPS, "experiment"]
     every = {each for group, table in GROUPS.items() for kind in table.values() for each in _leaves({group: kind})}
     near = nearest_keys(key, dict.fromkeys([*here, *sorted(every)]))
-    taken = ", ".join(name for name in names if name != "name") or "no keys"
+    taken = ", ".join(name for name in names if name not in ("name", *own.ABOUT)) or "no keys"
     if not above:
         taken += ", experiment"
     line = f"{key}: unknown key"
@@ -336,7 +395,7 @@ def _leaves(kinds: Kinds, above: str = "") -> Iterator[str]:
     for name, kind in kinds.items():
         if dataclasses.is_dataclass(kind):
             yield from _leaves(fields(kind), f"{above}{name}.")
-        elif name != "name":
+        elif name != "name" and name not in own.ABOUT:
             yield f"{above}{name}"
 
 
@@ -345,7 +404,8 @@ def _owners(key: str) -> str:
     group = key.partition(".")[0]
     tables = [name for name, kind in GROUPS[group].items() if key in _leaves({group: kind})]
     named = rf"^name: ({'|'.join(tables)})\b"
-    found = [name for name in choices(group) if re.search(named, (CONF / group / f"{name}.yaml").read_text(), re.M)]
+    ours = sorted(set(choices(group)) - set(users_files(group)))
+    found = [name for name in ours if re.search(named, (CONF / group / f"{name}.yaml").read_text(), re.M)]
     return f"{group}={', '.join(found[:3])}{', ...' if found[3:] else ''}"
 
 

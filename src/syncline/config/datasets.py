@@ -10,7 +10,7 @@ where `shape` is known) has none.
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from syncline.config.checks import ConfigError, check, check_choice
@@ -79,7 +79,7 @@ class DatasetConfig:
         """
         known = self.known_num_train
         if known is None:
-            rule = "only the text tells how long it is; dataset.train_size must be set"
+            rule = "only the data tell how many samples there are; dataset.train_size must be set"
             raise ConfigError(f"dataset={self.name}: {rule}, got null")
         return known
 
@@ -324,7 +324,49 @@ class TextConfig(PydocTextConfig):
         check(self.name != "text" or self.path is not None, "dataset.path must be set for dataset=text", self.path)
 
 
+@dataclass(frozen=True)
+class ArraysConfig(DatasetConfig):
+    """Arrays of the user's own; only the file tells their shape and number."""
+
+    name: str = "arrays"
+    root: str = "data"
+    path: str | None = None  # of the .npz file, within root
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.path is not None, "dataset.path must be set for dataset=arrays, such as mine.npz", self.path)
+
+    @property
+    def _known_num(self) -> int | None:
+        return self.train_size
+
+    @property
+    def shape(self) -> Shape | None:
+        return None
+
+
+@dataclass(frozen=True)
+class OwnDatasetConfig(DatasetConfig):
+    """Options of a data set of the user's own; only the data set tells its shape and number."""
+
+    files: list[str] = field(default_factory=list)  # those that it reads: their bytes are part of a run's identity
+    num_classes: int | None = None  # of labels; null: what its attribute `classes` or `num_classes` says
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+
+    @property
+    def _known_num(self) -> int | None:
+        return self.train_size
+
+    @property
+    def shape(self) -> Shape | None:
+        return None
+
+
 DATASETS: dict[str, type[DatasetConfig]] = {
+    "arrays": ArraysConfig,
     "billion": TextConfig,
     "cifar10": CifarConfig,
     "cifar100": CifarConfig,

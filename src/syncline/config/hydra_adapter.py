@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from syncline.config.folders import folders
+
+USER = "user"  # who provides a folder of Hydra's search path
+
 
 class InterpolationError(ValueError):
     """An interpolation that cannot be resolved; `key` is where it stands."""
@@ -19,32 +23,66 @@ class InterpolationError(ValueError):
 def compose_file(
     conf: Path, file: str, root: type[Any], groups: Mapping[str, Mapping[str, type[Any]]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A file of conf/ merged with those in its defaults list: the values of all keys, and the types of its groups.
+    """A file of conf/ or of the user's folders, merged with those in its defaults list.
+
+    Returns:
+        The values of all keys, and the types of its groups.
 
     Args:
         conf: the folder.
-        file: within it, without its ending.
+        file: within one of them, without its ending.
         root: schema of the topmost keys, a dataclass.
         groups: group -> name -> schema of a choice, a dataclass.
-    """
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
 
-    if not GlobalHydra.instance().is_initialized():
+    Raises:
+        ValueError: the file is no YAML, or it does not fit its schema.
+    """
+    from hydra import compose
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    if not OmegaConf.has_resolver("unless_set"):
         _register(root, groups)
-        initialize_config_dir(str(conf), version_base="1.3")
-    cfg = compose(file)
+    _search(conf)
+    try:
+        cfg = compose(file)
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
     values: Any = OmegaConf.to_container(cfg)
     types: dict[str, Any] = {group: OmegaConf.get_type(cfg, group) for group in groups if group in values}
     return values, types
 
 
+def _search(conf: Path) -> None:
+    """Let Hydra search this folder and the user's, if it does not already."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    hydra = GlobalHydra.instance()
+    if hydra.is_initialized():
+        searched = hydra.config_loader().get_search_path().get_path()
+        if [each.path for each in searched if each.provider == USER] == [f"file://{folder}" for folder in folders()]:
+            return
+        hydra.clear()
+    initialize_config_dir(str(conf), version_base="1.3")
+
+
 def _register(root: type[Any], groups: Mapping[str, Mapping[str, type[Any]]]) -> None:
-    """Store the schemas, and the resolver that conf/ uses, with Hydra."""
+    """Store the schemas, the resolver that conf/ uses, and the user's folders, with Hydra."""
+    from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.config_store import ConfigStore
+    from hydra.core.plugins import Plugins
+    from hydra.plugins.search_path_plugin import SearchPathPlugin
     from omegaconf import OmegaConf
 
+    class UsersFolders(SearchPathPlugin):
+        def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+            for folder in folders():
+                search_path.append(USER, f"file://{folder}")
+
+    Plugins.instance().register(UsersFolders)
     OmegaConf.register_new_resolver("unless_set", lambda value, *keys: value if set(keys) == {None} else None)
     store = ConfigStore.instance()
     store.store(name="schema", node=_writable(OmegaConf.structured(root)))

@@ -7,7 +7,16 @@ from syncline.config.checks import check
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class AnyModelConfig:
+    """Options of every model."""
+
+    name: str = ""
+
+    task: ClassVar[str] = ""  # of one of the user's own: any
+
+
+@dataclass(frozen=True)
+class ModelConfig(AnyModelConfig):
     """A model without options."""
 
     name: str = "lenet"
@@ -111,7 +120,16 @@ class DrawConfig(ModelConfig):
             check(getattr(self, key) >= 1, f"model.{key} must be >= 1", getattr(self, key))
 
 
-MODELS: dict[str, type[ModelConfig]] = {
+@dataclass(frozen=True)
+class MlpConfig(AnyModelConfig):
+    name: str = "mlp"
+    hidden: list[int] = field(default_factory=lambda: [128, 128])  # units of the layers, each >= 1
+
+    def __post_init__(self) -> None:
+        check(all(units >= 1 for units in self.hidden), "model.hidden must be layers of >= 1 units", self.hidden)
+
+
+MODELS: dict[str, type[AnyModelConfig]] = {
     "alexnet_small": ModelConfig,
     "bert": BertConfig,
     "char_lstm": CharLstmConfig,
@@ -120,6 +138,7 @@ MODELS: dict[str, type[ModelConfig]] = {
     "inception_small": ModelConfig,
     "inception_v3": ModelConfig,
     "lenet": ModelConfig,
+    "mlp": MlpConfig,
     "resnet": ResnetConfig,
     "resnet50": ModelConfig,
     "resnet50_bottleneck_cifar": ModelConfig,

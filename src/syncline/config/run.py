@@ -12,25 +12,37 @@ from typing import Any, cast, get_type_hints
 
 from syncline.config import runners
 from syncline.config.checks import ConfigError, check, check_choice, check_numbers
-from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig
-from syncline.config.models import MODELS, ModelConfig
+from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig, OwnDatasetConfig
+from syncline.config.models import MODELS, AnyModelConfig, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
-from syncline.datasets.files import ABSENT, PUBLISHED, fingerprint
+from syncline.config.own import OwnPart, restored
+from syncline.config.tasks import TASKS, OwnTaskConfig, TaskConfig
+from syncline.datasets.files import ABSENT, PUBLISHED, fingerprint, fingerprint_of
 from syncline.learning.schedule import LR_CLOCKS
-from syncline.metrics import METRICS, RANGES
+from syncline.metrics import METRICS
 from syncline.strategies import STRATEGIES
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import MEASURED
 
 # Groups whose choices have different fields: name -> class.
 TABLES: dict[str, Mapping[str, type[Any]]] = {
     "model": MODELS,
     "dataset": DATASETS,
+    "task": TASKS,
     "optimizer": OPTIMIZERS,
     "strategy": STRATEGIES,
     "runner": runners.RUNNERS,
     "tracker": runners.TRACKERS,
+}
+# Groups whose parts may be the user's own -> options of every part.
+OWN_BASES: dict[str, type[Any]] = {
+    "model": AnyModelConfig,
+    "dataset": OwnDatasetConfig,
+    "task": OwnTaskConfig,
+    "optimizer": OptimizerConfig,
+    "strategy": StrategyOptions,
 }
 ASYNC_GRADIENTS = ("mean", "mean_over_workers")
 MOMENTUM_FORMS = ("torch", "lr_inside")
@@ -42,7 +54,7 @@ DEVICES = ("auto", "cpu", "cuda")
 class TargetConfig:
     """Ends a run at the first evaluation that reaches `value`."""
 
-    metric: str | None = None  # of the model's task; None: its first
+    metric: str | None = None  # of the task; None: its first
     value: float | None = None  # None: never
 
 
@@ -50,8 +62,9 @@ class TargetConfig:
 class RunConfig:
     """One run, complete."""
 
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: AnyModelConfig = field(default_factory=ModelConfig)
     dataset: DatasetConfig = field(default_factory=DigitsConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
     optimizer: OptimizerConfig = field(default_factory=SgdConfig)
     strategy: StrategyOptions = field(default_factory=DsspOptions)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -107,9 +120,11 @@ class RunConfig:
             runners.places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
 
     def _check_names(self) -> None:
-        """Each part is of the class that its name selects; a record holds the name only."""
+        """Each part is of the class that its name selects, or the user's own; a record holds the name only."""
         for group, table in TABLES.items():
             part = getattr(self, group)
+            if isinstance(part, OwnPart):
+                continue
             name = getattr(part, "name", None)
             rule = f"{group} must be what its name says, one of {', '.join(table)}"
             check(isinstance(name, str) and table.get(name) is type(part), rule, f"{type(part).__name__}, name={name}")
@@ -146,7 +161,7 @@ class RunConfig:
         check(self.gradients, "target.value must be null with gradients=false: nothing is learned", value)
         during = not isinstance(self.runner, runners.LiveConfig) or self.runner.evaluate == "during"
         check(during, "a target needs runner.evaluate=during", getattr(self.runner, "evaluate", None))
-        least, most = RANGES[metric]
+        least, most = self.task.range_of(metric)
         hint = f" ({value / 100:g} for {value:g} %)" if most == 1 < value <= 100 else ""
         within = f"in {least} .. {most}" if most < inf else f">= {least}"
         check(least <= value <= most, f"target.value must be {within} for target.metric={metric}{hint}", value)
@@ -158,7 +173,7 @@ class RunConfig:
             self.strategy.check_cluster(cluster.workers, cluster.shards)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        for key, kind in {"slow": "workers", "slow_shards": "shards"}.items():
+        for key, kind in {"slow": "workers", "delayed_workers": "workers", "slow_shards": "shards"}.items():
             num = getattr(cluster, kind)
             absent = [number for number in getattr(scenario, key) if number >= num]
             check(not absent, f"scenario.{key} must name {kind} in 0 .. {num - 1}, cluster.{kind} being {num}", absent)
@@ -178,15 +193,20 @@ class RunConfig:
         check(plain or self.momentum == "torch", rule, self.optimizer.name)
 
     def _check_task(self) -> None:
-        """The data suit the model, and the target's metric is one of its task."""
-        task = self.model.task
-        suitable = ", ".join(sorted(name for name, kind in DATASETS.items() if task in kind.tasks))
-        rule = f"model={self.model.name} learns {task}: dataset must be one of {suitable}"
-        check(task in self.dataset.tasks, rule, self.dataset.name)
-        augment = getattr(self.dataset, "augment", False)
-        check(task == "classification" or not augment, f"dataset.augment must be false for {task}", augment)
+        """The task suits the model, the data suit the task, and the target's metric is one of it."""
+        model, dataset, task = self.model, self.dataset, self.task_name
+        is_own = isinstance(self.task, OwnPart)
+        if model.task and not is_own:
+            rule = f"model={model.name} learns {model.task}: task must be auto, {model.task} or one of your own"
+            check(task == model.task, rule, task)
+        if not is_own:
+            suitable = ", ".join(sorted(name for name, kind in DATASETS.items() if task in kind.tasks))
+            learns = f"model={model.name} learns {task}" if model.task else f"task={task}"
+            check(task in dataset.tasks, f"{learns}: dataset must be one of {suitable}", dataset.name)
+        augment = getattr(dataset, "augment", False)
+        check(self.batch_task == "classification" or not augment, f"dataset.augment must be false for {task}", augment)
         if self.target.metric is not None:
-            check_choice("target.metric", self.target.metric, METRICS[task])
+            check_choice("target.metric", self.target.metric, self.metrics)
 
     @property
     def live(self) -> runners.LiveConfig:
@@ -196,8 +216,20 @@ class RunConfig:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Of the model's task."""
-        return METRICS[self.model.task]
+        """Of the task; the first one judges the run."""
+        return tuple(self.task.metrics) if isinstance(self.task, OwnTaskConfig) else METRICS[self.task_name]
+
+    @property
+    def task_name(self) -> str:
+        """As chosen; else the model's; else the first of the data set."""
+        return self.batch_task if self.task.name == "auto" else self.task.name
+
+    @property
+    def batch_task(self) -> str:
+        """The task by which the data set makes its batches: of a task of the user's own that of model or data set."""
+        if self.task.name in METRICS:
+            return self.task.name
+        return self.model.task or self.dataset.tasks[0]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain nested types, as in config.yaml."""
@@ -207,12 +239,16 @@ class RunConfig:
     def identity(self) -> str:
         """Name of what the run computes: equal for two configs that must have the same result."""
         plain = self.as_dict()
+        own = {group: part for group in OWN_BASES if isinstance(part := getattr(self, group), OwnPart)}
         for key in NOT_IN_IDENTITY:
             group, name = _place(plain, key)
-            group.pop(name, None)
-        if self.dataset.content not in (None, ABSENT):
-            plain["dataset"].pop("path", None)  # of a text: its path, too
-        for measured in (part for part in _mappings(plain) if part.get("name") == "empirical"):
+            if key.partition(".")[0] not in own:  # whose every argument counts
+                group.pop(name, None)
+        for key in own:
+            del plain[key]["_folder_"]
+        if self.dataset.content not in (None, ABSENT):  # a text's path, too
+            plain["dataset"].pop("files" if "dataset" in own else "path", None)
+        for measured in (each for each in _mappings(plain) if each.get("name") in MEASURED):
             measured["path"] = ""
             if not measured["content"]:
                 del measured["content"]
@@ -234,6 +270,7 @@ _CHOICES = {
 }
 
 _NO_EFFECT: dict[str, tuple[str, ...]] = {
+    "cluster": ("measured_workers",),  # a note of where the profile comes from
     "dataset": ("cache", "download", "loaders", "root"),  # where the data are, not what they are
     "model": ("download", "root"),
     "runner": (
@@ -250,7 +287,10 @@ NOT_IN_IDENTITY = (
 )
 
 CAME_LATER: dict[str, tuple[Any, ...]] = {
+    "task": ({"name": "auto"},),
     "cluster.network.sharing": ("queue",),
+    "cluster.update_s": (0.0,),
+    "scenario.delayed_workers": ([],),
     "dataset.content": (None, PUBLISHED),
     "dataset.label_noise": (0.0,),
     "dataset.sharing": ("partition",),
@@ -301,6 +341,8 @@ def content_here(dataset: DatasetConfig) -> str:
         ConfigError: a file cannot be read.
     """
     try:
+        if isinstance(dataset, OwnDatasetConfig):
+            return fingerprint_of(dataset.files)
         return fingerprint(dataset.loader_options())
     except OSError as error:
         raise ConfigError(f"dataset={dataset.name}: {error.filename} cannot be read ({error.strerror})") from None
@@ -323,9 +365,16 @@ def _from_plain(kind: type[Any], plain: Mapping[str, Any]) -> Any:
     values = dict(plain)
     for key, value in plain.items():
         if kind is RunConfig and key in TABLES:
-            values[key] = _from_plain(TABLES[key][value["name"]], value)
+            values[key] = _part_from_plain(key, value)
         elif dataclasses.is_dataclass(hints[key]):
             values[key] = _from_plain(cast(type[Any], hints[key]), value)
-        elif isinstance(value, Mapping) and "source" in value:  # an occasional delay
+        elif isinstance(value, Mapping) and "source" in value and kind is ScenarioConfig:  # an occasional delay
             values[key] = {**value["source"], "probability": value["probability"]}
     return kind(**values)
+
+
+def _part_from_plain(group: str, plain: Mapping[str, Any]) -> Any:
+    if "_target_" in plain:
+        kind, values = restored(group, plain, OWN_BASES)
+        return _from_plain(kind, values)
+    return _from_plain(TABLES[group][plain["name"]], plain)

@@ -62,6 +62,11 @@ def npz_file(root: str, name: str) -> Path:
     return Path(root) / f"{name}.npz"
 
 
+def arrays_file(root: str, path: str) -> Path:
+    """The user's own file of arrays."""
+    return Path(root) / path
+
+
 def criteo_files(root: str, file: str | None) -> list[Path]:
     """The paths at which Criteo's text is searched, in order."""
     return [Path(root) / name for name in ((file,) if file else CRITEO)]
@@ -145,6 +150,7 @@ def _billion(root: str, path: str | None, **_: Any) -> list[Part]:
 
 
 _PARTS: dict[str, Callable[..., list[Part]]] = {
+    "arrays": lambda root, path, **_: [_part("arrays", arrays_file(root, path))],
     "billion": _billion,
     "cifar10": partial(_npz, "cifar10"),
     "cifar100": partial(_npz, "cifar100"),
@@ -194,6 +200,17 @@ def fingerprint(options: Mapping[str, Any]) -> str:
     if found == {part.name: part.md5 for part in asked if part.md5}:
         return PUBLISHED
     return _joint(found)
+
+
+def fingerprint_of(files: Iterable[str]) -> str:
+    """The fingerprint of these files, in this order; `published` without any, `absent` if one is missing.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    paths = [Path(file).expanduser() for file in files]
+    found = {str(place): file_checksum(path) if path.is_file() else "" for place, path in enumerate(paths)}
+    return _joint(found) if found else PUBLISHED
 
 
 def _checksum(part: Part) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from syncline.datasets.arrays import arrays as load_arrays
 from syncline.datasets.batch_source import Dataset
 from syncline.datasets.cifar import cifar as load_cifar
 from syncline.datasets.criteo import criteo as load_criteo
@@ -19,6 +20,7 @@ from syncline.datasets.text import pydoc_text
 from syncline.datasets.text import text as load_text
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
+    "arrays": load_arrays,
     "billion": partial(load_text, "billion"),
     "cifar10": partial(load_cifar, "cifar10"),
     "cifar100": partial(load_cifar, "cifar100"),

@@ -10,23 +10,32 @@ ALIGNED = 16  # elements: the weights begin at a multiple of it
 
 
 class FlatModule:
-    """An `nn.Module` whose parameters, gradients and buffers are views into flat vectors.
+    """An `nn.Module` whose trained parameters, gradients and buffers are views into flat vectors.
 
     They share one storage in the order gradient, buffers, extra, weights, so that gradient or weights can be sent with
     the buffers and the extra elements as one message.
 
-    Integer buffers (batch norm's count of batches) stay in the module: no model here reads them.
+    Integer buffers (batch norm's count of batches) stay in the module: no model here reads them. So do parameters that
+    are not trained (requires_grad=False).
 
     Args:
         module: its parameters and buffers are replaced by views.
         num_extra: e, elements for additional data of a message.
+
+    Raises:
+        ValueError: no parameter is trained, or one, or a buffer of real numbers, is not float32.
     """
 
     def __init__(self, module: nn.Module, num_extra: int = 0) -> None:
         self.module = module
         self.is_random = _draws_numbers(module)  # in training mode, from torch's global generator
-        parameters = list(module.parameters())
+        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+        self.trained = parameters
+        if not parameters:
+            raise ValueError(f"{type(module).__name__} has no parameters to train")
+        if kinds := {tensor.dtype for tensor in (*parameters, *buffers)} - {torch.float32, torch.float64}:
+            raise ValueError(f"{type(module).__name__} must have parameters and buffers of float32, got {kinds.pop()}")
         initial = _flatten([parameter.detach() for parameter in parameters])
         size, num_buffers = initial.numel(), sum(buffer.numel() for buffer in buffers)
         end = size + num_buffers + num_extra

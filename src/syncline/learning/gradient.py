@@ -86,7 +86,7 @@ class GradientFunction:
                 loss = self.task.loss(flat.module, samples)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(flat.module.parameters(), self.clip_norm)
+            torch.nn.utils.clip_grad_norm_(flat.trained, self.clip_norm)
         return loss.item(), flat.gradient, flat.buffers
 
 

@@ -130,10 +130,29 @@ class Language:
         }
 
 
+class Regression:
+    """Mean squared error. A target of one value may come as [B], the outputs as [B, 1]."""
+
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        samples, targets = batch
+        return F.mse_loss(module(samples).view(targets.shape), targets)
+
+    def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
+        squares = distances = 0.0
+        size = 0
+        for samples, targets in source.test():
+            apart = module(samples).view(targets.shape).double() - targets.double()
+            squares += apart.square().sum().item()
+            distances += apart.abs().sum().item()
+            size += targets.numel()
+        return {"squared_error": squares / size, "absolute_error": distances / size}
+
+
 TASKS: dict[str, Task] = {
     "classification": Classification(),
     "generation": Generation(),
     "qa": QuestionAnswering(),
     "ctr": ClickThrough(),
     "language": Language(),
+    "regression": Regression(),
 }

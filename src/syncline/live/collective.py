@@ -75,6 +75,7 @@ class Member:
         partitions = [strategy.groups(turn, config.cluster.workers) for turn in (0, 1)]
         self._groups = make_groups(rank, partitions)
         self._consensus = StopConsensus(1 if len(partitions[0]) == 1 else strategy.lead_bound or 1)
+        self._num_train = learner.num_train
         self._step = self._build_step(batches, config.steps_an_epoch(learner.num_train))
         self._rate = build_rate(config, learner.num_train)
         self._limits = Limits.of(config, learner.num_train)
@@ -148,7 +149,9 @@ class Member:
         now, totals = self._clock.now(), self.totals
         if self._rank == 0 and now >= self._next_report:
             self._next_report = now + REPORT_EVERY_S
-            self._control.client.send(ProgressReport(totals.updates, totals.samples, totals.time_s, totals.loss))
+            self._control.client.send(
+                ProgressReport(totals.updates, totals.samples, totals.time_s, totals.loss, self._num_train)
+            )
 
     def _save_if_due(self) -> None:
         checkpointer, samples = self._checkpointer, self.totals.samples

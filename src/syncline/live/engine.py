@@ -5,6 +5,7 @@ No sockets and no clock here: shard.py calls with the time, and the `ReplySender
 It all happens on the thread that owns the shard.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from syncline.live.checkpoints import load_parameters, optimizer_tensors
 from syncline.live.connections import ReplySender
 from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog
-from syncline.server.interpreter import RESUMED, Log, ShardInterpreter
+from syncline.server.interpreter import RESUMED, Deadlock, Log, ShardInterpreter
 from syncline.server.report import PushReport
 from syncline.strategies.protocol import StrategyOptions, WaitFor
 
@@ -81,6 +82,7 @@ class Engine:
             if resumed and self._log is not None:
                 self._log(at, "granted", worker, self.number, -1, version, 0.0, RESUMED)
             self._sender.grant(worker, version, self.iterations[worker], is_busy=False, is_due=True)
+        self.check_progress(at)
 
     def expects(self, worker: int) -> bool:
         """A push of this worker may arrive."""
@@ -113,6 +115,13 @@ class Engine:
         self._num_pushes += 1
         version, tag, iteration = report.version, report.tag, report.iteration
         self.interpreter.push(at, push, worker, version, tag, iteration, report.loss, gradient)
+        self.check_progress(at)
+
+    def check_progress(self, at: float) -> None:
+        """Raises Deadlock if every worker is held, and no timer is set."""
+        interpreter, active = self.interpreter, self.interpreter.active
+        if active and self.waiting.issuperset(active) and interpreter.wakes_at == math.inf and not interpreter.ended_by:
+            raise Deadlock(at, interpreter.state_dict()["strategy"])
 
     def joined(self, at: float, worker: int) -> None:
         """A worker that was not active has connected; it holds no weights."""
@@ -128,6 +137,7 @@ class Engine:
         for command in self.interpreter.leave(at, worker, why):
             if isinstance(command, WaitFor):
                 self._sender.warn(f"an update waits for {command.count} gradients from now on: {command.because}")
+        self.check_progress(at)
 
     # The driver of the interpreter.
 

@@ -48,6 +48,7 @@ class ProgressReport(Tagged):
     samples: int
     time_s: float
     loss: float | None  # mean since the last snapshot; None: not known
+    num_train: int  # training samples, an epoch
     count: int | None = None  # gradients that an update waits for, where the strategy sets it
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
+from syncline.targets import fault
+
 # Exit codes, beside 0 and 1
 RESTART = 75  # the run must restart from its checkpoint
 SHARD_LOST = 76  # a worker lost a shard, or cannot connect to one
@@ -59,8 +61,9 @@ def run(job: Job, role: str, index: int) -> int:
         return code
     except Exception as error:
         is_ours = isinstance(error, ValueError)
-        message = str(error) if is_ours else f"{type(error).__name__}: {error}"
-        note_failure(job, role, index, message, "" if is_ours else traceback.format_exc())
+        users = fault(error)
+        message = str(error) if is_ours else users or f"{type(error).__name__}: {error}"
+        note_failure(job, role, index, message, "" if is_ours or users else traceback.format_exc())
         traceback.print_exc()
         return 1
 

@@ -132,6 +132,7 @@ class ShardServer:
     def __init__(self, context: RunContext, number: int, gathering: Gathering) -> None:
         config = self._config = context.config
         flat, num_train = gathering.flat, gathering.num_train
+        self._num_train = num_train
         self._gathering, self._connections = gathering, gathering.connections
         self._inbox, self._pool, self._control = gathering.inbox, gathering.pool, gathering.control
         self._clock = RunClock()
@@ -193,6 +194,7 @@ class ShardServer:
                 self._watchdog.check(self._clock, engine.owes, self._drop_silent, self._warn_user)
             if now - zero_s >= interpreter.wakes_at:
                 interpreter.fire_timer(now - zero_s)
+                engine.check_progress(now - zero_s)
                 self._save_if_due()
                 continue
             try:
@@ -262,7 +264,8 @@ class ShardServer:
     def _report(self) -> None:
         totals = self._engine.totals
         loss = totals.loss if totals.loss_count else None
-        self._control.send(ProgressReport(totals.updates, totals.samples, self._clock.now(), loss, totals.count))
+        now = self._clock.now()
+        self._control.send(ProgressReport(totals.updates, totals.samples, now, loss, self._num_train, totals.count))
 
     # States
 

@@ -13,6 +13,7 @@ from .deepfm import DeepFM
 from .draw import Draw
 from .inception import InceptionSmall, inception_v3
 from .lenet import LeNet
+from .mlp import mlp
 from .resnet import CifarResNet
 from .softmax_regression import SoftmaxRegression
 from .wide_resnet import WideResNet
@@ -26,6 +27,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "inception_small": InceptionSmall,
     "inception_v3": inception_v3,
     "lenet": LeNet,
+    "mlp": mlp,
     "resnet": CifarResNet,
     "resnet50": resnet50,
     "resnet50_bottleneck_cifar": resnet50_bottleneck_cifar,
@@ -47,4 +49,6 @@ def build(name: str, **options: Any) -> nn.Module:
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}; choose one of {', '.join(sorted(MODELS))}")
+    if "sample_shape" in options and name != "mlp":
+        raise ValueError(f"samples of the form {options['sample_shape']} are for model=mlp or one of your own")
     return MODELS[name](**options)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from syncline.installation import command_name
 from syncline.records.plans import WrittenPlan, plan_path, read_plan
 from syncline.records.store import RecordError
 
@@ -28,6 +29,7 @@ class Commands:
     """
 
     def __init__(self, parser: Parser) -> None:
+        self._prog = parser.prog
         self._parsers = parser.add_subparsers(required=True, metavar="command")
 
     def add(
@@ -37,7 +39,7 @@ class Commands:
             name,
             help=what,
             description=textwrap.fill(f"{what[0].upper()}{what[1:]}.", HELP_WIDTH),
-            epilog=examples,
+            epilog=examples.replace("python -m syncline", self._prog),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
@@ -55,9 +57,9 @@ def find_record(record: str, results: Path) -> Path:
     raise RecordError(f"no such record: neither {results / record} nor {record} is a folder")
 
 
-def start_of(started: float, command: Sequence[str]) -> str:
-    """When a plan was last started, and by which command if its file holds it."""
-    line = f"  python run.py {shlex.join(command)}" if command else ""
+def start_of(started: float, words: Sequence[str]) -> str:
+    """When a plan was last started, and by which command, of these words, if its file holds it."""
+    line = f"  {command_name('run')} {shlex.join(words)}" if words else ""
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(started))}{line}"
 
 
@@ -84,7 +86,9 @@ def find_plan(results: Path, name: str) -> WrittenPlan:
         return read_plan(Path(name).absolute())
     known = stems(results)
     if not known:
-        raise RecordError(f"no plan in {results / 'plans'}; run.py with -m or +experiment=<name> writes one")
+        raise RecordError(
+            f"no plan in {results / 'plans'}; {command_name('run')} with -m or +experiment=<name> writes one"
+        )
     stem = name.replace("/", "-")
     meant = [stem] if stem in known else [found for found in known if found.rpartition("-")[0] == stem]
     if not meant:

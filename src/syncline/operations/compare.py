@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from syncline.installation import reference_folder
 from syncline.operations.arguments import Commands, all_plans, find_plan, find_record
 from syncline.operations.show import flat, scalars
 from syncline.operations.tables import cell, columns, counted
@@ -38,8 +39,8 @@ def add_to(commands: Commands) -> None:
     )
     what = "compare plans with the reference; exit code 1 if a number differs"
     parser.add_argument("--reference", action="store_true", help=what)
-    what = "folder of the reference (reference)"
-    parser.add_argument("--folder", type=Path, default=Path("reference"), metavar="DIR", help=what)
+    what = "folder of the reference (reference, or the one that ships)"
+    parser.add_argument("--folder", type=Path, default=reference_folder(), metavar="DIR", help=what)
 
 
 def run(args: argparse.Namespace) -> int:

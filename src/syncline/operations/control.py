@@ -7,22 +7,20 @@ import shlex
 import signal
 import sys
 import time
-from pathlib import Path
 
+from syncline.installation import command_name, program
 from syncline.operations import jobs
 from syncline.operations.arguments import Commands, find_plan
 from syncline.operations.states import run_states
 from syncline.records.lock import at_work_on
 from syncline.records.store import RecordError
 
-RUN_PY = Path(__file__).parents[3] / "run.py"
 CHECKPOINT_S = 60.0  # for checkpoints to be written
 
 RETRY_EXAMPLES = """\
 examples:
   python -m syncline retry dssp/table1
-It makes the runs that failed, were interrupted or are left, and prints what
-run.py prints.
+It makes the runs that failed, were interrupted or are left.
 """
 CANCEL_EXAMPLES = """\
 examples:
@@ -32,7 +30,7 @@ Finished runs stay; retry makes the others.
 
 
 def add_to(commands: Commands) -> None:
-    what = "start run.py again as the plan was started; finished runs are not repeated"
+    what = "start a plan again as it was started; finished runs are not repeated"
     parser = commands.add("retry", retry, what, RETRY_EXAMPLES, has_json=False)
     parser.add_argument("plan", help="its experiment (dssp/table1), its name, or its file")
     what = "stop the runs of a plan: processes of this host, and Slurm jobs"
@@ -41,14 +39,14 @@ def add_to(commands: Commands) -> None:
 
 
 def retry(args: argparse.Namespace) -> int:
-    """Becomes run.py, and exits with its code."""
+    """Becomes the command that runs the plan, and exits with its code."""
     plan = find_plan(args.results, args.plan)
     if not plan.command:
-        raise RecordError(f"{plan.path} does not hold its command (written by an older version); start run.py by hand")
+        raise RecordError(f"{plan.path} does not hold its command (written by an older version); start it by hand")
     words = [word for word in plan.command if word.partition("=")[0] not in ("results", "rerun")]
     words.append(f"results={plan.results}")
-    print("python run.py", shlex.join(words), file=sys.stderr, flush=True)
-    os.execv(sys.executable, [sys.executable, str(RUN_PY), *words])
+    print(command_name("run"), shlex.join(words), file=sys.stderr, flush=True)
+    os.execv(sys.executable, program("run", *words))
 
 
 def cancel(args: argparse.Namespace) -> int:

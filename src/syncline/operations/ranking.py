@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from syncline.metrics import LOWER_IS_BETTER
 from syncline.operations.states import Outcome, RunState
 from syncline.operations.tables import counted, row_lines, wrapped
 from syncline.records.plans import PlannedRun
@@ -28,6 +27,7 @@ class Judgement:
     """What the settings of one table have in common."""
 
     metric: str | None  # None: times alone
+    lower_is_better: bool
     target: float | None
     time_kind: str
 
@@ -45,7 +45,7 @@ class Setting:
     def judgement(self) -> Judgement:
         """By what the setting is ranked: its runs agree. It needs a finished run."""
         first = self.outcomes[0]
-        return Judgement(first.metric, first.target, first.time_kind)
+        return Judgement(first.metric, first.lower_is_better, first.target, first.time_kind)
 
     @property
     def sound(self) -> list[Outcome]:
@@ -121,7 +121,7 @@ def _setting(name: str, runs: Sequence[PlannedRun], states: Mapping[str, RunStat
 
 def ranked(judgement: Judgement, found: Sequence[Setting]) -> list[Setting]:
     """The best first; ties stay in the order of the plan."""
-    sign = 1 if judgement.metric in LOWER_IS_BETTER else -1
+    sign = 1 if judgement.lower_is_better else -1
 
     def key(setting: Setting) -> tuple[float, ...]:
         if judgement.metric is None:
@@ -163,7 +163,7 @@ def _title(judgement: Judgement) -> str:
     name = metric.replace("_", " ")
     if target is not None:
         return f"ranked by {kind} seconds to {name} {target:g}"
-    return f"ranked by final {name}, {'lowest' if metric in LOWER_IS_BETTER else 'highest'} first; {kind} seconds"
+    return f"ranked by final {name}, {'lowest' if judgement.lower_is_better else 'highest'} first; {kind} seconds"
 
 
 def _legend(judgement: Judgement) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from syncline.installation import REFERENCE, reference_folder
 from syncline.operations.arguments import Commands, all_plans, find_plan
 from syncline.operations.tables import columns, counted, size
 from syncline.records.plans import WrittenPlan
@@ -57,11 +58,15 @@ def add_to(commands: Commands) -> None:
 
 def add_reference_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--reference", type=Path, default=Path("reference"), metavar="DIR", help="folder of the reference (reference)"
+        "--reference",
+        type=Path,
+        metavar="DIR",
+        help="folder of the reference (reference, or to read from: the one that ships)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
+    args.reference = args.reference or (Path(REFERENCE) if args.action == "add" else reference_folder())
     if args.action == "list":
         return _list(args)
     if not args.plans:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from syncline.installation import reference_folder
 from syncline.operations.arguments import Commands, all_plans, find_record, start_of
 from syncline.operations.states import run_states, slurm_states
 from syncline.operations.studies import study_lines
@@ -27,8 +28,8 @@ def add_to(commands: Commands) -> None:
     what = "a run: its overrides, the machine, its results, or why it failed; a study: its stages and its answer"
     parser = commands.add("show", run, what, EXAMPLES)
     parser.add_argument("record", help="identity of a run, the folder of its record, or a study")
-    what = "folder of the reference, which has studies that are not in the results (reference)"
-    parser.add_argument("--reference", type=Path, default=Path("reference"), metavar="DIR", help=what)
+    what = "folder of the reference, which has studies that are not in the results (reference, or the one that ships)"
+    parser.add_argument("--reference", type=Path, default=reference_folder(), metavar="DIR", help=what)
     parser.add_argument("--config", action="store_true", help="the whole config, not only the overrides")
     parser.add_argument(
         "--last", type=int, default=5, metavar="N", help="number of evaluations listed, the last ones (5)"

@@ -18,6 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from syncline.metrics import is_lower_better
 from syncline.operations import jobs
 from syncline.records.lock import Owner, file_clock, owner_of
 from syncline.records.store import FAILED, FINISHED, UNFINISHED
@@ -31,6 +32,7 @@ class Outcome:
     """The entries of a finished run's summary by which runs are ranked."""
 
     metric: str | None  # by which it is judged; None: nothing was learned
+    lower_is_better: bool
     target: float | None  # of that metric
     final: float  # of that metric, as `best`; nan: nothing was learned
     best: float
@@ -47,6 +49,7 @@ class Outcome:
         metric = summary["metric"]
         return cls(
             metric if learned else None,
+            is_lower_better(summary),
             summary["target"]["value"] if learned else None,
             summary["final"][metric] if learned else math.nan,
             summary["best"][metric]["value"] if learned else math.nan,

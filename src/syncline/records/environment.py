@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from syncline.installation import IS_INSTALLED
+
 
 def environment() -> dict[str, Any]:
     """Versions, hardware and commit of this process."""
@@ -52,6 +54,9 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
+    """Of the checkout; of what was built and installed the version, as a tag."""
+    if IS_INSTALLED:  # perhaps within a repository of the user
+        return f"v{metadata.version('syncline')}"
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

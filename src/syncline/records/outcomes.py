@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from syncline.metrics import LOWER_IS_BETTER
+from syncline.metrics import is_lower_better
 from syncline.records.store import FAILED, FINISHED, read_metrics, read_summary, status
 from syncline.studies.study import ABSENT, Evaluation, Outcome
 
@@ -19,4 +19,4 @@ def read_outcome(folder: Path) -> Outcome:
     summary = read_summary(folder)
     metric, diverged = summary["metric"], summary["status"] == "diverged"
     curve = tuple(Evaluation(row["epoch"], row["time_s"], row[metric]) for row in read_metrics(folder))
-    return Outcome("finished", metric, metric in LOWER_IS_BETTER, curve, diverged)
+    return Outcome("finished", metric, is_lower_better(summary), curve, diverged)

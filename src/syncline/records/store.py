@@ -1,7 +1,7 @@
 """The records of runs, for readers: one folder a run, named by its identity.
 
     config.yaml        the whole config, and the format of the record
-    durations-*.txt    the samples of empirical distributions that were read from files
+    durations-*.txt    the measured durations that were read from files
     environment.json   versions, hardware, commit; under `restarts` the same for each start from a checkpoint
     events.arrow       who computed, waited, pushed what and when (records/events.py)
     metrics.jsonl      an evaluation a line
@@ -142,9 +142,9 @@ def read_log(folder: Path) -> str:
 
 
 def measured_durations(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The empirical distributions in a config whose sample comes from a file."""
+    """The distributions in a config whose durations come from a file."""
     for value in config.values():
         if isinstance(value, dict):
-            if value.get("name") == "empirical" and value.get("path"):
+            if value.get("name") in ("empirical", "trace") and value.get("path"):
                 yield value
             yield from measured_durations(value)

@@ -46,6 +46,13 @@ RESUMED = "resumed"  # why a worker is granted when a run continues from a check
 STALE = "in transit"  # why a push is dropped that was under way when its worker was interrupted
 
 
+class Deadlock(ValueError):
+    """No worker computes, no message is under way and no timer is set: a fault of a strategy."""
+
+    def __init__(self, at: float, states: object) -> None:
+        super().__init__(f"no worker can continue at {at:.6f} s: the strategy holds all of them; its state {states}")
+
+
 class Driver(Protocol):
     """Carries to workers what a shard decides; called while the commands are executed, in their order."""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from syncline.learning.server import Shard
 from syncline.progress import Limits, Totals
 from syncline.records.time_use import TimeUse
-from syncline.server.interpreter import Log, ShardInterpreter
+from syncline.server.interpreter import Deadlock, Log, ShardInterpreter
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
 from syncline.simulation.learners import Learners
@@ -43,10 +43,6 @@ class Observer(Protocol):
     def updated(self, simulation: "Simulation") -> int:
         """Every shard has applied the update that was asked for. Returns the update at which to be called again."""
         ...
-
-
-class Deadlock(RuntimeError):
-    """No worker computes and no message is under way: a fault of a strategy."""
 
 
 class Simulation:
@@ -150,8 +146,7 @@ class Simulation:
             if reason is not None:
                 return self._paused() if reason == PAUSED else self._end(reason)
         if not queue:
-            states = [strategy.state_dict() for strategy in self._strategies]
-            raise Deadlock(f"no worker can continue at {queue.now:.6f} s: {states}")
+            raise Deadlock(queue.now, [strategy.state_dict() for strategy in self._strategies])
         queue.now = limits.time_s
         return self._end("max_time_s")
 

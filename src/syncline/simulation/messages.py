@@ -20,6 +20,7 @@ class Push:
     number: int  # of the gradient, by its worker's own count
     sent_at: float  # seconds
     through_at: float = 0.0  # when the network has delivered it; injected delays follow
+    is_handled: bool = False  # the shard has begun with it, if that takes time
 
 
 @dataclass(slots=True, eq=False)

@@ -130,6 +130,7 @@ class NetworkTransport(Transport):
         self._shared: FairShareNetwork[Message] | None = cluster.network.fair_share_network()
         self._shared_at = math.inf  # when the next message is through the shared network
         self._num_blocks = [0] * len(block_bytes)  # of weights, sent by each shard
+        self._free_at = [0.0] * len(block_bytes)  # when each shard has handled the pushes that are there
 
     def send_gradient(self, worker: int, loss: float = 0.0, gradient: Gradient | None = None) -> None:
         """As above.
@@ -151,6 +152,11 @@ class NetworkTransport(Transport):
         workers.pushed(worker)
 
     def push_arrived(self, push: Push) -> None:
+        if self._cluster.update_s and not push.is_handled:
+            push.is_handled = True
+            self._free_at[push.shard] = at = max(self._queue.now, self._free_at[push.shard]) + self._cluster.update_s
+            self._queue.push(at, push)
+            return
         now, worker, shard = self._queue.now, push.worker, self.shards[push.shard]
         is_stale = shard.is_stale(worker, push.version)
         if push.number == self._num_sent[worker] - 1:
@@ -231,11 +237,12 @@ class NetworkTransport(Transport):
 
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         shared = None if self._shared is None else self._shared.state_dict(lambda message: plain(message, table))
-        return super().state_dict(table) | {"blocks": list(self._num_blocks), "shared": shared}
+        own = {"blocks": list(self._num_blocks), "free_at": list(self._free_at), "shared": shared}
+        return super().state_dict(table) | own
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         super().load_state_dict(state, table)
-        self._num_blocks = list(state["blocks"])
+        self._num_blocks, self._free_at = list(state["blocks"]), list(state["free_at"])
         if self._shared is not None:
             self._shared.load_state_dict(state["shared"], lambda words: event_of(words, table))
             self._shared_at = self._shared.next_through

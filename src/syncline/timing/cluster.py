@@ -14,13 +14,14 @@ from syncline.timing.distributions import (
     Array,
     Constant,
     Distribution,
-    Draws,
     Occasional,
     OptionalDistribution,
+    Remembering,
     distribution,
     optional,
     require,
 )
+from syncline.timing.draws import Draws
 from syncline.timing.network import Network, NetworkConfig
 
 
@@ -35,6 +36,8 @@ class ClusterConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     message_bytes: int | None = None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter
     message_tensors: int | None = None  # tensors that impl=naive sends one by one; None: the model's parameter tensors
+    update_s: float = 0.0  # seconds for which a shard is busy with each push while others wait, >= 0
+    measured_workers: int | None = None  # of a profile of measured workers: how many they were, >= 1; more repeat them
 
     def __post_init__(self) -> None:
         require(self.workers >= 1, "cluster.workers must be >= 1", self.workers)
@@ -44,7 +47,18 @@ class ClusterConfig:
         size, tensors = self.message_bytes, self.message_tensors
         require(size is None or size >= 0, "cluster.message_bytes must be >= 0 or null", size)
         require(tensors is None or tensors >= 1, "cluster.message_tensors must be >= 1 or null", tensors)
+        require(0 <= self.update_s < float("inf"), "cluster.update_s must be seconds >= 0", self.update_s)
+        measured = self.measured_workers
+        require(measured is None or measured >= 1, "cluster.measured_workers must be >= 1 or null", measured)
         object.__setattr__(self, "jitter", optional("cluster.jitter", self.jitter))
+
+    @property
+    def extrapolation(self) -> str:
+        """One line that says so, if there are more workers than were measured; else empty."""
+        measured = self.measured_workers
+        if measured is None or self.workers <= measured:
+            return ""
+        return f"cluster={self.name} extrapolates: {measured} workers were measured, {self.workers} repeat them in turn"
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,8 @@ class ScenarioConfig:
     """What is injected on top of the cluster. A delay is a distribution of seconds, with `probability` (default 1)."""
 
     name: str = "none"
-    compute_delay: OptionalDistribution = None  # added to every gradient of every worker
+    compute_delay: OptionalDistribution = None  # added to every gradient of the delayed workers
+    delayed_workers: list[int] = field(default_factory=list)  # by number; none: all
     push_delay: OptionalDistribution = None  # added to every push message (worker and shard)
     pull_delay: OptionalDistribution = None  # added to every pull response (worker and shard)
     slow: dict[int, float] = field(default_factory=dict)  # worker -> factor >= 1 on its compute time; others 1
@@ -61,6 +76,9 @@ class ScenarioConfig:
     def __post_init__(self) -> None:
         for key in ("compute_delay", "push_delay", "pull_delay"):
             object.__setattr__(self, key, optional(f"scenario.{key}", getattr(self, key), _delay))
+        differ = len(set(self.delayed_workers)) == len(self.delayed_workers)
+        is_valid = differ and all(worker >= 0 for worker in self.delayed_workers)
+        require(is_valid, "scenario.delayed_workers must be different workers >= 0", self.delayed_workers)
         for worker, factor in self.slow.items():
             is_wrong = worker < 0 or not factor >= 1
             require(not is_wrong, "scenario.slow must map workers >= 0 to factors >= 1", {worker: factor})
@@ -74,6 +92,8 @@ def _delay(where: str, options: Mapping[str, Any]) -> Distribution:
     probability = options.pop("probability", 1.0)
     require(isinstance(probability, int | float), f"{where}.probability must be a number", repr(probability))
     source = distribution(where, options)
+    forgets = probability == 1 or not isinstance(source, Remembering)
+    require(forgets, f"{where}.probability must be 1 for {source.name}, which has a memory", probability)
     try:
         return source if probability == 1 else Occasional(probability, source)
     except (TypeError, ValueError) as error:
@@ -86,6 +106,7 @@ class Cluster:
     def __init__(self, config: ClusterConfig, scenario: ScenarioConfig, seed: int) -> None:
         self.num_workers = config.workers
         self.num_shards = config.shards
+        self.update_s = config.update_s
         self.network = Network(config.network, config.workers, config.shards)
         self.through_at = 0.0
         """When the latest message of `push` or `pull` arrives without jitter and injected delays."""
@@ -99,7 +120,9 @@ class Cluster:
         self.compute_s = gradient.next
         """(worker) -> seconds of its next gradient, including the injected delay."""
         if scenario.compute_delay is not None:
-            delay = Draws(seed, "compute delay", scenario.compute_delay, ones)
+            delayed = scenario.delayed_workers or range(config.workers)
+            factors = [float(worker in delayed) for worker in range(config.workers)]
+            delay = Draws(seed, "compute delay", scenario.compute_delay, factors)
             self._compute_draws.append(delay)
             self.compute_s = lambda worker: gradient.next(worker) + delay.next(worker)
         shards = range(config.shards)
@@ -170,8 +193,10 @@ class Cluster:
 
     @property
     def sends_instantly(self) -> bool:
-        """Whether messages take no time."""
-        is_delayed = self._push_delays or self._pull_delays or self._push_jitters or any(self._shard_delays_s)
+        """Whether messages take no time, and shards neither."""
+        is_delayed = (
+            self.update_s or self._push_delays or self._pull_delays or self._push_jitters or any(self._shard_delays_s)
+        )
         return self.network.is_instant and not is_delayed
 
     def push(self, now: float, worker: int, shard: int, size_bytes: int) -> float:

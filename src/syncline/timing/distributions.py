@@ -1,13 +1,11 @@
-"""Distributions of durations, each given by its quantile function, and the keyed streams they are drawn from.
+"""Distributions of durations, each given by its quantile function; draws.py has the streams they are drawn from.
 
-Draws are made by inversion: x = Q(u), with u from a stream keyed by (seed, purpose, worker). The i-th draw of a worker
-therefore depends only on the key and i: with one seed, two strategies have the same delays, and two distributions the
-same quantiles (common random numbers).
+Two have a memory: what follows a duration depends on it. `Trace` is a measured sequence, `TwoState` a Markov chain.
 """
 
 import hashlib
 import math
-import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -21,8 +19,7 @@ from syncline.checksums import file_checksum
 
 Array = npt.NDArray[np.float64]
 
-BLOCK = 64  # draws of one worker made at a time
-INLINE = 100  # values of an empirical distribution that a config may hold
+INLINE = 100  # measured values that a config may hold
 SMALLEST_SHAPE = 0.01  # of weibull and gamma: below it, means and draws leave the range of floating-point numbers
 
 
@@ -37,6 +34,22 @@ class Distribution(Protocol):
         ...
 
     def expectation(self) -> float: ...
+
+
+class Remembering(ABC):
+    """A distribution with memory; its `quantile` is that of one draw alone.
+
+    Each draw forgets all before it with a probability, and is then at a quantile of its own: how draws.py draws.
+    """
+
+    @property
+    @abstractmethod
+    def renewal(self) -> float:
+        """The probability of it, in (0, 1]."""
+
+    @abstractmethod
+    def following(self, worker: int, at: Array, age: npt.NDArray[np.int64]) -> Array:
+        """What is drawn `age` >= 0 draws after one that was renewed at the quantile `at` in [0, 1]; any shape."""
 
 
 if TYPE_CHECKING:
@@ -214,29 +227,41 @@ class Gamma:
 
 
 @dataclass(frozen=True)
-class Empirical:
-    """One of the measured durations, all equally likely, from a list or a text file.
+class Measured:
+    """Measured durations, from a list or a text file.
 
     For a file, the config holds its path and checksum rather than the numbers. They are read when first needed, and
     refused if the file has changed since. A record keeps a copy of the file.
     """
 
     values: tuple[float, ...] = ()
-    path: str = field(default="", compare=False)  # of a file with one number a line
+    path: str = field(default="", compare=False)
     content: str = ""  # MD5 of the file; empty: computed now
-    name: str = "empirical"
+    name: str = ""
 
     def __post_init__(self) -> None:
-        require(bool(self.values) != bool(self.path), "empirical needs either values or path, not both", self)
-        require(bool(self.path) or not self.content, "empirical.content goes with path", self.content)
+        require(bool(self.values) != bool(self.path), f"{self.name} needs either values or path, not both", self)
+        require(bool(self.path) or not self.content, f"{self.name}.content goes with path", self.content)
         if self.path and not self.content:
             try:
                 object.__setattr__(self, "content", file_checksum(Path(self.path)))
             except OSError as error:
-                raise ValueError(f"empirical.path: cannot read {self.path!r}: {error.strerror}") from None
+                raise ValueError(f"{self.name}.path: cannot read {self.path!r}: {error.strerror}") from None
+
+
+@dataclass(frozen=True)
+class Empirical(Measured):
+    """One of the measured durations, all equally likely; a file has one number a line."""
+
+    name: str = "empirical"
+
+    def __post_init__(self) -> None:
+        is_new = not self.content
+        super().__post_init__()
+        if not self.path:
+            object.__setattr__(self, "values", tuple(np.sort(_durations(self.name, self.values)).tolist()))
+        elif is_new:
             _numbers(self.path, self.content)
-        elif not self.path:
-            object.__setattr__(self, "values", tuple(_durations(self.values).tolist()))
 
     @cached_property
     def sample(self) -> Array:
@@ -256,29 +281,158 @@ class Empirical:
         return float(np.mean(self.sample))
 
 
+@dataclass(frozen=True)
+class Trace(Measured, Remembering):
+    """Measured durations in their order, so that a worker that is slow stays slow for as long as it was measured to.
+
+    Each draw is the next one of the sequence; with probability 1 / block it is at a random place instead. This is the
+    stationary bootstrap (Politis and Romano 1994, Journal of the American Statistical Association 89:1303-1313), from
+    a random place on, around the end: the marginal is that of the numbers, and the autocovariance of draws that are k
+    apart is (1 - 1 / block)^k times the circular one of the sequence.
+
+    A file is a CSV with a column a worker, under the workers' numbers 0, 1, ...; a column may end before others. Worker
+    p draws from column p mod their number. `values` is one column.
+    """
+
+    block: float = 100.0  # mean draws between two jumps, >= 1; 1: independent draws
+    relative: bool = False  # each number is divided by the mean of its column
+    name: str = "trace"
+
+    def __post_init__(self) -> None:
+        require(1 <= self.block < math.inf, "trace.block must be >= 1", self.block)
+        is_new = not self.content
+        super().__post_init__()
+        if not self.path:
+            object.__setattr__(self, "values", tuple(_durations(self.name, self.values).tolist()))
+        if is_new:
+            assert len(self.columns) > 0  # they are read
+
+    @cached_property
+    def columns(self) -> tuple[Array, ...]:
+        """The sequence of each worker that was measured, one after another.
+
+        Raises:
+            ValueError: the file has changed, or cannot be read any more.
+        """
+        columns = _columns(self.path, self.content) if self.path else (np.array(self.values),)
+        if not self.relative:
+            return columns
+        means = [float(column.mean()) for column in columns]
+        require(min(means) > 0, "trace.relative needs columns of means > 0", means)
+        return tuple(column / mean for column, mean in zip(columns, means, strict=True))
+
+    @property
+    def renewal(self) -> float:
+        return 1.0 / self.block
+
+    def following(self, worker: int, at: Array, age: npt.NDArray[np.int64]) -> Array:
+        column = self.columns[worker % len(self.columns)]
+        drawn: Array = column[((at * len(column)).astype(np.int64) + age) % len(column)]
+        return drawn
+
+    @cached_property
+    def _pooled(self) -> tuple[Array, Array]:
+        """All durations, ascending, and the share of draws up to each: every column is equally likely."""
+        numbers = np.concatenate(self.columns)
+        weights = np.concatenate([np.full(len(column), 1.0 / len(column)) for column in self.columns])
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], np.cumsum(weights[order]) / len(self.columns)
+
+    def quantile(self, u: Array) -> Array:
+        """Of one draw of a worker chosen at random."""
+        numbers, shares = self._pooled
+        drawn: Array = numbers[np.minimum(np.searchsorted(shares, u, side="right"), len(numbers) - 1)]
+        return drawn
+
+    def expectation(self) -> float:
+        return float(np.mean([column.mean() for column in self.columns]))
+
+
 @lru_cache(maxsize=16)
 def _numbers(path: str, content: str) -> Array:
     """The durations in the file whose checksum is `content`, ascending."""
+    text = _text("empirical", path, content)
     try:
-        text = Path(path).read_bytes()
-        numbers = _durations([float(line) for line in text.split()])
-    except OSError as error:
-        raise ValueError(f"empirical.path: cannot read {path!r}: {error.strerror}") from None
+        numbers = np.sort(_durations("empirical", [float(line) for line in text.split()]))
     except ValueError as error:
         raise ValueError(f"empirical.path: cannot read numbers from {path!r}: {error}") from None
+    numbers.flags.writeable = False
+    return numbers
+
+
+@lru_cache(maxsize=16)
+def _columns(path: str, content: str) -> tuple[Array, ...]:
+    """The columns of the CSV whose checksum is `content`."""
+    try:
+        head, *rows = (line.split(",") for line in _text("trace", path, content).splitlines() if line.strip())
+        numbers = [cell.strip() for cell in head]
+        require(numbers == [*map(str, range(len(head)))], "the first line must be workers' numbers 0,1,...", head)
+        require(all(len(row) <= len(head) for row in rows), f"lines must have {len(head)} cells", max(rows, key=len))
+        columns = []
+        for worker in range(len(head)):
+            cells = [row[worker].strip() if worker < len(row) else "" for row in rows]
+            num = max((place + 1 for place, cell in enumerate(cells) if cell), default=0)
+            columns.append(_durations("trace", [float(cell) for cell in cells[:num]]))
+    except ValueError as error:
+        raise ValueError(f"trace.path: cannot read columns of numbers from {path!r}: {error}") from None
+    return tuple(columns)
+
+
+def _text(name: str, path: str, content: str) -> str:
+    """The text of the file whose checksum is `content`."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{name}.path: cannot read {path!r}: {error.strerror}") from None
     found = hashlib.md5(text, usedforsecurity=False).hexdigest()
     if found != content:
         checksums = f"it has checksum {found}, the run was made of {content}"
-        raise ValueError(f"empirical.path: {path!r} has changed: {checksums}")
-    return numbers
+        raise ValueError(f"{name}.path: {path!r} has changed: {checksums}")
+    return text.decode(errors="replace")
 
 
-def _durations(values: Sequence[float]) -> Array:
-    numbers = np.sort(np.array([float(value) for value in values]))
+def _durations(name: str, values: Sequence[float]) -> Array:
+    numbers = np.array([float(value) for value in values])
     is_valid = len(numbers) > 0 and bool(np.all((numbers >= 0) & np.isfinite(numbers)))
-    require(is_valid, "empirical needs durations >= 0", [*values][:1])
+    require(is_valid, f"{name} needs durations >= 0", [*values][:1])
     numbers.flags.writeable = False
     return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class TwoState(Remembering):
+    """`high` for a while, `low` for a while: a two-state Markov chain, as in the channel of Gilbert and Elliott.
+
+    It leaves `high` with probability 1 / lasting and `low` with 1 / every. With the sum of both it forgets its state,
+    and is then at `high` with the long-run share lasting / (every + lasting): the same chain.
+    """
+
+    low: float  # >= 0
+    high: float  # >= low
+    every: float  # mean draws at low until the next one at high, >= 1
+    lasting: float  # mean draws at high, >= 1; 1 / every + 1 / lasting <= 1
+    name: str = "two_state"
+
+    def __post_init__(self) -> None:
+        require(self.low >= 0, "two_state.low must be >= 0", self.low)
+        require(self.high >= self.low, f"two_state.high must be >= two_state.low = {self.low}", self.high)
+        require(self.every >= 1, "two_state.every must be >= 1", self.every)
+        require(self.lasting >= 1, "two_state.lasting must be >= 1", self.lasting)
+        rule = "1 / two_state.every + 1 / two_state.lasting must be <= 1"
+        require(self.renewal <= 1, rule, f"every = {self.every} and lasting = {self.lasting}")
+
+    @property
+    def renewal(self) -> float:
+        return 1.0 / self.every + 1.0 / self.lasting
+
+    def following(self, worker: int, at: Array, age: npt.NDArray[np.int64]) -> Array:
+        return self.quantile(at)
+
+    def quantile(self, u: Array) -> Array:
+        return np.where(u < self.every / (self.every + self.lasting), self.low, self.high)
+
+    def expectation(self) -> float:
+        return (self.low * self.every + self.high * self.lasting) / (self.every + self.lasting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,12 +468,20 @@ DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
     "normal": Normal,
     "pareto": Pareto,
     "shifted_exponential": ShiftedExponential,
+    "trace": Trace,
+    "two_state": TwoState,
     "uniform": Uniform,
     "weibull": Weibull,
 }
 
 
-TEXTS = {"path": "a path", "content": "a checksum"}  # parameters of empirical that are not numbers
+MEASURED = ("empirical", "trace")  # those that may be read from files
+# Parameters of these that are not numbers.
+KINDS: dict[str, tuple[type, str]] = {
+    "path": (str, "a path"),
+    "content": (str, "a checksum"),
+    "relative": (bool, "true or false"),
+}
 
 
 def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
@@ -345,9 +507,11 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
                 rule = f"must hold at most {INLINE} numbers; more go into a file, path=FILE with one number a line"
                 raise ValueError(f"{where}.{key} {rule}; got {len(value)}")
             options[key] = tuple(_float(each) for each in value)
-        elif not isinstance(value, str if key in TEXTS else int | float):
-            raise ValueError(f"{where}.{key} must be {TEXTS.get(key, 'a number')}, got {value!r}")
-        elif not isinstance(value, str):
+        elif key in KINDS:
+            wanted, described = KINDS[key]
+            require(isinstance(value, wanted), f"{where}.{key} must be {described}", repr(value))
+        else:
+            require(isinstance(value, int | float), f"{where}.{key} must be a number", repr(value))
             options[key] = _float(value)
     try:
         return kind(**options)
@@ -376,104 +540,6 @@ def _float(number: float) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-
-
-class Draws:
-    """An endless stream of durations for each worker, independent of the draws of other workers.
-
-    One array holds the next few of all workers: with 10,000 workers, an object for each would not fit the caches.
-
-    Args:
-        seed: of the run, >= 0.
-        purpose: what is drawn ("compute", "push delay 0", ...): separate purposes are independent.
-        source: the distribution.
-        factors: one a worker; its draws are multiplied by it.
-    """
-
-    def __init__(self, seed: int, purpose: str, source: Distribution, factors: Sequence[float]) -> None:
-        self._key = (seed << 32 | zlib.crc32(purpose.encode())) << 32
-        self._source = source
-        self._factors = np.asarray(factors, dtype=np.float64)
-        # One generator that is positioned for each draw: one for each worker would take five times as long to set up.
-        self._philox = np.random.Philox(key=0)
-        self._generator = np.random.Generator(self._philox)
-        self._place = self._philox.state
-        self._rows = self._make(0, BLOCK)  # [workers, BLOCK]
-        self._begins = [0] * len(factors)  # draws before the worker's row
-        self._flat = memoryview(self._rows.reshape(-1))  # type: ignore[arg-type]  # numpy 2.4's stubs lack __buffer__ here
-        self._used = [0] * len(factors)  # draws that each worker has taken from its row
-        self._before = np.zeros(len(factors))  # sum of its earlier rows
-
-    def next(self, worker: int) -> float:
-        """The worker's next duration; the i-th call for a worker always returns the same."""
-        used = self._used[worker]
-        if used == BLOCK:
-            self._before[worker] += self._rows[worker].sum()
-            self._begins[worker] += BLOCK
-            self._draw_row(worker)
-            used = 0
-        self._used[worker] = used + 1
-        return self._flat[worker * BLOCK + used]
-
-    def next_block(self) -> Array:
-        """The next `BLOCK` durations of every worker, [workers, BLOCK], as from that many calls of `next`.
-
-        Either this is called or `next`, not both.
-        """
-        if self._used[0]:
-            self._before += self._rows.sum(axis=1)
-            self._begins = [begin + BLOCK for begin in self._begins]
-            self._rows[:] = self._make(self._begins[0], BLOCK)
-        self._used = [BLOCK] * len(self._factors)
-        return self._rows.copy()
-
-    def drawn(self, worker: int) -> float:
-        """The sum of all durations that `next` has returned for this worker."""
-        return float(self._before[worker] + self._rows[worker, : self._used[worker]].sum())
-
-    def first(self, num: int) -> Array:
-        """The first `num` >= 0 durations of every worker, [workers, num]; `next` is not affected.
-
-        Column i is what the i-th call of `next` gives, in every bit.
-        """
-        return self._make(0, num)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position of every worker in its stream, in plain types."""
-        return {"begins": list(self._begins), "used": list(self._used), "before": self._before.tolist()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state from `state_dict`; the same durations follow, in every bit."""
-        self._begins, self._used = list(state["begins"]), list(state["used"])
-        self._before[:] = state["before"]
-        for worker in range(len(self._factors)):
-            self._draw_row(worker)
-
-    def seek_block(self, begin: int) -> None:
-        """Continue `next_block` with duration number `begin`, a multiple of `BLOCK`; resets `drawn`."""
-        self._begins, self._used = [begin] * len(self._factors), [0] * len(self._factors)
-        self._before[:] = math.nan
-        self._rows[:] = self._make(begin, BLOCK)
-
-    def _draw_row(self, worker: int) -> None:
-        uniform = self._stream(worker, self._begins[worker]).random(BLOCK)
-        self._rows[worker] = self._source.quantile(uniform) * self._factors[worker]
-
-    def _make(self, begin: int, num: int) -> Array:
-        """Durations number begin, begin + 1, ... of every worker, [workers, num]."""
-        uniform = np.empty((len(self._factors), num))
-        for worker, row in enumerate(uniform):
-            self._stream(worker, begin).random(out=row)
-        return self._source.quantile(uniform) * self._factors[:, None]
-
-    def _stream(self, worker: int, begin: int) -> np.random.Generator:
-        """A generator whose next number in [0, 1) is the worker's `begin`-th; Philox makes four at a time."""
-        assert begin % 4 == 0
-        key = self._key | worker
-        self._place["state"]["key"][:] = key & (2**64 - 1), key >> 64
-        self._place["state"]["counter"][0] = begin // 4
-        self._philox.state = self._place
-        return self._generator
 
 
 def _standard_normal(u: Array) -> Array:

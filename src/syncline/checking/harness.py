@@ -1,4 +1,4 @@
-"""Acts as the engine of one strategy and checks the contract of all strategies after every event.
+"""Acts as the engine of one strategy and holds it to the contract of all strategies after every event.
 
 Invariants: each push is applied or discarded exactly once; a computing worker is granted only if it is interrupted
 first or if its pull rule keeps the block; only computing workers are interrupted, and each is then granted; while a
@@ -12,9 +12,7 @@ There is one shard, and messages take no time.
 import copy
 import json
 import math
-from collections.abc import Callable
-
-import pytest
+from collections.abc import Callable, Sequence
 
 from syncline.strategies.protocol import (
     Apply,
@@ -36,14 +34,26 @@ from syncline.strategies.protocol import (
     WorkerJoined,
     WorkerLeft,
 )
+from syncline.targets import fault
 
 UNKNOWN_WORKER = 99
+NUM_SHOWN = 6  # last events of a report
+
+
+class ContractBroken(AssertionError):
+    """A strategy has broken its contract; the message has the rule, the last events with the answers, and the state."""
+
+    def __init__(self, rule: str, history: Sequence[str], state: str) -> None:
+        shown = [f"  {line}" for line in history[-NUM_SHOWN:]]
+        super().__init__("\n".join([rule, "last events:", *(shown or ["  none"]), f"state: {state}"]))
+        self.rule = rule
 
 
 class Harness:
     def __init__(self, options: StrategyOptions, num_workers: int) -> None:
         options.check_cluster(num_workers, 1)
         self.options = options
+        self.history: list[str] = []  # each event, and the answer
         self.num_workers = num_workers
         self.strategy = options.start(num_workers)
         self.version = 0
@@ -76,14 +86,14 @@ class Harness:
         return min(self.timer, *self.starts_at.values(), math.inf)
 
     def push(self, worker: int, after: float = 1.0, loss: float = 0.0) -> list[Command]:
-        assert self.now + after <= self.due + 1e-9, f"a timer is due before, at {self.due}"
+        self.demand(self.now + after <= self.due + 1e-9, f"a timer is due before, at {self.due}")
         self.now = min(self.now + after, self.due)
         push = self.next_push
         self.next_push += 1
         version = self.granted.pop(worker)
         rule = self.rules.get(worker)
         if rule is not None:
-            assert rule.tag >= version, "the tag decreased"
+            self.demand(rule.tag >= version, "the tag decreased")
             version = rule.tag
         self.pending[push] = self.pushed[worker] = version
         self.counts[worker] += 1
@@ -93,7 +103,7 @@ class Harness:
 
     def wait(self) -> list[Command]:
         """Time passes until the next timer: the strategy's, or that of a worker's pull rule."""
-        assert self.due < math.inf, "no timer is set"
+        self.demand(self.due < math.inf, "no timer is set")
         self.now = self.due
         if self.timer <= self.now:
             self.timer = math.inf
@@ -124,7 +134,7 @@ class Harness:
         self.counts[worker] = min(self.counts.values(), default=0)
         self._give_rule(worker)
         commands = self._event(WorkerJoined(self.now, worker))
-        assert worker in self.granted, "a worker that joins is granted weights at once"
+        self.demand(worker in self.granted, "a worker that joins is granted weights at once")
         return commands
 
     def lead(self) -> int:
@@ -134,14 +144,14 @@ class Harness:
         """A copy whose strategy is restored from the saved state."""
         other = copy.copy(self)
         for name, value in vars(self).items():
-            if isinstance(value, dict | set):
+            if isinstance(value, dict | set | list):
                 setattr(other, name, value.copy())
         other.strategy = self._from_saved_state()
         other.rules = copy.deepcopy(self.rules)
         return other
 
     def check_illegal_events_change_nothing(self) -> None:
-        before = json.loads(json.dumps(self.strategy.state_dict()))
+        before = self._from_saved_state().state_dict()
         absent = [UNKNOWN_WORKER, *(w for w in range(self.num_workers) if w not in self.counts)]
         illegal: list[Event] = [TimerFired(self.now)] if self.now < self.timer else []
         illegal += [PushArrived(self.now, self.next_push, worker, self.version, 0.0) for worker in absent]
@@ -152,80 +162,110 @@ class Harness:
         if self.options.staleness_bound == 0:
             illegal += [PushArrived(self.now, self.next_push, w, self.version + 1, 0.0) for w in self.granted]
         for event in illegal:
-            with pytest.raises(ProtocolError):
+            try:
                 self.strategy.handle(event)
-            assert self.strategy.state_dict() == before, f"{event} was rejected but changed the state"
+            except ProtocolError:
+                pass
+            except Exception as error:
+                self.demand(False, f"an impossible event must raise ProtocolError, got {_told(error)} for {event}")
+            else:
+                self.demand(False, f"an impossible event must raise ProtocolError, got an answer to {event}")
+            self.demand(self.strategy.state_dict() == before, f"{event} was rejected but changed the state")
 
     def _event(self, event: Event) -> list[Command]:
         twin = self._from_saved_state()
-        commands = self.strategy.handle(event)
-        assert twin.handle(event) == commands, "a saved and loaded state answers differently"
-        assert twin.state_dict() == self.strategy.state_dict()
+        self.history.append(str(event))
+        try:
+            commands = self.strategy.handle(event)
+        except ProtocolError as error:
+            self.demand(False, f"refuses an event that can happen: {error}")
+        except Exception as error:
+            raise self._broken(f"raises {_told(error)}") from error
+        self.history[-1] += f" -> {', '.join(map(str, commands)) or 'nothing'}"
+        self.demand(twin.handle(event) == commands, "a saved and loaded state answers differently")
+        self.demand(twin.state_dict() == self.strategy.state_dict(), "a saved and loaded state changes differently")
         interrupted: set[int] = set()
         for command in commands:
             self._execute(command, interrupted)
-        assert not interrupted, f"interrupted and not granted: {interrupted}"
+        self.demand(not interrupted, f"interrupted and not granted: {interrupted}")
         if isinstance(event, PushArrived) and event.worker in self.counts and event.worker not in self.rules:
             is_held = any(isinstance(c, Hold) and c.worker == event.worker for c in commands)
-            assert is_held is (event.worker not in self.granted), "neither granted nor held, or both"
+            self.demand(is_held is (event.worker not in self.granted), "neither granted nor held, or both")
         can_continue = bool(self.granted) or self.due < math.inf
-        assert can_continue or not self.counts, f"deadlock after {event}: {self.strategy.state_dict()}"
+        self.demand(can_continue or not self.counts, f"deadlock after {event}: {self.strategy.state_dict()}")
         bound = self.options.lead_bound
-        assert bound is None or self.lead() <= bound, f"lead {self.lead()} > bound {bound} after {event}"
+        self.demand(bound is None or self.lead() <= bound, f"lead {self.lead()} > bound {bound} after {event}")
         return commands
 
+    def demand(self, is_kept: bool, rule: str) -> None:
+        """Raises ContractBroken unless the rule is kept."""
+        if not is_kept:
+            raise self._broken(rule)
+
+    def _broken(self, rule: str) -> ContractBroken:
+        try:
+            state = str(self.strategy.state_dict())
+        except Exception as error:
+            state = _told(error)
+        return ContractBroken(rule, self.history, state)
+
     def _from_saved_state(self) -> Strategy:
-        twin = self.options.start(self.num_workers)
-        twin.load_state_dict(json.loads(json.dumps(self.strategy.state_dict())))
+        """Raises ContractBroken: JSON cannot hold the state, or it cannot be loaded."""
+        try:
+            state = json.loads(json.dumps(self.strategy.state_dict()))
+            twin = self.options.start(self.num_workers)
+            twin.load_state_dict(state)
+        except Exception as error:
+            raise self._broken(f"the state cannot be saved as JSON and loaded: {_told(error)}") from error
         return twin
 
     def _execute(self, command: Command, interrupted: set[int]) -> None:
         match command:
             case Apply(pushes=pushes, scale=scale):
-                assert pushes, "an update without gradients"
-                assert 0 < scale < math.inf
+                self.demand(bool(pushes), "an update without gradients")
+                self.demand(0 < scale < math.inf, f"Apply.scale must be > 0, got {scale}")
                 bound = self.options.staleness_bound
                 for push in pushes:
                     staleness = self.version - self._settle(push)
-                    assert bound is None or staleness <= bound, f"staleness {staleness} > bound {bound}"
+                    self.demand(bound is None or staleness <= bound, f"staleness {staleness} > bound {bound}")
                 self.version += 1
             case Discard(push=push):
                 self._settle(push)
             case Grant(worker=worker):
-                assert worker in self.counts, "granted, but not active"
+                self.demand(worker in self.counts, "granted, but not active")
                 interrupted.discard(worker)
                 if worker in self.rules:
                     self._block_arrives(worker)
                 else:
-                    assert worker not in self.granted, "granted while it computes"
+                    self.demand(worker not in self.granted, "granted while it computes")
                     self._begin(worker, self.version)
             case Repeat(worker=worker):
-                assert worker in self.counts, "repeats, but is not active"
-                assert worker not in self.granted, "repeats while it computes"
-                assert worker not in self.rules, "its rule decides"
+                self.demand(worker in self.counts, "repeats, but is not active")
+                self.demand(worker not in self.granted, "repeats while it computes")
+                self.demand(worker not in self.rules, "its rule decides")
                 self._begin(worker, self.pushed[worker])
             case Hold(worker=worker):
-                assert worker in self.counts
-                assert worker not in self.granted, "held after it was granted"
+                self.demand(worker in self.counts, "held, but not active")
+                self.demand(worker not in self.granted, "held after it was granted")
             case Interrupt(worker=worker):
-                assert self.options.interrupts
-                assert worker in self.granted, "interrupted, but not computing"
-                assert worker not in self.rules, "its rule decides"
+                self.demand(self.options.interrupts, "interrupts, but its options do not say so")
+                self.demand(worker in self.granted, "interrupted, but not computing")
+                self.demand(worker not in self.rules, "its rule decides")
                 del self.granted[worker]
                 interrupted.add(worker)
             case WakeAt(at=at):
-                assert at > self.now, "a timer in the past"
+                self.demand(at > self.now, "a timer in the past")
                 self.timer = at
             case WaitFor(count=count):
-                assert count >= 1
-                assert count != self.waits_for, "no news"
+                self.demand(count >= 1, f"WaitFor.count must be >= 1, got {count}")
+                self.demand(count != self.waits_for, "no news")
                 self.waits_for = count
             case _:
-                pytest.fail(f"no engine obeys {command}")
+                self.demand(False, f"no engine obeys {command!r}")
 
     def _settle(self, push: int) -> int:
         """Returns the version of the push."""
-        assert push in self.pending, f"push {push} settled twice, or never sent"
+        self.demand(push in self.pending, f"push {push} settled twice, or never sent")
         self.settled.add(push)
         return self.pending.pop(push)
 
@@ -244,7 +284,7 @@ class Harness:
     def _block_arrives(self, worker: int) -> None:
         when = self.rules[worker].arrived(self.now, 0, self.version)
         if worker in self.granted:
-            assert when is None, "it computes"
+            self.demand(when is None, "it computes")
         else:
             self._start_when(worker, when)
 
@@ -255,8 +295,12 @@ class Harness:
             self.starts_at[worker] = when
         elif when is not None:
             taken = list(self.rules[worker].start())
-            assert taken in ([], [0])
+            self.demand(taken in ([], [0]), f"its rule takes the blocks of shards {taken}; there is shard 0 alone")
             self._begin(worker, self.rules[worker].tag)
+
+
+def _told(error: Exception) -> str:
+    return fault(error) or f"{type(error).__name__}: {error}"
 
 
 def applied(commands: list[Command]) -> list[tuple[int, ...]]:

@@ -1,0 +1,128 @@
+"""Hold the parts of a run to what the engines rely on, above all those of one's own, before anything long is run.
+
+python -m syncline check [--config-dir DIR] [KEY=VALUE ...]
+
+The words are those of run.py. The strategy goes through the contract suite, model, data and task are compared with an
+ordinary module and measured, and 50 updates are made in virtual time, those of the strategy alone also with 2 shards.
+"""
+
+import argparse
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+
+from syncline.config import ConfigError, RunConfig, compose
+from syncline.config.folders import use
+from syncline.installation import command_name
+from syncline.targets import fault
+
+NUM_UPDATES = 50
+WIDTH = 10  # of the name of a part
+
+
+def main(arguments: list[str]) -> int:
+    """Returns 0 if every part keeps its rules, else 1; each fault is told."""
+    about = (__doc__ or "").replace("python -m syncline check", command_name("check"))
+    parser = argparse.ArgumentParser(
+        command_name("check"), description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config-dir", action="append", default=[], metavar="DIR")
+    parser.add_argument("words", nargs="*", metavar="KEY=VALUE")
+    asked = parser.parse_args(arguments)
+    for folder in asked.config_dir:
+        use(folder)
+    config, _ = compose(asked.words)
+    is_sound = [_check("strategy", _strategy, config) and _check("", _times, config)]
+    if config.gradients:
+        is_sound.append(_check("model", _learning, config))
+        is_sound.append(all(is_sound) and _check("run", _run, config))
+    print("no fault was found" if all(is_sound) else "a fault was found")
+    return 0 if all(is_sound) else 1
+
+
+def _check(name: str, check: Callable[[RunConfig], list[str]], config: RunConfig) -> bool:
+    """Print what a check found. Returns whether it found no fault."""
+    is_sound = True
+    try:
+        lines = check(config)
+    except Exception as error:
+        if isinstance(error, OSError):
+            raise
+        is_sound, lines = False, [f"FAULT: {_told(error)}"]
+    for place, line in enumerate(lines):
+        print(f"{'' if place else name:{WIDTH}}{line}", flush=True)
+    return is_sound
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ValueError | AssertionError):
+        return str(error).replace("\n", "\n" + " " * WIDTH)
+    return fault(error) or "".join(traceback.format_exception(error)).rstrip()
+
+
+def _strategy(config: RunConfig) -> list[str]:
+    from syncline.checking.strategy import check_strategy
+
+    found = check_strategy(config.strategy)
+    sizes = ", ".join(map(str, found.sizes))
+    return [f"{config.strategy.name} keeps the contract: {found.num_events:,} events; accepts {sizes} workers"]
+
+
+def _times(config: RunConfig) -> list[str]:
+    """Times alone, which need no data, and with two shards where the strategy allows them."""
+    from syncline.simulation.run import simulate
+
+    lines, fixed = [], replace(config.cluster, message_bytes=config.cluster.message_bytes or 10**6)
+    for num_shards in (1, 2):
+        try:
+            config.strategy.check_cluster(config.cluster.workers, num_shards)
+        except ValueError as error:
+            lines.append(f"with {num_shards} shards: {error}")
+            continue
+        alone = replace(
+            _short(config),
+            gradients=False,
+            cluster=replace(fixed, shards=num_shards),
+            target=replace(config.target, value=None),
+            dataset=replace(config.dataset, train_size=config.dataset.known_num_train or 1000),
+        )
+        summary = simulate(alone, lambda row: None, lambda progress: None)
+        used, lost = summary["gradients_used"], summary["gradients_discarded"]
+        shards = "1 shard" if num_shards == 1 else f"{num_shards} shards"
+        if not summary["updates"]:
+            raise ConfigError(f"{shards}: {NUM_UPDATES} updates were asked for, none was made")
+        made = f"{summary['updates']} updates in {summary['time_s']:.3g} s virtual"
+        stale = f"mean staleness {summary['mean_staleness']:.2f}"
+        lines.append(f"times alone, {shards}: {made}, {used} gradients used, {lost} discarded, {stale}")
+    return lines
+
+
+def _short(config: RunConfig) -> RunConfig:
+    return replace(config, max_updates=NUM_UPDATES, epochs=None, max_time_s=None)
+
+
+def _learning(config: RunConfig) -> list[str]:
+    from syncline.checking.learning import NUM_EQUAL, NUM_TIMED, check_learning
+
+    found = check_learning(config)
+    (median, spread), (before, after) = found.gradient_s, found.loss
+    parts = f"{config.model.name} on {config.dataset.name}, {config.task_name}"
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in found.metrics.items())
+    return [
+        f"{parts}: {found.num_parameters:,} parameters in {found.num_tensors} tensors, buffers of {found.num_buffers}",
+        f"{found.num_train:,} training samples; a mini-batch of {config.batch_size} is made in {found.batch_s:.2g} s",
+        f"the gradients of {NUM_EQUAL} mini-batches on flat vectors are those of the ordinary module",
+        f"a gradient takes {median:.3g} ± {spread:.1g} s here (median and quartiles, n = {NUM_TIMED}, {config.threads} "
+        "thread)",
+        f"{NUM_TIMED} steps on one mini-batch take its loss from {before:.4g} to {after:.4g}",
+        f"initial weights, test set, {found.evaluation_s:.2g} s: {metrics}",
+        f"memory of this process: {found.peak_bytes / 1e6:,.0f} MB at most",
+    ]
+
+
+def _run(config: RunConfig) -> list[str]:
+    from syncline.simulation.run import simulate
+
+    summary = simulate(_short(config), lambda row: None, lambda progress: None)
+    final = ", ".join(f"{name} {value:.4g}" for name, value in (summary["final"] or {}).items()) or "diverged"
+    return [f"{summary['updates']} updates in virtual time, {summary['wall_s']:.2g} s: {final}"]

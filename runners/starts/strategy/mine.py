@@ -1,0 +1,66 @@
+"""A synchronisation strategy. strategy/mine.yaml names its options; that file's keys are their fields: strategy.size=8
+on the command line.
+
+A strategy is a state machine: it is told what happened at the server, and answers with commands, in the order of their
+execution. It has no clock, no random numbers and no I/O; an event's `at` is the time in seconds. Events and commands:
+syncline/strategies/protocol.py. What a strategy owes is at the end of "A strategy" in docs/extending.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from syncline.strategies.clocks import refuse
+from syncline.strategies.protocol import (
+    Apply,
+    Command,
+    Event,
+    Grant,
+    PushArrived,
+    StrategyOptions,
+    TimerFired,
+    WorkerJoined,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MineOptions(StrategyOptions):
+    name: str = "mine"
+    size: int = 4  # gradients an update takes, >= 1
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"strategy.size must be >= 1, got {self.size}")
+
+    def start(self, num_workers: int) -> "Mine":
+        return Mine(num_workers, self.size)
+
+
+class Mine:
+    """An update takes the next `size` gradients, and nobody waits; put your rule in its place."""
+
+    def __init__(self, num_workers: int, size: int) -> None:
+        self.size, self.workers, self.pushes = size, set(range(num_workers)), list[int]()
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, TimerFired) or (event.worker in self.workers) == isinstance(event, WorkerJoined):
+            raise refuse(event, "no timer is set, or the worker is absent, or here already")
+        if isinstance(event, PushArrived):
+            self.pushes.append(event.push)
+            grant = Grant(event.worker, "nobody waits")
+            if len(self.pushes) < self.size:
+                return [grant]
+            update = Apply(tuple(self.pushes), because=f"{self.size} are here")
+            self.pushes.clear()
+            return [update, grant]
+        if isinstance(event, WorkerJoined):
+            self.workers.add(event.worker)
+            return [Grant(event.worker, "joined")]
+        self.workers.remove(event.worker)
+        return []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"workers": sorted(self.workers), "pushes": list(self.pushes)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.workers, self.pushes = set(state["workers"]), list(state["pushes"])

@@ -1,0 +1,1 @@
+"""Holds parts of the user's own, and ours, to what the engines rely on."""

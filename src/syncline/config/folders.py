@@ -1,0 +1,49 @@
+"""The user's config folders: each mirrors conf/ (DIR/model/mine.yaml is `model=mine`); Python modules lie beside."""
+
+import os
+from pathlib import Path
+
+from syncline.config.checks import ConfigError
+
+VARIABLE = "SYNCLINE_CONFIG_DIR"
+
+
+def folders() -> tuple[Path, ...]:
+    """The user's folders, in the order in which the environment's variable names them.
+
+    Raises:
+        ConfigError: one does not exist.
+    """
+    names = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    found = dict.fromkeys(Path(name).expanduser().absolute() for name in names)
+    for folder in found:
+        _check(folder)
+    return tuple(found)
+
+
+def use(folder: str) -> None:
+    """Add a folder for this process and its children. Raises ConfigError if it does not exist."""
+    path = Path(folder).expanduser().absolute()
+    _check(path)
+    os.environ[VARIABLE] = os.pathsep.join(filter(None, [os.environ.get(VARIABLE, ""), str(path)]))
+
+
+def _check(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ConfigError(f"--config-dir and {VARIABLE} must name folders, got {folder}")
+
+
+def files(group: str) -> dict[str, Path]:
+    """Choice -> the user's file of it.
+
+    Raises:
+        ConfigError: two folders have the same choice, or as `folders`.
+    """
+    found: dict[str, Path] = {}
+    for folder in folders():
+        for path in sorted((folder / group).rglob("*.yaml")):
+            choice = str(path.relative_to(folder / group).with_suffix(""))
+            if choice in found:
+                raise ConfigError(f"{group}={choice} is given twice: {found[choice]} and {path}")
+            found[choice] = path
+    return found

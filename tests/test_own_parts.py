@@ -1,0 +1,328 @@
+"""Parts of the user's own in configs and records: composing, identity, faults in one line."""
+
+import dataclasses
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from commands import cli, one_error_line
+from own import SHOWN, using, write
+from safetensors.torch import load_file
+
+from runners import command_line
+from runners.one import run_one
+from syncline.assembly import build_learner
+from syncline.config import ConfigError, choices, compose, from_plain
+from syncline.config.folders import use
+from syncline.records.outcomes import read_outcome
+from syncline.records.store import FINISHED, read_run_config, read_summary, status
+from syncline.server.interpreter import Deadlock
+from syncline.targets import TargetError
+
+OWN = ["model=net", "dataset=waves", "task=smooth", "optimizer=nadam", "strategy=bounded", "cluster=lab"]
+SHORT = ["max_updates=4", "dataset.train_size=96", "dataset.test_size=24", "batch_size=8"]
+
+
+@pytest.fixture
+def my(tmp_path: Path) -> Iterator[Path]:
+    folder = write(tmp_path / "my", SHOWN)
+    with using(folder):
+        yield folder
+
+
+def line_of(*words: str) -> str:
+    with pytest.raises((ConfigError, TargetError)) as error:
+        compose(words)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_own_choices_stand_beside_ours(my: Path) -> None:
+    for word in OWN:
+        group, name = word.split("=")
+        assert name in choices(group)
+    assert "lenet" in choices("model")
+
+
+def test_keys_have_the_types_of_their_values(my: Path) -> None:
+    config, _ = compose([*OWN, "model.width=4", "dataset.noise=1", "optimizer.lr=1e-3", "strategy.delay=2"])
+    assert (config.model.width, config.dataset.noise, config.optimizer.lr, config.strategy.delay) == (4, 1.0, 1e-3, 2)
+    assert (config.task_name, config.metrics) == ("smooth", ("errors", "wrong"))
+    assert (config.cluster.name, config.cluster.workers, config.cluster.network.bandwidth_gbps) == ("lab", 3, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["model=net", "model.width=wide"], "model.width must be a whole number, got wide"),
+        (["model=net", "model.widht=2"], "model.widht: unknown key; model takes width; did you mean model.width=2?"),
+        (["strategy=bounded", "strategy.delay=-1"], "strategy.delay must be >= 0, got -1"),
+        (["model=net", "model._source_=a"], "model._source_ cannot be set: it belongs to the file of the chosen model"),
+        (["model=net", "dataset=waves", "task=qa"], "task=qa: dataset must be one of qa_synthetic, squad, got waves"),
+        (["task=smooth", "target.metric=loss"], "target.metric must be one of errors, wrong, got loss"),
+    ],
+)
+def test_a_wrong_value_of_an_own_part_is_one_line(my: Path, words: list[str], line: str) -> None:
+    assert line_of(*words) == line
+
+
+def test_a_preset_of_ours_under_a_name_of_ones_own(my: Path) -> None:
+    write(
+        my,
+        {"model/small.yaml": "name: resnet\ndepth: 8\n", "model/smaller.yaml": "defaults: [small, _self_]\nwidth: 4\n"},
+    )
+    assert dataclasses.asdict(compose(["model=small"])[0].model) == {"name": "resnet", "depth": 8, "width": 16}
+    assert dataclasses.asdict(compose(["model=smaller"])[0].model) == {"name": "resnet", "depth": 8, "width": 4}
+    assert compose(["model=small"])[0].identity == compose(["model=resnet8"])[0].identity
+
+
+# Faults of a file.
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "line"),
+    [
+        ({"model/lenet.yaml": "name: lenet\n"}, ["model=lenet"], "model=lenet is a choice of Syncline's"),
+        ({"model/a.yaml": "width: 3\n"}, ["model=a"], "must have a _target_, or a name, one of alexnet_small, bert"),
+        ({"model/a.yaml": "_target_: [x\n"}, ["model=a"], "model/a.yaml: while parsing a flow sequence"),
+        ({"cluster/a.yaml": "wrokers: 3\n"}, ["cluster=a"], "cluster.wrokers: unknown key"),
+        ({"cluster/a.yaml": "workers: many\n"}, ["cluster=a"], "cluster.workers must be a whole number, got many"),
+        ({"runner/a.yaml": "_target_: mine.Net\n"}, ["runner=a"], "runner=a: _target_ goes with model, dataset, task"),
+        ({"model/a.yaml": "_target_: gone.Net\n"}, ["model=a"], "model=a: _target_=gone.Net: there is no module gone"),
+        ({"model/a.yaml": "_target_: mine.Nett\n"}, ["model=a"], "model=a: _target_=mine.Nett: mine has no Nett ("),
+        ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "x = 1 / 0\n"}, ["model=a"], "bad.py:1: ZeroDivisionError"),
+        ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "def (\n"}, ["model=a"], "bad.py:1: SyntaxError"),
+        ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "import gone\n"}, ["model=a"], "bad.py:1: ModuleNotFound"),
+        ({"model/a.yaml": "_target_: bad.X\n", "bad.py": "X = 3\n"}, ["model=a"], "must name a class or a function"),
+        ({"strategy/a.yaml": "_target_: mine.Net\n"}, ["strategy=a"], "must be a dataclass(frozen=True) derived from"),
+        ({"strategy/a.yaml": "_target_: bounded.BoundedOptions\ndealy: 3\n"}, ["strategy=a"], "takes delay"),
+        ({"task/a.yaml": "_target_: tasks.Smooth\nsmoothing: 0.1\n"}, ["task=a"], "task.metrics must map each"),
+        ({"json.py": "class X: pass\n", "model/a.yaml": "_target_: json.X\n"}, ["model=a"], "json has no X"),
+        ({"wave.py": "def X(): pass\n", "model/a.yaml": "_target_: wave.open\n"}, ["model=a"], "needs another name"),
+    ],
+    ids=lambda value: "",
+)
+def test_a_faulty_file_is_one_line(my: Path, files: dict[str, str], words: list[str], line: str) -> None:
+    write(my, files)
+    assert line in line_of(*words)
+
+
+def test_a_folder_that_is_not_there_is_one_line(my: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"must name folders, got {tmp_path}/nowhere"):
+        use(f"{tmp_path}/nowhere")
+
+
+def test_a_choice_of_two_folders_is_one_line(my: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other", {"model/net.yaml": "name: lenet\n"})
+    with using(my, other):
+        assert line_of("model=net") == f"model=net is given twice: {my}/model/net.yaml and {other}/model/net.yaml"
+
+
+# Faults that show when parts are built: nothing is computed.
+
+NETS = {
+    "wrong_shape": "def forward(self, x):\n        return super().forward(x)[:3]",
+    "global_numpy": "def forward(self, x):\n        return super().forward(x) + float(numpy.random.rand())",
+    "counts": "n = 0\n\n    def forward(self, x):\n        self.n += 1\n        return super().forward(x) * self.n",
+    "raises": "def forward(self, x):\n        raise KeyError('x')",
+}
+LINES = {
+    "wrong_shape": "model=bad, dataset=waves, task=classification: Expected input batch_size (3) to match",
+    "global_numpy": "the model or the loss draws from the global generator of NumPy",
+    "counts": "the gradient of one batch differs when it is computed again",
+    "raises": "bad.py:8: KeyError: 'x'",
+}
+
+
+@pytest.mark.parametrize("fault", NETS)
+def test_a_model_that_breaks_a_rule_is_one_line(my: Path, fault: str, tmp_path: Path) -> None:
+    code = f"import numpy\n\nfrom mine import Net\n\n\nclass Bad(Net):\n    {NETS[fault]}\n"
+    write(my, {"bad.py": code, "model/bad.yaml": "_target_: bad.Bad\nwidth: 2\n"})
+    config, _ = compose(["model=bad", "dataset=waves", *SHORT])
+    with pytest.raises(ConfigError) as error:
+        run_one(config, tmp_path / "results", lambda progress: None)
+    assert LINES[fault] in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("_target_: mine.Net\nwidth: 2\ndepth: 2\n", "got an unexpected keyword argument 'depth'"),
+        ("_target_: mine.Net\n", "missing a required argument: 'width'"),
+        ("_target_: waves.math.sqrt\n", "does not take its config's keys"),
+        ("_target_: builtins.dict\n", "must return a torch.nn.Module, got dict"),
+    ],
+)
+def test_a_model_of_a_wrong_signature_is_one_line(my: Path, tmp_path: Path, file: str, line: str) -> None:
+    write(my, {"model/bad.yaml": file})
+    config, _ = compose(["model=bad", "dataset=waves", *SHORT])
+    with pytest.raises((ConfigError, TargetError)) as error:
+        run_one(config, tmp_path / "results", lambda progress: None)
+    assert line in str(error.value)
+
+
+def test_a_data_set_that_never_returns_the_same_is_one_line(my: Path, tmp_path: Path) -> None:
+    code = (
+        "from waves import Waves\n\n\nclass Drift(Waves):\n    n = 0\n\n    def __getitem__(self, index):\n"
+        "        self.n += 1\n        signal, label = super().__getitem__(index)\n"
+        "        return signal + self.n, label\n"
+    )
+    write(my, {"drift.py": code, "dataset/drift.yaml": "_target_: drift.Drift\nnoise: 0.1\n"})
+    config, _ = compose(["model=net", "dataset=drift", *SHORT])
+    with pytest.raises(ConfigError, match="the data set returns another sample for the same index"):
+        run_one(config, tmp_path / "results", lambda progress: None)
+
+
+STRATEGIES = {
+    "never": (
+        "[Hold(c.worker) if isinstance(c, Grant) else c for c in super().handle(event)]",
+        "no worker can continue at",
+    ),
+    "twice": ("[c for c in super().handle(event) for _ in range(1 + isinstance(c, Apply))]", "broke its contract"),
+    "raises": ("{}['x']", "faulty.py:12: KeyError: 'x'"),
+}
+
+
+@pytest.mark.parametrize("fault", STRATEGIES)
+def test_a_strategy_that_breaks_its_contract_is_one_line(my: Path, tmp_path: Path, fault: str) -> None:
+    answer, line = STRATEGIES[fault]
+    code = (
+        "from bounded import *\n\n\nclass FaultyOptions(BoundedOptions):\n    def start(self, num_workers):\n"
+        "        return Faulty(num_workers, self.delay)\n\n\nclass Faulty(Bounded):\n    def handle(self, event):\n"
+        f"        # broken\n        return {answer}\n"
+    )
+    write(my, {"faulty.py": code, "strategy/faulty.yaml": "_target_: faulty.FaultyOptions\n"})
+    config, _ = compose(["strategy=faulty", "gradients=false", "max_updates=30"])
+    with pytest.raises((ConfigError, Deadlock)) as error:
+        run_one(config, tmp_path / "results", lambda progress: None)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_fault_is_one_line_of_the_command(my: Path, tmp_path: Path) -> None:
+    write(my, {"bad.py": "x = 1 / 0\n", "model/bad.yaml": "_target_: bad.Bad\n"})
+    said = cli("--config-dir", str(my), "model=bad", f"results={tmp_path}/results")
+    assert one_error_line(said).endswith("bad.py:1: ZeroDivisionError: division by zero")
+    assert not (tmp_path / "results").exists()
+
+
+# Identity and records.
+
+
+def test_a_changed_line_makes_another_run_and_a_changed_comment_does_not(my: Path) -> None:
+    before = compose(OWN)[0].identity
+    for name in ("mine.py", "waves.py", "tasks.py", "bounded.py"):
+        write(my, {name: f"# A comment.\n\n{SHOWN[name]}"})
+        with using(my):
+            assert compose(OWN)[0].identity == before
+        write(my, {name: f"{SHOWN[name]}\nMORE = 1\n"})
+        with using(my):
+            assert compose(OWN)[0].identity != before
+        write(my, {name: SHOWN[name]})
+    write(my, {"words.py": f"{SHOWN['words.py']}\nMORE = 1\n"})
+    assert compose(OWN)[0].identity == before, "no part of the run is in it"
+
+
+def test_the_identity_does_not_depend_on_where_the_folder_is(my: Path, tmp_path: Path) -> None:
+    before = compose(OWN)[0].identity
+    with using(write(tmp_path / "elsewhere", SHOWN)):
+        assert compose(OWN)[0].identity == before
+
+
+def test_every_argument_counts_and_of_files_their_bytes(my: Path, tmp_path: Path) -> None:
+    """Also under names that say where data are among ours."""
+    code = "from waves import Waves\n\n\ndef at(train, path, root):\n    return Waves(train, 0.1)\n"
+    write(my, {"stored.py": code, "dataset/stored.yaml": "_target_: stored.at\npath: a\nroot: b\nfiles: []\n"})
+    words = ["model=net", "dataset=stored"]
+    changed = [[], ["dataset.path=c"], ["dataset.root=c"]]
+    assert len({compose([*words, *more])[0].identity for more in changed}) == 3
+    same = [write(tmp_path / name, {"data.bin": "bytes"}) / "data.bin" for name in ("one", "two")]
+    other = write(tmp_path / "three", {"data.bin": "other"}) / "data.bin"
+    one, two, three = (compose([*words, f"dataset.files=[{path}]"])[0].identity for path in (*same, other))
+    assert one == two != three
+
+
+def test_a_record_of_own_parts_is_read_again(my: Path, tmp_path: Path) -> None:
+    config, _ = compose([*OWN, *SHORT, "target.value=0.0"])
+    run_one(config, tmp_path, lambda progress: None)
+    record = tmp_path / config.identity
+    found = from_plain(yaml.safe_load(json.dumps(read_run_config(record))))
+    assert (found, found.identity) == (config, record.name)
+    assert pickle.loads(pickle.dumps(config)) == config, "as it is sent to the processes of a plan"
+    summary = read_summary(record)
+    assert (summary["metric"], summary["lower_is_better"], set(summary["final"])) == (
+        "errors",
+        True,
+        {"errors", "wrong"},
+    )
+    assert summary["best"]["errors"]["value"] <= summary["final"]["errors"], "the lowest is best"
+    assert read_outcome(record).lower_is_better
+
+
+def test_a_run_of_another_source_is_refused(my: Path, tmp_path: Path) -> None:
+    config, _ = compose([*OWN, *SHORT])
+    write(my, {"mine.py": f"{SHOWN['mine.py']}\nMORE = 1\n"})
+    with using(my), pytest.raises(ValueError, match=r"the source of mine\.Net must be that of the run"):
+        run_one(from_plain(config.as_dict()), tmp_path, lambda progress: None)
+
+
+def test_a_sweep_of_own_parts_is_made_ranked_and_found_again(my: Path, tmp_path: Path, capsys) -> None:
+    words = ["-m", *OWN[:4], *SHORT, "strategy=bounded,bsp", "seed=0,1", f"results={tmp_path}/results"]
+    assert command_line.main(words) == 0
+    out = capsys.readouterr().out
+    assert "ranked by final errors, lowest first" in out
+    assert command_line.main([*words[:1], "--status", *words[1:]]) == 0
+    assert capsys.readouterr().out.count("finished") == 4
+
+
+def test_a_batch_script_names_the_folder(my: Path, tmp_path: Path) -> None:
+    """A site may export nothing of the environment."""
+    words = [*OWN, *SHORT, "runner=slurm", "runner.submit=false", "runner.setup=[module load torch]"]
+    assert command_line.main([*words, f"results={tmp_path}/results"]) == 0
+    (script,) = (tmp_path / "results/plans").glob("*.slurm/1/array.sbatch")
+    lines = script.read_text().splitlines()
+    assert lines.index(f"export SYNCLINE_CONFIG_DIR={my}") < lines.index("module load torch")
+
+
+def test_a_host_without_the_code_says_so_in_one_line(my: Path, tmp_path: Path) -> None:
+    plain = compose([*OWN[:2], *SHORT])[0].as_dict()
+    plain["model"]["_folder_"] = plain["dataset"]["_folder_"] = str(tmp_path / "elsewhere")
+    with using(), pytest.raises(TargetError) as error:
+        build_learner(from_plain(plain), torch.device("cpu"))
+    assert str(error.value) == (
+        "dataset=waves: _target_=waves.Waves: there is no module waves here; it must lie in a folder of --config-dir"
+    )
+
+
+def test_one_worker_makes_the_steps_of_a_plain_loop(my: Path, tmp_path: Path) -> None:
+    """Own model, data, task and optimizer: bit for bit what a loop with torch's own optimizer computes."""
+    words = [
+        "model=net",
+        "dataset=waves",
+        "task=smooth",
+        "optimizer=nadam",
+        "strategy=asp",
+        "cluster.workers=1",
+        *SHORT,
+    ]
+    config, _ = compose([*words, "runner.parameters=true"])
+    run_one(config, tmp_path, lambda progress: None)
+    assert status(tmp_path / config.identity) == FINISHED
+    found = load_file(tmp_path / config.identity / "parameters-0.safetensors")["weights"]
+    learner = build_learner(config, torch.device("cpu"))
+    batches = learner.batches(config, 0)
+    torch.manual_seed(config.seed)
+    module = config.model.made(sample_shape=(1, 64), num_classes=3)
+    optimizer = torch.optim.NAdam(module.parameters(), lr=config.optimizer.lr)
+    task = config.task.made()
+    for iteration in range(4):
+        optimizer.zero_grad()
+        task.loss(module, batches.take(iteration).samples).backward()
+        optimizer.step()
+    expected = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
+    assert torch.equal(found, expected)

@@ -1,0 +1,265 @@
+"""Distributions with memory: every draw follows from the key and its number, and from nothing else."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners import command_line
+from syncline.config import compose
+from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
+from syncline.timing.distributions import Array, Empirical, Exponential, Remembering, Trace, TwoState, distribution
+from syncline.timing.draws import BLOCK, Draws
+
+SEQUENCE = tuple((1.0 + np.sin(np.arange(90) / 5.0) + np.arange(90) % 7 / 10.0).tolist())
+SOURCES = [
+    Trace(SEQUENCE, block=1.0),
+    Trace(SEQUENCE, block=20.0),
+    Trace(SEQUENCE, block=1000.0),
+    TwoState(0.1, 2.0, every=30.0, lasting=12.0),
+    TwoState(0.0, 1.0, every=900.0, lasting=300.0),
+    TwoState(0.0, 1.0, every=2.0, lasting=2.0),
+]
+
+
+class Raw:
+    """Its draws are the stream itself."""
+
+    name = "raw"
+
+    def quantile(self, u: Array) -> Array:
+        return u
+
+    def expectation(self) -> float:
+        return 0.5
+
+
+def one_by_one(source: Remembering, worker: int, count: int, seed: int = 3) -> Array:
+    """The draws of a worker, from the definition at the head of draws.py."""
+    drawn, at, age = [], 0.0, 0
+    for number, u in enumerate(Draws(seed, "compute", Raw(), [1.0] * (worker + 1)).first(count)[worker]):
+        if number == 0:
+            at = u
+        elif u < source.renewal:
+            at, age = u / source.renewal, 0
+        else:
+            age += 1
+        drawn.append(source.following(worker, np.array([at]), np.array([age]))[0])
+    return np.array(drawn)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_draws_are_those_of_the_definition_however_they_are_taken(source: Remembering) -> None:
+    count = 12 * BLOCK
+    expected = np.stack([one_by_one(source, worker, count) for worker in range(3)])
+    ones = [1.0] * 3
+    np.testing.assert_array_equal(Draws(3, "compute", source, ones).first(count), expected)
+    singly = Draws(3, "compute", source, ones)
+    np.testing.assert_array_equal([[singly.next(worker) for _ in range(count)] for worker in (0, 1, 2)], expected)
+    blocks = Draws(3, "compute", source, ones)
+    np.testing.assert_array_equal(np.hstack([blocks.next_block() for _ in range(12)]), expected)
+    blocks.seek_block(7 * BLOCK)
+    np.testing.assert_array_equal(blocks.next_block(), expected[:, 7 * BLOCK : 8 * BLOCK])
+    assert Draws(3, "compute", source, ones).first(0).shape == (3, 0)
+
+
+@given(st.sampled_from(SOURCES), st.integers(0, 5 * BLOCK), st.integers(0, 3 * BLOCK))
+def test_a_restored_state_goes_on_in_every_bit(source: Remembering, before: int, after: int) -> None:
+    draws = Draws(5, "compute", source, [1.0, 2.0])
+    for _ in range(before):
+        draws.next(1)
+    state = draws.state_dict()
+    expected = [draws.next(1) for _ in range(after)]
+    other = Draws(5, "compute", source, [1.0, 2.0])
+    other.load_state_dict(state)
+    assert [other.next(1) for _ in range(after)] == expected
+    assert other.drawn(1) == draws.drawn(1)
+
+
+def many(source: Remembering, begin: int) -> Array:
+    """Draws begin .. begin + BLOCK - 1 of 20,000 workers, which are independent of each other."""
+    draws = Draws(1, "compute", source, [1.0] * 20_000)
+    draws.seek_block(begin)
+    return draws.next_block()
+
+
+def assert_mean(samples: Array, expected: float) -> None:
+    """Within five standard errors; the seed is fixed, so it passes always or never."""
+    error = samples.std() / math.sqrt(len(samples))
+    assert abs(samples.mean() - expected) <= 5 * error + 1e-12
+
+
+@pytest.mark.parametrize("begin", [0, 5 * BLOCK])
+def test_a_trace_keeps_the_mean_and_the_autocovariance_of_its_sequence(begin: int) -> None:
+    block, sequence = 20.0, np.array(SEQUENCE)
+    drawn, centred = many(Trace(SEQUENCE, block=block), begin), sequence - sequence.mean()
+    for lag in (0, 1, 5, 16, 40):
+        first, later = drawn[:, 3], drawn[:, 3 + lag]
+        assert_mean(later, sequence.mean())
+        circular = float(np.mean(centred * np.roll(centred, -lag)))
+        expected = (1 - 1 / block) ** lag * circular
+        assert_mean((first - sequence.mean()) * (later - sequence.mean()), expected)
+
+
+def test_in_blocks_of_one_a_trace_draws_what_an_empirical_distribution_draws() -> None:
+    ones = [1.0] * 4
+    independent = Draws(0, "compute", Empirical(SEQUENCE), ones).first(500)
+    in_order = Trace(tuple(sorted(SEQUENCE)), block=1.0)
+    np.testing.assert_array_equal(Draws(0, "compute", in_order, ones).first(500), independent)
+
+
+def test_without_a_jump_a_trace_goes_on_around_the_end() -> None:
+    drawn = Draws(0, "compute", Trace(SEQUENCE, block=1e9), [1.0]).first(300)[0]
+    start = SEQUENCE.index(drawn[0])
+    np.testing.assert_array_equal(drawn, [SEQUENCE[(start + step) % len(SEQUENCE)] for step in range(300)])
+
+
+@pytest.mark.parametrize("begin", [0, 5 * BLOCK])
+def test_two_states_are_a_markov_chain(begin: int) -> None:
+    every, lasting = 30.0, 12.0
+    is_high = many(TwoState(0.0, 1.0, every, lasting), begin)
+    share = lasting / (every + lasting)
+    for lag in (0, 1, 5, 16, 40):
+        first, later = is_high[:, 3], is_high[:, 3 + lag]
+        assert_mean(later, share)
+        correlated = share * (1 - share) * (1 - 1 / every - 1 / lasting) ** lag
+        assert_mean((first - share) * (later - share), correlated)
+    was_high = is_high[:, 10] == 1
+    assert_mean(is_high[was_high, 11], 1 - 1 / lasting)
+    assert_mean(is_high[~was_high, 11], 1 / every)
+
+
+@pytest.mark.parametrize("source", [Trace(SEQUENCE), TwoState(0.5, 2.0, 30.0, 12.0)], ids=str)
+def test_quantiles_are_those_of_one_draw(source: Remembering) -> None:
+    u = (np.arange(90_000) + 0.5) / 90_000
+    quantiles = source.quantile(u)
+    assert (np.diff(quantiles) >= 0).all()
+    assert quantiles.mean() == pytest.approx(source.expectation(), rel=1e-4)
+    drawn = many(source, 0)[:, 9]
+    for value in np.unique(quantiles)[::7]:
+        assert_mean((drawn <= value).astype(float), float(np.mean(quantiles <= value)))
+
+
+def csv(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_each_worker_draws_from_its_own_column_and_further_ones_repeat_them(tmp_path: Path) -> None:
+    path = csv(tmp_path / "seconds.csv", "0,1", "1.5,10", "2.5,20", "", "3.5,")
+    source = Trace(path=str(path), block=1.0)
+    assert [column.tolist() for column in source.columns] == [[1.5, 2.5, 3.5], [10.0, 20.0]]
+    drawn = Draws(0, "compute", source, [1.0] * 5).first(200)
+    assert [sorted(set(row)) for row in drawn] == [[1.5, 2.5, 3.5], [10, 20]] * 2 + [[1.5, 2.5, 3.5]]
+    assert source.expectation() == 8.75
+    middle = (np.arange(120) + 0.5) / 120
+    values, counts = np.unique(source.quantile(middle), return_counts=True)
+    assert dict(zip(values, counts, strict=True)) == {1.5: 20, 2.5: 20, 3.5: 20, 10.0: 30, 20.0: 30}
+
+
+def test_relative_durations_have_a_mean_of_one_in_each_column(tmp_path: Path) -> None:
+    path = csv(tmp_path / "seconds.csv", "0,1", "1,10", "3,30", ",50")
+    options = {"name": "trace", "path": str(path), "relative": True, "block": 3}
+    source = distribution("cluster.jitter", options)
+    assert isinstance(source, Trace)
+    assert [column.tolist() for column in source.columns] == [[0.5, 1.5], [1 / 3, 1.0, 5 / 3]]
+    assert source.expectation() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        (["0.1,0.2", "0.1,0.2"], "the first line must be workers' numbers 0,1,..., got ['0.1', '0.2']"),
+        (["1,0", "2,3"], "workers' numbers"),
+        (["0,1", "2,fast"], "'fast'"),
+        (["0,1", "2,"], "trace needs durations >= 0"),
+        (["0", "-1"], "trace needs durations >= 0, got [-1.0]"),
+        (["0", "", "1,2"], "lines must have 1 cells, got ['1', '2']"),
+    ],
+    ids=str,
+)
+def test_a_file_that_is_no_table_of_durations_is_refused_in_one_line(
+    tmp_path: Path, lines: list[str], named: str
+) -> None:
+    path = csv(tmp_path / "seconds.csv", *lines)
+    with pytest.raises(ValueError, match=r"^cluster\.jitter: trace\.path: cannot read columns of numbers") as refused:
+        distribution("cluster.jitter", {"name": "trace", "path": str(path)})
+    assert named in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"name": "trace", "values": [1], "block": 0.5}, "trace.block must be >= 1, got 0.5"),
+        ({"name": "trace", "values": [1], "relative": 1}, "cluster.jitter.relative must be true or false, got 1"),
+        ({"name": "trace", "values": [0.0], "relative": True}, "trace.relative needs columns of means > 0, got [0.0]"),
+        ({"name": "trace"}, "trace needs either values or path"),
+        (
+            {"name": "two_state", "low": 2, "high": 1, "every": 9, "lasting": 9},
+            "two_state.high must be >= two_state.low",
+        ),
+        ({"name": "two_state", "low": 0, "high": 1, "every": 0.5, "lasting": 9}, "two_state.every must be >= 1"),
+        ({"name": "two_state", "low": 0, "high": 1, "every": 9, "lasting": 0}, "two_state.lasting must be >= 1"),
+        ({"name": "two_state", "low": 0, "high": 1, "every": 1, "lasting": 9}, "must be <= 1, got every = 1.0 and "),
+    ],
+    ids=str,
+)
+def test_what_is_out_of_range_is_refused(options: dict[str, object], line: str) -> None:
+    with pytest.raises(ValueError, match=r"^cluster\.jitter") as refused:
+        distribution("cluster.jitter", options)
+    assert line in str(refused.value)
+
+
+@pytest.mark.parametrize("words", [["scenario=straggler"], ["scenario=straggler", "scenario.delayed_workers=[]"]])
+def test_both_engines_meet_the_same_straggler(words: list[str]) -> None:
+    config, _ = compose([*words, "cluster.workers=3", "cluster.jitter=null"])
+    times = Cluster(config.cluster, config.scenario, 7).first_compute_s(900)
+    for worker in range(3):
+        injector = DelayInjector(config.cluster, config.scenario, 7, worker, True, 0)
+        injected = [injector.compute(0.0) for _ in range(900)]
+        np.testing.assert_allclose([slowdown + delay for slowdown, delay in injected], times[worker], rtol=1e-12)
+        is_straggler = worker == 0 or "scenario.delayed_workers=[]" in words
+        assert {delay for _, delay in injected} == ({0.0, 0.04} if is_straggler else {0.0})
+
+
+def test_only_the_delayed_workers_are_delayed() -> None:
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0])
+    all_of_them = Cluster(cluster, ScenarioConfig(compute_delay=Exponential(1.0)), 0).first_compute_s(50)
+    scenario = ScenarioConfig(compute_delay=Exponential(1.0), delayed_workers=[1, 3])
+    some = Cluster(cluster, scenario, 0).first_compute_s(50)
+    np.testing.assert_array_equal(some[[1, 3]], all_of_them[[1, 3]])
+    np.testing.assert_array_equal(some[[0, 2]], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["scenario.delayed_workers=[1, 1]"], "scenario.delayed_workers must be different workers >= 0, got [1, 1]"),
+        (
+            ["scenario.delayed_workers=[9]"],
+            "scenario.delayed_workers must name workers in 0 .. 3, cluster.workers being",
+        ),
+        (
+            ["scenario=straggler", "scenario.compute_delay.probability=0.5"],
+            "probability must be 1 for two_state, which",
+        ),
+    ],
+)
+def test_scenarios_that_cannot_be_are_refused(words: list[str], line: str) -> None:
+    with pytest.raises(ValueError, match="scenario") as refused:
+        compose(words)
+    assert line in str(refused.value)
+
+
+def test_more_workers_than_were_measured_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["gradients=false", "max_updates=3", "cluster.measured_workers=4", f"results={tmp_path}"]
+    told = "cluster=laptop extrapolates: 4 workers were measured, 6 repeat them in turn"
+    for own, lines in ((["cluster.workers=4"], []), (["cluster.workers=6"], [told])):
+        assert command_line.main([*words, *own]) == 0
+        assert capsys.readouterr().err.splitlines() == lines
+    assert command_line.main(["-m", *words, "cluster.workers=6", "seed=1,2", "jobs=1"]) == 0
+    assert capsys.readouterr().err.splitlines().count(told) == 1
