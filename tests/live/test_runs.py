@@ -325,17 +325,20 @@ def test_a_target_ends_a_run_early_and_is_evaluated_during_it(tmp_path):
 
 
 def test_the_user_sees_the_first_error_of_a_process(tmp_path):
-    """Worker 1's loss raises at its fifth gradient, by Python's own start-up hook."""
+    """Worker 1's loss raises at its fifth gradient, by Python's own start-up hook; no file of the user's is at fault."""
+    loss = (
+        "def loss(*args, **kwargs):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) == 5 and open('/proc/self/comm').read() == 'worker-1\\n':\n"
+        "        raise RuntimeError('the fifth loss is broken')\n"
+        "    return real(*args, **kwargs)\n"
+    )
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if 'syncline.live.supervisor' in sys.orig_argv:\n"
         "    import torch\n"
         "    real, calls = torch.nn.functional.cross_entropy, []\n"
-        "    def loss(*args, **kwargs):\n"
-        "        calls.append(1)\n"
-        "        if len(calls) == 5 and open('/proc/self/comm').read() == 'worker-1\\n':\n"
-        "            raise RuntimeError('the fifth loss is broken')\n"
-        "        return real(*args, **kwargs)\n"
+        f"    exec(compile({loss!r}, '<loss>', 'exec'))\n"
         "    torch.nn.functional.cross_entropy = loss\n"
     )
     run = LiveRun(tmp_path / "results", "strategy=asp", "cluster.workers=2", PYTHONPATH=str(tmp_path))
