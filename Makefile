@@ -77,7 +77,7 @@ bench: $(READY) ## side-by-side measurements of speed
 fidelity: $(READY) ## does the simulator predict what real processes do? (4 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fidelity && $(BIN)/python -m reports fidelity
 
-calibration: $(READY) ## does a profile that was measured foresee other strategies? Also on emulated hosts, as root (50 minutes)
+calibration: $(READY) ## does a profile that was measured foresee other strategies? Also on emulated hosts, as root (60 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.calibration $(ARGS)
 
 kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)

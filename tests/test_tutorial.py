@@ -1,0 +1,39 @@
+"""docs/tutorial.md: its commands run one after the other, with the network that it shows."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from commands import ROOT
+from own import using
+
+from runners import calibrate, check, command_line, new
+from syncline.config.folders import VARIABLE
+
+TEXT = (ROOT / "docs" / "tutorial.md").read_text()
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
+(LAYERS,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+SHORTER = {"calibrate": ["samples=60", "links=false", "validate=false"]}
+MAINS = {"new": new.main, "check": check.main, "calibrate": calibrate.main, "run": command_line.main}
+
+
+@pytest.mark.processes
+def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my").mkdir()
+    with using(tmp_path / "my"):
+        monkeypatch.delenv(VARIABLE)  # the commands name the folder
+        for command in COMMANDS:
+            program, name, *words = shlex.split(command)
+            assert program == "syncline"
+            assert MAINS[name]([*words, *SHORTER.get(name, [])]) == 0, capsys.readouterr().out
+            if name == "new":
+                path = tmp_path / "my" / "net.py"
+                head, tail = path.read_text().split("        hidden = ")
+                path.write_text(head + LAYERS + "\n" + tail[tail.index("    def forward") :])
+    out = capsys.readouterr().out
+    assert "no fault was found" in out
+    for strategy in ("bsp", "ssp", "dssp", "k_async"):
+        assert re.search(rf"^{strategy} ", out, re.MULTILINE), out
+    assert len(list((tmp_path / "results").glob("*-net-*/summary.json"))) >= 5
