@@ -325,7 +325,7 @@ def test_a_target_ends_a_run_early_and_is_evaluated_during_it(tmp_path):
 
 
 def test_the_user_sees_the_first_error_of_a_process(tmp_path):
-    """Worker 1's loss raises at its fifth gradient, by Python's own start-up hook; no file of the user's is at fault."""
+    """Worker 1's loss raises at its fifth gradient, by Python's own start-up hook, in no file of the user's."""
     loss = (
         "def loss(*args, **kwargs):\n"
         "    calls.append(1)\n"
