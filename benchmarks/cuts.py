@@ -20,6 +20,7 @@ from syncline.records.events import read_events
 RATE = "1gbit"
 LEAVE_S = 3.0
 LOST = 2  # the worker, and the host
+ALONE_S = 1.0  # of the others alone, once the lost worker has left
 AFTER_S = 3.0  # for it to push to every shard again, on a loaded machine; the first shard reports that it joined
 STRATEGIES: dict[str, tuple[str, ...]] = {
     "asp": ("strategy=asp",),
@@ -67,6 +68,7 @@ def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str
         hosts.cut(name)
         run.wait_for_output(f"host {name} was lost, and with it worker {LOST}")
         run.wait_for_output(f"worker {LOST} left")
+        time.sleep(ALONE_S)
         hosts.heal(name)
         run.wait_for_output(f"host {name} is connected again")
         run.wait_for_output(f"worker {LOST} joined")

@@ -36,7 +36,7 @@ from runners.measuring import (
     StreamRun,
     Taken,
     make,
-    predicted_messages,
+    predicted_times,
     server_s,
     streams,
     taken,
@@ -55,6 +55,7 @@ from syncline.timing.calibration import (
     Stream,
     check_enough,
     fit_alone,
+    fit_later_weight,
     fit_shared,
     memory,
     plain_profile,
@@ -210,9 +211,14 @@ def findings(asked: Asked) -> Findings:
 
 def _networks(made: Sequence[StreamRun], update_s: float) -> list[NetworkConfig]:
     """The network of a worker that sends alone, and, first, that of all if it is slower."""
-    alone = fit_alone([each.stream for each in made if each.stream.senders == 1], update_s)
-    shared = [fit_shared(alone, each.stream, each.foreseen_s) for each in made if each.stream.senders > 1]
-    return sorted([*shared, alone], key=lambda network: network.bandwidth_gbps or math.inf)
+    networks = [fit_alone([each.stream for each in made if each.stream.senders == 1], update_s)]
+    for each in made:
+        if each.stream.evenness is not None:
+            fitted = (fit_later_weight(network, each.stream.evenness, each.foreseen_evenness) for network in networks)
+            networks = [*fitted]
+        elif each.stream.senders > 1:
+            networks.append(fit_shared(networks[0], each.stream, each.foreseen_s))
+    return sorted(networks, key=lambda network: network.bandwidth_gbps or math.inf)
 
 
 def _with_messages(run: Taken, networks: Sequence[NetworkConfig], update_s: float, made: Sequence[Stream]) -> Findings:
@@ -222,7 +228,7 @@ def _with_messages(run: Taken, networks: Sequence[NetworkConfig], update_s: floa
 
         def foreseen(given: NetworkConfig) -> list[Array]:
             cluster = profile("measured", path, seconds, given, run.config.cluster.shards, update_s)
-            return predicted_messages(run.config, cluster)
+            return [each.messages_s for each in predicted_times(run.config, cluster)]
 
         for network in networks:
             messages = foreseen(network)
@@ -267,7 +273,8 @@ def provenance(asked: Asked, found: Findings, cluster: ClusterConfig, prediction
         lines.append(f"An update of the server: {1e3 * found.update_s:.3f} ms, on this machine.")
     lines += [
         f"Stream of {counted(each.senders, 'sender')}: {1e3 * each.message_s:.3f} ms a message of "
-        f"{each.message_bytes:,} bytes."
+        f"{each.message_bytes:,} bytes"
+        + ("." if each.evenness is None else f"; pulls that leave together: {each.evenness:.2f} of the slowest.")
         for each in found.streams
     ]
     lines += [

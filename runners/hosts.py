@@ -186,6 +186,8 @@ class RemoteHosts:
         match message:
             case messages.Hello():
                 self._agents[host].send(messages.Listen(str(Path.cwd())))
+                if self._runner.start == "print":
+                    say(f"host {host} is connected ({len(self._agents)} of {len(self.names)})")
             case messages.Listening(address, error):
                 if error:
                     raise RunFailed(f"host {host}: {error}")

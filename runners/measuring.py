@@ -24,9 +24,9 @@ from syncline.records.measured import Measured, measured
 from syncline.records.store import read_summary
 from syncline.simulation.run import simulate
 from syncline.strategies import STRATEGIES
-from syncline.timing.calibration import Prediction, Stream, independent
+from syncline.timing.calibration import Prediction, Stream, evenness, independent
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import Array, Constant, Empirical
+from syncline.timing.distributions import Constant, Empirical
 from syncline.timing.network import NetworkConfig
 
 HELD_OUT = ("ssp", "dssp", "k_async", "backup")  # strategies of which nothing is fitted
@@ -36,7 +36,7 @@ MOST_STREAM_BYTES = 64e6
 SMALLER = 16  # times is a small message
 SMALLEST_S = 1e-3  # of a stream's gradient in virtual time
 NEVER_S = 1e6  # for which workers that do not send are delayed
-SEEDS = 8  # of predictions, which are averaged
+SEEDS = 8  # of predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,15 @@ def make(config: RunConfig, results: Path) -> Taken:
 def predicted(
     config: RunConfig, cluster: ClusterConfig, scenario: ScenarioConfig | None = None, seeds: int = SEEDS
 ) -> float:
-    """Seconds an update of the run on this cluster in virtual time, the mean over several seeds."""
+    """Seconds an update of the run on this cluster in virtual time: the median over several seeds.
+
+    A mean would be that of no run where workers get into step under one seed and not under another.
+    """
     virtual = in_virtual_time(config, cluster, scenario)
     summaries = [
         simulate(replace(virtual, seed=seed), lambda row: None, lambda progress: None) for seed in range(seeds)
     ]
-    return float(sum(summary["time_s"] / summary["updates"] for summary in summaries) / seeds)
+    return float(statistics.median(summary["time_s"] / summary["updates"] for summary in summaries))
 
 
 def in_virtual_time(config: RunConfig, cluster: ClusterConfig, scenario: ScenarioConfig | None = None) -> RunConfig:
@@ -123,16 +126,18 @@ def in_virtual_time(config: RunConfig, cluster: ClusterConfig, scenario: Scenari
     )
 
 
-def predicted_messages(config: RunConfig, cluster: ClusterConfig) -> list[Array]:
-    """Seconds of the messages of the run on this cluster in virtual time, pushes and pulls, under several seeds."""
-    virtual, found = in_virtual_time(config, cluster), list[Array]()
+def predicted_times(
+    config: RunConfig, cluster: ClusterConfig, scenario: ScenarioConfig | None = None
+) -> list[Measured]:
+    """Seconds of gradients and messages of the run on this cluster in virtual time, under several seeds."""
+    virtual, found = in_virtual_time(config, cluster, scenario), list[Measured]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.arrow"
         for seed in range(SEEDS):
             log = EventLog(path)
             simulate(replace(virtual, seed=seed), lambda row: None, lambda progress: None, log)
             log.close()
-            found.append(measured(read_events(path), cluster.workers).messages_s)
+            found.append(measured(read_events(path), cluster.workers))
     return found
 
 
@@ -167,13 +172,21 @@ class StreamRun:
         """Seconds an update over this network."""
         return predicted(self.config, replace(self.cluster, network=network), self.config.scenario)
 
+    def foreseen_evenness(self, network: NetworkConfig) -> float:
+        """Of pulls that leave together, over this network."""
+        cluster = replace(self.cluster, network=network)
+        return statistics.mean(evenness(times.pull_s) for times in predicted_times(self.config, cluster))
 
-def stream(config: RunConfig, senders: int, size_bytes: float, update_s: float, results: Path) -> StreamRun:
+
+def stream(
+    config: RunConfig, strategy: str, senders: int, size_bytes: float, update_s: float, results: Path
+) -> StreamRun:
     """Let the first `senders` workers exchange messages of about this size, and do little else.
 
     The model is a DeepFM with layers that are wide enough: its gradients are cheap, and its data made up.
 
     Args:
+        strategy: asp, or bsp, under which the pulls of all workers leave together.
         update_s: for which a shard is busy with a push.
     """
     workers, cluster = config.cluster.workers, config.cluster
@@ -181,7 +194,7 @@ def stream(config: RunConfig, senders: int, size_bytes: float, update_s: float, 
     scenario = ScenarioConfig(compute_delay=Constant(NEVER_S), delayed_workers=idle) if idle else ScenarioConfig()
     wide = max(1, math.isqrt(int(size_bytes) // 4))
     own = replace(
-        under(config, "asp", STREAM_UPDATES * senders),
+        under(config, strategy, STREAM_UPDATES * senders),
         model=DeepfmConfig(hidden=[wide, wide], embedding_size=1, batch_norm=False, dropout=0.0),
         dataset=CtrSyntheticConfig(train_size=64 * workers, test_size=500),
         optimizer=replace(config.optimizer, lr=1e-6),
@@ -207,14 +220,17 @@ def stream(config: RunConfig, senders: int, size_bytes: float, update_s: float, 
     )
     ways = (run.times.push_s[:senders], run.times.pull_s[:senders])
     message_s = statistics.mean(float(np.median(np.concatenate(way))) for way in ways)
-    return StreamRun(Stream(senders, sent_bytes, message_s, run.update_s), own, as_was)
+    even = evenness(run.times.pull_s) if strategy == "bsp" else None
+    return StreamRun(Stream(senders, sent_bytes, message_s, run.update_s, even), own, as_was)
 
 
 def streams(config: RunConfig, update_s: float, results: Path) -> list[StreamRun]:
-    """Of one sender with small messages and with some as large as the run's, and of all workers with these."""
+    """Of one sender with small messages and with some as large as the run's, and of all workers with these, twice."""
     size_bytes, workers = min(message_bytes(config), MOST_STREAM_BYTES), config.cluster.workers
-    asked = [(1, size_bytes / SMALLER), (1, size_bytes), *([(workers, size_bytes)] if workers > 1 else [])]
-    return [stream(config, senders, num_bytes, update_s, results) for senders, num_bytes in asked]
+    asked = [("asp", 1, size_bytes / SMALLER), ("asp", 1, size_bytes)]
+    if workers > 1:
+        asked += [("asp", workers, size_bytes), ("bsp", workers, size_bytes)]
+    return [stream(config, *of_stream, update_s, results) for of_stream in asked]
 
 
 def validate(

@@ -4,7 +4,6 @@ import re
 import shlex
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from certificates import over_tls
@@ -18,13 +17,6 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("hosts")]
 UNEVEN = ["cluster.gradient_s=[0.05]", "runner.pace=absolute"]
 SMALL = ["strategy=asp", "cluster.workers=3", "max_updates=9"]
 STARTS_S = 20.0  # for run.py alone, on a loaded machine
-
-
-def is_connected(pid: int) -> bool:
-    """Whether anything on the host of this process has a TCP connection."""
-    established = "01"
-    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
-    return any(line.split()[3] == established for line in lines)
 
 
 def test_a_disconnected_host_does_not_affect_the_others(hosts: EmulatedHosts):
@@ -132,8 +124,7 @@ def test_commands_are_printed_for_any_launcher_and_agents_end_when_theirs_was_ki
     assert secret not in run.output()
     assert (run.folder / "secret-agents").stat().st_mode & 0o777 == 0o600
     agent = subprocess.Popen([*hosts.on(hosts.names[0]), *command])
-    run.until(lambda: is_connected(agent.pid))
-    time.sleep(1)
+    run.wait_for_output(f"host {hosts.names[0]} is connected (1 of 3)")
     assert agent.poll() is None
     run.kill_launcher()
     assert agent.wait(5) == 0

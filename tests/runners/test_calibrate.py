@@ -45,10 +45,12 @@ def call(tmp_path: Path, *words: str) -> int:
 def test_a_network_and_workers_are_found_again(tmp_path: Path) -> None:
     """ASP and streams alone are fitted; what messages of 350 KB take at 0.1 Gbit/s dominates these runs."""
     network = ["cluster.network.bandwidth_gbps=0.1", "cluster.network.latency_s=0.002", "cluster.network.sharing=fair"]
-    assert call(tmp_path, *VIRTUAL[:1], "model=resnet8", *VIRTUAL[2:], *network, "samples=100") == 0
+    weight = "cluster.network.later_weight=0.6"
+    assert call(tmp_path, *VIRTUAL[:1], "model=resnet8", *VIRTUAL[2:], *network, weight, "samples=100") == 0
     cluster = profile_in(tmp_path)
     np.testing.assert_allclose(cluster.gradient_s, [0.03, 0.04, 0.06], rtol=0.02)
     assert cluster.network.bandwidth_gbps == pytest.approx(0.1, rel=0.02)
+    assert cluster.network.later_weight == pytest.approx(0.6, abs=0.02)
     assert (cluster.workers, cluster.measured_workers, cluster.network.sharing) == (3, 3, "fair")
     found = errors(tmp_path)
     assert set(found) == {*measuring.HELD_OUT}

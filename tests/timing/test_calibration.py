@@ -16,7 +16,9 @@ from syncline.timing.calibration import (
     Stream,
     autocorrelation,
     block_of,
+    evenness,
     fit_alone,
+    fit_later_weight,
     fit_shared,
     independent,
     memory,
@@ -113,6 +115,29 @@ def test_the_bandwidth_that_several_share_is_found_again(
         assert found.latency_s == latency_s
     fast = replace(stream, update_s=1.9 * latency_s / senders)
     assert fit_shared(truth, fast, lambda network: shared(network, fast)) == truth
+
+
+def shared_evenly(network: NetworkConfig) -> float:
+    """Evenness of two messages of equal size that leave together, without latency: a closed form."""
+    weight = network.later_weight
+    return ((1 + weight) / 2 + 1) / 2
+
+
+@given(st.floats(0.05, 1.0))
+def test_the_weight_of_later_messages_is_found_again(weight: float) -> None:
+    truth = NetworkConfig(bandwidth_gbps=1.0, sharing="fair", later_weight=weight)
+    equal = replace(truth, later_weight=1.0)
+    found = fit_later_weight(equal, shared_evenly(truth), shared_evenly)
+    assert found.later_weight == pytest.approx(weight, abs=0.01)
+    assert replace(found, later_weight=weight) == truth
+    instant = NetworkConfig(sharing="fair")
+    assert fit_later_weight(instant, 0.5, shared_evenly) == instant
+
+
+def test_evenness_is_the_mean_over_the_slowest() -> None:
+    pulls = [np.array([86.0, 1.0, 2.0, 7.0]), np.array([108.0, 1.0, 4.0]), np.array([119.0, 1.0, 6.0])]
+    assert evenness(pulls) == pytest.approx((86 + 108 + 119) / 3 / 119)  # of 0.877, 1 and 0.667
+    assert evenness([np.array([3.0, 5.0])]) == 1.0
 
 
 @given(SECONDS)

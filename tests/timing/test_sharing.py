@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syncline.timing.network import Network, NetworkConfig
-from syncline.timing.sharing import FairShareNetwork, Flow, fair_rates
+from syncline.timing.sharing import FairShareNetwork, Flow, shares
 
 LINES = st.builds(Flow, st.booleans(), st.integers(0, 3), st.integers(0, 2))
 # (when, flow, bytes), at a byte a second
@@ -21,9 +21,11 @@ def push(worker: int, shard: int = 0) -> Flow:
     return Flow(True, worker, shard)
 
 
-def arrivals(traffic: Iterable[tuple[float, Flow, int]], seconds_a_byte: float = 1.0) -> dict[int, float]:
+def arrivals(
+    traffic: Iterable[tuple[float, Flow, int]], seconds_a_byte: float = 1.0, later_weight: float = 1.0
+) -> dict[int, float]:
     """When each message, by its index in the traffic, has arrived."""
-    network = FairShareNetwork[int](seconds_a_byte)
+    network = FairShareNetwork[int](seconds_a_byte, later_weight)
     found: dict[int, float] = {}
 
     def pass_until(moment: float) -> None:
@@ -61,6 +63,20 @@ def test_two_that_overlap_keep_the_distance_at_which_they_began(later: float) ->
     assert found[1] == pytest.approx(20)
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.7, 0.2, 1e-6])
+def test_messages_that_begin_together_arrive_in_turn_and_the_last_when_it_would_anyway(weight: float) -> None:
+    """Three of 10 s: from fair shares (30 each) to a queue (10, 20, 30)."""
+    found = arrivals([(0.0, push(worker), 10) for worker in range(3)], later_weight=weight)
+    first = 10 * (1 + weight + weight**2)
+    second = first + (10 - weight * 10) * (1 + weight)
+    assert [found[worker] for worker in range(3)] == pytest.approx([first, second, 30.0], rel=1e-9)
+
+
+def test_the_order_in_which_messages_began_decides_their_weights() -> None:
+    rates = shares([push(2), push(0), Flow(False, 0, 0), push(1)], later_weight=0.5)
+    assert rates == pytest.approx({push(2): 4 / 7, push(0): 2 / 7, push(1): 1 / 7, Flow(False, 0, 0): 1.0})
+
+
 def test_a_small_message_does_not_wait_for_a_large_one() -> None:
     found = arrivals([(0.0, push(0), 100), (50.0, push(1), 1)])
     assert found == {1: pytest.approx(52.0), 0: pytest.approx(101.0)}
@@ -68,7 +84,7 @@ def test_a_small_message_does_not_wait_for_a_large_one() -> None:
 
 def test_bandwidth_that_a_flow_cannot_use_goes_to_the_others() -> None:
     """Worker 2 sends to three shards, a third to each; the rest of shard 1 is worker 3's."""
-    rates = fair_rates([push(0, 0), push(1, 0), push(2, 0), push(2, 1), push(2, 2), push(3, 1)])
+    rates = shares([push(0, 0), push(1, 0), push(2, 0), push(2, 1), push(2, 2), push(3, 1)])
     assert rates == pytest.approx({**dict.fromkeys(rates, 1 / 3), push(3, 1): 2 / 3})
 
 
@@ -77,20 +93,27 @@ def test_pushes_and_pulls_do_not_share() -> None:
     assert found == {0: pytest.approx(10), 1: pytest.approx(10)}
 
 
-@given(st.sets(LINES, min_size=1))
-def test_rates_are_max_min_fair(flows: set[Flow]) -> None:
-    """Every flow passes a saturated NIC on which no flow is faster (Bertsekas and Gallager)."""
-    rates = fair_rates(sorted(flows))
-    assert set(rates) == flows
+@given(st.lists(LINES, min_size=1, unique=True), st.sampled_from([1.0, 0.6]))
+def test_rates_are_max_min_fair(flows: list[Flow], weight: float) -> None:
+    """Every flow passes a saturated NIC on which no flow is faster for its weight (Bertsekas and Gallager)."""
+    rates = shares(flows, weight)
+    assert set(rates) == {*flows}
+    before = Counter[tuple[bool, str, int]]()
+    weights = dict[Flow, float]()
+    for flow in flows:
+        weights[flow] = weight ** max(before[nic] for nic in flow.nics)
+        before.update(flow.nics)
     on_nic = defaultdict(list)
     for flow, rate in rates.items():
         assert 0 < rate <= 1
         for nic in flow.nics:
-            on_nic[nic].append(rate)
-    assert all(sum(there) <= 1 + 1e-9 for there in on_nic.values())
+            on_nic[nic].append(flow)
+    carried = {nic: sum(rates[flow] for flow in there) for nic, there in on_nic.items()}
+    assert max(carried.values()) <= 1 + 1e-9
     for flow, rate in rates.items():
-        held_by = [on_nic[nic] for nic in flow.nics if sum(on_nic[nic]) >= 1 - 1e-9]
-        assert any(rate >= max(there) - 1e-9 for there in held_by)
+        held_by = [on_nic[nic] for nic in flow.nics if carried[nic] >= 1 - 1e-9]
+        level = rate / weights[flow]
+        assert any(level >= max(rates[other] / weights[other] for other in there) - 1e-9 for there in held_by)
 
 
 NO_SIZE_BEHIND = [(0.0, push(0), 5), (1.0, push(0), 0), (1.0, push(0), 0)]
@@ -100,11 +123,13 @@ ONE_END_BUT_FOR_ROUNDING = [
 ]
 
 
-@given(TRAFFIC)
-@example(NO_SIZE_BEHIND)
-@example(ONE_END_BUT_FOR_ROUNDING)
-def test_every_flow_arrives_in_order_and_not_before_it_could(traffic: list[tuple[float, Flow, int]]) -> None:
-    found = arrivals(traffic)
+@given(TRAFFIC, st.sampled_from([1.0, 0.6]))
+@example(NO_SIZE_BEHIND, 1.0)
+@example(ONE_END_BUT_FOR_ROUNDING, 1.0)
+def test_every_flow_arrives_in_order_and_not_before_it_could(
+    traffic: list[tuple[float, Flow, int]], weight: float
+) -> None:
+    found = arrivals(traffic, later_weight=weight)
     assert set(found) == set(range(len(traffic)))
     last: dict[Flow, float] = {}
     for number, (at, flow, size) in sorted(enumerate(traffic), key=lambda entry: entry[1][0]):
@@ -112,19 +137,21 @@ def test_every_flow_arrives_in_order_and_not_before_it_could(traffic: list[tuple
         last[flow] = found[number]
 
 
-@given(TRAFFIC)
-def test_a_nic_is_never_idle_while_a_message_waits_for_it_alone(traffic: list[tuple[float, Flow, int]]) -> None:
+@given(TRAFFIC, st.sampled_from([1.0, 0.6]))
+def test_a_nic_is_never_idle_while_a_message_waits_for_it_alone(
+    traffic: list[tuple[float, Flow, int]], weight: float
+) -> None:
     """To one shard from workers with one message each: all have arrived when they would, one after another."""
     alone = [(at, push(worker), size) for worker, (at, _, size) in enumerate(traffic)]
     free = 0.0
     for at, _, size in sorted(alone, key=lambda entry: entry[0]):
         free = max(at, free) + size
-    assert max(arrivals(alone).values(), default=0.0) == pytest.approx(free)
+    assert max(arrivals(alone, later_weight=weight).values(), default=0.0) == pytest.approx(free)
 
 
 def test_a_saved_state_continues_in_every_bit() -> None:
     def begun() -> FairShareNetwork[int]:
-        network = FairShareNetwork[int](1.0)
+        network = FairShareNetwork[int](1.0, 0.7)
         for number, (worker, shard, size) in enumerate([(0, 0, 7), (1, 0, 5), (1, 1, 9), (0, 0, 3)]):
             network.send(number / 7, push(worker, shard), size, number)
         return network
@@ -136,7 +163,7 @@ def test_a_saved_state_continues_in_every_bit() -> None:
         return found
 
     kept = json.loads(json.dumps(begun().state_dict(str)))
-    again = FairShareNetwork[int](1.0)
+    again = FairShareNetwork[int](1.0, 0.7)
     again.load_state_dict(kept, int)
     assert rest(again) == rest(begun())
 
@@ -144,3 +171,10 @@ def test_a_saved_state_continues_in_every_bit() -> None:
 def test_nics_are_shared_in_one_of_two_ways() -> None:
     with pytest.raises(ValueError, match=r"^cluster\.network\.sharing must be one of queue, fair, got 'both'$"):
         NetworkConfig(sharing="both")
+
+
+@pytest.mark.parametrize(("sharing", "weight"), [("queue", 0.5), ("fair", 0.0), ("fair", 1.5), ("fair", math.nan)])
+def test_a_later_weight_is_of_messages_that_share(sharing: str, weight: float) -> None:
+    rule = r"^cluster\.network\.later_weight must be > 0 and <= 1, and 1 unless cluster\.network\.sharing=fair, got "
+    with pytest.raises(ValueError, match=rule):
+        NetworkConfig(sharing=sharing, later_weight=weight)

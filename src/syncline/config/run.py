@@ -289,6 +289,7 @@ NOT_IN_IDENTITY = (
 CAME_LATER: dict[str, tuple[Any, ...]] = {
     "task": ({"name": "auto"},),
     "cluster.network.sharing": ("queue",),
+    "cluster.network.later_weight": (1.0,),
     "cluster.update_s": (0.0,),
     "scenario.delayed_workers": ([],),
     "dataset.content": (None, PUBLISHED),

@@ -20,6 +20,7 @@ from syncline.timing.network import NetworkConfig
 
 BLOCKS_OF_MEMORY = 10  # block / memory: at the end of the memory 0.9 of the autocovariance is kept
 ROUNDING = 1e-9  # relative
+LEAST_WEIGHT = 0.01  # of a later message: almost one after another
 LEAST = 20  # gradients of a worker, or a mean and a memory mean little
 
 
@@ -63,6 +64,17 @@ class Stream:
     message_bytes: int  # > 0
     message_s: float  # a push or a pull of one sender, > 0
     update_s: float  # seconds an update of the whole run, > 0
+    evenness: float | None = None  # of pulls that leave together, as `evenness` says; None: they do not
+
+
+def evenness(pull_s: Sequence[Array]) -> float:
+    """Of pulls that leave together: their mean seconds over those of the slowest, in (0, 1]; 1: all arrive together.
+
+    Args:
+        pull_s: a worker each, the same pulls in all; further ones are ignored. The median over the pulls is taken.
+    """
+    seconds = np.array([column[: min(map(len, pull_s))] for column in pull_s])
+    return float(np.median(seconds.mean(axis=0) / seconds.max(axis=0)))
 
 
 def fit_alone(streams: Sequence[Stream], server_s: float) -> NetworkConfig:
@@ -104,6 +116,29 @@ def fit_shared(alone: NetworkConfig, stream: Stream, foresee: Callable[[NetworkC
     fastest = 8e-9 * stream.message_bytes / stream.message_s
     bounds = (math.log(fastest / 4.0), math.log(4.0 * stream.senders * fastest))
     return network(minimize_scalar(badness, bounds=bounds, method="bounded", options={"xatol": 2e-3}).x)
+
+
+def fit_later_weight(
+    network: NetworkConfig, measured: float, foresee: Callable[[NetworkConfig], float]
+) -> NetworkConfig:
+    """The weight of later messages with which the evenness of pulls that leave together is foreseen best.
+
+    Args:
+        network: shared by its messages.
+        measured: as `evenness` says.
+        foresee: the same over a network.
+
+    Returns:
+        `network` if its messages arrive together: equal shares are even enough, or no bandwidth is shared.
+    """
+    if network.bandwidth_gbps is None or foresee(network) <= measured:
+        return network
+
+    def badness(weight: float) -> float:
+        return abs(foresee(replace(network, later_weight=weight)) - measured)
+
+    found = minimize_scalar(badness, bounds=(LEAST_WEIGHT, 1.0), method="bounded", options={"xatol": 2e-3})
+    return replace(network, later_weight=float(f"{found.x:.3g}"))
 
 
 def residual_latency(measured: Array, foreseen: Sequence[Array]) -> tuple[float, Empirical | None]:

@@ -22,11 +22,15 @@ class NetworkConfig:
     bandwidth_gbps: float | None = None  # of every NIC, each way, Gbit/s > 0; None: sending takes no time
     jitter: OptionalDistribution = None  # seconds added to the latency of every message to or from a shard
     sharing: str = "queue"  # one of SHARINGS: a NIC sends its messages one after another, or in parallel, each slower
+    later_weight: float = 1.0  # in parallel: the rate of a message over that of the one sent before it, in (0, 1]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "jitter", optional("cluster.network.jitter", self.jitter))
         rule = f"cluster.network.sharing must be one of {', '.join(SHARINGS)}"
         require(self.sharing in SHARINGS, rule, repr(self.sharing))
+        rule = "cluster.network.later_weight must be > 0 and <= 1, and 1 unless cluster.network.sharing=fair"
+        is_allowed = self.later_weight == 1 or (self.sharing == "fair" and 0 < self.later_weight < 1)
+        require(is_allowed, rule, self.later_weight)
         require(self.latency_s >= 0, "cluster.network.latency_s must be >= 0", self.latency_s)
         rate = self.bandwidth_gbps
         require(rate is None or rate > 0, "cluster.network.bandwidth_gbps must be > 0 or null", rate)
@@ -50,6 +54,7 @@ class Network:
     def __init__(self, config: NetworkConfig, num_workers: int, num_shards: int) -> None:
         self.latency_s = config.latency_s
         self.seconds_a_byte = config.seconds_a_byte
+        self._later_weight = config.later_weight
         self._is_shared = config.sharing == "fair" and config.bandwidth_gbps is not None
         self.is_instant = self.latency_s == 0 and self.seconds_a_byte == 0  # sending takes no time
         self._worker_out = [0.0] * num_workers
@@ -78,7 +83,7 @@ class Network:
 
     def fair_share_network(self) -> FairShareNetwork[Any] | None:
         """A new network for sharing=fair, else None; a message arrives one latency after it has left that."""
-        return FairShareNetwork(self.seconds_a_byte) if self._is_shared else None
+        return FairShareNetwork(self.seconds_a_byte, self._later_weight) if self._is_shared else None
 
     def backlog_s(self, now: float, shard: int) -> float:
         """Seconds for which the shard's NIC is still sending earlier messages."""

@@ -1,11 +1,13 @@
 """NICs that share their bandwidth among the messages that they send or receive at one time.
 
 This is TCP in equilibrium: rates are max-min fair at every moment (Bertsekas and Gallager, Data Networks, 2nd edition
-1992, section 6.5.2). No flow could be faster without slowing down one that is no faster.
+1992, section 6.5.2). No flow could be faster without slowing down one that is no faster. Before equilibrium, a flow
+that began later has less: its weight is smaller (discriminatory processor sharing; Altman, Avrachenkov and Ayesta 2006,
+Queueing Systems 53:53-63).
 """
 
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -31,13 +33,14 @@ class FairShareNetwork(Generic[_M]):
 
     Args:
         seconds_a_byte: of every NIC, > 0.
+        later_weight: as in `shares`.
     """
 
-    def __init__(self, seconds_a_byte: float) -> None:
-        self._seconds_a_byte = seconds_a_byte
+    def __init__(self, seconds_a_byte: float, later_weight: float = 1.0) -> None:
+        self._seconds_a_byte, self._later_weight = seconds_a_byte, later_weight
         self._now = 0.0
         self._waiting: dict[Flow, deque[tuple[float, _M]]] = {}  # (seconds at full bandwidth, message), in order
-        self._left: dict[Flow, float] = {}  # seconds that the first message still needs at full bandwidth
+        self._left: dict[Flow, float] = {}  # seconds of the first message left at full bandwidth; by when a flow began
         self._rates: dict[Flow, float] = {}  # shares of the bandwidth, in (0, 1]
         self.next_through = math.inf
         """When the next message is delivered, if none is sent before."""
@@ -100,25 +103,33 @@ class FairShareNetwork(Generic[_M]):
         self._now = now
 
     def _share(self) -> None:
-        self._rates = rates = fair_rates(self._left)
+        self._rates = rates = shares(self._left, self._later_weight)
         self.next_through = min((self._now + left / rates[flow] for flow, left in self._left.items()), default=math.inf)
 
 
-def fair_rates(flows: Iterable[Flow]) -> dict[Flow, float]:
-    """The max-min fair share of bandwidth, in (0, 1], of each flow.
+def shares(flows: Iterable[Flow], later_weight: float = 1.0) -> dict[Flow, float]:
+    """The share of bandwidth, in (0, 1], of each flow: max-min fair, or weighted so.
 
     Progressive filling: the NIC with the smallest share for each of its flows is their bottleneck and sets their rates.
+
+    Args:
+        flows: in the order in which they began.
+        later_weight: weight of a flow over that of the one before it at the same NIC, in (0, 1]; 1: all are equal.
     """
-    rates = dict[Flow, float]()
-    open_flows = dict.fromkeys(flows)
-    free = dict.fromkeys((nic for flow in open_flows for nic in flow.nics), 1.0)
+    open_flows, before = dict[Flow, float](), Counter[tuple[bool, str, int]]()
+    for flow in flows:
+        open_flows[flow] = later_weight ** max(before[nic] for nic in flow.nics)
+        before.update(flow.nics)
+    rates, free = dict[Flow, float](), dict.fromkeys(before, 1.0)
     while open_flows:
-        wanted = Counter(nic for flow in open_flows for nic in flow.nics)
+        wanted = defaultdict[tuple[bool, str, int], float](float)
+        for flow, weight in open_flows.items():
+            for nic in flow.nics:
+                wanted[nic] += weight
         tightest = min(wanted, key=lambda nic: free[nic] / wanted[nic])
         part = free[tightest] / wanted[tightest]
         for flow in [flow for flow in open_flows if tightest in flow.nics]:
-            rates[flow] = part
-            del open_flows[flow]
+            rates[flow] = part * open_flows.pop(flow)
             for nic in flow.nics:
-                free[nic] = max(0.0, free[nic] - part)
+                free[nic] = max(0.0, free[nic] - rates[flow])
     return rates
