@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import syncline
-from syncline.__main__ import main
+from syncline.__main__ import OTHERS, main
 from syncline.records.events import EventLog
 from syncline.records.writer import RecordWriter
 
@@ -76,10 +76,20 @@ def test_an_interrupted_run_of_real_processes_has_a_timeline_in_wall_time(result
         assert f">{expected}</text>" in svg
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_commands_of_the_runners_are_called_from_here(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main([name, "--help"])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    assert code == 0
+    assert name in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["timelime"], "argument command: invalid choice: 'timelime'"),
+        (["timelime"], "unknown command 'timelime'; there are status, retry, cancel, show"),
         (["timeline"], "the following arguments are required: record"),
         (["timeline", "good", "--form", "1"], "unrecognized arguments: --form 1"),
         (["timeline", "good", "--from", "one"], "argument --from: invalid float value: 'one'"),

@@ -15,13 +15,14 @@ examples:
   python -m syncline status dssp/table1        one line a run
   python -m syncline retry dssp/table1         make what failed or is left
   python -m syncline show <identity>
+  python -m syncline new strategy mine         start a part of your own
   python -m syncline check strategy=mine       hold your own parts to the rules
   python -m syncline calibrate name=lab        measure your own cluster
 Every command has its own --help; docs/operations.md tells more.
 """
 
 
-OTHERS = {"check": "runners.check", "calibrate": "runners.calibrate"}  # `main` of these, imported when it is called
+OTHERS = ("check", "calibrate", "new", "completion")  # of `runners`: `main` of each, imported when it is called
 
 
 def main(arguments: list[str], prog: str = "python -m syncline") -> int:
@@ -36,9 +37,12 @@ def main(arguments: list[str], prog: str = "python -m syncline") -> int:
     for module in (status, control, show, compare, clean, timeline, reference):
         module.add_to(commands)
     try:
-        if arguments[:1] and arguments[0] in OTHERS:
-            return int(import_module(OTHERS[arguments[0]]).main(arguments[1:]))
-        asked = parser.parse_args(arguments or ["--help"])
+        name, *words = arguments or ["--help"]
+        if name in OTHERS:
+            return int(import_module(f"runners.{name}").main(words))
+        if not name.startswith("-") and name not in commands.names:
+            raise ValueError(f"unknown command {name!r}; there are {', '.join((*commands.names, *OTHERS))}")
+        asked = parser.parse_args([name, *words])
         code: int = asked.run(asked)
         sys.stdout.flush()
         return code

@@ -32,6 +32,10 @@ class Commands:
         self._prog = parser.prog
         self._parsers = parser.add_subparsers(required=True, metavar="command")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._parsers.choices)
+
     def add(
         self, name: str, run: Callable[[argparse.Namespace], int], what: str, examples: str, has_json: bool = True
     ) -> argparse.ArgumentParser:
