@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.statistical, pytest.mark.xdist_group("psp_times")]
 
 @pytest.fixture(scope="module")
 def seconds() -> dict[str, float]:
-    """Per update: over two thirds of the 879 for delayed sync (standard error 0.5 %), over a third for others (0.7 %)."""
+    """Per update: over two thirds of 879 for delayed sync (standard error 0.5 %), a third for others (0.7 %)."""
     plan, _ = experiment_plan(["+experiment=psp/table1", "scale=paper", "seed=0"], with_sweeps=False)
     others = ("push28", "push28_pull90", "push20_pull75", "push28_newest")
     updates = {"delayed/sync": 586, "in_time/sync": 293, **{f"delayed/{label}": 293 for label in others}}
