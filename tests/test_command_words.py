@@ -79,7 +79,7 @@ def test_interpolations_are_of_the_whole_config_in_any_order() -> None:
 
 # Each mistake gets one line: the key, what was given, what is allowed.
 
-NETWORK = "{latency_s: ..., bandwidth_gbps: ..., jitter: ..., sharing: ...}"
+NETWORK = "{latency_s: ..., bandwidth_gbps: ..., jitter: ..., sharing: ..., later_weight: ...}"
 UNRESOLVED = "cannot be resolved; write ${KEY} of another key, or ${oc.env:NAME} of a variable that is set"
 SEVERAL = "holds several values; add -m to make a run of each"
 DELETED = "nothing can be deleted; write"

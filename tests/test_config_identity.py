@@ -23,7 +23,7 @@ CONFIGS = [
     ["gradients=false", "cluster.jitter=null", "scenario=exponential_20ms", "optimizer.schedule.at_epochs=[10,12]"],
     ["runner=local", "strategy=bsp"],
     ["runner=multinode", "hosts=[a,b]", "strategy=psp", "cluster.shards=2"],
-    ["strategy=psp", "cluster.shards=2"],
+    ["strategy=psp", "cluster.shards=2", "cluster.network.sharing=fair"],
     ["strategy=adasync", "strategy.variant=k_batch_sync"],
     ["strategy=backup"],
     ["strategy=ds_sync", "cluster.workers=12"],
@@ -154,6 +154,8 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
         bound |= {"cluster.shards", "cluster.network.jitter"}
         bound |= {f"scenario.{key}" for key in ("pull_delay", "push_delay", "slow_shards")}
     bound.add("optimizer.schedule.end_epoch")  # goes with kind=linear, which needs it
+    if config.cluster.network.sharing == "queue":
+        bound.add("cluster.network.later_weight")
     if config.optimizer.schedule.at_epochs:
         bound.add("optimizer.schedule.kind")
     if not config.gradients:  # there are no parameters

@@ -373,13 +373,26 @@ def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) 
     return missed
 
 
+def own_file(name: str) -> Mapping[str, Any]:
+    """Without the experiments that it builds on."""
+    content: dict[str, Any] = yaml.safe_load((CONF / f"experiment/{name}.yaml").read_text())
+    return content
+
+
+def keys_of(name: str, key: str) -> list[str]:
+    """The keys of such a part of an experiment, without composing it: every process of the tests asks for all."""
+    own = own_file(name)
+    bases = [word.removeprefix("/experiment/") for word in own.get("defaults", []) if word.startswith("/experiment/")]
+    parts = [*(keys_of(base, key) for base in bases), own.get(key) or {}]
+    return list(dict.fromkeys(found for part in parts for found in part))
+
+
 def everything() -> Iterator[Any]:
     """(experiment, scale, whether real data are there); only the default scale is of every change."""
     for name in EXPERIMENTS:
-        content = experiment(name)
-        for scale in content["scales"]:
+        for scale in keys_of(name, "scales"):
             yield pytest.param(name, scale, False, marks=() if scale == "laptop" else pytest.mark.papers)
-        if content.get("real_data"):
+        if keys_of(name, "real_data"):
             yield pytest.param(name, "laptop", True, marks=pytest.mark.papers)
 
 
@@ -400,6 +413,8 @@ def test_a_value_that_does_not_arrive_is_detected() -> None:
 def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) -> None:
     content = experiment(name)
     assert content["scales"]
+    for key in ("scales", "real_data"):
+        assert list(content.get(key) or {}) == keys_of(name, key)
     assert set(content["scales"]) <= set(choices("scale"))
     assert content["title"]
     assert content["source"]
@@ -423,6 +438,7 @@ def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) ->
         assert len(set(keys)) == len(keys), f"a key is set twice in one list: {words}"
 
 
+@pytest.mark.xdist_group("plans")  # one process, which composes each choice once
 @pytest.mark.parametrize(("name", "scale", "with_data"), list(everything()))
 def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str, with_data: bool, tmp_path: Path) -> None:
     content = experiment(name)
@@ -436,12 +452,6 @@ def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str, with
             labels.setdefault(config.identity, []).append(label)
     same = [of_run for of_run in labels.values() if len({label.removesuffix("/own") for label in of_run}) > 1]
     assert same == [], "but for a row and its own rate, no two rows of an experiment are the same run"
-
-
-def own_file(name: str) -> Mapping[str, Any]:
-    """Without the experiments that it builds on."""
-    content: dict[str, Any] = yaml.safe_load((CONF / f"experiment/{name}.yaml").read_text())
-    return content
 
 
 TUNED = [
