@@ -19,7 +19,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -200,7 +200,8 @@ def findings(asked: Asked) -> Findings:
         run = make(under(config, "asp", asked.samples * config.cluster.workers), results)
     seconds = run.times.gradient_s
     check_enough(seconds)
-    networks, update_s, made = [NetworkConfig()], 0.0, list[StreamRun]()
+    networks: Iterable[NetworkConfig] = [NetworkConfig()]
+    update_s, made = 0.0, list[StreamRun]()
     if asked.links:
         say("measures links: streams of small and large messages, of one worker and of all at once")
         update_s = server_s(config) if isinstance(config.runner, LiveConfig) else config.cluster.update_s
@@ -209,19 +210,20 @@ def findings(asked: Asked) -> Findings:
     return _with_messages(run, networks, update_s, [each.stream for each in made])
 
 
-def _networks(made: Sequence[StreamRun], update_s: float) -> list[NetworkConfig]:
-    """The network of a worker that sends alone, and, first, that of all if it is slower."""
-    networks = [fit_alone([each.stream for each in made if each.stream.senders == 1], update_s)]
-    for each in made:
-        if each.stream.evenness is not None:
-            fitted = (fit_later_weight(network, each.stream.evenness, each.foreseen_evenness) for network in networks)
-            networks = [*fitted]
-        elif each.stream.senders > 1:
-            networks.append(fit_shared(networks[0], each.stream, each.foreseen_s))
-    return sorted(networks, key=lambda network: network.bandwidth_gbps or math.inf)
+def _networks(made: Sequence[StreamRun], update_s: float) -> Iterator[NetworkConfig]:
+    """The network of a worker that sends alone, and, first, that of all if it is slower; fitted when asked for."""
+    alone = fit_alone([each.stream for each in made if each.stream.senders == 1], update_s)
+    at_once = [each for each in made if each.stream.senders > 1 and each.stream.evenness is None]
+    shared = [fit_shared(alone, each.stream, each.foreseen_s) for each in at_once]
+    for network in sorted([*shared, alone], key=lambda network: network.bandwidth_gbps or math.inf):
+        fitted = network
+        for each in made:
+            if each.stream.evenness is not None:
+                fitted = fit_later_weight(network, each.stream.evenness, each.foreseen_evenness)
+        yield fitted
 
 
-def _with_messages(run: Taken, networks: Sequence[NetworkConfig], update_s: float, made: Sequence[Stream]) -> Findings:
+def _with_messages(run: Taken, networks: Iterable[NetworkConfig], update_s: float, made: Sequence[Stream]) -> Findings:
     """With the first network over which the run's messages take no longer than they did, and what they took beyond."""
     seconds, times = run.times.gradient_s, run.times.messages_s
     with _seconds_file(seconds) as path:

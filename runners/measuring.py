@@ -126,11 +126,9 @@ def in_virtual_time(config: RunConfig, cluster: ClusterConfig, scenario: Scenari
     )
 
 
-def predicted_times(
-    config: RunConfig, cluster: ClusterConfig, scenario: ScenarioConfig | None = None
-) -> list[Measured]:
+def predicted_times(config: RunConfig, cluster: ClusterConfig) -> list[Measured]:
     """Seconds of gradients and messages of the run on this cluster in virtual time, under several seeds."""
-    virtual, found = in_virtual_time(config, cluster, scenario), list[Measured]()
+    virtual, found = in_virtual_time(config, cluster), list[Measured]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.arrow"
         for seed in range(SEEDS):
