@@ -6,6 +6,7 @@ python run.py +experiment=PAPER/ARTEFACT   all runs of a paper's table or figure
 python run.py +experiment=PAPER            of all of them; all: of all papers
 python run.py +tune=rate [KEY=V1,V2 ...]   the best rate of each row
 python run.py +judge=claims +experiment=.. as many seeds as decide the claims
+python run.py +race=first target.value=..  which strategy reaches the target first
 python run.py --status [the same words]    what is finished, failed or left
 python run.py --cfg [KEY=VALUE ...]        print all keys and their values
 python run.py --plan FILE [--runs A:B]     runs of a stored plan (results/plans)
@@ -35,6 +36,7 @@ from runners.judging import Piece, declared_judging, is_grown, is_judging, judge
 from runners.one import lacks_parameters, replay_config, run_one
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
+from runners.racing import declared_races, is_race
 from runners.slurm import Job, submit
 from runners.stop import StopRequested, handle_signals
 from runners.study import Declared, present_stage, run_study, submit_study
@@ -111,11 +113,13 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         raise ConfigError(f"{alone[0]} goes with none of -m, --status, --cfg")
     if options.runs is not None and not options.plan:
         raise ConfigError("--runs goes with --plan FILE")
-    studies = [kind for kind in (is_tuning, is_judging) if any(map(kind, overrides))]
+    studies = [kind for kind in (is_tuning, is_judging, is_race) if any(map(kind, overrides))]
     if options.follows is not None and not studies:
         raise ConfigError("--follows goes with a study in Slurm")
     if len(studies) > 1 or (is_judging in studies and options.multirun):
-        raise ConfigError("+judge goes with none of +tune, -m")
+        raise ConfigError("one of +tune, +judge, +race at a time, and +judge goes with no -m")
+    if is_race in studies and any(map(is_experiment, overrides)):
+        raise ConfigError("+race goes with no +experiment; give the model, the data and the cluster")
     return options, overrides
 
 
@@ -136,6 +140,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if any(map(is_tuning, overrides)):
         return tune(overrides, options.status, options.follows)
+    if any(map(is_race, overrides)):
+        return race(overrides, options.status, options.follows)
     if any(map(is_judging, overrides)):
         return judge_claims(overrides, options.status, options.follows)
     if any(map(is_experiment, overrides)):
@@ -220,6 +226,26 @@ def tune(overrides: list[str], status_only: bool, follows: int | None) -> int:
     print("study", study_path(Path(invocation.results), declared.stem))
     is_complete = study.answer is not None and all(choice["value"] is not None for choice in study.answer["choices"])
     return 0 if is_complete or isinstance(invocation.launcher, SlurmConfig) else 1
+
+
+def race(overrides: list[str], status_only: bool, follows: int | None) -> int:
+    """Go on with the races, one after the other, to their answers or to the submission of their present stages."""
+    studies, invocation = declared_races(overrides)
+    if status_only:
+        return max(study_status(declared, invocation) for declared in studies)
+    is_slurm, num_answered = isinstance(invocation.launcher, SlurmConfig), 0
+    for declared in studies:
+        if is_slurm:
+            study, jobs, num_waiting = submit_study(declared, invocation, follows)
+            if study.answer is None:
+                show_jobs(jobs, num_waiting)
+        else:
+            study = run_study(declared, invocation)
+        if study.answer is not None:
+            num_answered += 1
+            print("\n".join(answer_lines(study, terminal_width())))
+        print("study", study_path(Path(invocation.results), declared.stem))
+    return 0 if is_slurm or num_answered == len(studies) else 1
 
 
 def judge_claims(overrides: list[str], status_only: bool, follows: int | None) -> int:

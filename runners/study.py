@@ -1,11 +1,12 @@
 """The loop of a study: ask it what is to be run, make that, ask again."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from runners.display import say
 from runners.plan import run_plan
 from runners.slurm import FollowUp, Job, submit
 from syncline.config import ConfigError, Invocation, RunConfig, SlurmConfig, compose
@@ -15,7 +16,7 @@ from syncline.records.outcomes import read_outcome
 from syncline.records.plans import plan_path
 from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
-from syncline.studies.study import ABSENT, Answer, Outcome, Stage, Study, Trial
+from syncline.studies.study import ABSENT, Answer, Completed, Outcome, Stage, Study, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ def run_study(declared: Declared, invocation: Invocation) -> WrittenStudy:
     while isinstance(step := ask(declared, made), Stage):
         if step == before:
             raise RecordError(f"{declared.stem}, {step.name}: its runs left no records in {invocation.results}")
+        if before is not None:
+            _tell(step.completed[len(before.completed) :])
         if make_stage(declared, step, made, invocation) and invocation.fail_fast:
             break
         before = step
@@ -99,6 +102,13 @@ def ask(declared: Declared, made: Made) -> Stage | Answer[Any]:
     _write(declared, step, made)
     _plan(declared, step, made).write(made.results)
     return step
+
+
+def _tell(completed: Sequence[Completed]) -> None:
+    """Say what was decided after stages; where there are scores, `show` has both."""
+    for stage in completed:
+        for decision in () if stage.scores else stage.decisions:
+            say(f"{stage.name}: {decision}")
 
 
 def make_stage(

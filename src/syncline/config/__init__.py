@@ -7,6 +7,7 @@ from syncline.config.judging import JudgeConfig
 from syncline.config.models import MODELS, BertConfig, ModelConfig, ResnetConfig
 from syncline.config.optimizers import OptimizerConfig, SgdConfig
 from syncline.config.own import OwnPart
+from syncline.config.racing import RaceConfig, of_whole
 from syncline.config.run import RunConfig, TargetConfig, content_here, from_plain
 from syncline.config.runners import LiveConfig, LocalConfig, MultinodeConfig, ReplayConfig, SimulateConfig, SlurmConfig
 from syncline.config.tasks import OwnTaskConfig
@@ -31,6 +32,7 @@ __all__ = [
     "OwnDatasetConfig",
     "OwnPart",
     "OwnTaskConfig",
+    "RaceConfig",
     "ReplayConfig",
     "ResnetConfig",
     "RunConfig",
@@ -45,5 +47,6 @@ __all__ = [
     "content_here",
     "divided",
     "from_plain",
+    "of_whole",
     "sweep",
 ]

@@ -20,6 +20,7 @@ from syncline.config.checks import ConfigError, check, check_numbers
 from syncline.config.folders import files as users_files
 from syncline.config.hydra_adapter import InterpolationError, compose_file, resolve, to_yaml
 from syncline.config.judging import JUDGES, JudgeConfig, NoJudgeConfig
+from syncline.config.racing import RACES, NoRaceConfig, RaceConfig
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import OWN_BASES, TABLES, RunConfig, with_content
 from syncline.config.runners import LAUNCHERS, HereConfig, Launcher, SlurmConfig
@@ -57,6 +58,7 @@ class Invocation:
     experiment: Any = None  # conf/experiment/<paper>/<artefact>.yaml
     tune: TuneConfig | NoTuneConfig = field(default_factory=NoTuneConfig)
     judge: JudgeConfig | NoJudgeConfig = field(default_factory=NoJudgeConfig)
+    race: RaceConfig | NoRaceConfig = field(default_factory=NoRaceConfig)
     results: str = "results"  # folder of the records
     rerun: bool = False  # repeat what is finished
     jobs: int | None = None  # runs at a time; None: one a core
@@ -84,6 +86,7 @@ class _Root(RunConfig, Invocation):
     launcher: Any = None
     tune: Any = None
     judge: Any = None
+    race: Any = None
 
 
 GROUPS: dict[str, Mapping[str, type[Any]]] = {
@@ -94,6 +97,7 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
     "launcher": LAUNCHERS,
     "tune": TUNES,
     "judge": JUDGES,
+    "race": RACES,
 }
 
 

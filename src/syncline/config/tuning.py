@@ -50,10 +50,7 @@ class TuneConfig:
         Raises:
             ConfigError: it is no number.
         """
-        try:
-            return Fraction(self.screen)
-        except (ValueError, ZeroDivisionError):
-            raise ConfigError(f"tune.screen must be in (0, 1], as 1/3, got {self.screen}") from None
+        return share_of("tune.screen", self.screen)
 
     def center_of(self, label: str) -> float | None:
         """The declared centre of a row's grid; None: the row's own value."""
@@ -61,6 +58,14 @@ class TuneConfig:
             return None if self.center is None else float(self.center)
         found = [self.center[part] for part in (label, *reversed(label.split("/"))) if part in self.center]
         return float(found[0]) if found else None
+
+
+def share_of(key: str, text: str) -> Fraction:
+    """The share that a key's text says, exactly. Raises ConfigError if it is no number."""
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise ConfigError(f"{key} must be in (0, 1], as 1/3, got {text}") from None
 
 
 TUNES: Mapping[str, type[TuneConfig | NoTuneConfig]] = {"none": NoTuneConfig, "rate": TuneConfig}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.installation import command_name
+from syncline.operations.races import race_lines
 from syncline.operations.states import run_states
 from syncline.operations.tables import cell, columns, counted, wrapped
 from syncline.records.plans import plan_path, read_plan
@@ -74,6 +75,9 @@ def answer_lines(study: WrittenStudy, width: int) -> Iterator[str]:
     assert study.answer is not None
     if study.kind == "judge":
         yield from _verdict_lines(study.name, study.answer, width)
+        return
+    if study.kind == "race":
+        yield from race_lines(study, width)
         return
     if study.kind != "tune":
         yield json.dumps(study.answer, indent=1)

@@ -43,6 +43,7 @@ class AdasyncOptions(StrategyOptions):
     f0: str = "interval"  # one of FIRST_LOSSES: what F_0 is
 
     single_server: ClassVar[bool] = True
+    follows_losses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:

@@ -187,6 +187,7 @@ class StrategyOptions:
     single_server: ClassVar[bool] = False  # the algorithm needs one logical server: several shards are refused
     elastic: ClassVar[bool] = True  # it continues without a worker that died; else real runs restart from a checkpoint
     replicas: ClassVar[bool] = False  # a collective averages the workers' parameters after their own steps
+    follows_losses: ClassVar[bool] = False  # losses decide who waits for whom, so that times alone differ from a run's
 
     @property
     def has_server(self) -> bool:

@@ -36,6 +36,25 @@ class Evaluation(NamedTuple):
     epoch: float  # of the whole training set
     time_s: float  # virtual or wall seconds
     value: float  # of the metric by which the run is judged
+    updates: int = 0  # of the (first) shard by then
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a run did and what it took."""
+
+    time_s: float  # virtual or wall seconds
+    updates: int
+    used: int  # gradients in updates
+    wasted: int  # gradients that were discarded or interrupted
+    mean_staleness: float  # updates; 0 of a collective
+    least_share: float  # gradients in updates of the worker that has the fewest, over the workers' mean; 1: all alike
+    wall_s: float  # in which it was made
+
+    @property
+    def gradients(self) -> int:
+        """All that were computed, wholly or in part."""
+        return self.used + self.wasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,7 @@ class Outcome:
     lower_is_better: bool = False
     curve: tuple[Evaluation, ...] = ()  # in order; of a run that diverged, up to there
     diverged: bool = False
+    counts: Counts | None = None  # None: it is not finished
 
     @property
     def is_lost(self) -> bool:

@@ -5,15 +5,17 @@ A row is tried on a grid of values, centre * factor^step, in two rounds of stage
     screen   each value of every row, with the first tuning seed, for a share of the run's length. The schedule of the
              learning rate is not compressed: such a run is the beginning of the full one. If the best value of any row
              lies at an end of the grid, the grid is extended by two values at this end for all rows, at most
-             MOST_EXTENSIONS times.
+             `extensions` times.
     full     the best `finalists` values of every row, at full length with all tuning seeds. The best of them should
              have been held against both its neighbours on the grid, or lost the neighbour in the screening: where it
              has not, the row has the neighbour made, too, and every other row the value that was next best in its
-             screening, at most MOST_EXTENSIONS times.
+             screening, at most `extensions` times.
 
 Each row has the same number of trials, since who has more of them finds a better best. The choice is the smallest value
 whose score is within one standard error of the best score: of values that cannot be told apart, the one farthest from
 divergence.
+
+Runs are scored by their metric over the last quarter of their length, or, with a `goal`, by their seconds to it.
 
 Source of the rule of one standard error: Breiman et al., Classification and Regression Trees, 1984, section 3.4.3.
 """
@@ -24,11 +26,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 
+from syncline.studies.goals import Goal, time_score
 from syncline.studies.grid import best_step, chosen_step, in_order, runner_up, unheld
 from syncline.studies.scores import score_of
-from syncline.studies.study import Answer, Completed, Records, Score, Stage, Trial, first_absent
+from syncline.studies.study import Answer, Completed, Outcome, Records, Score, Stage, Trial, first_absent
 
-MOST_EXTENSIONS = 3  # of the grid, and of the values at full length
+MOST_EXTENSIONS = 3  # of the grid, and of the values at full length, by default
 EXTENSION = 2  # values at an end of the grid
 TARGET_SHARE = 0.95  # of the baseline's score: the target of times
 
@@ -109,30 +112,35 @@ class Tuning:
     validation: float = 0.2  # share of the training data by which runs are judged; test data are never touched
     screen: Fraction = Fraction(1, 3)  # share of the length
     finalists: int = 3
+    goal: Goal | None = None  # rows then have a length in seconds, max_time_s, and runs end where they reach it
+    extensions: int = MOST_EXTENSIONS
 
     def __post_init__(self) -> None:
         assert self.rows, "no rows"
         assert len({row.label for row in self.rows}) == len(self.rows), "labels must differ"
         assert self.points % 2 == 1, "no centre"
         assert 1 <= self.finalists <= self.points, "more finalists than points"
+        assert self.goal is None or all(row.max_time_s for row in self.rows), "no length in seconds"
 
     def next(self, records: Records) -> Stage | Answer[Tuned]:
         """The first stage that is not complete, or the answer."""
-        return first_absent(self._stages(records), records)
+        return first_absent(self.stages(records), records)
 
     def value(self, row: Row, step: int) -> float:
         """A value of the row's grid, with six digits."""
         return float(plain(row.center * self.factor**step))
 
     def trials(self, row: Row, step: int, seeds: Sequence[int], share: Fraction) -> list[Trial]:
-        """The runs of a row with this value; a target would end them at different lengths."""
-        words = [*row.overrides, f"dataset.validation={plain(self.validation)}", "target.value=null"]
+        """The runs of a row with this value; without a goal a target would end them at different lengths."""
+        target = "null" if self.goal is None else plain(self.goal.value)
+        words = [*row.overrides, f"dataset.validation={plain(self.validation)}", f"target.value={target}"]
         value = f"{self.key}={plain(self.value(row, step))}"
         words += [*row.length(share), value]
         setting = f"{value}/{'full' if share == 1 else 'screen'}"
         return [Trial(row.label, (*words, f"seed={seed}"), setting) for seed in seeds]
 
-    def _stages(self, records: Records) -> Generator[Stage, None, Answer[Tuned]]:
+    def stages(self, records: Records) -> Generator[Stage, None, Answer[Tuned]]:
+        """Its stages in order; each is to be complete before the next is asked for."""
         completed = list[Completed]()
         screened = yield from self._screened(records, completed)
         full = yield from self._full(records, completed, screened)
@@ -144,7 +152,7 @@ class Tuning:
         """The scores of the screening; the grid is extended until the best of each row lies within it."""
         found, half = self._nothing(), self.points // 2
         steps = list(range(-half, half + 1))
-        for number in range(MOST_EXTENSIONS + 1):
+        for number in range(self.extensions + 1):
             name = f"screen {number + 1}"
             wanted = dict.fromkeys(found, steps)
             scores = yield from self._made(records, completed, name, wanted, self.seeds[:1], self.screen)
@@ -160,7 +168,7 @@ class Tuning:
             if at_ends:
                 more = (
                     f"extended by {len(steps)} values for all rows"
-                    if number < MOST_EXTENSIONS
+                    if number < self.extensions
                     else "not extended further"
                 )
                 words.append(f"the grid is {more}: at its end lies the best of {', '.join(at_ends)}")
@@ -173,7 +181,7 @@ class Tuning:
         """The scores at full length, of as many values of each row."""
         found = self._nothing()
         wanted = {label: sorted(in_order(grid)[: self.finalists]) for label, grid in screened.items()}
-        for number in range(MOST_EXTENSIONS + 1):
+        for number in range(self.extensions + 1):
             name = f"full {number + 1}"
             scores = yield from self._made(records, completed, name, wanted, self.seeds, Fraction(1))
             _add(found, scores)
@@ -181,7 +189,7 @@ class Tuning:
             words = [f"{row.label}: best {self._told(found, row, best[row.label])}" for row in self.rows]
             open_steps = {label: steps for label, grid in found.items() if (steps := unheld(grid, screened[label]))}
             if open_steps:
-                more = "each row has one more value made" if number < MOST_EXTENSIONS else "no more values are made"
+                more = "each row has one more value made" if number < self.extensions else "no more values are made"
                 words.append(f"{more}: not held against both neighbours is the best of {', '.join(open_steps)}")
             completed.append(_completed(name, scores, words))
             if not open_steps:
@@ -207,8 +215,15 @@ class Tuning:
         scores = self._nothing()
         for (row, step), own in trials.items():
             outcomes = [records(trial) for trial in own]
-            scores[row.label][step] = score_of(row.label, self.value(row, step), outcomes)
+            scores[row.label][step] = self._score(row, step, outcomes, share)
         return scores
+
+    def _score(self, row: Row, step: int, outcomes: Sequence[Outcome], share: Fraction) -> Score:
+        value = self.value(row, step)
+        if self.goal is None:
+            return score_of(row.label, value, outcomes)
+        assert row.max_time_s is not None
+        return time_score(row.label, value, outcomes, self.goal, row.max_time_s * float(share))
 
     def _nothing(self) -> Scores:
         return {row.label: {} for row in self.rows}

@@ -1,0 +1,218 @@
+"""A study that races, as the command line declares it."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import count, islice, product
+from statistics import fmean
+from typing import Any
+
+from runners.study import Declared
+from syncline.config import ConfigError, Invocation, RaceConfig, RunConfig, compose, divided, of_whole, sweep
+from syncline.config.words import split
+from syncline.plan import Plan
+from syncline.records.environment import cores
+from syncline.studies.goals import Goal
+from syncline.studies.race import Elsewhere, Entrant, Race
+from syncline.studies.raced import Left
+
+LENGTH, WORKERS = "T", "P"  # in the entrants' values: the length of the race, the number of workers
+OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", "optimizer.lr")  # keys that the race itself sets
+
+
+def is_race(word: str) -> bool:
+    return word.lstrip("+").startswith("race=") and word.partition("=")[2] != "none"
+
+
+def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation]:
+    """The races that these words declare: one for each combination of values, but of the strategy's.
+
+    Raises:
+        ConfigError: there is no target, or a word that goes with no race, or no entrant can run.
+    """
+    words, about = divided(overrides)
+    for word in words:
+        if split(word)[0] == "seed":
+            raise ConfigError("+race goes with no seed=; scale.seeds sets the first seeds that judge")
+    of_strategy = [word for word in words if split(word)[0].partition(".")[0] == "strategy"]
+    workloads = sweep([word for word in words if word not in of_strategy])
+    if not workloads:
+        raise ConfigError(f"no runs in {' '.join(overrides)}")
+    made = [_declared(workload, of_strategy, about, overrides, len(workloads)) for workload in workloads]
+    return [declared for declared, _ in made], made[0][1]
+
+
+def _declared(
+    workload: Sequence[str],
+    of_strategy: Sequence[str],
+    about: Sequence[str],
+    overrides: Sequence[str],
+    num_workloads: int,
+) -> tuple[Declared, Invocation]:
+    _, invocation = compose(about)
+    race = invocation.race
+    assert isinstance(race, RaceConfig)
+    workers = _workers(workload)
+    rows = [*map(tuple, sweep(of_strategy))] if of_strategy else [*dict.fromkeys(_rows(race, workers))]
+    entrants, left, errors, config = list[Entrant](), list[Left](), list[ConfigError](), None
+    for row in rows:
+        label = _label(row, is_shared=lambda word: bool(of_strategy) and all(word in other for other in rows))
+        try:
+            entrant, of_row = _entrant(race, label, workload, row)
+        except ConfigError as error:
+            errors.append(error)
+            left.append(Left(label, "declared", f"it cannot run: {error}"))
+            continue
+        entrants.append(entrant)
+        config = config or of_row
+    if config is None:
+        raise errors[0]
+    _check(race, config, invocation, entrants[0])
+    study = _race(race, config, invocation, workload, entrants, left, num_workloads)
+    digest = hashlib.sha256(repr((workload, [each.overrides for each in entrants])).encode()).hexdigest()[:8]
+    stem = f"race-{config.model.name}-{config.dataset.name}-{config.cluster.name}-{digest}"
+    plan = Plan("race", "", (), {}, tuple(overrides), own_stem=stem)
+    return Declared(study, "race", stem, "race", "", plan.command, plan), invocation
+
+
+def _race(
+    race: RaceConfig,
+    config: RunConfig,
+    invocation: Invocation,
+    workload: Sequence[str],
+    entrants: Sequence[Entrant],
+    left: Sequence[Left],
+    num_workloads: int,
+) -> Race:
+    target = config.target
+    assert target.value is not None
+    metric = target.metric or config.metrics[0]
+    first = sorted(invocation.scale.seeds)
+    others = (seed for seed in count(first[-1] + 1) if seed not in race.tuning_seeds)
+    return Race(
+        tuple(entrants),
+        Goal(target.value, config.task.is_lower_better(metric), metric),
+        tuple([*first, *islice(others, max(0, race.looks[-1] - len(first)))][: race.looks[-1]]),
+        tuple(race.looks),
+        config.max_time_s,
+        () if config.max_time_s else (*_without(workload, ["target.value"]), "strategy=bsp"),
+        tuple(race.targets),
+        float(race.factor),
+        race.points,
+        race.finalists,
+        race.screen_share,
+        tuple(race.tuning_seeds),
+        race.validation,
+        race.within,
+        race.level,
+        race.margin,
+        None if race.budget_h is None else 3600.0 * race.budget_h / num_workloads,
+        invocation.jobs or cores(),
+        tuple(_elsewhere(race, config)),
+        race.confirm,
+        tuple(race.live),
+        tuple(left),
+    )
+
+
+def _workers(workload: Sequence[str]) -> int:
+    """Of the cluster; any strategy that can run there tells."""
+    first: ConfigError | None = None
+    for strategy in ("asp", "psp"):
+        try:
+            return compose([*workload, f"strategy={strategy}"])[0].cluster.workers
+        except ConfigError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _rows(race: RaceConfig, workers: int) -> Iterator[tuple[str, ...]]:
+    """Overrides of each declared entrant, with shares of the workers as numbers."""
+    for strategy, keys in (race.entrants or {}).items():
+        for values in product(*(own if isinstance(own, list) else [own] for own in keys.values())):
+            found = (f"strategy.{key}={_value(value, workers)}" for key, value in zip(keys, values, strict=True))
+            yield (f"strategy={strategy}", *found)
+
+
+def _value(value: Any, workers: int) -> str:
+    share = of_whole(str(value), WORKERS)
+    return str(value) if share is None else str(max(1, round(share * workers)))
+
+
+def _label(row: Sequence[str], is_shared: Any) -> str:
+    """The strategy and its own values: "k_async k=2"."""
+    strategy = next((text for key, text in map(split, row) if key == "strategy"), "dssp")
+    own = [word.removeprefix("strategy.") for word in row if word.startswith("strategy.") and not is_shared(word)]
+    return " ".join([strategy, *own])
+
+
+def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequence[str]) -> tuple[Entrant, RunConfig]:
+    """Raises ConfigError if it cannot run."""
+    shares = [(key, of_whole(text, LENGTH)) for key, text in map(split, row)]
+    of_length = tuple((key, share) for key, share in shares if share is not None)
+    own = [word for word, (_, share) in zip(row, shares, strict=True) if share is None]
+    config, _ = compose([*workload, *own])
+    compose([*_without(workload, ["target.value"]), *own, "gradients=false"])
+    is_comparable = not config.strategy.replicas and not config.strategy.follows_losses
+    words = (*_without(workload, OF_RACE), *own)
+    return Entrant(label, words, race.center or config.optimizer.lr, of_length, is_comparable), config
+
+
+def _without(words: Sequence[str], keys: Sequence[str]) -> list[str]:
+    return [word for word in words if split(word)[0] not in keys]
+
+
+def _check(race: RaceConfig, config: RunConfig, invocation: Invocation, entrant: Entrant) -> None:
+    """Raises ConfigError if the words make no race."""
+    value = config.target.value
+    if value is None:
+        raise ConfigError(
+            "+race needs target.value=, which the strategies are to reach; for another metric target.metric="
+        )
+    if config.runner.time_kind != "virtual":
+        raise ConfigError(
+            f"+race goes with runner=simulate, in virtual time; race.live sets real runners; got {config.runner.name}"
+        )
+    is_lower = config.task.is_lower_better(config.target.metric or config.metrics[0])
+    harder = [each for each in race.targets if (each < value if is_lower else each > value)]
+    if harder:
+        raise ConfigError(f"race.targets must be easier than target.value = {value:g}, got {harder[0]:g}")
+    if both := sorted(set(invocation.scale.seeds) & set(race.tuning_seeds)):
+        raise ConfigError(f"race.tuning_seeds must not be seeds that judge, got {', '.join(map(str, both))} in both")
+    if race.confirm:
+        compose([*entrant.overrides, *race.live, "max_time_s=1"])
+
+
+def _elsewhere(race: RaceConfig, config: RunConfig) -> Iterator[Elsewhere]:
+    """The clusters around this one. A knob that it does not have is left out."""
+    cluster, scenario, knobs = config.cluster, config.scenario, dict(race.around or {})
+    seconds = [
+        cluster.gradient_s[worker % len(cluster.gradient_s)] * scenario.slow.get(worker, 1.0)
+        for worker in range(cluster.workers)
+    ]
+    slowest, bandwidth = seconds.index(max(seconds)), cluster.network.bandwidth_gbps
+    if bandwidth is None:
+        knobs.pop("bandwidth", None)
+    if scenario.compute_delay is not None:
+        knobs.pop("delay", None)
+
+    def slower(factor: float) -> tuple[str, list[str]]:
+        factors = {**scenario.slow, slowest: factor * scenario.slow.get(slowest, 1.0)}
+        text = ", ".join(f"{worker}: {each:g}" for worker, each in factors.items())
+        return f"slowest worker x {factor:g}", [f"scenario.slow={{{text}}}"]
+
+    def narrower(factor: float) -> tuple[str, list[str]]:
+        assert bandwidth is not None
+        return f"bandwidth x {factor:g}", [f"cluster.network.bandwidth_gbps={bandwidth * factor:g}"]
+
+    def later(factor: float) -> tuple[str, list[str]]:
+        mean = factor * fmean(seconds)
+        return f"delays of {mean:.2g} s", [f"scenario.compute_delay={{name: exponential, mean: {mean:g}}}"]
+
+    of_knob = {"slowest": (1.0, slower), "bandwidth": (1.0, narrower), "delay": (0.0, later)}
+    for values in product(*knobs.values()):
+        changed = [
+            of_knob[knob][1](value) for knob, value in zip(knobs, values, strict=True) if value != of_knob[knob][0]
+        ]
+        name = ", ".join(name for name, _ in changed) or "as it is"
+        yield Elsewhere(name, tuple(word for _, words in changed for word in words))

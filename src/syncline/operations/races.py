@@ -1,0 +1,86 @@
+"""The answer of a race in words."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from syncline.installation import command_name
+from syncline.operations.tables import columns, counted, duration, wrapped
+from syncline.records.studies import WrittenStudy
+
+HEADER = ("entrant", "rate", "seconds", "95 % interval", "times the first", "first", "reached", "wasted", "staleness")
+
+
+def race_lines(study: WrittenStudy, width: int) -> Iterator[str]:
+    """The sentence, a table of the order, who was left out and why, who would be first elsewhere, the commands."""
+    answer = study.answer
+    assert answer is not None
+    yield from wrapped(answer["sentence"], width)
+    if answer["standings"]:
+        yield ""
+        yield columns([HEADER, *map(_row, answer["standings"])], range(1, len(HEADER)), width)
+        metric = answer["metric"].replace("_", " ")
+        reached = f"virtual seconds to {metric} {answer['target']:g} on test data"
+        yield from wrapped(
+            f"{reached}, of {counted(answer['num_seeds'], 'seed')} at most; a miss counts as the length of the race, "
+            f"{answer['length_s']:.4g} s. first: bootstrap probability of being so among those that were left; tests "
+            f"at level {answer['level']:.2g}. wasted: share of gradients thrown away. staleness: mean, updates",
+            width,
+        )
+    for remark in (each for each in answer["standings"] if each["remark"]):
+        yield from wrapped(f"{remark['label']}: {remark['remark']}", width, "  ")
+    if answer["left"]:
+        yield from ["", "not judged"]
+        for left in answer["left"]:
+            yield from wrapped(f"{left['label']} ({left['stage']}): {left['reason']}", width, "    ", first="  ")
+    yield from _elsewhere(answer, width)
+    yield from _live(study, answer, width)
+    yield from ["", f"the runs took {duration(answer['spent_s'])}"]
+
+
+def _row(standing: Mapping[str, Any]) -> tuple[str, ...]:
+    first = standing["first"]
+    return (
+        standing["label"],
+        f"{standing['rate']:g}",
+        f"{standing['seconds']:.4g}",
+        f"{standing['lower']:.4g} to {standing['upper']:.4g}",
+        f"{standing['ratio']:.3g} ({standing['ratio_lower']:.3g} to {standing['ratio_upper']:.3g})",
+        "behind" if first is None else f"{100.0 * first:.0f} %",
+        f"{standing['num_reached']} of {standing['num']}",
+        f"{100.0 * standing['wasted']:.0f} %",
+        f"{standing['staleness']:.3g}",
+    )
+
+
+def _elsewhere(answer: Mapping[str, Any], width: int) -> Iterator[str]:
+    if not answer["around"]:
+        return
+    yield from ["", "first on other clusters, by times alone and the updates that the target took here"]
+    rows = []
+    for there in answer["around"]:
+        (label, seconds), *others = there["seconds"]
+        second = f"{others[0][0]} {others[0][1] / seconds:.3g} times" if others else ""
+        rows.append((f"  {there['name']}", label, f"{seconds:.4g} s", second))
+    yield columns(rows, (2,), width)
+
+
+def _live(study: WrittenStudy, answer: Mapping[str, Any], width: int) -> Iterator[str]:
+    """What real processes took, else the command that runs the first one so."""
+    if answer["live"]:
+        yield from ["", "as real processes"]
+        rows = [("  entrant", "foreseen", "measured", "error")]
+        for each in answer["live"]:
+            foreseen, measured = each["foreseen"], each["measured"]
+            is_known = foreseen is not None and measured is not None
+            error = f"{100.0 * (foreseen / measured - 1.0):+.1f} %" if is_known else ""
+            rows.append((f"  {each['label']}", _seconds(foreseen), _seconds(measured), error))
+        yield columns(rows, (1, 2, 3), width)
+    elif answer["standings"]:
+        words = [*answer["standings"][0]["overrides"], *study.declaration["live"], "seed=0"]
+        yield from ["", "the first one as real processes:"]
+        yield from wrapped(f"{command_name('run')} {shlex.join(words)}", width, "  ")
+
+
+def _seconds(time_s: float | None) -> str:
+    return "missed" if time_s is None else f"{time_s:.4g} s"

@@ -1,0 +1,76 @@
+"""Times to a target: when a curve crosses it, and the score of runs by their times."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from syncline.studies.study import Evaluation, Outcome, Score
+
+TO_TARGET = "seconds to the target"  # the metric of such a score
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A value of the metric by which runs are judged."""
+
+    value: float
+    lower_is_better: bool = False
+    metric: str = ""  # "": the first of the task
+
+    def is_reached(self, value: float) -> bool:
+        return value <= self.value if self.lower_is_better else value >= self.value
+
+    def lacking(self, curve: Sequence[Evaluation]) -> float:
+        """What the best value of a curve lacks, as a share of the target (or of 1, if it is 0); inf without values."""
+        values = [point.value for point in curve if math.isfinite(point.value)]
+        if not values:
+            return math.inf
+        short = min(values) - self.value if self.lower_is_better else self.value - max(values)
+        return max(0.0, short) / (abs(self.value) or 1.0)
+
+
+def crossing(curve: Sequence[Evaluation], goal: Goal) -> Evaluation | None:
+    """Where a curve first reaches the target, on the line between two evaluations; None if it never does.
+
+    Its updates are rounded.
+    """
+    for number, point in enumerate(curve):
+        if goal.is_reached(point.value):
+            before = curve[number - 1] if number else point
+            if not math.isfinite(before.value) or before.value == point.value:
+                return point
+            share = (goal.value - before.value) / (point.value - before.value)
+            epoch = before.epoch + share * (point.epoch - before.epoch)
+            time_s = before.time_s + share * (point.time_s - before.time_s)
+            return Evaluation(
+                epoch, time_s, goal.value, round(before.updates + share * (point.updates - before.updates))
+            )
+    return None
+
+
+def time_to(outcome: Outcome, goal: Goal) -> float | None:
+    """Seconds until a run reached the target; None if it never did, diverged before, or failed."""
+    found = crossing(outcome.curve, goal)
+    return None if found is None else found.time_s
+
+
+def time_score(label: str, at: float, outcomes: Sequence[Outcome], goal: Goal, length_s: float) -> Score:
+    """The score of runs that differ in their seed: their mean seconds to the target.
+
+    A run that missed it counts as `length_s`, lengthened by the share of the target that it lacks, so that runs which
+    all miss it are still ordered. One that diverged or failed makes the score the worst.
+    """
+    found = [_seconds(outcome, goal, length_s) for outcome in outcomes]
+    kept = [seconds for seconds in found if math.isfinite(seconds)]
+    num, num_lost = len(outcomes), len(outcomes) - len(kept)
+    mean = None if num_lost else fmean(kept)
+    error = stdev(kept) / math.sqrt(num) if num > 1 and not num_lost else None
+    return Score(label, at, mean, error, num, num_lost, TO_TARGET, lower_is_better=True)
+
+
+def _seconds(outcome: Outcome, goal: Goal, length_s: float) -> float:
+    reached = time_to(outcome, goal)
+    if reached is not None:
+        return reached
+    return math.inf if outcome.is_lost else length_s * (1.0 + goal.lacking(outcome.curve))
