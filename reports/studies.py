@@ -1,5 +1,5 @@
 """A study's items: of tuning the score against the value that is tuned, a curve a row, and where a row is ahead of its
-baseline; of judging the verdicts."""
+baseline; of judging the verdicts; of a race races.py."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any
 
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series
+from reports.races import race_exhibit
 from reports.tables import DASH, Heading, Table
 from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy, read_study
@@ -31,6 +32,8 @@ def study_exhibit(path: Path) -> Exhibit:
     study = read_study(path)
     if study.kind == "judge":
         return {"": verdict_table(study)}
+    if study.kind == "race":
+        return race_exhibit(study, path)
     if not study.stages:
         raise RecordError(f"study {path.stem} has no figure yet: no stage of it is complete")
     figure = tuning_figure(study)

@@ -1,7 +1,7 @@
 """A study that races, as the command line declares it."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice, product
 from statistics import fmean
 from typing import Any
@@ -59,6 +59,8 @@ def _declared(
         try:
             entrant, of_row = _entrant(race, label, workload, row)
         except ConfigError as error:
+            if of_strategy:  # the user asks for it
+                raise
             errors.append(error)
             left.append(Left(label, "declared", f"it cannot run: {error}"))
             continue
@@ -70,8 +72,10 @@ def _declared(
     study = _race(race, config, invocation, workload, entrants, left, num_workloads)
     digest = hashlib.sha256(repr((workload, [each.overrides for each in entrants])).encode()).hexdigest()[:8]
     stem = f"race-{config.model.name}-{config.dataset.name}-{config.cluster.name}-{digest}"
-    plan = Plan("race", "", (), {}, tuple(overrides), own_stem=stem)
-    return Declared(study, "race", stem, "race", "", plan.command, plan), invocation
+    scale = invocation.scale.name  # whose seeds judge
+    name = f"{config.model.name} on {config.dataset.name}, cluster {config.cluster.name}"
+    plan = Plan(name, scale, (), {}, tuple(overrides), own_stem=stem)
+    return Declared(study, "race", stem, name, scale, plan.command, plan), invocation
 
 
 def _race(
@@ -139,11 +143,13 @@ def _value(value: Any, workers: int) -> str:
     return str(value) if share is None else str(max(1, round(share * workers)))
 
 
-def _label(row: Sequence[str], is_shared: Any) -> str:
-    """The strategy and its own values: "k_async k=2"."""
+def _label(row: Sequence[str], is_shared: Callable[[str], bool]) -> str:
+    """The strategy and its own values: "k_async k=2", "adasync k_sync k=1"; without shares of the race's length."""
     strategy = next((text for key, text in map(split, row) if key == "strategy"), "dssp")
-    own = [word.removeprefix("strategy.") for word in row if word.startswith("strategy.") and not is_shared(word)]
-    return " ".join([strategy, *own])
+    own = [word for word in row if word.startswith("strategy.") and not is_shared(word)]
+    pairs = [split(word.removeprefix("strategy.")) for word in own]
+    shown = (text if text.isidentifier() else f"{key}={text}" for key, text in pairs if of_whole(text, LENGTH) is None)
+    return " ".join([strategy, *shown])
 
 
 def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequence[str]) -> tuple[Entrant, RunConfig]:

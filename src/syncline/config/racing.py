@@ -38,7 +38,9 @@ class RaceConfig:
     margin: float = 0.05  # two are equally fast if their times differ by less than this share, > 0
     around: Any = None  # knob -> values: what else the cluster might be
     confirm: int = 0  # so many of the first ones run as real processes
-    live: list[str] = field(default_factory=lambda: ["runner=local", "runner.evaluate=during"])  # words of these runs
+    live: list[str] = field(  # words of these runs
+        default_factory=lambda: ["runner=local", "runner.evaluate=during", "runner.pace=absolute"]
+    )
 
     def __post_init__(self) -> None:
         entrants = self.entrants or {}

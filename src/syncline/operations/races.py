@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from syncline.installation import command_name
-from syncline.operations.tables import columns, counted, duration, wrapped
+from syncline.operations.tables import columns, duration, wrapped
 from syncline.records.studies import WrittenStudy
 
 HEADER = ("entrant", "rate", "seconds", "95 % interval", "times the first", "first", "reached", "wasted", "staleness")
@@ -20,9 +20,9 @@ def race_lines(study: WrittenStudy, width: int) -> Iterator[str]:
         yield ""
         yield columns([HEADER, *map(_row, answer["standings"])], range(1, len(HEADER)), width)
         metric = answer["metric"].replace("_", " ")
-        reached = f"virtual seconds to {metric} {answer['target']:g} on test data"
         yield from wrapped(
-            f"{reached}, of {counted(answer['num_seeds'], 'seed')} at most; a miss counts as the length of the race, "
+            f"virtual seconds to {metric} {answer['target']:g} on test data, each over its own seeds, `times the "
+            "first` over those of both; a miss counts as the length of the race, "
             f"{answer['length_s']:.4g} s. first: bootstrap probability of being so among those that were left; tests "
             f"at level {answer['level']:.2g}. wasted: share of gradients thrown away. staleness: mean, updates",
             width,

@@ -2,9 +2,9 @@
 
 Times are compared seed by seed by the logarithm of their ratio, with Student's test; a run that misses the target
 counts as the length of the race, which favours it. Of m contenders, one is behind another where p <= level, with the
-level of several looks (sequential.py) for an error of alpha / m. A wrong one is then named first with a probability of
-at most alpha, as the best must be found behind one of the m - 1 others. Where all are equal, so is any of them: each is
-named only if it is ahead of all others.
+level of several looks (sequential.py) for an error of alpha / m, unless the times are found to differ by less than the
+margin. A wrong one is then named first with a probability of at most alpha, as the best must be found behind one of the
+m - 1 others. Where all are equal, so is any of them: each is named only if it is ahead of all others.
 """
 
 import math
@@ -38,7 +38,8 @@ class Contender:
     rate: float
     remark: str
     outcomes: list[Outcome] = field(default_factory=list)  # by seed
-    behind: str = ""  # who it was found behind, with the ratio; "": nobody
+    times: list[float | None] = field(default_factory=list)  # of these, seconds to the target; None: missed
+    is_behind: bool = False  # another one, as was found
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class Order:
     @property
     def remaining(self) -> list[Contender]:
         """Those that are behind nobody."""
-        return [each for each in self.contenders if not each.behind]
+        return [each for each in self.contenders if not each.is_behind]
 
     @property
     def is_decided(self) -> bool:
@@ -76,37 +77,33 @@ class Order:
     @property
     def are_equal(self) -> bool:
         """Whether all that remain are equally fast, within the margin."""
-        margin = math.log1p(self.margin)
-        pairs = combinations(self.remaining, 2)
-        return all(equivalence_p(self._differences(one, other), margin) <= self.level for one, other in pairs)
+        return all(self._are_equal(one, other) for one, other in combinations(self.remaining, 2))
 
     def look(self, found: Mapping[Contender, Sequence[Outcome]]) -> list[str]:
         """Take the runs of further seeds of all that remain. Returns what was decided."""
         for contender, outcomes in found.items():
             contender.outcomes += outcomes
+            contender.times += (time_to(outcome, self.goal) for outcome in outcomes)
         words, remaining = [], self.ordered()[: len(self.remaining)]
         for other in remaining:
-            for one in remaining:
-                if one is not other and mean_p(self._differences(other, one)) <= self.level:
-                    ratio = _ratio(self._differences(other, one))
-                    other.behind = f"{one.label}, {ratio.estimate:.3g} times as long"
-                    words.append(f"{other.label} is behind {one.label}: {_told(ratio)} times as long")
-                    break
+            one = next((each for each in remaining if self._is_behind(other, each)), None)
+            if one is not None:
+                other.is_behind = True
+                ratio = _ratio(self._differences(other, one))
+                words.append(f"{other.label} is behind {one.label}: it takes {_told(ratio)} times as long")
         places = ", ".join(f"{each.label} {self.mean_s(each):.4g} s" for each in self.ordered())
         return [*words, f"order: {places}"]
 
     def ordered(self) -> list[Contender]:
         """The first ones first; those that were found behind by the seeds that they have, the last found first."""
-        return sorted(
-            self.contenders, key=lambda each: (bool(each.behind), -len(each.outcomes), fmean(self.logs(each)))
-        )
+        return sorted(self.contenders, key=lambda each: (each.is_behind, -len(each.outcomes), fmean(self.logs(each))))
 
     def verdict(self) -> tuple[str, str]:
         """The verdict in a word and in a sentence."""
         first, *others = self.ordered()
         metric, remaining = self.goal.metric, self.remaining
         target = f"{metric} {self.goal.value:g}".strip()
-        if not any(time is not None for time in self.times(first)):
+        if not any(time is not None for time in first.times):
             return "nobody", f"Nobody reached {target} in {self.length_s:.4g} s."
         if len(remaining) == 1:
             after = f"{first.label} reaches {target} first: after {_told(self._seconds(first))} s"
@@ -132,14 +129,10 @@ class Order:
             chances = {id(each): share for each, share in zip(remaining, shares, strict=True)}
         return tuple(self._standing(each, ordered[0], chances.get(id(each))) for each in ordered)
 
-    def times(self, contender: Contender) -> list[float | None]:
-        """Seconds to the target by seed; None: missed."""
-        return [time_to(outcome, self.goal) for outcome in contender.outcomes]
-
     def logs(self, contender: Contender) -> list[float]:
         """Logarithms of the seconds by seed; a miss counts as the length of the race."""
         least = LEAST * self.length_s
-        return [math.log(max(least, self.length_s if time is None else time)) for time in self.times(contender)]
+        return [math.log(max(least, self.length_s if time is None else time)) for time in contender.times]
 
     def mean_s(self, contender: Contender) -> float:
         """Seconds to the target, a miss as the length of the race."""
@@ -154,10 +147,11 @@ class Order:
         return sum(means)
 
     def mean_updates(self, contender: Contender) -> float | None:
-        """Updates to the target, over the runs that reached it; None: a run did not."""
-        found = [crossing(outcome.curve, self.goal) for outcome in contender.outcomes]
+        """Updates to the target, over the seeds that all contenders have; None: one of the runs missed it."""
+        num = min(len(each.outcomes) for each in self.contenders)
+        found = [crossing(outcome.curve, self.goal) for outcome in contender.outcomes[:num]]
         reached = [point.updates for point in found if point is not None]
-        return fmean(reached) if reached and len(reached) == len(found) else None
+        return fmean(reached) if len(reached) == num else None
 
     def _remark(self, contender: Contender) -> str:
         """What is doubtful of its rate or of its times."""
@@ -166,6 +160,15 @@ class Order:
         is_coarse = bool(before) and fmean(before) < COARSE
         coarse = f"the target lies between its first {COARSE} evaluations: a smaller eval_every_epochs tells more"
         return "; ".join([*filter(None, [contender.remark]), *([coarse] if is_coarse else [])])
+
+    def _are_equal(self, one: Contender, other: Contender) -> bool:
+        """Whether their times differ by less than the margin."""
+        return equivalence_p(self._differences(one, other), math.log1p(self.margin)) <= self.level
+
+    def _is_behind(self, one: Contender, other: Contender) -> bool:
+        """Whether it is slower than the other, and not by less than the margin."""
+        is_slower = one is not other and mean_p(self._differences(one, other)) <= self.level
+        return is_slower and not self._are_equal(one, other)
 
     def _mean_to(self, contender: Contender, goal: Goal) -> float:
         found = (time_to(outcome, goal) for outcome in contender.outcomes)
@@ -176,7 +179,7 @@ class Order:
         return [first - second for first, second in zip(self.logs(one), self.logs(other), strict=False)]
 
     def _seconds(self, contender: Contender) -> Interval:
-        return mean_interval([self.length_s if time is None else time for time in self.times(contender)], SHOWN)
+        return mean_interval([self.length_s if time is None else time for time in contender.times], SHOWN)
 
     def _standing(self, contender: Contender, first: Contender, chance: float | None) -> Standing:
         seconds, ratio = self._seconds(contender), _ratio(self._differences(contender, first))
@@ -185,7 +188,7 @@ class Order:
         further = (
             self._mean_to(contender, Goal(value, self.goal.lower_is_better, self.goal.metric)) for value in self.targets
         )
-        times = self.times(contender)
+        times = contender.times
         return Standing(
             contender.label,
             contender.overrides,

@@ -31,7 +31,8 @@ from syncline.studies.tune import MOST_EXTENSIONS, Row, Tuned, Tuning, plain
 
 FOR_RATES = 0.5  # share of the budget that tuning may take; with all its extensions at most EXTENDED
 EXTENDED = 0.7
-PER_RUN_S = 0.3  # wall seconds of a run beside its own: a process, the data
+MORE = 1.5  # times the seconds that the first run took to the target are foreseen for others
+PER_RUN_S, PER_STAGE_S, PER_LIVE_S = 0.05, 1.0, 5.0  # wall seconds of a run and of a stage beside the runs' own
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,12 @@ class Race:
         return first_absent(_Course(self, records).stages(), records)
 
 
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    gradient_s: float  # wall seconds of a gradient, evaluations included
+    share: float  # of the race's length that runs are foreseen to take to the target
+
+
 @dataclass(slots=True)
 class _Course:
     """The course of a race up to some stage, from the records."""
@@ -101,6 +108,7 @@ class _Course:
     completed: list[Completed] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     made: dict[tuple[str, ...], Counts] = field(default_factory=dict)  # by overrides
+    made_live: list[Counts] = field(default_factory=list)
     length_s: float = 0.0
 
     def stages(self) -> Generator[Stage, None, Answer[Raced]]:
@@ -108,10 +116,10 @@ class _Course:
         self.length_s = self.race.length_s or (yield from self._length())
         paces = yield from self._times()
         entrants = self._fast(paces)
-        cost_s = None if self.race.budget_s is None else (yield from self._cost(entrants[0]))
-        if cost_s is not None:
-            entrants = self._affordable(entrants, paces, cost_s)
-        tuned = yield from self._rates(entrants, self._extensions(entrants, paces, cost_s))
+        cost = None if self.race.budget_s is None else (yield from self._cost(entrants[0]))
+        if cost is not None:
+            entrants = self._affordable(entrants, paces, cost)
+        tuned = yield from self._rates(entrants, self._extensions(entrants, paces, cost))
         contenders = self._promising(entrants, tuned)
         if not contenders:
             return self._answer("nobody", self._nobody(tuned))
@@ -156,22 +164,33 @@ class _Course:
 
     # The budget.
 
-    def _cost(self, entrant: Entrant) -> Generator[Stage, None, float]:
-        """Wall seconds of a gradient that learns, its evaluations included."""
+    def _cost(self, entrant: Entrant) -> Generator[Stage, None, "_Cost"]:
+        """What runs that learn will take, by one at the centre of the rates."""
         tuning = self._tuning([entrant], 0)
-        trials = tuning.trials(tuning.rows[0], 0, self.race.tuning_seeds[:1], self.race.screen)
+        trials = tuning.trials(tuning.rows[0], 0, self.race.tuning_seeds[:1], Fraction(1))
         (outcome,) = yield from self._make("cost", trials)
-        counts = _counts(outcome, trials[0])
-        cost_s = (counts.wall_s + PER_RUN_S) / max(1, counts.gradients)
-        self._complete("cost", 1, [f"a gradient takes {1000.0 * cost_s:.3g} ms of a core"])
-        return cost_s
+        counts, reached = _counts(outcome, trials[0]), time_to(outcome, self.race.goal)
+        gradient_s = (counts.wall_s + PER_RUN_S) / max(1, counts.gradients)
+        share = 1.0 if reached is None else min(1.0, MORE * reached / self.length_s)
+        words = f"a gradient takes {1000.0 * gradient_s:.3g} ms of a core; runs are foreseen to end"
+        self._complete("cost", 1, [f"{words} after {100.0 * share:.0f} % of the race"])
+        return _Cost(gradient_s, share)
 
-    def _affordable(self, entrants: list[Entrant], paces: Mapping[str, Pace], cost_s: float) -> list[Entrant]:
+    def _tuning_s(self, entrant: Entrant, paces: Mapping[str, Pace], cost: "_Cost", extensions: int) -> float:
+        """Wall seconds of all its runs in tuning, at most."""
+        race = self.race
+        screened = (race.points + 4 * extensions) * min(cost.share, float(race.screen))
+        full = (race.finalists + extensions) * len(race.tuning_seeds) * cost.share
+        return paces[entrant.label].gradients * cost.gradient_s * (screened + full)
+
+    def _affordable(self, entrants: list[Entrant], paces: Mapping[str, Pace], cost: "_Cost") -> list[Entrant]:
         """As many as can be tuned in their share of the budget; each strategy's first entrant before further ones."""
         assert self.race.budget_s is not None
+        strategies = [entrant.label.split()[0] for entrant in entrants]
+        variants = {each.label: strategies[:place].count(strategies[place]) for place, each in enumerate(entrants)}
         kept, sum_s = list[Entrant](), 0.0
-        for entrant in sorted(entrants, key=lambda each: self._variant(each, entrants)):
-            sum_s += paces[entrant.label].gradients * cost_s * self._num_full(0)
+        for entrant in sorted(entrants, key=lambda each: variants[each.label]):
+            sum_s += self._tuning_s(entrant, paces, cost, 0)
             if len(kept) >= 2 and sum_s / self.race.jobs > FOR_RATES * self.race.budget_s:
                 reason = f"the budget allows {len(kept)} to be tuned: first entrants of strategies come before others"
                 self._leave(entrant.label, "cost", reason)
@@ -179,37 +198,27 @@ class _Course:
                 kept.append(entrant)
         return [entrant for entrant in entrants if entrant in kept]
 
-    def _extensions(self, entrants: Sequence[Entrant], paces: Mapping[str, Pace], cost_s: float | None) -> int:
+    def _extensions(self, entrants: Sequence[Entrant], paces: Mapping[str, Pace], cost: "_Cost | None") -> int:
         """How often the grids may be extended."""
-        if cost_s is None:
+        if cost is None or self.race.budget_s is None:
             return MOST_EXTENSIONS
-        assert self.race.budget_s is not None
-        a_run_s = sum(paces[entrant.label].gradients * cost_s for entrant in entrants) / self.race.jobs
-        fits = (
-            n for n in range(MOST_EXTENSIONS, 0, -1) if a_run_s * self._num_full(n) <= EXTENDED * self.race.budget_s
-        )
-        return next(fits, 0)
-
-    def _num_full(self, extensions: int) -> float:
-        """Runs of full length of an entrant in tuning, at most."""
-        race = self.race
-        screened = (race.points + 4 * extensions) * float(race.screen)
-        return screened + (race.finalists + extensions) * len(race.tuning_seeds)
-
-    def _variant(self, entrant: Entrant, entrants: Sequence[Entrant]) -> int:
-        """Which one it is of its strategy's, from 0."""
-        strategy = entrant.label.split()[0]
-        return [each for each in entrants if each.label.split()[0] == strategy].index(entrant)
+        allowed_s = EXTENDED * self.race.budget_s * self.race.jobs
+        for num in range(MOST_EXTENSIONS, 0, -1):
+            if sum(self._tuning_s(entrant, paces, cost, num) for entrant in entrants) <= allowed_s:
+                return num
+        return 0
 
     @property
     def spent_s(self) -> float:
         """Wall seconds of the runs that were made, as so many at a time take them."""
-        return sum(counts.wall_s + PER_RUN_S for counts in self.made.values()) / self.race.jobs
+        at_a_time = sum(counts.wall_s + PER_RUN_S for counts in self.made.values())
+        alone = sum(counts.wall_s for counts in self.made_live)
+        return at_a_time / self.race.jobs + alone + PER_STAGE_S * len(self.completed)
 
     def _fits(self, cpu_s: float, live_s: float = 0.0) -> bool:
         """Whether runs of so many wall seconds, some at a time, and real processes after them are in the budget."""
         budget_s = self.race.budget_s
-        return budget_s is None or self.spent_s + cpu_s / self.race.jobs + live_s <= budget_s
+        return budget_s is None or self.spent_s + cpu_s / self.race.jobs + PER_STAGE_S + live_s <= budget_s
 
     # Stages that learn.
 
@@ -292,7 +301,7 @@ class _Course:
 
     def _live_s(self, order: Order) -> float:
         """Seconds that real processes will take, one run after the other."""
-        return sum(sorted(map(order.mean_s, order.contenders))[: self.race.confirm])
+        return sum(PER_LIVE_S + seconds for seconds in sorted(map(order.mean_s, order.contenders))[: self.race.confirm])
 
     def _around(self, order: Order) -> Generator[Stage, None, tuple[There, ...]]:
         """Seconds to the target elsewhere: the updates that it took here, by the seconds of an update there."""
@@ -324,9 +333,11 @@ class _Course:
         if not contenders:
             return ()
         trials = [Trial(each.label, (*each.overrides, *self.race.live, f"seed={seed}"), "live") for each in contenders]
-        outcomes = yield from self._make("live", trials)
+        yield Stage("live", tuple(trials), tuple(self.completed))
+        outcomes = [self.records(trial) for trial in trials]
+        self.made_live = [outcome.counts for outcome in outcomes if outcome.counts is not None]
         found = tuple(
-            Confirmed(each.label, trial.overrides, order.times(each)[0], time_to(outcome, self.race.goal))
+            Confirmed(each.label, trial.overrides, each.times[0], time_to(outcome, self.race.goal))
             for each, trial, outcome in zip(contenders, trials, outcomes, strict=True)
         )
         words = [

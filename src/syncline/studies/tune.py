@@ -15,7 +15,8 @@ Each row has the same number of trials, since who has more of them finds a bette
 whose score is within one standard error of the best score: of values that cannot be told apart, the one farthest from
 divergence.
 
-Runs are scored by their metric over the last quarter of their length, or, with a `goal`, by their seconds to it.
+Runs are scored by their metric over the last quarter of their length. With a `goal` they are scored by their seconds to
+it, and the choice is the value with the best score, since a smaller rate is later at the target.
 
 Source of the rule of one standard error: Breiman et al., Classification and Regression Trees, 1984, section 3.4.3.
 """
@@ -229,7 +230,7 @@ class Tuning:
         return {row.label: {} for row in self.rows}
 
     def _tuned(self, screened: Scores, full: Scores, num_trials: int) -> Tuned:
-        steps = {label: chosen_step(grid) for label, grid in full.items()}
+        steps = {label: self._chosen(grid) for label, grid in full.items()}
         values = {row.label: None if (step := steps[row.label]) is None else self.value(row, step) for row in self.rows}
         choices = tuple(self._choice(row, screened[row.label], full[row.label], values) for row in self.rows)
         judged = next((score for grid in full.values() for score in grid.values() if score.metric), None)
@@ -242,6 +243,13 @@ class Tuning:
             if label in scores
         )
         return Tuned(self.key, metric, is_lower, num_trials, choices, targets)
+
+    def _chosen(self, grid: Mapping[int, Score]) -> int | None:
+        """With a goal the best step itself: a smaller rate is later at the target."""
+        if self.goal is None:
+            return chosen_step(grid)
+        best = best_step(grid)
+        return None if grid[best].mean is None else best
 
     def _choice(
         self, row: Row, screened: Mapping[int, Score], full: Mapping[int, Score], values: Mapping[str, float | None]

@@ -1,0 +1,178 @@
+"""A race's items: the curves of those that were judged and their times to the target, the order, who would be first
+on other clusters, real processes beside virtual time, and who was not judged."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reports.exhibits import Exhibit
+from reports.figures import Figure, Panel, Series, curve
+from reports.tables import DASH, Heading, Table
+from syncline.records.plans import plan_path
+from syncline.records.reference import Reference
+from syncline.records.sources import Record, ResultsFolder, Source
+from syncline.records.store import RecordError
+from syncline.records.studies import WrittenStudy
+
+JUDGED = "/judged"  # the end of the labels of such trials (studies/race.py)
+
+
+def race_exhibit(study: WrittenStudy, path: Path) -> Exhibit:
+    """The items of a race.
+
+    Args:
+        path: of the study, beside whose folder its records are.
+
+    Raises:
+        RecordError: it has no answer yet, or a record is missing.
+    """
+    answer = study.answer
+    if answer is None:
+        raise RecordError(f"race {path.stem} has no answer yet")
+    items: dict[str, Figure | Table] = {}
+    if answer["standings"]:
+        items[""] = race_figure(study, path)
+        items["order"] = order_table(answer)
+    if answer["around"]:
+        items["around"] = around_table(answer)
+    if answer["live"]:
+        items["live"] = live_table(answer)
+    items["left"] = left_table(answer)
+    return items
+
+
+def race_figure(study: WrittenStudy, path: Path) -> Figure:
+    """The metric against time, and the share of seeds that have reached the target."""
+    answer = study.answer
+    assert answer is not None
+    metric = answer["metric"]
+    runs = _judged(study, path)
+    labels = [standing["label"] for standing in answer["standings"]]
+    curves = [
+        curve(label, [_points(record, metric) for record in runs[label]], colour) for colour, label in enumerate(labels)
+    ]
+    target = Series("target", _ends(curves), [answer["target"]] * 2, published=True)
+    reached = [Series("", *_staircase(each["times"]), colour=colour) for colour, each in enumerate(answer["standings"])]
+    name = metric.replace("_", " ")
+    panels = [
+        Panel(
+            "virtual time, s", f"{name} on test data", [*curves, target], "mean and range, to where the first run ends"
+        ),
+        Panel("virtual time, s", "share of seeds at the target", reached, "times to the target", y_range=(0.0, 1.05)),
+    ]
+    return Figure(f"Who reaches {name} {answer['target']:g} first?", panels, [answer["sentence"]], columns=2)
+
+
+def order_table(answer: Mapping[str, Any]) -> Table:
+    """A row each entrant that was judged."""
+    targets = [f"s to {target:g}" for target in answer["targets"]]
+    rows = [
+        [
+            each["label"],
+            f"{each['rate']:g}",
+            _interval(each["seconds"], each["lower"], each["upper"]),
+            _interval(each["ratio"], each["ratio_lower"], each["ratio_upper"]),
+            "behind" if each["first"] is None else f"{100.0 * each['first']:.0f} %",
+            f"{each['num_reached']} of {each['num']}",
+            100.0 * each["wasted"],
+            each["staleness"],
+            1000.0 * each["seconds_per_update"],
+            *each["further"],
+        ]
+        for each in answer["standings"]
+    ]
+    headings = [
+        *map(Heading, ("entrant", "learning rate", "s to the target", "times the first", "first", "reached")),
+        Heading("gradients thrown away, %"),
+        Heading("mean staleness, updates", digits=2),
+        Heading("ms an update"),
+        *(Heading(target, digits=3) for target in targets),
+    ]
+    notes = [
+        answer["sentence"],
+        "Intervals are of 95 %; seconds are over the entrant's seeds, ratios over those of both. A miss counts as the "
+        f"length of the race, {answer['length_s']:.4g} s. Tests at level {answer['level']:.2g} find who is behind; "
+        "`first` is the bootstrap probability of being so among the others.",
+        *(f"{each['label']}: {each['remark']}." for each in answer["standings"] if each["remark"]),
+    ]
+    return Table(f"The order at {answer['metric'].replace('_', ' ')} {answer['target']:g}", headings, rows, notes)
+
+
+def around_table(answer: Mapping[str, Any]) -> Table:
+    """A row a cluster: who is first there, and the others' seconds over its."""
+    labels = [each["label"] for each in answer["standings"]]
+    known = [label for label in labels if any(label in dict(there["seconds"]) for there in answer["around"])]
+    rows = []
+    for there in answer["around"]:
+        seconds = dict(there["seconds"])
+        first, least = there["seconds"][0]
+        rows.append([there["name"], first, least, *(seconds.get(label, math.nan) / least for label in known)])
+    headings = [Heading("cluster"), Heading("first"), Heading("its s", digits=3)]
+    headings += [Heading(f"{label}, times that", digits=2) for label in known]
+    note = (
+        "Foreseen by times alone: seconds of an update there, by the updates that the target took here. It leaves out "
+        "that other times also change how stale gradients are. Entrants with replicas, or whose K follows the losses, "
+        "and those that missed the target once, are not foreseen."
+    )
+    return Table("Who would be first on other clusters", headings, rows, [note])
+
+
+def live_table(answer: Mapping[str, Any]) -> Table:
+    rows = []
+    for each in answer["live"]:
+        foreseen, measured = each["foreseen"], each["measured"]
+        is_known = foreseen is not None and measured is not None
+        rows.append([each["label"], foreseen, measured, 100.0 * (foreseen / measured - 1.0) if is_known else None])
+    headings = [
+        Heading("entrant"),
+        Heading("s foreseen", digits=3),
+        Heading("s measured", digits=3),
+        Heading("error, %"),
+    ]
+    note = "One run each, with the seed of the run in virtual time; no value: it missed the target."
+    return Table("As real processes", headings, rows, [note])
+
+
+def left_table(answer: Mapping[str, Any]) -> Table:
+    rows = [[each["label"], each["stage"], each["reason"]] for each in answer["left"]]
+    headings = list(map(Heading, ("entrant", "stage", "reason")))
+    return Table("Not judged", headings, rows or [[DASH, DASH, DASH]])
+
+
+def _judged(study: WrittenStudy, path: Path) -> dict[str, list[Record]]:
+    """The records of the runs that judge, by entrant."""
+    folder = path.parents[1]
+    is_results = plan_path(folder, study.plan).exists()
+    source: Source = ResultsFolder(folder) if is_results else Reference(folder / study.scale)
+    plan = source.plan(study.plan)
+    if plan is None:
+        raise RecordError(f"{path}: no plan {study.plan} beside it")
+    found: dict[str, list[Record]] = {}
+    for run in plan.runs:
+        if run.label.endswith(JUDGED) and (record := source.record(run.identity)) is not None:
+            found.setdefault(run.label.removesuffix(JUDGED), []).append(record)
+    return found
+
+
+def _points(record: Record, metric: str) -> tuple[list[float], list[float]]:
+    rows = record.metrics()
+    return [row["time_s"] for row in rows], [row[metric] for row in rows]
+
+
+def _ends(curves: Sequence[Series]) -> list[float]:
+    return [0.0, max(series.x[-1] for series in curves)]
+
+
+def _staircase(times: Sequence[float | None]) -> tuple[list[float], list[float]]:
+    """The share of runs at the target by time, to the last of them; misses never come."""
+    reached = sorted(time for time in times if time is not None)
+    places, shares = [0.0], [0.0]
+    for count, time in enumerate(reached, 1):
+        places += [time, time]
+        shares += [shares[-1], count / len(times)]
+    return places, shares
+
+
+def _interval(middle: float, low: float, high: float) -> str:
+    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
