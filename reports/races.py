@@ -9,6 +9,7 @@ from typing import Any
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve
 from reports.tables import DASH, Heading, Table
+from syncline.operations.races import remarks
 from syncline.records.plans import plan_path
 from syncline.records.reference import Reference
 from syncline.records.sources import Record, ResultsFolder, Source
@@ -94,7 +95,7 @@ def order_table(answer: Mapping[str, Any]) -> Table:
         "Intervals are of 95 %; seconds are over the entrant's seeds, ratios over those of both. A miss counts as the "
         f"length of the race, {answer['length_s']:.4g} s. Tests at level {answer['level']:.2g} find who is behind; "
         "`first` is the bootstrap probability of being so among the others.",
-        *(f"{each['label']}: {each['remark']}." for each in answer["standings"] if each["remark"]),
+        *(f"{remark}." for remark in remarks(answer["standings"])),
     ]
     return Table(f"The order at {answer['metric'].replace('_', ' ')} {answer['target']:g}", headings, rows, notes)
 

@@ -1,6 +1,7 @@
 """A study that races, as the command line declares it."""
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice, product
 from statistics import fmean
@@ -113,7 +114,7 @@ def _race(
         invocation.jobs or cores(),
         tuple(_elsewhere(race, config)),
         race.confirm,
-        tuple(race.live),
+        tuple(shlex.split(race.live)),
         tuple(left),
     )
 
@@ -133,6 +134,8 @@ def _workers(workload: Sequence[str]) -> int:
 def _rows(race: RaceConfig, workers: int) -> Iterator[tuple[str, ...]]:
     """Overrides of each declared entrant, with shares of the workers as numbers."""
     for strategy, keys in (race.entrants or {}).items():
+        if keys is None:  # left out
+            continue
         for values in product(*(own if isinstance(own, list) else [own] for own in keys.values())):
             found = (f"strategy.{key}={_value(value, workers)}" for key, value in zip(keys, values, strict=True))
             yield (f"strategy={strategy}", *found)
@@ -158,7 +161,8 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
     of_length = tuple((key, share) for key, share in shares if share is not None)
     own = [word for word, (_, share) in zip(row, shares, strict=True) if share is None]
     config, _ = compose([*workload, *own])
-    compose([*_without(workload, ["target.value"]), *own, "gradients=false"])
+    if config.runner.time_kind == "virtual":  # other runners are refused by `_check`
+        compose([*_without(workload, ["target.value"]), *own, "gradients=false"])
     is_comparable = not config.strategy.replicas and not config.strategy.follows_losses
     words = (*_without(workload, OF_RACE), *own)
     return Entrant(label, words, race.center or config.optimizer.lr, of_length, is_comparable), config
@@ -186,12 +190,13 @@ def _check(race: RaceConfig, config: RunConfig, invocation: Invocation, entrant:
     if both := sorted(set(invocation.scale.seeds) & set(race.tuning_seeds)):
         raise ConfigError(f"race.tuning_seeds must not be seeds that judge, got {', '.join(map(str, both))} in both")
     if race.confirm:
-        compose([*entrant.overrides, *race.live, "max_time_s=1"])
+        compose([*entrant.overrides, *shlex.split(race.live), "max_time_s=1"])
 
 
 def _elsewhere(race: RaceConfig, config: RunConfig) -> Iterator[Elsewhere]:
     """The clusters around this one. A knob that it does not have is left out."""
-    cluster, scenario, knobs = config.cluster, config.scenario, dict(race.around or {})
+    cluster, scenario = config.cluster, config.scenario
+    knobs = {knob: values for knob, values in (race.around or {}).items() if values}
     seconds = [
         cluster.gradient_s[worker % len(cluster.gradient_s)] * scenario.slow.get(worker, 1.0)
         for worker in range(cluster.workers)
@@ -216,7 +221,7 @@ def _elsewhere(race: RaceConfig, config: RunConfig) -> Iterator[Elsewhere]:
         return f"delays of {mean:.2g} s", [f"scenario.compute_delay={{name: exponential, mean: {mean:g}}}"]
 
     of_knob = {"slowest": (1.0, slower), "bandwidth": (1.0, narrower), "delay": (0.0, later)}
-    for values in product(*knobs.values()):
+    for values in product(*knobs.values()) if knobs else ():
         changed = [
             of_knob[knob][1](value) for knob, value in zip(knobs, values, strict=True) if value != of_knob[knob][0]
         ]

@@ -22,7 +22,10 @@ def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def found(config: Any, path: str) -> Any:
     """What the dotted path leads to, through attributes and mappings."""
     for key in path.split("."):
-        config = config[int(key)] if isinstance(config, dict) else getattr(config, key)
+        if isinstance(config, dict):
+            config = config[int(key) if key.isdigit() else key]
+        else:
+            config = getattr(config, key)
     return config
 
 

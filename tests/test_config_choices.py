@@ -51,7 +51,7 @@ def content(group: str, choice: str) -> dict[str, Any]:
 def test_every_file_of_every_group_composes_and_all_it_sets_arrives(group: str, choice: str) -> None:
     config, invocation = composed(*choosing(group, choice))
     values = content(group, choice)
-    part = getattr(invocation if group in ("scale", "launcher", "tune", "judge") else config, group)
+    part = getattr(invocation if group in ("scale", "launcher", "tune", "judge", "race") else config, group)
     found_here = {"content"} if group == "dataset" else set()
     assert set(values) == {field.name for field in dataclasses.fields(part)} - found_here
     delays = {key for key, value in values.items() if isinstance(value, dict) and "probability" in value}

@@ -28,7 +28,7 @@ from syncline.records.writer import RecordWriter
 from syncline.timing.distributions import Empirical, Exponential, Occasional, _numbers
 
 RUN_GROUPS = [
-    group for group in GROUPS if group not in ("scale", "launcher", "tune", "judge")
+    group for group in GROUPS if group not in ("scale", "launcher", "tune", "judge", "race")
 ]  # no part of what a run is
 FILES = [(group, choice) for group in RUN_GROUPS for choice in choices(group)]
 

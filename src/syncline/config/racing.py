@@ -22,7 +22,8 @@ class NoRaceConfig:
 @dataclass(frozen=True)
 class RaceConfig:
     name: str = "first"
-    entrants: Any = None  # strategy -> {key of it: [values]}; P/4: a share of the workers, T/20: of the race's length
+    # strategy -> {key of it: [values]}, or null; P/4: a share of the workers, T/20: of the race's length
+    entrants: Any = None
     budget_h: float | None = None  # wall hours for all runs, > 0; null: none
     targets: list[float] = field(default_factory=list)  # further ones, each easier than target.value
     center: float | None = None  # of the grid of rates, > 0; null: optimizer.lr
@@ -38,14 +39,12 @@ class RaceConfig:
     margin: float = 0.05  # two are equally fast if their times differ by less than this share, > 0
     around: Any = None  # knob -> values: what else the cluster might be
     confirm: int = 0  # so many of the first ones run as real processes
-    live: list[str] = field(  # words of these runs
-        default_factory=lambda: ["runner=local", "runner.evaluate=during", "runner.pace=absolute"]
-    )
+    live: str = "runner=local runner.evaluate=during runner.pace=absolute"  # words of these runs
 
     def __post_init__(self) -> None:
         entrants = self.entrants or {}
-        are_mappings = isinstance(entrants, dict) and all(isinstance(own, dict) for own in entrants.values())
-        check(are_mappings, "race.entrants must be {strategy: {key: [values]}}", self.entrants)
+        fits = isinstance(entrants, dict) and all(own is None or isinstance(own, dict) for own in entrants.values())
+        check(fits, "race.entrants must be {strategy: {key: [values]} or null}", self.entrants)
         check(self.budget_h is None or self.budget_h > 0, "race.budget_h must be hours > 0 or null", self.budget_h)
         check(self.center is None or self.center > 0, "race.center must be > 0 or null", self.center)
         check(self.factor > 1, "race.factor must be > 1", self.factor)

@@ -1,7 +1,7 @@
 """The answer of a race in words."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from syncline.installation import command_name
@@ -27,8 +27,8 @@ def race_lines(study: WrittenStudy, width: int) -> Iterator[str]:
             f"at level {answer['level']:.2g}. wasted: share of gradients thrown away. staleness: mean, updates",
             width,
         )
-    for remark in (each for each in answer["standings"] if each["remark"]):
-        yield from wrapped(f"{remark['label']}: {remark['remark']}", width, "  ")
+    for remark in remarks(answer["standings"]):
+        yield from wrapped(remark, width, "  ")
     if answer["left"]:
         yield from ["", "not judged"]
         for left in answer["left"]:
@@ -36,6 +36,15 @@ def race_lines(study: WrittenStudy, width: int) -> Iterator[str]:
     yield from _elsewhere(answer, width)
     yield from _live(study, answer, width)
     yield from ["", f"the runs took {duration(answer['spent_s'])}"]
+
+
+def remarks(standings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is doubtful, each with the entrants that it is said of."""
+    labels: dict[str, list[str]] = {}
+    for standing in standings:
+        for remark in filter(None, standing["remark"].split("; ")):
+            labels.setdefault(remark, []).append(standing["label"])
+    return [f"{', '.join(own)}: {remark}" for remark, own in labels.items()]
 
 
 def _row(standing: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from syncline.records.plans import plan_path, read_plan
 from syncline.records.store import FINISHED
 from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems
 
+LONG = ("rows", "entrants", "around")  # of a declaration: their words are those of the trials
 LOST = "lost"  # a cell of runs that diverged or failed
 
 
@@ -55,7 +56,7 @@ def study_lines(stem: str, study: WrittenStudy, width: int) -> Iterator[str]:
     of = f" of {study.name} at scale {study.scale}" if study.scale else ""
     yield f"{stem}: {study.kind}{of}"
     yield from wrapped(f"{command_name('run')} {shlex.join(study.command)}", width, "  ")
-    declared = {key: value for key, value in study.declaration.items() if key != "rows"}
+    declared = {key: value for key, value in study.declaration.items() if key not in LONG}
     yield from ["", "declared", columns([(f"  {key}", cell(value)) for key, value in declared.items()])]
     for stage in study.stages:
         yield from ["", f"{stage['name']}: {counted(stage['num_trials'], 'trial')}"]

@@ -108,7 +108,7 @@ class Order:
         if len(remaining) == 1:
             after = f"{first.label} reaches {target} first: after {_told(self._seconds(first))} s"
             if not others:
-                return "first", f"{after}; no other was promising enough to be judged."
+                return "first", f"{after}; no other came near enough in tuning to be judged."
             ratio = _ratio(self._differences(others[0], first))
             return "first", f"{after}; {others[0].label} takes {_told(ratio)} times as long."
         names = [each.label for each in self.ordered()[: len(remaining)]]

@@ -1,0 +1,168 @@
+"""Races from the command line: who takes part, what is refused, and a small one to its answer and its page."""
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Command
+
+from reports.__main__ import main as reports
+from runners.racing import declared_races
+from syncline.config import ConfigError
+from syncline.records.studies import read_study
+from syncline.studies.race import Race
+
+TARGET = "target.value=0.9"
+
+
+def races(*words: str) -> list[Race]:
+    found = [declared.study for declared in declared_races(["+race=first", *words])[0]]
+    assert all(isinstance(study, Race) for study in found)
+    return found  # type: ignore[return-value]
+
+
+def race(*words: str) -> Race:
+    (study,) = races(*words)
+    return study
+
+
+# What is declared.
+
+
+def test_shares_of_the_workers_and_of_the_length_are_set_and_equal_ones_are_one() -> None:
+    study = race(TARGET, "cluster.workers=8")
+    labels = [entrant.label for entrant in study.entrants]
+    assert {"backup backups=1", "backup backups=2", "k_async k=2", "k_async k=4", "psp c=6 b=75"} <= set(labels)
+    assert len(set(labels)) == len(labels)
+    assert not study.left
+    (shares,) = {entrant.of_length for entrant in study.entrants if entrant.label.startswith("adasync")}
+    assert [(key, float(share)) for key, share in shares] == [("strategy.interval", 0.05)]
+    assert len(race(TARGET, "cluster.workers=4").entrants) < len(study.entrants)  # a quarter is 1 there
+
+
+def test_entrants_may_be_left_out_or_changed_and_a_swept_strategy_stands_for_all() -> None:
+    study = race(TARGET, "race.entrants={psp: null, ssp: {staleness: [1, 9]}}")
+    labels = [entrant.label for entrant in study.entrants]
+    assert {"ssp staleness=1", "ssp staleness=9"} <= set(labels)
+    assert not [label for label in labels if label.startswith("psp")]
+    swept = race(TARGET, "strategy=k_sync,k_async", "strategy.k=1,2", "batch_size=16")
+    assert [entrant.label for entrant in swept.entrants] == [
+        *("k_sync k=1", "k_sync k=2", "k_async k=1", "k_async k=2")
+    ]
+    assert {entrant.overrides[0] for entrant in swept.entrants} == {"batch_size=16"}
+
+
+def test_who_cannot_run_on_the_cluster_is_left_out_with_the_reason() -> None:
+    study = race(TARGET, "cluster.shards=2", "model=mlp")
+    assert {"bsp", "asp", "psp c=3 b=75"} <= {entrant.label for entrant in study.entrants}
+    reasons = {left.label: left.reason for left in study.left}
+    assert "dssp" in reasons
+    assert reasons["dssp"].startswith("it cannot run: ")
+
+
+def test_only_one_model_whose_times_do_not_follow_from_losses_is_comparable_by_times() -> None:
+    entrants = race(TARGET).entrants
+    assert {each.label.split()[0] for each in entrants if not each.comparable} == {"ds_sync", "adasync"}
+
+
+def test_the_race_sets_length_target_and_rate() -> None:
+    study = race(TARGET, "epochs=3", "optimizer.lr=0.02", "optimizer.momentum=0")
+    assert (study.length_s, study.pacemaker) == (
+        None,
+        ("epochs=3", "optimizer.lr=0.02", "optimizer.momentum=0", "strategy=bsp"),
+    )
+    assert {entrant.center for entrant in study.entrants} == {0.02}
+    keys = {word.partition("=")[0] for entrant in study.entrants for word in entrant.overrides}
+    assert not keys & {"epochs", "target.value", "optimizer.lr", "max_time_s"}
+    assert "optimizer.momentum" in keys
+    assert race(TARGET, "max_time_s=7").length_s == 7.0
+    assert race("target.metric=loss", "target.value=0.5").goal.lower_is_better
+
+
+def test_judging_seeds_are_those_of_the_scale_and_then_the_next_but_never_tuning_seeds() -> None:
+    study = race(TARGET, "scale.seeds=[998,999]", "race.looks=[3,6]")
+    assert study.seeds == (998, 999, 1002, 1003, 1004, 1005)
+    assert study.tuning_seeds == (1000, 1001)
+
+
+def test_several_workloads_are_several_races_with_equal_shares_of_the_budget() -> None:
+    found = races(TARGET, "model=mlp,softmax_regression", "race.budget_h=2")
+    assert len(found) == 2
+    assert {study.budget_s for study in found} == {3600.0}
+
+
+def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
+    names = [place.name for place in race(TARGET).around]
+    assert len(names) == 12
+    assert names[0] == "as it is"
+    assert "slowest worker x 4, bandwidth x 0.1, delays of 0.033 s" in names
+    unit = race(TARGET, "cluster=unit", "scenario=exponential_20ms")
+    assert [place.name for place in unit.around] == ["as it is", "slowest worker x 2", "slowest worker x 4"]
+    slowest = race(TARGET, "scenario.slow={1: 5}").around[-1].overrides[0]
+    assert slowest == "scenario.slow={1: 20}"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "+race needs target.value="),
+        ([TARGET, "seed=1"], "+race goes with no seed=; scale.seeds sets the first seeds that judge"),
+        ([TARGET, "runner=local", "runner.evaluate=during"], "+race goes with runner=simulate"),
+        ([TARGET, "scale.seeds=[0,1000]"], "race.tuning_seeds must not be seeds that judge, got 1000 in both"),
+        ([TARGET, "race.targets=[0.95]"], "race.targets must be easier than target.value = 0.9, got 0.95"),
+        ([TARGET, "strategy=ssp,dssp", "strategy.staleness=3"], "strategy.staleness: unknown key"),
+        ([TARGET, "model=foo"], "model must be one of"),
+        ([TARGET, "race.looks=[2,4]"], "race.looks must grow by 3 or more"),
+        ([TARGET, "race.around={colour: [1]}"], "race.around must map some of slowest, bandwidth, delay"),
+        ([TARGET, "race.entrants={ssp: 3}"], "race.entrants must be {strategy: {key: [values]} or null}"),
+        ([TARGET, "race.confirm=2", "race.live=runner=lokal"], "runner must be one of"),
+    ],
+)
+def test_what_makes_no_race_is_one_line(words: list[str], line: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        races(*words)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# Real races.
+
+SMALL = [
+    *("+race=first", "model=softmax_regression", "strategy=bsp,asp", "max_time_s=2", "target.value=0.8"),
+    *(
+        "eval_every_epochs=0.2",
+        "race.points=3",
+        "race.looks=[3,6]",
+        "race.around={slowest: [1, 4], bandwidth: [], delay: []}",
+    ),
+]
+
+
+def test_a_small_race_runs_to_its_answer_shows_it_and_is_confirmed_by_real_processes(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = command(*SMALL, "race.confirm=1", "race.budget_h=0.1", f"results={tmp_path}")
+    assert made.code == 0, made.err
+    (path,) = (tmp_path / "studies").glob("race-softmax_regression-digits-laptop-*.json")
+    study = read_study(path)
+    answer = study.answer
+    assert answer is not None
+    assert answer["sentence"] in " ".join(made.out.split())
+    assert {each["label"] for each in (*answer["standings"], *answer["left"])} == {"bsp", "asp"}
+    assert [there["name"] for there in answer["around"]] == ["as it is", "slowest worker x 4"]
+    (live,) = answer["live"]
+    assert live["measured"] is not None
+    assert "as real processes" in made.out
+    assert answer["spent_s"] < 360.0
+
+    again = command(*SMALL, "race.confirm=1", "race.budget_h=0.1", f"results={tmp_path}")
+    assert again.code == 0
+    assert "runs finished" not in again.err  # nothing was made
+    assert read_study(path).answer == answer
+
+    assert reports(["study", path.stem, "--results", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert answer["sentence"] in " ".join(shown.split())
+    files = {file.name for file in (tmp_path / "reports").iterdir()}
+    assert {f"{path.stem}.svg", f"{path.stem}-order.md", f"{path.stem}-around.csv", f"{path.stem}-live.tex"} <= files
+    assert json.loads(path.read_text())["kind"] == "race"
