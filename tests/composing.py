@@ -22,10 +22,8 @@ def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def found(config: Any, path: str) -> Any:
     """What the dotted path leads to, through attributes and mappings."""
     for key in path.split("."):
-        if isinstance(config, dict):
-            config = config[int(key) if key.isdigit() else key]
-        else:
-            config = getattr(config, key)
+        name = int(key) if key.isdigit() else key  # of a worker, in a mapping
+        config = config[name] if isinstance(config, dict) else getattr(config, key)
     return config
 
 
