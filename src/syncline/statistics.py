@@ -1,7 +1,7 @@
 """What verdicts about claims rest on: tests and intervals of paired values, of counts and of times to a target.
 
 This file may hold: pure functions of numbers. It may not hold: I/O, clocks or random numbers but those of a generator
-that is an argument. Every function raises ValueError, in one line, for values that it cannot judge.
+or a seed that is an argument. Every function raises ValueError, in one line, for values that it cannot judge.
 """
 
 import math
@@ -310,14 +310,14 @@ def bootstrap_interval(
     return Interval(float(compare(ours, theirs)), float(found.low), float(found.high))
 
 
-def first_shares(values: Sequence[Sequence[float]], rng: np.random.Generator, resamples: int = 9999) -> list[float]:
+def first_shares(values: Sequence[Sequence[float]], seed: int = 0, resamples: int = 9999) -> list[float]:
     """How often each row has the least mean when the columns are resampled: bootstrap estimates of being the least.
 
     A tie is shared. For description, not for verdicts, as `bootstrap_interval`.
 
     Args:
         values: a row each, of n >= 2 finite numbers; column i of all rows belongs together, such as runs of one seed.
-        rng: a generator of fixed seed makes the shares reproducible.
+        seed: of the resampling, >= 0; the shares are the same each time.
         resamples: >= 1.
 
     Returns:
@@ -331,7 +331,7 @@ def first_shares(values: Sequence[Sequence[float]], rng: np.random.Generator, re
     if resamples < 1:
         raise ValueError(f"first_shares: resamples must be >= 1, got {resamples}")
     num = len(rows[0])
-    weights = rng.multinomial(num, [1.0 / num] * num, size=resamples) / num
+    weights = np.random.default_rng(seed).multinomial(num, [1.0 / num] * num, size=resamples) / num
     means = np.stack(rows) @ weights.T
     is_first = means == means.min(axis=0)
     return [float(share) for share in (is_first / is_first.sum(axis=0)).mean(axis=1)]

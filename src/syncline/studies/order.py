@@ -14,8 +14,6 @@ from functools import cache
 from itertools import combinations
 from statistics import fmean
 
-import numpy as np
-
 from syncline.sequential import pocock_level
 from syncline.statistics import Interval, equivalence_p, first_shares, mean_interval, mean_p
 from syncline.studies.goals import Goal, crossing, time_to
@@ -125,7 +123,7 @@ class Order:
         ordered, remaining = self.ordered(), self.remaining
         chances: dict[int, float] = {}
         if all(len(each.outcomes) > 1 for each in remaining):
-            shares = first_shares([self.logs(each) for each in remaining], np.random.default_rng(0))
+            shares = first_shares([self.logs(each) for each in remaining])
             chances = {id(each): share for each, share in zip(remaining, shares, strict=True)}
         return tuple(self._standing(each, ordered[0], chances.get(id(each))) for each in ordered)
 
