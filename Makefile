@@ -24,7 +24,7 @@ define made
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-all papers report docs bench fidelity calibration kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
+.PHONY: help setup run check test test-all race papers report docs bench fidelity calibration kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ test: $(READY) ## what every change runs: make test ARGS="-k dssp"
 # Two workers per core: many of these tests wait for processes, and for time to pass.
 test-all: $(READY) ## all tests: exactly what CI runs
 	$(PYTEST) -n $$(($(CORES) * 2)) --hypothesis-profile=ci --durations=25 $(ARGS)
+
+race: $(READY) ## which strategy first? A small race on the default cluster (2 minutes): make race ARGS="cluster=lab"
+	$(BIN)/python run.py +race=first model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2 $(ARGS)
 
 papers: $(READY) ## every table, figure and claim of all papers: make papers SCALE=laptop; with BUDGET=6h where undecided
 	$(call made,all,*,$(if $(BUDGET),+judge=claims judge.budget=$(BUDGET)))

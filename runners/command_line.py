@@ -6,7 +6,7 @@ python run.py +experiment=PAPER/ARTEFACT   all runs of a paper's table or figure
 python run.py +experiment=PAPER            of all of them; all: of all papers
 python run.py +tune=rate [KEY=V1,V2 ...]   the best rate of each row
 python run.py +judge=claims +experiment=.. as many seeds as decide the claims
-python run.py +race=first target.value=..  which strategy reaches the target first
+python run.py +race=first target.value=..  who reaches the target first
 python run.py --status [the same words]    what is finished, failed or left
 python run.py --cfg [KEY=VALUE ...]        print all keys and their values
 python run.py --plan FILE [--runs A:B]     runs of a stored plan (results/plans)

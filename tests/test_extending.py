@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import ROOT, cli
+from commands import cli
 from own import SHOWN, TEXT, using, write
 
 from runners import check, command_line
@@ -25,11 +25,6 @@ def my(tmp_path: Path):
     folder = write(tmp_path / "my", SHOWN)
     with using(folder):
         yield folder
-
-
-def test_the_readme_shows_a_part_of_it() -> None:
-    (part,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert part in SHOWN["bounded.py"]
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if "runner=local" not in command])

@@ -23,7 +23,8 @@ def test_there_are_commands():
 
 
 OWN = [c for c in COMMANDS if "--config-dir" in c]  # whose pages show the folder, and are tested with it
-RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c and c not in OWN]
+RACES = [c for c in COMMANDS if "+race=" in c]
+RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c and c not in (*OWN, *RACES)]
 LIVE_RUNS = [c for c in COMMANDS if "runner=local" in c]
 SLURM_RUNS = [c for c in COMMANDS if "runner=slurm" in c]
 OPERATIONS = [c for c in COMMANDS if c.startswith("python -m syncline") and "<identity>" not in c and c not in OWN]
@@ -70,14 +71,21 @@ def test_the_commands_for_plans_are_those_of_their_own_page():
     assert set(OPERATIONS) <= set(own)
 
 
+def test_the_races_are_those_of_their_own_page():
+    """Whose tests declare them (tests/studies/test_documentation.py)."""
+    assert RACES
+    assert set(RACES) <= set((ROOT / "docs" / "races.md").read_text().splitlines())
+
+
 def test_every_command_is_run_by_a_test():
-    others = {"make run", "make test", "make dssp-table1 SCALE=smoke", "make papers", "make report"}
+    others = {"make run", "make test", "make race", "make dssp-table1 SCALE=smoke", "make papers", "make report"}
     assert {c for c in COMMANDS if "<identity>" not in c} == {
         *RUNS,
         *LIVE_RUNS,
         *SLURM_RUNS,
         *OPERATIONS,
         *OWN,
+        *RACES,
         *others,
     }
 
@@ -113,6 +121,12 @@ def test_make_runs_an_artefact_a_paper_or_all_and_then_reports():
     assert make_lines("psp")[0] == "run.py +experiment=psp scale=laptop"
     assert make_lines("papers", "SCALE=gpu")[0] == "run.py +experiment=all scale=gpu"
     assert make_lines("report", "SCALE=smoke") == ["-m reports site --scale smoke"]
+
+
+def test_make_race_is_a_race_on_the_default_cluster():
+    assert make_lines("race", "ARGS=race.confirm=0") == [
+        "run.py +race=first model=mlp epochs=10 eval_every_epochs=0.1 target.value=0.93 race.confirm=2 race.confirm=0"
+    ]
 
 
 def test_make_reads_the_records_where_it_writes_them():

@@ -1,4 +1,4 @@
-"""docs/studies.md: its commands are accepted, and its keys and files are those that there are."""
+"""docs/studies.md and docs/races.md: their commands are accepted, and their keys and files are those that there are."""
 
 import dataclasses
 import re
@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from runners.judging import declared_judging, is_judging
+from runners.racing import declared_races
 from runners.tuning import declared_tuning
-from syncline.config import JudgeConfig, TuneConfig
+from syncline.config import JudgeConfig, RaceConfig, TuneConfig
 from syncline.records.studies import WrittenStudy
 from syncline.studies.judge import Judging
+from syncline.studies.race import Race
 from syncline.studies.tune import Tuning
 
-TEXT = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT, RACES = (DOCS / "studies.md").read_text(), (DOCS / "races.md").read_text()
 COMMANDS = re.findall(r"^python run\.py (.*)$", TEXT, re.MULTILINE)
 
 
@@ -30,11 +33,20 @@ def test_a_command_declares_a_study(command: str) -> None:
     assert declared.study.rows
 
 
-@pytest.mark.parametrize(("group", "config"), [("tune", TuneConfig), ("judge", JudgeConfig)])
-def test_every_key_is_in_the_table_with_its_default(group: str, config: type[TuneConfig | JudgeConfig]) -> None:
-    rows = re.findall(rf"^\| (`{group}.*?) \| .* \| (.*) \|$", TEXT, re.MULTILINE)
+@pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", RACES, re.MULTILINE))
+def test_a_command_declares_a_race(command: str) -> None:
+    (declared,) = declared_races([word for word in command.split() if word != "--status"])[0]
+    assert isinstance(declared.study, Race)
+    assert len(declared.study.entrants) >= 3
+
+
+@pytest.mark.parametrize(
+    ("group", "config", "text"), [("tune", TuneConfig, TEXT), ("judge", JudgeConfig, TEXT), ("race", RaceConfig, RACES)]
+)
+def test_every_key_is_in_the_table_with_its_default(group: str, config: type, text: str) -> None:
+    rows = re.findall(rf"^\| (`{group}.*?) \| .* \| (.*) \|$", text, re.MULTILINE)
     keys = [key.removeprefix(f"{group}.") for names, _ in rows for key in re.findall(r"`([\w.]+)`", names)]
-    assert keys == [field.name for field in dataclasses.fields(config) if field.name != "name"]
+    assert sorted(keys) == sorted(field.name for field in dataclasses.fields(config) if field.name != "name")
 
 
 def test_the_files_keys_are_those_that_are_documented() -> None:
