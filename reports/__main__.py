@@ -4,6 +4,7 @@ python -m reports <paper>/<artefact>     one table or figure
 python -m reports <paper>                all of a paper, and its claims
 python -m reports all                    all papers
 python -m reports fidelity               what `make fidelity` measured
+python -m reports races                  all races of a scale: who is first where
 python -m reports study <stem>           the curves or verdicts of a study (results/, else reference/)
 python -m reports site                   all of this as pages for a browser
 python -m reports docs                   the tables of the documentation, from the reference
@@ -19,6 +20,7 @@ from rich.console import Console
 from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
+from reports.races import together
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.installation import IS_INSTALLED, make_command, reference_folder
@@ -36,7 +38,7 @@ def main(arguments: list[str], prog: str = "python -m reports") -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
-    kinds = ["site", "docs", "all", "fidelity", "study", *SHOWN, *artefacts]
+    kinds = ["site", "docs", "all", "fidelity", "races", "study", *SHOWN, *artefacts]
     parser.add_argument("what", choices=kinds, metavar="what")
     parser.add_argument("study", nargs="?", metavar="stem", help="of a study")
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
@@ -97,7 +99,7 @@ class Printer:
         self._store, self._console = store, Console()
 
     def show(self, what: str) -> list[Path]:
-        """An artefact, a paper, `all`, or `fidelity`; returns the files.
+        """An artefact, a paper, `all`, `races` or `fidelity`; returns the files.
 
         Raises:
             RecordError: none of it was run.
@@ -105,6 +107,8 @@ class Printer:
         with ExhibitWriter(self._store.results / REPORTS) as writer:
             if what == "all":
                 written = [files for paper in SHOWN.values() for files in self._paper(paper, writer)]
+            elif what == "races":
+                written = self._exhibit(together(list(self._store.written_studies())), "races", writer)
             elif what == "fidelity":
                 written = self._exhibit(fidelity(self._store.results), "fidelity", writer)
             elif what in SHOWN:

@@ -1,7 +1,7 @@
 """The items that an artefact is shown by, and a paper as the reports see it: its artefacts and its claims."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -22,7 +22,7 @@ from syncline.records.drawing import draw
 from syncline.records.environment import cores
 from syncline.records.reference import Reference
 from syncline.records.spans import timeline_and_kind, window_of
-from syncline.records.studies import study_path, study_stems
+from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems
 
 REPORTS = "reports"  # in the folder of the results: all files
 SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
@@ -128,6 +128,13 @@ class ArtefactStore:
         """The files of all studies, by their names; those in the results come first."""
         found = {stem: study_path(folder, stem) for folder in reversed(self._folders) for stem in study_stems(folder)}
         return [found[stem] for stem in sorted(found)]
+
+    def written_studies(self) -> Iterator[WrittenStudy]:
+        """Those of the store's scale."""
+        for path in self.studies():
+            study = read_study(path)
+            if study.scale == self.scale:
+                yield study
 
     def origins(self, key: str = "") -> str:
         """Where the runs of the artefacts loaded so far are from; empty if there are none.

@@ -9,12 +9,13 @@ from typing import Any
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve
 from reports.tables import DASH, Heading, Table
-from syncline.operations.races import remarks
+from syncline.operations.races import cases, remarks
 from syncline.records.plans import plan_path
 from syncline.records.reference import Reference
 from syncline.records.sources import Record, ResultsFolder, Source
 from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy
+from syncline.studies.profile import MOST, ratios, score, staircase
 
 JUDGED = "/judged"  # the end of the labels of such trials (studies/race.py)
 
@@ -41,6 +42,42 @@ def race_exhibit(study: WrittenStudy, path: Path) -> Exhibit:
         items["live"] = live_table(answer)
     items["left"] = left_table(answer)
     return items
+
+
+def together(studies: Sequence[WrittenStudy]) -> Exhibit:
+    """All races side by side: who is first where, and each strategy's profile.
+
+    Raises:
+        RecordError: none of them is a race with an answer.
+    """
+    answered = [(study, study.answer) for study in studies if study.kind == "race" and study.answer is not None]
+    if not answered:
+        raise RecordError("no race has its answer at this scale")
+    found = ratios(cases([answer for _, answer in answered]))
+    order = sorted(found, key=lambda strategy: -score(found[strategy]))
+    series = [Series(each, *staircase(found[each]), colour=colour) for colour, each in enumerate(order)]
+    panel = Panel("times the best time", "share of races and targets", series, y_range=(0.0, 1.05))
+    notes = ["The soonest of a strategy's entrants counts. One that was not judged never reached the target."]
+    figure = Figure("Performance profiles over all races", [panel], notes, columns=1)
+    rows = []
+    for study, answer in answered:
+        own = ratios(cases([{**answer, "targets": []}]))
+        ahead = [each["label"] for each in answer["standings"] if each["first"] is not None]
+        cells = (own.get(strategy, [math.nan])[0] for strategy in order)
+        target = f"{answer['metric'].replace('_', ' ')} {answer['target']:g}"
+        rows.append([study.name, target, answer["verdict"], ", ".join(ahead), *map(_finite, cells)])
+    rows.append(["score", "", "", "", *(score(found[strategy]) for strategy in order)])
+    headings = [*map(Heading, ("race", "target", "verdict", "not behind")), *(Heading(each, 2) for each in order)]
+    table = Table(
+        "Who is first where",
+        headings,
+        rows,
+        [
+            f"Times the best time, of the soonest of a strategy's entrants; {DASH}: it was not judged, or missed the "
+            f"target. Score: the area under its profile from 1 to {MOST:g} times the best time, over its width."
+        ],
+    )
+    return {"": table, "profiles": figure}
 
 
 def race_figure(study: WrittenStudy, path: Path) -> Figure:
@@ -173,6 +210,10 @@ def _staircase(times: Sequence[float | None]) -> tuple[list[float], list[float]]
         places += [time, time]
         shares += [shares[-1], count / len(times)]
     return places, shares
+
+
+def _finite(ratio: float) -> float | None:
+    return ratio if math.isfinite(ratio) else None
 
 
 def _interval(middle: float, low: float, high: float) -> str:

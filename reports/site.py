@@ -21,6 +21,7 @@ from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
 from reports.figures import Figure
 from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
+from reports.races import together
 from reports.records import published
 from reports.settings import settings
 from reports.studies import study_exhibit
@@ -205,6 +206,10 @@ def live_section(results: Path, writer: ExhibitWriter) -> Section:
 
 def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Section]:
     """The studies of the store's scale, of the results and of the reference, that have something to show."""
+    races = [study for study in store.written_studies() if study.kind == "race" and study.answer is not None]
+    if races:
+        shown = [Shown(*one) for one in writer.submit(together(races), "races")]
+        yield Section("races", "Which strategy first: all races", f"{command_name('report')} races", shown)
     for path in store.studies():
         study = read_study(path)
         if study.scale != store.scale:

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console
 
@@ -56,6 +56,7 @@ from syncline.config.folders import use
 from syncline.config.words import meant, nearest
 from syncline.installation import command_name
 from syncline.live.supervisor import Supervisor
+from syncline.operations.races import score_lines
 from syncline.operations.ranking import ranking
 from syncline.operations.states import run_states, slurm_states
 from syncline.operations.studies import answer_lines
@@ -233,7 +234,7 @@ def race(overrides: list[str], status_only: bool, follows: int | None) -> int:
     studies, invocation = declared_races(overrides)
     if status_only:
         return max(study_status(declared, invocation) for declared in studies)
-    is_slurm, num_answered = isinstance(invocation.launcher, SlurmConfig), 0
+    is_slurm, answers = isinstance(invocation.launcher, SlurmConfig), list[dict[str, Any]]()
     for declared in studies:
         if is_slurm:
             study, jobs, num_waiting = submit_study(declared, invocation, follows)
@@ -242,10 +243,12 @@ def race(overrides: list[str], status_only: bool, follows: int | None) -> int:
         else:
             study = run_study(declared, invocation)
         if study.answer is not None:
-            num_answered += 1
+            answers.append(study.answer)
             print("\n".join(answer_lines(study, terminal_width())))
         print("study", study_path(Path(invocation.results), declared.stem))
-    return 0 if is_slurm or num_answered == len(studies) else 1
+    if len(answers) > 1 or any(answer["targets"] for answer in answers):
+        print("\n".join(["", *score_lines(answers, terminal_width())]))
+    return 0 if is_slurm or len(answers) == len(studies) else 1
 
 
 def judge_claims(overrides: list[str], status_only: bool, follows: int | None) -> int:

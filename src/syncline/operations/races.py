@@ -1,5 +1,6 @@
 """The answer of a race in words."""
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from syncline.installation import command_name
 from syncline.operations.tables import columns, duration, wrapped
 from syncline.records.studies import WrittenStudy
+from syncline.studies.profile import MOST, ratios, score
 
 HEADER = ("entrant", "rate", "seconds", "95 % interval", "times the first", "first", "reached", "wasted", "staleness")
 
@@ -36,6 +38,41 @@ def race_lines(study: WrittenStudy, width: int) -> Iterator[str]:
     yield from _elsewhere(answer, width)
     yield from _live(study, answer, width)
     yield from ["", f"the runs took {duration(answer['spent_s'])}"]
+
+
+def cases(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Strategy -> the mean seconds of the soonest of its entrants, of each race and target: see studies/profile.py.
+
+    An entrant that reached the target with no seed never did; other misses count as the length of the race.
+    """
+    found = []
+    for answer in answers:
+        for number in range(1 + len(answer["targets"])):
+            case: dict[str, float] = {}
+            for each in answer["standings"]:
+                seconds = each["further"][number - 1] if number else each["seconds"]
+                if seconds < answer["length_s"]:
+                    strategy = each["label"].split()[0]
+                    case[strategy] = min(seconds, case.get(strategy, math.inf))
+            found.append(case | {left["label"].split()[0]: math.inf for left in answer["left"]} | case)
+    return found
+
+
+def score_lines(answers: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+    """A line a strategy: its score over all races and targets, and where it was first."""
+    found = ratios(cases(answers))
+    num = len(next(iter(found.values()), []))
+    yield "all races and targets together"
+    rows = [("  strategy", "score", "first", "reached")]
+    for strategy, own in sorted(found.items(), key=lambda one: -score(one[1])):
+        first, reached = sum(ratio <= 1.0 for ratio in own), sum(map(math.isfinite, own))
+        rows.append((f"  {strategy}", f"{score(own):.3f}", f"{first} of {num}", f"{reached} of {num}"))
+    yield columns(rows, (1, 2, 3), width)
+    yield from wrapped(
+        f"score: share of the cases in which it takes at most tau times the best time, over tau from 1 to {MOST:g}; "
+        "the soonest of a strategy's entrants counts, and one that was not judged never reached the target",
+        width,
+    )
 
 
 def remarks(standings: Sequence[Mapping[str, Any]]) -> list[str]:

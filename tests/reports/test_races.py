@@ -1,0 +1,81 @@
+"""Races in words and side by side, from answers to known truths."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from studies.racing import RaceLab, Truth, race
+
+from reports.races import around_table, left_table, order_table, together
+from reports.tables import Table
+from syncline.operations.races import cases, race_lines, score_lines
+from syncline.records.store import RecordError
+from syncline.records.studies import WrittenStudy
+from syncline.studies.race import Elsewhere
+
+HERE = {"asp": Truth(10.0, noise=0.02), "k_sync k=1": Truth(16.0, noise=0.02), "k_sync k=2": Truth(13.0, noise=0.02)}
+THERE = {"asp": Truth(40.0, noise=0.02), "k_sync k=1": Truth(20.0, noise=0.02), "k_sync k=2": Truth(300.0)}
+
+
+def study(truths: dict[str, Truth], name: str, **about: Any) -> WrittenStudy:
+    declared = race(truths, **about)
+    answer = asdict(RaceLab(truths).answer(declared).result)
+    return WrittenStudy("race", name, "laptop", name, ["+race=first"], asdict(declared), [], None, answer)
+
+
+def table(item: object) -> Table:
+    assert isinstance(item, Table)
+    return item
+
+
+def answer_of(written: WrittenStudy) -> dict[str, Any]:
+    assert written.answer is not None
+    return written.answer
+
+
+def test_a_strategy_has_the_time_of_its_soonest_entrant_and_none_where_it_was_not_judged() -> None:
+    here, there = cases([answer_of(study(HERE, "here")), answer_of(study(THERE, "there", within=1.5))])
+    assert here["asp"] == pytest.approx(10.0, rel=0.1)
+    assert here["k_sync"] == pytest.approx(13.0, rel=0.1)
+    assert there["asp"] == float("inf")  # twice as long in tuning: it was not judged
+    assert there["k_sync"] == pytest.approx(20.0, rel=0.1)
+
+
+def test_several_targets_are_several_cases() -> None:
+    one, half = cases([answer_of(study(HERE, "here", targets=(0.45,)))])
+    assert half["asp"] == pytest.approx(one["asp"] / 2.0)
+
+
+def test_side_by_side_the_table_says_who_is_first_where_and_the_scores_are_of_both() -> None:
+    found = together([study(HERE, "here"), study(THERE, "there", within=3.0)])
+    shown = table(found[""])
+    assert [heading.title for heading in shown.columns] == ["race", "target", "verdict", "not behind", "k_sync", "asp"]
+    here, there, score = shown.rows
+    assert here[:4] == ["here", "accuracy 0.9", "first", "asp"]
+    assert here[5] == 1.0
+    assert here[4] == pytest.approx(1.3, rel=0.1)
+    assert there[:4] == ["there", "accuracy 0.9", "first", "k_sync k=1"]
+    assert there[4] == 1.0
+    assert score[4] == pytest.approx((3.0 + 2.7) / 6.0, rel=0.05)
+    assert score[5] == pytest.approx((3.0 + 2.0) / 6.0, rel=0.05)
+    lines = "\n".join(score_lines([answer_of(study(HERE, "here"))], 100))
+    assert "asp       1.000  1 of 1   1 of 1" in lines
+
+
+def test_without_an_answer_there_is_nothing_side_by_side() -> None:
+    with pytest.raises(RecordError, match="no race has its answer"):
+        together([])
+
+
+def test_the_words_and_the_tables_have_every_entrant_once() -> None:
+    written = study(THERE, "there", around=(Elsewhere("as it is", ()), Elsewhere("slower", ("x=1",))))
+    answer = answer_of(written)
+    words = "\n".join(race_lines(written, 200))
+    assert answer["sentence"] in words
+    judged, left = order_table(answer), left_table(answer)
+    named = [row[0] for row in (*judged.rows, *left.rows)]
+    assert sorted(map(str, named)) == sorted(THERE)
+    for label in THERE:
+        assert label in words
+    assert [row[0] for row in around_table(answer).rows] == ["as it is", "slower"]
+    assert words.count("the first one as real processes") == 1
