@@ -92,7 +92,7 @@ def test_a_budget_is_of_this_machine(command: Command) -> None:
     said = command("+judge=claims", *TINY, "judge.budget=1h", "runner=slurm", "runner.submit=false")
     assert one_error_line(said) == "error: judge.budget goes with runs on this machine, not with Slurm"
     said = command("+judge=claims", "+tune=rate", *TINY)
-    assert one_error_line(said) == "error: +judge goes with none of +tune, -m"
+    assert one_error_line(said) == "error: one of +tune, +judge, +race at a time, and +judge goes with no -m"
 
 
 # The order of pieces.
