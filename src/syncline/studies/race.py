@@ -215,6 +215,11 @@ class _Course:
         alone = sum(counts.wall_s for counts in self.made_live)
         return at_a_time / self.race.jobs + alone + PER_STAGE_S * len(self.completed)
 
+    def _told_budget(self) -> list[str]:
+        if self.race.budget_s is None:
+            return []
+        return [f"{self.spent_s / 60.0:.1f} of {self.race.budget_s / 60.0:.1f} minutes of the budget are spent"]
+
     def _fits(self, cpu_s: float, live_s: float = 0.0) -> bool:
         """Whether runs of so many wall seconds, some at a time, and real processes after them are in the budget."""
         budget_s = self.race.budget_s
@@ -292,7 +297,7 @@ class _Course:
             }
             yield from self._make(f"look {number}", [trial for own in trials.values() for trial in own])
             words = order.look({each: [self.records(trial) for trial in own] for each, own in trials.items()})
-            self._complete(f"look {number}", num, words)
+            self._complete(f"look {number}", num, [*words, *self._told_budget()])
             if order.is_decided:
                 break
         else:
