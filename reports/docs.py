@@ -12,6 +12,7 @@ A page marks what is made. The first word is the scale, the second what is shown
 These three may name several scales (`workstation,laptop`): each claim is shown at the first one that judges it.
 
     <paper>/<artefact>[-<suffix>]   a table of an artefact; `columns` and `rows` choose some of it, counted from 1
+    races           all races side by side
 
 What the reference cannot show in full is left as it stands.
 """
@@ -26,6 +27,7 @@ from pathlib import Path
 from reports.claims import LEARNED, NOT_RUN, Verdict, verdicts_at
 from reports.exhibits import SCALES, ArtefactStore
 from reports.papers import PAPERS, SHORT, SHOWN
+from reports.races import together
 from reports.records import Artefact
 from reports.tables import DASH, Heading, Table
 from syncline.records.plans import stem_of
@@ -117,7 +119,9 @@ def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
     if not set(scales) <= set(makers):
         raise ValueError(f"the scale must be one of {', '.join(SCALES)}")
     kind, _, name = what.partition("/")
-    if what not in ("board", "summary") and kind != "claims":
+    if what == "races":
+        made, about = makers[scales[0]].races()
+    elif what not in ("board", "summary") and kind != "claims":
         if len(scales) > 1:
             raise ValueError("an artefact has one scale")
         artefact, made = makers[scales[0]].shown(kind, name)
@@ -194,6 +198,20 @@ class Maker:
         if not isinstance(item, Table):
             raise ValueError("it is no table")
         return artefact, item
+
+    def races(self) -> tuple[Table, str]:
+        """All races side by side, and how many runs they have. Raises Kept where there is none with an answer."""
+        races = [study for study in self._store.written_studies() if study.kind == "race"]
+        try:
+            item = together(races)[""]
+        except RecordError as error:
+            raise Kept(str(error)) from None
+        assert isinstance(item, Table)
+        plans = filter(None, (self._reference.plan(study.plan) for study in races))
+        records = filter(None, (self._reference.record(identity) for plan in plans for identity in plan.once()))
+        found = {record.identity: record for record in records}
+        command = f"python -m reports races --scale {self._scale}"
+        return item, f"`{command}`: {len(found):,} runs; {provenance([*found.values()])}"
 
     def verdicts(self, key: str) -> list[Verdict]:
         """On the claims of a paper."""

@@ -38,17 +38,25 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
     workloads = sweep([word for word in words if word not in of_strategy])
     if not workloads:
         raise ConfigError(f"no runs in {' '.join(overrides)}")
-    made = [_declared(workload, of_strategy, about, overrides, len(workloads)) for workload in workloads]
+    if len(workloads) == 1:
+        made = [_declared(workloads[0], of_strategy, about, overrides)]
+    else:
+        about = _with_share(about, len(workloads))
+        made = [_declared(each, of_strategy, about, [*about, *each, *of_strategy]) for each in workloads]
     return [declared for declared, _ in made], made[0][1]
 
 
+def _with_share(about: Sequence[str], num: int) -> list[str]:
+    """With the share of the budget that one of `num` races has."""
+    race = compose(about)[1].race
+    assert isinstance(race, RaceConfig)
+    return [*about, *([] if race.budget_h is None else [f"race.budget_h={race.budget_h / num}"])]
+
+
 def _declared(
-    workload: Sequence[str],
-    of_strategy: Sequence[str],
-    about: Sequence[str],
-    overrides: Sequence[str],
-    num_workloads: int,
+    workload: Sequence[str], of_strategy: Sequence[str], about: Sequence[str], command: Sequence[str]
 ) -> tuple[Declared, Invocation]:
+    """One race, and the words that go on with it alone."""
     _, invocation = compose(about)
     race = invocation.race
     assert isinstance(race, RaceConfig)
@@ -70,12 +78,12 @@ def _declared(
     if config is None:
         raise errors[0]
     _check(race, config, invocation, entrants[0])
-    study = _race(race, config, invocation, workload, entrants, left, num_workloads)
+    study = _race(race, config, invocation, workload, entrants, left)
     digest = hashlib.sha256(repr((workload, [each.overrides for each in entrants])).encode()).hexdigest()[:8]
     stem = f"race-{config.model.name}-{config.dataset.name}-{config.cluster.name}-{digest}"
     scale = invocation.scale.name  # whose seeds judge
     name = f"{config.model.name} on {config.dataset.name}, cluster {config.cluster.name}"
-    plan = Plan(name, scale, (), {}, tuple(overrides), own_stem=stem)
+    plan = Plan(name, scale, (), {}, tuple(command), own_stem=stem)
     return Declared(study, "race", stem, name, scale, plan.command, plan), invocation
 
 
@@ -86,7 +94,6 @@ def _race(
     workload: Sequence[str],
     entrants: Sequence[Entrant],
     left: Sequence[Left],
-    num_workloads: int,
 ) -> Race:
     target = config.target
     assert target.value is not None
@@ -110,7 +117,7 @@ def _race(
         race.within,
         race.level,
         race.margin,
-        None if race.budget_h is None else 3600.0 * race.budget_h / num_workloads,
+        None if race.budget_h is None else 3600.0 * race.budget_h,
         invocation.jobs or cores(),
         tuple(_elsewhere(race, config)),
         race.confirm,

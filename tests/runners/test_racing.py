@@ -89,6 +89,9 @@ def test_several_workloads_are_several_races_with_equal_shares_of_the_budget() -
     found = races(TARGET, "model=mlp,softmax_regression", "race.budget_h=2")
     assert len(found) == 2
     assert {study.budget_s for study in found} == {3600.0}
+    for declared in declared_races(["+race=first", TARGET, "model=mlp,softmax_regression", "race.budget_h=2"])[0]:
+        (alone,) = declared_races(declared.command)[0]  # its own words go on with it alone
+        assert (alone.stem, alone.study) == (declared.stem, declared.study)
 
 
 def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
