@@ -54,7 +54,7 @@ def test_entrants_may_be_left_out_or_changed_and_a_swept_strategy_stands_for_all
 
 def test_who_cannot_run_on_the_cluster_is_left_out_with_the_reason() -> None:
     study = race(TARGET, "cluster.shards=2", "model=mlp")
-    assert {"bsp", "asp", "psp c=3 b=75"} <= {entrant.label for entrant in study.entrants}
+    assert {"bsp server", "asp", "psp c=3 b=75"} <= {entrant.label for entrant in study.entrants}
     reasons = {left.label: left.reason for left in study.left}
     assert "dssp" in reasons
     assert reasons["dssp"].startswith("it cannot run: ")
