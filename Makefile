@@ -24,7 +24,7 @@ define made
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-all race papers report docs bench fidelity calibration kills hosts cuts clean $(PAPERS) $(ARTEFACTS)
+.PHONY: help setup run check test test-all race papers report docs bench fidelity calibration kills hosts cuts races clean $(PAPERS) $(ARTEFACTS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated 
 
 cuts: $(READY) ## a host is cut off in the middle of a run, and comes back: each strategy, as root (2 minutes)
 	$(BIN)/python -m benchmarks.cuts $(ARGS)
+
+races: $(READY) ## do real processes confirm races? On local workers and on emulated hosts, as root (6 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.races $(ARGS)
 
 clean: ## remove the virtual environment and caches; records stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

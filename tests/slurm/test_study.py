@@ -96,6 +96,17 @@ def test_without_submission_both_scripts_are_written(tmp_path: Path, capsys: pyt
     assert "its next stage: sbatch --dependency=afterany:JOB " in out
 
 
+def test_a_race_is_submitted_stage_by_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["+race=first", "strategy=asp,k_batch_sync", "model=softmax_regression", "epochs=1", "target.value=0.8"]
+    assert command_line.main([*words, "runner=slurm", "runner.submit=false", f"results={tmp_path}"]) == 0
+    assert "1 run in 1 task, not submitted: sbatch " in capsys.readouterr().out
+    study = read_study(only_study(tmp_path))
+    assert study.present is not None
+    assert study.present["name"] == "length"
+    (script,) = tmp_path.glob("plans/*.slurm/1/next.sbatch")
+    assert shlex.split(script.read_text().splitlines()[-1])[5:6] == ["+race=first"]
+
+
 def test_a_study_in_slurm_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="rerun=true goes with no study in Slurm"):
         command_line.main([*WORDS, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
