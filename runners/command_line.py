@@ -32,15 +32,14 @@ from rich.console import Console
 
 import syncline
 from runners.display import RunDisplay, summary_table
-from runners.judging import Piece, declared_judging, is_grown, is_judging, judge
+from runners.judging import Piece, declared_judging, is_grown, judge
 from runners.one import lacks_parameters, replay_config, run_one
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
-from runners.racing import declared_races, is_race
 from runners.slurm import Job, submit
 from runners.stop import StopRequested, handle_signals
-from runners.study import Declared, present_stage, run_study, submit_study
-from runners.tuning import declared_tuning, is_tuning
+from runners.study import Declared, chosen_studies, present_stage, run_study, submit_study
+from runners.tuning import declared_tuning
 from syncline.config import (
     GROUPS,
     ConfigError,
@@ -114,12 +113,12 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         raise ConfigError(f"{alone[0]} goes with none of -m, --status, --cfg")
     if options.runs is not None and not options.plan:
         raise ConfigError("--runs goes with --plan FILE")
-    studies = [kind for kind in (is_tuning, is_judging, is_race) if any(map(kind, overrides))]
+    studies = chosen_studies(overrides)
     if options.follows is not None and not studies:
         raise ConfigError("--follows goes with a study in Slurm")
-    if len(studies) > 1 or (is_judging in studies and options.multirun):
+    if len(studies) > 1 or ("judge" in studies and options.multirun):
         raise ConfigError("one of +tune, +judge, +race at a time, and +judge goes with no -m")
-    if is_race in studies and any(map(is_experiment, overrides)):
+    if "race" in studies and any(map(is_experiment, overrides)):
         raise ConfigError("+race goes with no +experiment; give the model, the data and the cluster")
     return options, overrides
 
@@ -139,12 +138,8 @@ def main(arguments: list[str]) -> int:
     if options.cfg:
         print(compose_yaml(overrides))
         return 0
-    if any(map(is_tuning, overrides)):
-        return tune(overrides, options.status, options.follows)
-    if any(map(is_race, overrides)):
-        return race(overrides, options.status, options.follows)
-    if any(map(is_judging, overrides)):
-        return judge_claims(overrides, options.status, options.follows)
+    for study in chosen_studies(overrides):
+        return STUDIES[study](overrides, options.status, options.follows)
     if any(map(is_experiment, overrides)):
         plans, invocation = experiment_plans(overrides, options.multirun)
     elif options.multirun:
@@ -231,6 +226,8 @@ def tune(overrides: list[str], status_only: bool, follows: int | None) -> int:
 
 def race(overrides: list[str], status_only: bool, follows: int | None) -> int:
     """Go on with the races, one after the other, to their answers or to the submission of their present stages."""
+    from runners.racing import declared_races  # imports scipy, more than half a second
+
     studies, invocation = declared_races(overrides)
     if status_only:
         return max(study_status(declared, invocation) for declared in studies)
@@ -275,6 +272,9 @@ def judge_claims(overrides: list[str], status_only: bool, follows: int | None) -
     for piece in left:
         print("left:", piece.told)
     return 1 if failed else 0
+
+
+STUDIES = {"tune": tune, "judge": judge_claims, "race": race}
 
 
 def study_status(declared: Declared, invocation: Invocation) -> int:

@@ -23,10 +23,6 @@ from syncline.studies.judge import Judgement, Judging, Row
 from syncline.studies.study import Stage, Trial
 
 
-def is_judging(word: str) -> bool:
-    return word.lstrip("+").startswith("judge=") and word.partition("=")[2] != "none"
-
-
 def declared_judging(overrides: Sequence[str]) -> tuple[list[Declared], Invocation]:
     """The studies that these words declare, one for each experiment.
 

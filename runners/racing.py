@@ -20,10 +20,6 @@ LENGTH, WORKERS = "T", "P"  # in the entrants' values: the length of the race, t
 OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", "optimizer.lr")  # keys that the race itself sets
 
 
-def is_race(word: str) -> bool:
-    return word.lstrip("+").startswith("race=") and word.partition("=")[2] != "none"
-
-
 def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation]:
     """The races that these words declare: one for each combination of values, but of the strategy's.
 

@@ -19,6 +19,12 @@ from syncline.records.studies import WrittenStudy, read_study, study_path, write
 from syncline.studies.study import ABSENT, Answer, Completed, Outcome, Stage, Study, Trial
 
 
+def chosen_studies(overrides: Sequence[str]) -> set[str]:
+    """Those of tune, judge and race that these words choose."""
+    pairs = (word.lstrip("+").partition("=") for word in overrides)
+    return {key for key, _, choice in pairs if key in ("tune", "judge", "race") and choice != "none"}
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """A study and what it is called."""

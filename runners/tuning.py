@@ -15,10 +15,6 @@ Grid = list[tuple[str, list[str]]]
 """(label, overrides) of each row."""
 
 
-def is_tuning(word: str) -> bool:
-    return word.lstrip("+").startswith("tune=") and word.partition("=")[2] != "none"
-
-
 def declared_tuning(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     """The study that these words declare: it tunes each row of an experiment, or each combination of a sweep's values.
 

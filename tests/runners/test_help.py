@@ -64,8 +64,8 @@ def test_cfg_prints_the_composed_config_and_starts_nothing(tmp_path: Path, comma
 
 @pytest.mark.processes
 def test_the_command_line_is_quick_until_something_is_run() -> None:
-    """torch (2 s), hydra and sklearn are imported where they are first needed."""
-    told = "print([name for name in ('torch', 'hydra', 'sklearn') if name in sys.modules])"
+    """torch (2 s), hydra, sklearn and scipy.stats are imported where they are first needed."""
+    told = "print([name for name in ('torch', 'hydra', 'sklearn', 'scipy.stats') if name in sys.modules])"
     code = f"""
 import sys, runners.__main__ as command
 for words in (["--help"], ["--version"], ["status"], ["completion", "bash"]):

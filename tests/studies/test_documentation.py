@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.judging import declared_judging, is_judging
+from runners.judging import declared_judging
 from runners.racing import declared_races
+from runners.study import chosen_studies
 from runners.tuning import declared_tuning
 from syncline.config import JudgeConfig, RaceConfig, TuneConfig
 from syncline.records.studies import WrittenStudy
@@ -23,7 +24,7 @@ COMMANDS = re.findall(r"^python run\.py (.*)$", TEXT, re.MULTILINE)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_declares_a_study(command: str) -> None:
     words = [word for word in command.split() if word != "--status"]
-    if any(map(is_judging, words)):
+    if chosen_studies(words) == {"judge"}:
         declared = declared_judging(words)[0][0]
         assert isinstance(declared.study, Judging)
     else:

@@ -38,7 +38,7 @@ DISTRIBUTIONS = [
     LogNormal(1.0, 0.8),
     Empirical(tuple(1.0 + step / 30 for step in range(40))),
 ]
-KS = {4: range(1, 5), 8: range(1, 9), 32: (1, 2, 5, 8, 16, 24, 31, 32)}  # by the number of workers
+KS = {4: (1, 2, 3, 4), 8: (1, 3, 7, 8), 32: (1, 8, 31, 32)}  # by the number of workers
 
 UPDATES = {  # variant -> its recurrence, and about the most mini-batches that a worker starts per update
     "k_sync": (recurrences.k_sync_updates_s, lambda k, num_workers: 1),
