@@ -51,10 +51,11 @@ class Ours:
     """A member of our all-reduce group."""
 
     def __init__(self, learner: Learner, config: RunConfig) -> None:
-        self._replica = Replica(learner.gradient, build_optimizer(config))
+        self._replica = Replica(learner.local_steps(config), build_optimizer(config))
 
     def step(self, batch: MiniBatch) -> None:
-        loss = self._replica.compute(batch)
+        flat = self._replica.flat
+        loss, _, _ = self._replica.local.gradient([flat.weights], flat.buffers, batch)
         self._replica.average(None, [loss, *[0.0] * (NUM_EXTRA - 1)])
         self._replica.step(RATE)
 

@@ -28,6 +28,7 @@ from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.foreign import DeclaredTask, optimizer_of
 from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Averaged, Optimizer
 from syncline.learning.optimizer import build as build_one
 from syncline.learning.probe import probe
@@ -58,6 +59,21 @@ class Learner:
         """Bounds of the metrics on these data, where known."""
         best: dict[str, float] = getattr(self.dataset, "best", {})
         return best
+
+    def local_steps(self, config: RunConfig) -> LocalSteps:
+        """What one worker computes for a push; its optimizer is its own."""
+        local, rounds = config.local, config.rounds(self.num_train)
+        options = config.optimizer if local.optimizer is None else local.optimizer
+        schedule = build_schedule(options.lr, **asdict(options.schedule))
+        epochs_a_batch = config.cluster.workers * config.batch_size / self.num_train
+        return LocalSteps(
+            self.gradient,
+            rounds,
+            rate=lambda place: schedule.rate(place * epochs_a_batch),
+            weight_decay=0.0 if local.optimizer else options.weight_decay,
+            optimizer=None if local.optimizer is None else _built_in(local.optimizer, "torch"),
+            returns=config.strategy.interrupts,
+        )
 
     def evaluator(self) -> Evaluator:
         return Evaluator(self.source, self.gradient.task, self.flat)
@@ -112,9 +128,10 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
     if shape not in (None, dataset.shape):
         raise ConfigError(f"dataset={config.dataset.name} must be a {shape} by its config, got a {dataset.shape}")
     precision = getattr(torch, config.precision)
+    stepping = config.local.optimizer or config.optimizer
     learner = Learner(
         flat=flat,
-        gradient=GradientFunction(flat, build_task(config), config.optimizer.clip_norm, precision),
+        gradient=GradientFunction(flat, build_task(config), stepping.clip_norm, precision),
         dataset=dataset,
         source=dataset.batch_source(device, config.batch_task),
     )
@@ -332,18 +349,23 @@ def build_optimizer(config: RunConfig) -> Optimizer:
         except ValueError as error:
             raise ConfigError(str(error)) from None
         return optimizer if own.average_decay is None else Averaged(optimizer, own.average_decay)
-    options = asdict(config.optimizer)
+    return _built_in(own, config.momentum)
+
+
+def _built_in(config: OptimizerConfig, momentum: str) -> Optimizer:
+    options = asdict(config)
     for key in ("lr", "schedule", "clip_norm"):
         del options[key]
-    if config.optimizer.name == "sgd":
-        options["form"] = config.momentum
+    if config.name == "sgd":
+        options["form"] = momentum
     return build_one(**options)
 
 
 def build_rate(config: RunConfig, num_train: int) -> Callable[[int, int], float]:
     """(samples, updates) so far -> learning rate of the next update."""
     schedule = build_schedule(config.optimizer.lr, **asdict(config.optimizer.schedule))
-    clock = EpochClock(config.lr_clock, num_train, config.cluster.workers, config.batch_size)
+    batch_size = config.batch_size * config.local.steps  # of an update's push
+    clock = EpochClock(config.lr_clock, num_train, config.cluster.workers, batch_size)
     return lambda samples, updates: schedule.rate(clock.epoch(samples, updates))
 
 

@@ -16,6 +16,7 @@ from leaks import nothing_left, wait_until
 
 from syncline.assembly import build_flat, build_learner
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
+from syncline.learning.gradient import GradientFunction
 from syncline.learning.server import Version
 from syncline.live import worker as worker_module
 from syncline.live.clock import RunClock
@@ -418,14 +419,15 @@ def test_a_gradient_that_was_finished_when_an_interrupt_came_is_not_sent(monkeyp
     def slow(*args):
         learner, calls = build_learner(*args), []
 
-        def compute(*args):
-            calls.append(args)
-            if len(calls) == 2:  # the first one is the warm-up
-                begun.set()
-                may_end.wait(20)
-            return learner.gradient(*args)
+        class Slow(GradientFunction):
+            def __call__(self, *args):
+                calls.append(args)
+                if len(calls) == 2:  # the first one is the warm-up
+                    begun.set()
+                    may_end.wait(20)
+                return super().__call__(*args)
 
-        return replace(learner, gradient=compute)
+        return replace(learner, gradient=Slow(learner.flat, learner.gradient.task))
 
     monkeypatch.setattr(worker_module, "build_learner", slow)
     with running(replace(config_with_a_long_first_delay(), scenario=ScenarioConfig()), monkeypatch) as shard:

@@ -194,7 +194,7 @@ def test_a_worker_steps_by_itself_and_then_its_group_averages_weights_and_statis
     config = config_of(model=ResnetConfig(depth=8), optimizer=SgdConfig(lr=0.05, momentum=0.9))
     ours = replicas_after(config, 3)
     plain = build_replicas(config)
-    flat, states = plain._gradient.flat, [None] * 4
+    flat, states = plain._local[0].gradient.flat, [None] * 4
     weights, buffers = [list(tensors) for tensors in (plain.weights, plain.buffers)]
     for step in range(3):
         for worker in range(4):

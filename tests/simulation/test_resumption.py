@@ -15,7 +15,9 @@ from commands import without_wall_time
 from fake_run import CASES
 from torch import Tensor
 
-from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, compose
+from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig, compose
+from syncline.config.local_steps import LocalStepsConfig
+from syncline.config.optimizers import AdamWConfig
 from syncline.records import events
 from syncline.records.events import EventLog
 from syncline.records.snapshots import read_state, write_state
@@ -174,6 +176,15 @@ def test_with_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
     check(config_of(strategy, cluster, scenario=DELAYS, gradients=True), tmp_path, random.Random(repr(strategy)))
 
 
+@every_strategy
+def test_local_steps_of_optimizers_with_a_state(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """Ordinary pushes at first."""
+    local = LocalStepsConfig(steps=3, after_epochs=0.5, optimizer=AdamWConfig())
+    cluster = replace(REMOTE, shards=shards_of(strategy))
+    config = config_of(strategy, cluster, scenario=DELAYS, gradients=True, local=local, optimizer=SgdConfig(lr=0.7))
+    check(config, tmp_path, random.Random(repr(strategy)))
+
+
 COLLECTIVES: list[StrategyOptions] = [
     BspOptions(topology="allreduce"),
     DsSyncOptions(),
@@ -190,6 +201,18 @@ def test_messages_that_share_the_nics(strategy: StrategyOptions, tmp_path: Path)
         REMOTE, shards=shards_of(strategy), network=replace(NETWORK, bandwidth_gbps=0.001, sharing="fair")
     )
     check(config_of(strategy, cluster, scenario=DELAYS, gradients=True), tmp_path, random.Random(repr(strategy)))
+
+
+@every_collective
+def test_local_steps_of_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
+    """Over several blocks of steps, and with the state of each worker's optimizer."""
+    after = 0.0 if strategy.least_steps_an_epoch else 2.0
+    local = LocalStepsConfig(steps=3, after_epochs=after, optimizer=AdamWConfig())
+    scenario = ScenarioConfig(compute_delay=Exponential(0.01), slow={1: 2.0})
+    cluster = replace(REMOTE, network=replace(NETWORK, jitter=None))
+    about = {"scenario": scenario, "local": local, "batch_size": 4}
+    check(config_of(strategy, cluster, max_updates=150, **about), tmp_path, random.Random(repr(strategy)))
+    check(config_of(strategy, cluster, gradients=True, **about), tmp_path, random.Random(repr(strategy)))
 
 
 @every_collective

@@ -20,6 +20,7 @@ from syncline.config.checks import ConfigError, check, check_numbers
 from syncline.config.folders import files as users_files
 from syncline.config.hydra_adapter import InterpolationError, compose_file, resolve, to_yaml
 from syncline.config.judging import JUDGES, JudgeConfig, NoJudgeConfig
+from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.racing import RACES, NoRaceConfig, RaceConfig
 from syncline.config.reading import converted, described, fields, read, required
 from syncline.config.run import OWN_BASES, TABLES, RunConfig, with_content
@@ -93,6 +94,7 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
     **TABLES,
     "cluster": {"cluster": ClusterConfig},
     "scenario": {"scenario": ScenarioConfig},
+    "local": {"local": LocalStepsConfig},
     "scale": {"scale": ScaleConfig},
     "launcher": LAUNCHERS,
     "tune": TUNES,
@@ -311,8 +313,8 @@ def _put(values: dict[str, Any], kinds: Kinds, key: str, value: Any, text: str, 
             raise _unfit(key, kind, text) from None
     *above, last = key.split(".")
     for name in above:
-        if not isinstance(values[name], dict):  # a distribution in place of null
-            values[name] = {}
+        if not isinstance(there := values.get(name), dict):  # null, or a distribution or an optimizer by its name
+            values[name] = {"name": there} if isinstance(there, str) else {}
         values = values[name]
     before = values.get(last)
     if isinstance(value, dict) and isinstance(before, dict) and "name" not in value:

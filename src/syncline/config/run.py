@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,6 +14,7 @@ from typing import Any, cast, get_type_hints
 from syncline.config import runners
 from syncline.config.checks import ConfigError, check, check_choice, check_numbers
 from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig, OwnDatasetConfig
+from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.models import MODELS, AnyModelConfig, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
 from syncline.config.own import OwnPart, restored
@@ -20,6 +22,7 @@ from syncline.config.tasks import TASKS, OwnTaskConfig, TaskConfig
 from syncline.datasets.files import ABSENT, PUBLISHED, fingerprint, fingerprint_of
 from syncline.learning.schedule import LR_CLOCKS
 from syncline.metrics import METRICS
+from syncline.rounds import Rounds
 from syncline.strategies import STRATEGIES
 from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.protocol import StrategyOptions
@@ -67,6 +70,7 @@ class RunConfig:
     task: TaskConfig = field(default_factory=TaskConfig)
     optimizer: OptimizerConfig = field(default_factory=SgdConfig)
     strategy: StrategyOptions = field(default_factory=DsspOptions)
+    local: LocalStepsConfig = field(default_factory=LocalStepsConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     runner: runners.Runner = field(default_factory=runners.SimulateConfig)
@@ -102,6 +106,7 @@ class RunConfig:
         check_numbers(self)
         self._check_task()
         self._check_momentum()
+        self._check_local()
         self._check_samples()
         self._check_target()
         self._check_cluster()
@@ -137,7 +142,12 @@ class RunConfig:
 
     def steps_an_epoch(self, num_train: int) -> Fraction:
         """Steps of all workers in which they use `num_train` samples; only for collectives."""
-        return Fraction(num_train, self.cluster.workers * self.batch_size)
+        return Fraction(num_train, self.cluster.workers * self.batch_size * self.local.steps)
+
+    def rounds(self, num_train: int) -> Rounds:
+        """Which mini-batches each push of a worker has."""
+        share = num_train / self.cluster.workers / self.batch_size
+        return Rounds(self.local.steps, math.ceil(self.local.after_epochs * share))
 
     def check_num_train(self, num_train: int) -> None:
         """Check that `num_train` training samples are enough.
@@ -191,6 +201,25 @@ class RunConfig:
         plain = isinstance(self.optimizer, SgdConfig) and not self.optimizer.nesterov
         rule = "momentum=lr_inside needs optimizer=sgd without nesterov"
         check(plain or self.momentum == "torch", rule, self.optimizer.name)
+
+    def _check_local(self) -> None:
+        """Local steps go with the optimizer, the data's order and the strategy."""
+        local = self.local
+        if local.optimizer is None and local.steps > 1:
+            rule = (
+                f"local.optimizer must be set with optimizer={self.optimizer.name}: else local steps are of plain SGD"
+            )
+            check(isinstance(self.optimizer, SgdConfig), f"{rule} at its rate", None)
+        if local.optimizer is not None:
+            rule = "optimizer.clip_norm must be null with local.optimizer, whose clip_norm limits the gradients"
+            check(self.optimizer.clip_norm is None, rule, self.optimizer.clip_norm)
+            rule = "local.optimizer.average_decay must be null: optimizer.average_decay averages what is evaluated"
+            check(local.optimizer.average_decay is None, rule, local.optimizer.average_decay)
+        if local.steps > 1:
+            is_known = self.dataset.sharing == "partition" or not self.strategy.has_server
+            check(is_known, "dataset.sharing must be partition with local.steps > 1", self.dataset.sharing)
+            is_even = not (local.after_epochs and self.strategy.least_steps_an_epoch)
+            check(is_even, "local.after_epochs must be 0 with strategy.parity=epoch", local.after_epochs)
 
     def _check_task(self) -> None:
         """The task suits the model, the data suit the task, and the target's metric is one of it."""
@@ -272,6 +301,7 @@ _CHOICES = {
 _NO_EFFECT: dict[str, tuple[str, ...]] = {
     "cluster": ("measured_workers",),  # a note of where the profile comes from
     "dataset": ("cache", "download", "loaders", "root"),  # where the data are, not what they are
+    "local": ("name",),  # of a preset
     "model": ("download", "root"),
     "runner": (
         *("address", "interface", "ports", "tls_cert", "tls_key", "start", "start_command", "start_options"),
@@ -288,6 +318,7 @@ NOT_IN_IDENTITY = (
 
 CAME_LATER: dict[str, tuple[Any, ...]] = {
     "task": ({"name": "auto"},),
+    "local": ({"steps": 1, "after_epochs": 0.0, "optimizer": None},),
     "cluster.network.sharing": ("queue",),
     "cluster.network.later_weight": (1.0,),
     "cluster.update_s": (0.0,),

@@ -25,6 +25,7 @@ from syncline.live.process import RESTART, Job
 from syncline.live.process_group import MemberLost, all_reduce, find_store, make_groups, serve_store, start_group
 from syncline.live.transport import address_of, listen
 from syncline.progress import REPORT_EVERY_S, Limits, Totals
+from syncline.rounds import Rounds
 from syncline.timing.cluster import DelayInjector
 
 STORE_S = 60.0  # to find the store: a loaded machine may take so long
@@ -67,7 +68,8 @@ class Member:
         self._clock = RunClock()
         learner = build_learner(config, device, steps.NUM_EXTRA)
         optimizer = build_optimizer(config)
-        self._replica = steps.Replica(learner.gradient, optimizer, strategy.replicas, strategy.sends_tensors_singly)
+        local = learner.local_steps(config)
+        self._replica = steps.Replica(local, optimizer, strategy.replicas, strategy.sends_tensors_singly)
         batches = learner.batches(config, rank)
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
@@ -79,7 +81,7 @@ class Member:
         self._step = self._build_step(batches, config.steps_an_epoch(learner.num_train))
         self._rate = build_rate(config, learner.num_train)
         self._limits = Limits.of(config, learner.num_train)
-        self._log = steps.StepLog(context, rank, self.totals.updates) if config.live.events else None
+        self._log = steps.StepLog(context, rank, self.totals.updates, local.rounds) if config.live.events else None
         samples = self.totals.samples
         self._checkpointer = Checkpointer(context, rank, learner.num_train, samples, control.client.send)
         self._next_report = 0.0
@@ -193,13 +195,15 @@ class Member:
             totals = Totals.from_state(values["totals"])
             if config.strategy.replicas:
                 computed_at.fromlist(tensors["computed_s"].tolist())
-        samples_per_step = config.cluster.workers * config.batch_size
-        return MemberTotals(totals, computed_at, self._rank, samples_per_step, config.strategy.replicas, self._device)
+        samples, rounds = config.cluster.workers * config.batch_size, self._replica.local.rounds
+        has_replicas = config.strategy.replicas
+        return MemberTotals(totals, computed_at, self._rank, samples, rounds, has_replicas, self._device)
 
     def _build_step(self, batches: WorkerBatches, steps_an_epoch: Fraction) -> steps.Step:
         config, strategy = self._config, self._config.strategy
         absolute = config.live.pace == "absolute"
-        delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, self.totals.updates)
+        rounds, done = self._replica.local.rounds, self.totals.updates
+        delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, done, rounds)
         if not strategy.replicas:
             kind: type[steps.Step] = steps.AllReduceGradients
         elif strategy.averages_first:
@@ -226,7 +230,8 @@ class MemberTotals:
     totals: Totals  # at first those at its start, or at the checkpoint
     computed_at: "array[float]"  # seconds of the run: each gradient of this member; only if there are replicas
     rank: int  # of this member
-    samples_per_step: int  # of all members together
+    batch_size: int  # of all members together
+    rounds: Rounds
     has_replicas: bool  # members differ between all-reduces
     device: torch.device  # of what is all-reduced
 
@@ -238,8 +243,8 @@ class MemberTotals:
         totals = self.totals
         if self.has_replicas:
             self.computed_at.append(result.gradient.computed_at)
+        totals.samples += self.batch_size * self.rounds.size(totals.updates)
         totals.updates += 1
-        totals.samples += self.samples_per_step
         totals.time_s = result.ended_at
         totals.loss_sum += result.loss
         totals.loss_count += 1

@@ -16,6 +16,7 @@ from syncline.live.checkpoints import load_parameters, optimizer_tensors
 from syncline.live.connections import ReplySender
 from syncline.progress import Limits, Totals
 from syncline.records.events import EventLog
+from syncline.rounds import SINGLE, Rounds
 from syncline.server.interpreter import RESUMED, Deadlock, Log, ShardInterpreter
 from syncline.server.report import PushReport
 from syncline.strategies.protocol import StrategyOptions, WaitFor
@@ -32,7 +33,8 @@ class Engine:
     """One shard; it is the `Driver` of its interpreter, which decides when the run ends.
 
     Args:
-        batch_size: samples in one gradient.
+        batch_size: samples in a mini-batch.
+        rounds: the mini-batches of each push.
         log: receives the events; None for none.
     """
 
@@ -45,10 +47,12 @@ class Engine:
         limits: Limits,
         sender: ReplySender,
         log: EventLog | None,
+        rounds: Rounds = SINGLE,
     ) -> None:
         self.number, self.shard = number, shard
         self.waiting: set[int] = set()  # active workers that have pushed and are not granted yet
-        self.iterations = [0] * shard.num_workers  # that each worker computes next
+        self.iterations = [0] * shard.num_workers  # numbers of the pushes that the workers compute next
+        self._rounds = rounds
         self._elastic, self._sender = options.elastic, sender
         self._pulls = options.pull_rule(1) is not None  # then workers push when it lets them, whatever we have answered
         self._log = None if log is None else log.append
@@ -64,6 +68,7 @@ class Engine:
             parameters=shard,
             log=self._log,
             first_count=options.first_count,
+            rounds=rounds,
         )
 
     @property
@@ -170,7 +175,7 @@ class Engine:
         if report.pull_delay_s and not is_stale:
             log(report.pulled_at, "delayed", worker, number, -1, -1, report.pull_delay_s, "pull")
         if number == 0:  # one shard writes down what concerns all
-            note_computation(self._log, report)
+            note_computation(self._log, report, self._rounds)
         if is_stale:
             return
         if report.push_delay_s:
@@ -214,11 +219,11 @@ class Engine:
         self.interpreter.load_state_dict(state["interpreter"] | {"totals": state["totals"]}, gradients)
 
 
-def note_computation(log: Log, report: PushReport) -> None:
+def note_computation(log: Log, report: PushReport, rounds: Rounds) -> None:
     """Rows of how a gradient was computed."""
     worker, begun, done = report.worker, report.started_at, report.computed_at
-    log(begun, "started", worker, -1, -1, report.version, done - begun, "")
-    # The slowdown follows the worker's own computation, the injected delay follows the slowdown.
+    log(begun, "started", worker, -1, -1, report.version, done - begun, rounds.told(report.iteration))
+    # The slowdown follows the worker's own computation, the injected delay the slowdown: here those of all local steps.
     if report.slowdown_s:
         at = done - report.compute_delay_s - report.slowdown_s
         log(at, "delayed", worker, -1, -1, -1, report.slowdown_s, "slow")

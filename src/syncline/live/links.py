@@ -32,25 +32,31 @@ class ShardLost(ConnectionError):
 
 
 class Staging:
-    """The flat vectors in host memory: the module's own on a CPU, pinned copies of them on a GPU."""
+    """The flat vectors in host memory: pinned copies of them on a GPU; on a CPU the module's own, unless it is `apart`.
 
-    def __init__(self, flat: FlatModule) -> None:
+    Args:
+        apart: the module's weights change between blocks, by local steps.
+    """
+
+    def __init__(self, flat: FlatModule, apart: bool = False) -> None:
         self._flat = flat
         self._on_gpu = flat.weights.is_cuda
+        self._is_apart = apart or self._on_gpu
         self.weights, self.gradient, self.buffers = (
-            torch.empty_like(tensor, device="cpu", pin_memory=True) if self._on_gpu else tensor
+            torch.empty_like(tensor, device="cpu", pin_memory=self._on_gpu) if self._is_apart else tensor
             for tensor in (flat.weights, flat.gradient, flat.buffers)
         )
 
     def to_device(self) -> None:
-        if self._on_gpu:
+        if self._is_apart:
             self._flat.weights.copy_(self.weights, non_blocking=True)
             self._flat.buffers.copy_(self.buffers, non_blocking=True)
 
     def from_device(self) -> None:
-        if self._on_gpu:
+        if self._is_apart:
             self.gradient.copy_(self._flat.gradient, non_blocking=True)
             self.buffers.copy_(self._flat.buffers, non_blocking=True)
+        if self._on_gpu:
             torch.cuda.synchronize(self._flat.weights.device)
 
 

@@ -152,7 +152,8 @@ class ShardServer:
         if config.live.events:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
         limits = Limits.of(config, num_train)
-        self._engine = Engine(number, config.strategy, self._shard, config.batch_size, limits, self._sender, self._log)
+        rounds, batch_size = config.rounds(num_train), config.batch_size
+        self._engine = Engine(number, config.strategy, self._shard, batch_size, limits, self._sender, self._log, rounds)
         if resumed:
             self._engine.load(*resumed, self._pool.take)
         samples = self._engine.totals.samples

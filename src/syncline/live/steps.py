@@ -5,7 +5,7 @@ There is a class for each order of gradient, optimizer step and all-reduce.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from syncline.learning.gradient import GradientFunction, MiniBatch, WorkerBatches
+from syncline.learning.gradient import MiniBatch, WorkerBatches
+from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Optimizer
 from syncline.live.clock import RunClock
 from syncline.live.control import RunContext
@@ -21,6 +22,7 @@ from syncline.live.engine import note_computation
 from syncline.live.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
 from syncline.live.process_group import Group, all_reduce
 from syncline.records.events import EventLog, read_events
+from syncline.rounds import Rounds
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
 
@@ -34,18 +36,17 @@ class Replica:
     costs one all-reduce.
 
     Args:
-        gradient: the gradient function, on a vector with `NUM_EXTRA` extra elements.
+        local: what the member computes for a step, on a vector with `NUM_EXTRA` extra elements.
         optimizer: of all weights.
         averages_weights: the weights are exchanged; else the gradient.
         per_tensor: one all-reduce for each tensor of them, and one for the rest.
     """
 
     def __init__(
-        self, gradient: GradientFunction, optimizer: Optimizer, averages_weights: bool = False, per_tensor: bool = False
+        self, local: LocalSteps, optimizer: Optimizer, averages_weights: bool = False, per_tensor: bool = False
     ) -> None:
-        self.flat = flat = gradient.flat
-        self.optimizer = optimizer
-        self._gradient = gradient
+        self.flat = flat = local.gradient.flat
+        self.optimizer, self.local = optimizer, local
         if per_tensor:
             self._exchanged = [*(flat.weight_tensors if averages_weights else flat.gradient_tensors), flat.beside]
         else:
@@ -54,13 +55,12 @@ class Replica:
     def warm_up(self, batch: MiniBatch) -> None:
         """One gradient before the run, for what libraries set up at the first one; it changes nothing."""
         buffers = self.flat.buffers.clone()
-        self.compute(batch)
+        self.local.gradient([self.flat.weights], self.flat.buffers, batch)
         self.flat.buffers.copy_(buffers)
 
-    def compute(self, batch: MiniBatch) -> float:
-        """Write the gradient of this mini-batch, and the buffers after it, into the vector. Returns the loss."""
-        loss, _, _ = self._gradient([self.flat.weights], self.flat.buffers, batch)
-        return loss
+    def compute(self, batches: WorkerBatches, step: int) -> Generator[float]:
+        """The losses of a step, one a local step; after it the vector has its gradient, and the buffers after it."""
+        return self.local.steps([self.flat.weights], self.flat.buffers, batches, step)
 
     def average(self, group: Group, extra: Sequence[float]) -> list[float]:
         """Replace what is exchanged by its mean over the group. Returns the sums of the extra elements [NUM_EXTRA].
@@ -124,22 +124,33 @@ class Step(ABC):
         """A gradient with its injected delays, and at `local_rate` the optimizer step on it."""
         control, started_at = self.control, self.clock.now()
         control.doing = f"computing step {step} since {started_at:.1f} s"
-        loss = self.replica.compute(self.batches.take(step))
+        losses, slowdown_s, delay_s, begun_at = list[float](), 0.0, 0.0, started_at
+        for loss in self.replica.compute(self.batches, step):
+            losses.append(loss)
+            if len(losses) < self.replica.local.rounds.size(step):
+                slow_s, late_s = self._delayed(begun_at)
+                slowdown_s, delay_s, begun_at = slowdown_s + slow_s, delay_s + late_s, self.clock.now()
         if local_rate is not None:
             self.replica.step(local_rate)
-        slowdown_s, delay_s = self.delays.compute(self.clock.now() - started_at)
-        if slowdown_s + delay_s > 0 and control.cancel_delay.wait(slowdown_s + delay_s):
-            slowdown_s = delay_s = 0.0
+        slow_s, late_s = self._delayed(begun_at)
+        slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
         return PushReport(
             control.rank,
             iteration=step,
             version=step,
-            loss=loss,
+            loss=sum(losses) / len(losses),
             started_at=started_at,
             computed_at=self.clock.now(),
             slowdown_s=slowdown_s,
             compute_delay_s=delay_s,
         )
+
+    def _delayed(self, begun_at: float) -> tuple[float, float]:
+        """The injected slow-down and delay of a gradient that was begun then; 0 if the run is to end."""
+        slowdown_s, delay_s = self.delays.compute(self.clock.now() - begun_at)
+        if slowdown_s + delay_s > 0 and self.control.cancel_delay.wait(slowdown_s + delay_s):
+            return 0.0, 0.0
+        return slowdown_s, delay_s
 
     def _exchange(self, step: int, loss: float) -> tuple[float, bool]:
         """The all-reduce over the group of this step, which also carries the loss and the stop consensus.
@@ -205,11 +216,12 @@ class AverageBeforeStep(Step):
 class StepLog:
     """The event log of one member of a run that continues after so many updates."""
 
-    def __init__(self, context: RunContext, rank: int, updates: int) -> None:
+    def __init__(self, context: RunContext, rank: int, updates: int, rounds: Rounds) -> None:
         path, averages_first = context.folder / f"events-{rank}.arrow", context.config.strategy.averages_first
         num_rows = 0 if context.resume is None else _rows_before(path, updates, averages_first)
         self._log = EventLog(path, num_rows)
         self._num_members, self._averages_first = context.config.cluster.workers, averages_first
+        self._rounds = rounds
         self.flush, self.close = self._log.flush, self._log.close
 
     def append(self, result: StepResult) -> None:
@@ -219,7 +231,7 @@ class StepLog:
         push = step * self._num_members + rank
         if self._averages_first and step:
             log.append(result.averaged_at, "granted", rank, 0, -1, step, 0.0, "all-reduce")
-        note_computation(log.append, gradient)
+        note_computation(log.append, gradient, self._rounds)
         log.append(computed_at, "pushed", rank, 0, push, step, step, "")
         if self._averages_first:  # the exchange of the next step grants
             log.append(computed_at, "applied", rank, 0, push, step + 1, 0.0, "own step")

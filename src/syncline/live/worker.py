@@ -2,14 +2,15 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from queue import SimpleQueue
 
 import torch
 
-from syncline.assembly import Learner, build_learner, pick_device
+from syncline.assembly import build_learner, pick_device
 from syncline.learning.gradient import WorkerBatches
+from syncline.learning.local_steps import LocalSteps
 from syncline.live.control import ControlClient, RunContext
 from syncline.live.links import Links, PulledLinks, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
@@ -53,7 +54,8 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
     learner = build_learner(config, pick_device(config, local_rank))
     flat = learner.flat
     batches = learner.batches(config, worker)
-    staging = Staging(flat)
+    rounds = config.rounds(learner.num_train)
+    staging = Staging(flat, apart=config.local.steps > 1 or config.local.optimizer is not None)
     # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
     learner.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
     rule = config.strategy.pull_rule(config.cluster.shards)
@@ -67,35 +69,33 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
         iteration = links.first_iteration()
         if iteration is not None:
             absolute = config.live.pace == "absolute"
-            delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration)
-            _train(links, staging, learner, batches, delays, iteration)
+            delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
+            _train(links, staging, learner.local_steps(config), batches, delays, iteration)
 
 
 def _train(
-    links: Links, staging: Staging, learner: Learner, batches: WorkerBatches, delays: DelayInjector, iteration: int
+    links: Links, staging: Staging, local: LocalSteps, batches: WorkerBatches, delays: DelayInjector, iteration: int
 ) -> None:
-    """Compute and push one gradient after another, from this iteration on, until the run is over."""
-    flat = learner.flat
+    """Compute and push one gradient after another, from the push of this number on, until the run is over."""
+    flat = local.gradient.flat
     cancelled = wasted = 0  # gradients since the last push
     while links.await_blocks(delays):
         staging.to_device()
         started = time.monotonic()
-        loss, _, _ = learner.gradient([flat.weights], flat.buffers, batches.take(iteration))
-        staging.from_device()
-        if links.is_interrupted():
-            wasted += 1
-            continue
-        slowdown_s, delay_s = delays.compute(time.monotonic() - started)
-        if not links.wait(slowdown_s + delay_s):
+        with closing(local.steps([flat.weights], flat.buffers, batches, iteration)) as steps:
+            losses, slowdown_s, delay_s = _compute(links, delays, steps)
+        if not links.open:
             return
         if links.interrupted:
-            cancelled += 1
+            is_whole = len(losses) == local.rounds.size(iteration)
+            wasted, cancelled = (wasted + 1, cancelled) if is_whole else (wasted, cancelled + 1)
             continue
+        staging.from_device()
         computed = time.monotonic()
         report = PushReport(
             links.worker,
             iteration,
-            loss=loss,
+            loss=sum(losses) / len(losses),
             cancelled=cancelled,
             wasted=wasted,
             started_at=links.clock(started),
@@ -108,3 +108,26 @@ def _train(
             continue
         iteration += 1
         cancelled = wasted = 0
+
+
+def _compute(links: Links, delays: DelayInjector, steps: Iterable[float]) -> tuple[list[float], float, float]:
+    """The local steps of a push, each with its injected delays, until an interrupt or the end of the run.
+
+    Returns:
+        The losses, and the seconds of slow-downs and of delays; without the last loss if its delay was cut short.
+    """
+    losses, slowdown_s, delay_s = list[float](), 0.0, 0.0
+    begun = time.monotonic()
+    for loss in steps:
+        losses.append(loss)
+        if links.is_interrupted():
+            break
+        slow_s, late_s = delays.compute(time.monotonic() - begun)
+        slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
+        if not links.wait(slow_s + late_s):
+            break
+        if links.interrupted:
+            del losses[-1]
+            break
+        begun = time.monotonic()
+    return losses, slowdown_s, delay_s

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from syncline.learning.server import Gradient, Shard
 from syncline.progress import Limits, Totals
+from syncline.rounds import SINGLE, Rounds
 from syncline.strategies.protocol import (
     Apply,
     Command,
@@ -84,12 +85,13 @@ class ShardInterpreter:
         number: of the shard, from 0.
         strategy: its own state machine.
         num_workers: P; all of them are active at first.
-        batch_size: samples in one gradient.
+        batch_size: samples in a mini-batch.
         limits: of updates and samples; the command that reaches one is the last to be executed. None: no limits.
         driver: see `Driver`.
         parameters: the block and its optimizer; None where only time is simulated.
         log: receives a row of each event and command; None for none.
         first_count: gradients that the first update waits for, where the strategy changes that number.
+        rounds: the mini-batches of each push.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class ShardInterpreter:
         parameters: Shard | None = None,
         log: Log | None = None,
         first_count: int | None = None,
+        rounds: Rounds = SINGLE,
     ) -> None:
         self.number = number
         self.parameters = parameters
@@ -112,12 +115,13 @@ class ShardInterpreter:
         self.ended_by: str | None = None  # "epochs", "max_updates" or "diverged"
         self.wakes_at = math.inf  # seconds; what the last WakeAt asked for
         self._strategy = strategy
-        self._batch_size = batch_size
+        self._batch_size, self._rounds = batch_size, rounds
         self._limits = limits
         self._driver = driver
         self._log = log
         # push -> (worker, version of this block that it was computed at, gradient)
         self._pending: dict[int, tuple[int, int, Gradient | None]] = {}
+        self._sizes: dict[int, int] = {}  # mini-batches of each of them, where pushes differ
         # Pushes received from each worker; who joins begins level with the slowest. Infinite: the worker is not active.
         self._levels: list[float] = [0] * num_workers
         self._highest_level: float = 0
@@ -168,7 +172,7 @@ class ShardInterpreter:
             push: its number, unique at this shard and increasing.
             version: of this block that it was computed at.
             tag: the version that the strategy sees (the worker's pull rule may set another one).
-            iteration: the worker's own count of gradients, from 0.
+            iteration: the worker's own count of pushes, from 0.
             loss: mean over the mini-batch; the run ends if it is not finite.
             gradient: None where only time is simulated.
         """
@@ -178,6 +182,8 @@ class ShardInterpreter:
             self._highest_level = level
             self.totals.max_lead = max(self.totals.max_lead, int(level - min(levels)))
         self._pending[push] = worker, version, gradient
+        if self._rounds.single:
+            self._sizes[push] = self._rounds.size(iteration)
         if self._log is not None:
             self._log(at, "pushed", worker, self.number, push, tag, iteration, "")
         if loss - loss != 0.0:  # infinite or not a number
@@ -272,7 +278,10 @@ class ShardInterpreter:
                 self._driver.release(gradient)
         totals.time_s = at
         totals.updates = version + 1
-        totals.samples += len(command.pushes) * self._batch_size
+        num_batches = len(command.pushes) * self._rounds.steps
+        if self._rounds.single:
+            num_batches = sum(map(self._sizes.pop, command.pushes))
+        totals.samples += num_batches * self._batch_size
 
     def _has_reached(self, limits: Limits) -> bool:
         self.ended_by = limits.reached(self.totals.samples, self.totals.updates)
@@ -284,6 +293,7 @@ class ShardInterpreter:
 
     def _discard(self, at: float, command: Discard) -> None:
         worker, version, gradient = self._pending.pop(command.push)
+        self._sizes.pop(command.push, None)
         self.totals.discarded_by_worker[worker] += 1
         if self._log is not None:
             self._log(at, "discarded", worker, self.number, command.push, version, 0.0, command.because)
@@ -299,6 +309,7 @@ class ShardInterpreter:
             "levels": list(self._levels),
             "highest_level": self._highest_level,
             "min_valid_version": list(self._min_valid_version.items()),
+            "sizes": list(self._sizes.items()),
             "pending": [(push, worker, version) for push, (worker, version, _) in self._pending.items()],
         }
 
@@ -313,4 +324,5 @@ class ShardInterpreter:
         self.wakes_at = state["wakes_at"]
         self._levels, self._highest_level = list(state["levels"]), state["highest_level"]
         self._min_valid_version = dict(state["min_valid_version"])
+        self._sizes = dict(state["sizes"])
         self._pending = {push: (worker, version, gradients[push]) for push, worker, version in state["pending"]}

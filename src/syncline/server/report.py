@@ -8,7 +8,7 @@ class PushReport:
     """How a gradient was computed. Times are seconds of the run's clock, durations are seconds."""
 
     worker: int
-    iteration: int  # the worker's own count, from 0
+    iteration: int  # the worker's own count of pushes, from 0
     version: int = 0  # of the block at which the gradient was computed
     tag: int = 0  # the version that the strategy takes the gradient to be of
     loss: float = 0.0  # of the mini-batch
@@ -18,7 +18,7 @@ class PushReport:
     # The last pull, of this shard's block:
     pulled_at: float = 0.0  # the block's arrival
     pull_delay_s: float = 0.0  # injected after it
-    # The computation:
+    # The computation, of all local steps:
     started_at: float = 0.0
     computed_at: float = 0.0  # the end; the injected `slowdown_s` and `compute_delay_s` lie before it, in this order
     slowdown_s: float = 0.0  # by which a slow worker stretches the computation

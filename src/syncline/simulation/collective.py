@@ -12,6 +12,7 @@ from torch import Tensor
 
 from syncline.progress import Limits, Totals
 from syncline.records.time_use import TimeUse
+from syncline.rounds import SINGLE, Rounds
 from syncline.server.interpreter import Log
 from syncline.simulation.engine import PAUSED
 from syncline.simulation.exchanges import Block, Clocks, Exchange
@@ -37,12 +38,13 @@ class Collective:
         clocks: durations.
         exchanges: of the two turns.
         turn: step -> which of them it has.
-        batch_size: samples in one gradient.
+        batch_size: samples in a mini-batch.
         limits: when to end.
         observer: called after updates.
         learning: the replicas; None simulates time alone.
         log: receives the rows of every step, in the order of time; None for none.
         averages_first: as the clocks'; `applied` is then a worker's own step.
+        rounds: the mini-batches of each step.
     """
 
     def __init__(
@@ -57,10 +59,11 @@ class Collective:
         observer: Observer,
         learning: Replicas | None = None,
         log: Log | None = None,
+        rounds: Rounds = SINGLE,
     ) -> None:
         self.totals = Totals(cluster.num_workers)
         self._exchanges, self._turn, self._averages_first = exchanges, turn, averages_first
-        self._clocks = Clocks(cluster, exchanges, turn, averages_first)
+        self._clocks, self._rounds = Clocks(cluster, exchanges, turn, averages_first, rounds), rounds
         self._batch_size, self._limits, self._observer = batch_size, limits, observer
         self._learning, self._log = learning, log
         self.time_use: TimeUse | None = None  # known at the end
@@ -89,7 +92,7 @@ class Collective:
             Why it ended: "epochs", "max_updates", "max_time_s", "diverged", or what `stop` said; or PAUSED.
         """
         totals, limits, learning = self.totals, self._limits, self._learning
-        samples_a_step = self._batch_size * totals.num_workers
+        samples_a_batch = self._batch_size * totals.num_workers
         while True:
             block = self._block = self._block or self._clocks.next_block()
             ends = block.ended.max(axis=1).tolist()
@@ -110,8 +113,8 @@ class Collective:
                         return self._end("diverged", block, row, at)
                 if self._log is not None:
                     self._note(self._log, block, row, losses)
+                totals.samples += samples_a_batch * self._rounds.size(totals.updates)
                 totals.updates += 1
-                totals.samples += samples_a_step
                 totals.time_s = at
                 if totals.updates >= self._next_check or totals.samples >= limits.samples:
                     self._ended_by = limits.reached(totals.samples, totals.updates)
@@ -208,7 +211,7 @@ class Collective:
             push = step * num_workers + worker
             if self._averages_first and step:
                 rows.append((begun, "granted", worker, 0, -1, step, 0.0, "all-reduce"))
-            rows.append((begun, "started", worker, -1, -1, step, gradient + delay, ""))
+            rows.append((begun, "started", worker, -1, -1, step, gradient + delay, self._rounds.told(step)))
             if delay:
                 rows.append((begun + gradient, "delayed", worker, -1, -1, -1, delay, "compute"))
             rows.append((computed, "computed", worker, -1, -1, step, 0.0 if losses is None else losses[worker], ""))

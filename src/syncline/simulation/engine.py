@@ -13,6 +13,7 @@ from torch import Tensor
 from syncline.learning.server import Shard
 from syncline.progress import Limits, Totals
 from syncline.records.time_use import TimeUse
+from syncline.rounds import SINGLE, Rounds
 from syncline.server.interpreter import Deadlock, Log, ShardInterpreter
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
@@ -52,13 +53,14 @@ class Simulation:
         strategies: one state machine a shard.
         cluster: durations.
         block_bytes: size on the wire of each shard's block.
-        batch_size: samples in one gradient.
+        batch_size: samples in a mini-batch.
         limits: when to end.
         observer: called after updates.
         rules: the pull side of each worker; empty where a worker waits for one answer of every shard.
         learning: the shards' parameters and the workers' gradients; None simulates time alone.
         log: receives every event and command; None for none.
         first_count: gradients that the first update waits for, where the strategy changes that number.
+        rounds: the mini-batches of each push.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Simulation:
         learning: tuple[Sequence[Shard], Learners] | None = None,
         log: Log | None = None,
         first_count: int | None = None,
+        rounds: Rounds = SINGLE,
     ) -> None:
         assert len(strategies) == len(block_bytes) == cluster.num_shards
         self.totals = Totals(cluster.num_workers)
@@ -91,6 +94,7 @@ class Simulation:
             communication=self._communication,
             totals=self.totals,
             log=log,
+            rounds=rounds,
         )
         self._transport = _transport(self._queue, self._workers, cluster, block_bytes, self._communication)
         self._workers.send_gradient = self._transport.send_gradient
@@ -108,6 +112,7 @@ class Simulation:
                 parameters=parameters[number] if parameters else None,
                 log=log,
                 first_count=first_count,
+                rounds=rounds,
             )
             for number, strategy in enumerate(strategies)
         ]

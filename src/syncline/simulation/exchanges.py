@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from syncline.rounds import Rounds
 from syncline.timing.cluster import Cluster
 from syncline.timing.distributions import Array
+from syncline.timing.draws import BLOCK
 from syncline.timing.network import Network
 
 
@@ -72,15 +74,23 @@ class Clocks:
         exchanges: of the two turns.
         turn: step -> which of them it has.
         averages_first: a step begins with its exchange.
+        rounds: the mini-batches of each step.
     """
 
     def __init__(
-        self, cluster: Cluster, exchanges: tuple[Exchange, Exchange], turn: Callable[[int], int], averages_first: bool
+        self,
+        cluster: Cluster,
+        exchanges: tuple[Exchange, Exchange],
+        turn: Callable[[int], int],
+        averages_first: bool,
+        rounds: Rounds,
     ) -> None:
         self._cluster, self._exchanges, self._turn, self._averages_first = cluster, exchanges, turn, averages_first
         self._now = np.zeros(cluster.num_workers)  # where the last step left each worker
         self._step = 0
         self._begun = self._now, self._step  # before the last block
+        self._rounds = rounds
+        self._drawn = np.empty((2, cluster.num_workers, 0))  # gradients and delays of mini-batches, of no block yet
 
     def state_dict(self) -> dict[str, Any]:
         """From which `next_block` gives the last block again; plain types."""
@@ -89,11 +99,26 @@ class Clocks:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._now, self._step = np.array(state["now"]), state["step"]
-        self._cluster.seek_computes(self._step)
+        first = self._rounds.batches(self._step).start
+        self._cluster.seek_computes(first - first % BLOCK)
+        self._drawn = np.stack(self._cluster.draw_computes())[:, :, first % BLOCK :]
+
+    def _draw(self) -> Array:
+        """Seconds of the next `BLOCK` steps: of the gradients of each, and of their delays, [2, P, BLOCK]."""
+        batches = [self._rounds.batches(self._step + row) for row in range(BLOCK)]
+        places = np.array([each.start for each in batches]) - batches[0].start
+        num = batches[-1].stop - batches[0].start
+        parts, there = [self._drawn], self._drawn.shape[2]
+        while there < num:
+            parts.append(np.stack(self._cluster.draw_computes()))
+            there += BLOCK
+        drawn = np.concatenate(parts, axis=2)
+        self._drawn = drawn[:, :, num:]
+        return np.add.reduceat(drawn[:, :, :num], places, axis=2)
 
     def next_block(self) -> Block:
         self._begun = self._now, self._step
-        gradient, delay = (np.ascontiguousarray(drawn.T) for drawn in self._cluster.draw_computes())
+        gradient, delay = (np.ascontiguousarray(seconds.T) for seconds in self._draw())
         duration = gradient + delay
         begun, computed, ended, exchange_s = (np.empty_like(duration) for _ in range(4))
         now = self._now

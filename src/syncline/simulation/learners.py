@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from syncline.datasets.sharding import SharedCursor
-from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.gradient import WorkerBatches
+from syncline.learning.local_steps import LocalSteps
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.simulation.tensor_table import TensorTable
 
@@ -17,7 +18,7 @@ class Learners:
 
     Args:
         shards: of the parameter server; the workers pin and release their versions.
-        gradient: the gradient function, on the module that all share.
+        local: what each worker computes for a push, on the module that all share.
         batches: of each worker.
         cursor: in the order that all workers share; None if each has batches of its own.
     """
@@ -25,12 +26,12 @@ class Learners:
     def __init__(
         self,
         shards: Sequence[Shard],
-        gradient: GradientFunction,
+        local: Sequence[LocalSteps],
         batches: Sequence[WorkerBatches],
         cursor: SharedCursor | None = None,
     ) -> None:
         self._shards = shards
-        self._gradient = gradient
+        self._local = local
         self._batches, self._cursor = batches, cursor
         self._iterations = [0] * len(batches)
         self._snapshots: list[list[Version | None]] = [[None] * len(shards) for _ in batches]
@@ -59,9 +60,13 @@ class Learners:
         self._snapshots[worker][shard] = version
 
     def seek(self, worker: int, iteration: int) -> None:
-        """The worker's next gradient is that of this iteration."""
+        """The worker's next push is that of this number."""
         assert self._cursor is None
         self._iterations[worker] = iteration
+
+    def restart(self, worker: int) -> None:
+        """The worker's process is another one: what it kept to itself is lost."""
+        self._local[worker].load_state_dict({})
 
     def begin(self, worker: int) -> None:
         """The worker begins a gradient, which `compute` gives when it is finished."""
@@ -70,10 +75,11 @@ class Learners:
             self._batches[worker].prefetch(number)
 
     def compute(self, worker: int) -> tuple[float, Gradient]:
-        """Loss and gradient of the worker's next mini-batch at its snapshot; `release` it once for each shard."""
-        batch = self._batches[worker].take(self._next_iteration(worker))
+        """Loss and content of the worker's next push, from its snapshot; `release` it once for each shard."""
+        number = self._next_iteration(worker)
         snapshot = [version for version in self._snapshots[worker] if version is not None]
-        loss, flat, buffers = self._gradient([version.weights for version in snapshot], snapshot[0].buffers, batch)
+        weights, buffers = [version.weights for version in snapshot], snapshot[0].buffers
+        loss, flat, buffers = self._local[worker](weights, buffers, self._batches[worker], number)
         gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone())
         gradient.flat.copy_(flat)
         gradient.buffers.copy_(buffers)
@@ -98,6 +104,8 @@ class Learners:
         """What the workers and the shards hold; the tensors go to the table."""
         for number, shard in enumerate(self._shards):
             table.put_all(f"optimizer-{number}", shard.optimizer.state_dict())
+        for worker, local in enumerate(self._local):
+            table.put_all(f"local-{worker}", local.state_dict())
         return {
             "iterations": list(self._iterations),
             "cursor": None if self._cursor is None else self._cursor.state_dict(),
@@ -110,6 +118,8 @@ class Learners:
         for number, shard in enumerate(self._shards):
             shard.optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
             shard.current = table.current(state["current"][number])
+        for worker, local in enumerate(self._local):
+            local.load_state_dict(table.take_all(f"local-{worker}"))
         self._iterations = list(state["iterations"])
         if self._cursor is not None:
             self._cursor.load_state_dict(state["cursor"])

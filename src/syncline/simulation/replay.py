@@ -49,6 +49,10 @@ def replay(
     recorded = read_summary(folder)
     if recorded["engine"] != "live" or not source.strategy.has_server:
         raise RecordError(f"{folder}: only a run of real processes through a parameter server can be replayed")
+    if source.strategy.interrupts and source.local.optimizer is not None:
+        raise RecordError(
+            f"{folder}: local.optimizer's state depends on rounds that were interrupted, which no log tells"
+        )
     learning = build_learning(source)
     again = _Replay(source, learning, read_events(folder / "events.arrow"))
     monitor.describe(learning.num_train, learning.num_parameters, learning.best_possible)
@@ -124,6 +128,7 @@ class _Replay:
                 parameters=part,
                 log=self._compare,
                 first_count=config.strategy.first_count,
+                rounds=config.rounds(learning.num_train),
             )
             for number, part in enumerate(learning.shards)
         ]
@@ -162,12 +167,14 @@ class _Replay:
             self._push(shard, row)
         elif row.kind == "joined":
             shard.join(row.at, row.worker)
+            self._learners.restart(row.worker)
         elif row.kind == "left":
             shard.leave(row.at, row.worker, row.because)
         elif row.kind == "timer":
             shard.fire_timer(row.at)
         else:
             assert row.because == RESUMED
+            self._learners.restart(row.worker)
             self.grant(row.shard, row.worker, shard.version)
 
     def _push(self, shard: ShardInterpreter, row: Row) -> None:

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from syncline.learning.evaluate import Evaluator, evaluated_replica, final_state
-from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.flat import FlatModule
+from syncline.learning.gradient import WorkerBatches
+from syncline.learning.local_steps import LocalSteps
 from syncline.learning.optimizer import Optimizer
 from syncline.simulation.tensor_table import TensorTable
 
@@ -18,7 +20,8 @@ class Replicas:
     """What the workers of a collective learn: a replica each, or one for all where they join their gradients.
 
     Args:
-        gradient: the gradient function, on the module that all share; its weights and buffers are the initial ones.
+        flat: the module that all share, with the initial weights and buffers.
+        local: what each worker computes for a step.
         batches: of each worker.
         optimizers: one a replica; with a single one all workers make one step on their mean gradient.
         rate: (samples, updates) so far -> learning rate of the next update.
@@ -30,7 +33,8 @@ class Replicas:
     def __init__(
         self,
         *,
-        gradient: GradientFunction,
+        flat: FlatModule,
+        local: Sequence[LocalSteps],
         batches: Sequence[WorkerBatches],
         optimizers: Sequence[Optimizer],
         rate: Callable[[int, int], float],
@@ -41,11 +45,11 @@ class Replicas:
         best_possible: Mapping[str, float],
     ) -> None:
         self.evaluator, self.rate, self.num_train, self.best_possible = evaluator, rate, num_train, best_possible
-        self.num_parameters = gradient.flat.weights.numel()
-        self.num_tensors = len(gradient.flat.weight_tensors)
-        self.weights = [gradient.flat.weights.clone() for _ in optimizers]  # [n] of each replica
-        self.buffers = [gradient.flat.buffers.clone() for _ in optimizers]  # [m]
-        self._gradient, self._batches = gradient, batches
+        self.num_parameters = flat.weights.numel()
+        self.num_tensors = len(flat.weight_tensors)
+        self.weights = [flat.weights.clone() for _ in optimizers]  # [n] of each replica
+        self.buffers = [flat.buffers.clone() for _ in optimizers]  # [m]
+        self._local, self._batches = local, batches
         self._optimizers = optimizers
         self._averages_first, self._evaluates_mean = averages_first, evaluates_mean
 
@@ -81,6 +85,8 @@ class Replicas:
         table.put_all("buffers", {str(number): buffers for number, buffers in enumerate(self.buffers)})
         for number, optimizer in enumerate(self._optimizers):
             table.put_all(f"optimizer-{number}", optimizer.state_dict())
+        for worker, local in enumerate(self._local):
+            table.put_all(f"local-{worker}", local.state_dict())
 
     def take(self, table: TensorTable) -> None:
         """Continue from what `put` put there."""
@@ -89,6 +95,8 @@ class Replicas:
                 replicas[int(key)].copy_(tensor)
         for number, optimizer in enumerate(self._optimizers):
             optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
+        for worker, local in enumerate(self._local):
+            local.load_state_dict(table.take_all(f"local-{worker}"))
 
     @property
     def device(self) -> torch.device:
@@ -116,7 +124,7 @@ class Replicas:
         return loss
 
     def _compute(self, worker: int, iteration: int, weights: Tensor, buffers: Tensor) -> tuple[float, Tensor, Tensor]:
-        return self._gradient([weights], buffers, self._batches[worker].take(iteration))
+        return self._local[worker]([weights], buffers, self._batches[worker], iteration)
 
     def _average(self, groups: Sequence[Sequence[int]]) -> None:
         for group in groups:

@@ -136,6 +136,7 @@ def _build_simulation(
         cluster=Cluster(cluster, config.scenario, config.seed),
         block_bytes=[block.stop - block.start for block in blocks(message_bytes, cluster.shards)],
         batch_size=config.batch_size,
+        rounds=config.rounds(monitor.num_train),
         limits=monitor.limits,
         observer=observer,
         rules=[rule for rule in rules if rule is not None],
@@ -168,6 +169,7 @@ def _build_collective(
         turn=lambda step: strategy.turn(step, steps_an_epoch),
         averages_first=strategy.averages_first,
         batch_size=config.batch_size,
+        rounds=config.rounds(monitor.num_train),
         limits=monitor.limits,
         observer=observer,
         learning=replicas,
@@ -185,7 +187,8 @@ def build_replicas(config: RunConfig) -> Replicas:
     learner = build_learner(config, pick_device(config))
     num_optimizers = config.cluster.workers if config.strategy.replicas else 1
     return Replicas(
-        gradient=learner.gradient,
+        flat=learner.flat,
+        local=[learner.local_steps(config) for _ in range(config.cluster.workers)],
         batches=learner.batches_of_all(config),
         optimizers=[build_optimizer(config) for _ in range(num_optimizers)],
         rate=build_rate(config, learner.num_train),
@@ -207,7 +210,8 @@ def build_learning(config: RunConfig) -> Learning:
     flat, num_train = learner.flat, learner.num_train
     shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
-    learners = Learners(shards, learner.gradient, learner.batches_of_all(config), cursor)
+    local = [learner.local_steps(config) for _ in range(config.cluster.workers)]
+    learners = Learners(shards, local, learner.batches_of_all(config), cursor)
     return Learning(shards, learners, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
 
 

@@ -27,7 +27,6 @@ class Transport(ABC):
 
     def __init__(self, queue: EventQueue[Event], workers: Workers) -> None:
         self._queue, self._workers, self._learners = queue, workers, workers.learners
-        self._num_sent = [0] * len(workers.finishes_at)  # gradients, by each worker
         self._num_pushes = 0  # that have arrived anywhere
         self.shards: Sequence[ShardInterpreter] = ()
 
@@ -69,11 +68,11 @@ class Transport(ABC):
 
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         """Plain types; the tensors go to the table."""
-        return {"sent": list(self._num_sent), "pushes": self._num_pushes}
+        return {"pushes": self._num_pushes}
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         """Continue from what `state_dict` gave."""
-        self._num_sent, self._num_pushes = list(state["sent"]), state["pushes"]
+        self._num_pushes = state["pushes"]
 
 
 class InstantTransport(Transport):
@@ -83,10 +82,10 @@ class InstantTransport(Transport):
         """A finished gradient is at the shard at once; a worker with a pull rule may have continued before."""
         workers = self._workers
         version = tag = workers.versions[0][worker]
+        workers.num_sent[worker] = 1 + (number := workers.num_sent[worker])
         if workers.rules:
             tag = workers.rules[worker].tag
             workers.pushed(worker)
-        self._num_sent[worker] = 1 + (number := self._num_sent[worker])
         push = self._num_pushes
         self._num_pushes = push + 1
         self.shards[0].push(self._queue.now, push, worker, version, tag, number, loss, gradient)
@@ -140,7 +139,7 @@ class NetworkTransport(Transport):
         """
         now, workers, num_shards = self._queue.now, self._workers, len(self.shards)
         workers.num_missing[worker] = num_shards
-        self._num_sent[worker] = 1 + (number := self._num_sent[worker])
+        workers.num_sent[worker] = 1 + (number := workers.num_sent[worker])
         first = workers.rules[worker].tag % num_shards if workers.rules else 0
         for turn in range(first, first + num_shards):
             shard = turn % num_shards
@@ -159,7 +158,7 @@ class NetworkTransport(Transport):
             return
         now, worker, shard = self._queue.now, push.worker, self.shards[push.shard]
         is_stale = shard.is_stale(worker, push.version)
-        if push.number == self._num_sent[worker] - 1:
+        if push.number == self._workers.num_sent[worker] - 1:
             self._communication.arrived(worker, now, push.through_at - push.sent_at, is_stale)
         if is_stale:
             shard.reject(now, worker, push.version, push.gradient)
@@ -225,7 +224,7 @@ class NetworkTransport(Transport):
         links = []
         for shard, size in enumerate(self._block_bytes):
             seconds = size * network.seconds_a_byte
-            received, sent = sum(self._num_sent) * seconds, self._num_blocks[shard] * seconds
+            received, sent = sum(self._workers.num_sent) * seconds, self._num_blocks[shard] * seconds
             if self._shared is not None:
                 received -= self._shared.left_s(now, True, shard)
                 sent -= self._shared.left_s(now, False, shard)

@@ -11,6 +11,7 @@ from typing import Any
 
 from syncline.learning.server import Gradient, Version
 from syncline.progress import Totals
+from syncline.rounds import SINGLE, Rounds
 from syncline.server.interpreter import Log
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
@@ -21,7 +22,7 @@ from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import Cluster
 
 CANCELLED = "cancelled"  # why a gradient is dropped that is being computed
-_COLUMNS = ("num_missing", "finishes_at", "cancelled_s", "num_pulls")
+_COLUMNS = ("num_missing", "finishes_at", "cancelled_s", "num_pulls", "num_sent")
 
 
 class Workers:
@@ -31,6 +32,7 @@ class Workers:
         queue: receives what they will have finished.
         rules: the pull rule of each worker; empty where a worker waits for a block of every shard.
         learners: what the workers compute; None simulates time alone.
+        rounds: the mini-batches of each push.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Workers:
         communication: Communication,
         totals: Totals,
         log: Log | None,
+        rounds: Rounds,
     ) -> None:
         num_workers, num_shards = cluster.num_workers, cluster.num_shards
         self.learners = learners
@@ -55,12 +58,14 @@ class Workers:
         self.finishes_at = [math.inf] * num_workers  # seconds; the gradient that it began last
         self.cancelled_s = [0.0] * num_workers  # not computed, of gradients that were cancelled
         self.num_pulls = [0] * num_workers  # gradients begun, where there are rules
+        self.num_sent = [0] * num_workers  # gradients
         self._goes_on_at: list[float | None] = [None] * num_workers  # when its rule lets it continue
         # The newest block of each shard that has arrived and is not taken, where there are rules.
         self._inboxes: list[dict[int, tuple[int, Version | None]]] = [{} for _ in rules]
         self.send_gradient: Callable[[int, float, Gradient | None], None]  # of a worker; set by the simulation
         self._queue = queue
-        self._compute_s = cluster.compute_s
+        self._compute_s = cluster.compute_s if rounds == SINGLE else self._round_s
+        self._of_a_batch_s, self._rounds = cluster.compute_s, rounds
         self._log = log
 
     def start(self, worker: int) -> None:
@@ -69,9 +74,14 @@ class Workers:
             self.learners.begin(worker)
         queue, duration = self._queue, self._compute_s(worker)
         if self._log is not None:
-            self._log(queue.now, "started", worker, -1, -1, self.versions[0][worker], duration, "")
+            because = self._rounds.told(self.num_sent[worker])
+            self._log(queue.now, "started", worker, -1, -1, self.versions[0][worker], duration, because)
         self.finishes_at[worker] = at = queue.now + duration
         queue.push(at, worker)
+
+    def _round_s(self, worker: int) -> float:
+        """Seconds of all mini-batches of the worker's next push."""
+        return sum(self._of_a_batch_s(worker) for _ in range(self._rounds.size(self.num_sent[worker])))
 
     def finish(self, worker: Computed) -> str | None:
         """A worker has finished its gradient, which is computed now. Returns why the run ends, if it does."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.rounds import SINGLE, Rounds
 from syncline.timing.distributions import (
     Array,
     Constant,
@@ -228,18 +229,27 @@ class DelayInjector:
     Args:
         absolute: a gradient takes the seconds of the cluster, if the machine is fast enough; else the worker is
             slowed down by the ratio of its seconds to those of the cluster's fastest worker.
-        iteration: the first one; the draws of earlier ones are skipped.
+        iteration: number of the first push; the draws of earlier ones are skipped.
+        rounds: the mini-batches of each push.
     """
 
     def __init__(
-        self, config: ClusterConfig, scenario: ScenarioConfig, seed: int, worker: int, absolute: bool, iteration: int
+        self,
+        config: ClusterConfig,
+        scenario: ScenarioConfig,
+        seed: int,
+        worker: int,
+        absolute: bool,
+        iteration: int,
+        rounds: Rounds = SINGLE,
     ) -> None:
         self._cluster = Cluster(config, scenario, seed)
         self._worker = worker
         self._absolute = absolute
         self._fastest_s = min(config.gradient_s[: config.workers])  # there may be more entries than workers
-        for _ in range(iteration):
+        for _ in range(rounds.batches(iteration).start):
             self.compute(0.0)
+        for _ in range(iteration):
             for shard in range(config.shards):
                 self.push(shard)
                 self.pull(shard)

@@ -1,0 +1,100 @@
+"""What a worker pushes: the gradient of a mini-batch, or the result of several local steps.
+
+Shape legend: n parameters, m float buffer elements.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.optimizer import Optimizer
+from syncline.rounds import Rounds
+
+
+@dataclass(eq=False, slots=True)
+class LocalSteps:
+    """The rounds of one worker. From the weights w_0 that it has, a round of H mini-batches makes
+
+        no optimizer:   w_h+1 = w_h - r_h (g_h + d w_h)         and pushes  g_0 + sum over h > 0 of (g_h + d w_h)
+        an optimizer:   w_h+1 = its step at w_h with g_h        and pushes  w_0 - w_H
+
+    with d the weight decay, which the server's step adds for w_0. So a server's step of plain SGD at a constant rate on
+    the first is at w_H; and without an optimizer a round of one mini-batch pushes its gradient, in every bit.
+
+    Sources: Stich 2019, algorithm 1 (local SGD); Reddi et al. 2021, algorithm 1 (the change as a gradient).
+    """
+
+    gradient: GradientFunction
+    rounds: Rounds
+    rate: Callable[[int], float]  # mini-batches that the worker has had -> rate of its next local step
+    weight_decay: float = 0.0  # of the steps without an optimizer
+    optimizer: Optimizer | None = None  # of the local steps; its state stays at the worker
+    returns: bool = False  # a round that is not completed leaves the optimizer's state as it was
+
+    def __call__(
+        self, weights: list[Tensor], buffers: Tensor, batches: WorkerBatches, number: int
+    ) -> tuple[float, Tensor, Tensor]:
+        """A whole round: mean loss, what is pushed [n], and buffers [m] after it.
+
+        These belong to the module, as those of `GradientFunction`.
+        """
+        with closing(self.steps(weights, buffers, batches, number)) as steps:
+            losses = list(steps)
+        return sum(losses) / len(losses), self.gradient.flat.gradient, self.gradient.flat.buffers
+
+    def steps(self, weights: list[Tensor], buffers: Tensor, batches: WorkerBatches, number: int) -> Generator[float]:
+        """The losses of a round, one a local step. After the last one, the module's gradient is what is pushed.
+
+        The module's weights are w_0 then. If the iterator is closed before, they are any.
+        """
+        flat, places = self.gradient.flat, self.rounds.batches(number)
+        if len(places) == 1 and self.optimizer is None:
+            yield self.gradient(weights, buffers, batches.take(number))[0]
+            return
+        flat.load(weights, buffers)
+        begin, is_done = flat.weights.clone(), False
+        before = self._state() if self.returns else None
+        total = flat.gradient.new_zeros(flat.gradient.shape)
+        try:
+            for place in places:
+                loss, gradient, _ = self.gradient([flat.weights], flat.buffers, batches.take(place))
+                self._step(gradient, total, place, is_first=place == places[0], is_last=place == places[-1])
+                yield loss
+            is_done = True
+        finally:
+            if not is_done and before is not None:
+                self.load_state_dict(before)
+        if self.optimizer is None:
+            flat.gradient.copy_(total)
+        else:
+            flat.gradient.copy_(begin).sub_(flat.weights)
+        flat.weights.copy_(begin)
+
+    def _step(self, gradient: Tensor, total: Tensor, place: int, is_first: bool, is_last: bool) -> None:
+        weights = self.gradient.flat.weights
+        if self.optimizer is not None:
+            self.optimizer.step(weights, gradient, self.rate(place), out=weights)
+            return
+        if self.weight_decay and not is_first:
+            gradient.add_(weights, alpha=self.weight_decay)
+        total.add_(gradient)
+        if is_last:
+            return
+        if self.weight_decay and is_first:
+            gradient.add_(weights, alpha=self.weight_decay)
+        weights.add_(gradient, alpha=-self.rate(place))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The state of the worker's optimizer; its own tensors, which the next step changes."""
+        return {} if self.optimizer is None else self.optimizer.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore a copy of a state from `state_dict`; of an empty one, that of a worker that has done nothing."""
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(state)
+
+    def _state(self) -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in self.state_dict().items()}

@@ -1,0 +1,190 @@
+"""Local steps in virtual time, against plain PyTorch loops and closed forms."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from fake_run import CASES
+from torch import nn
+
+from syncline.assembly import Learner, build_learner
+from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
+from syncline.config.local_steps import LocalStepsConfig
+from syncline.config.optimizers import AdamWConfig, ScheduleConfig
+from syncline.monitor import RunMonitor
+from syncline.progress import Totals
+from syncline.simulation.run import _build_collective, _build_simulation, simulate
+from syncline.strategies.asp import AspOptions
+from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.protocol import StrategyOptions
+from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import Exponential
+from syncline.timing.network import NetworkConfig
+
+PLAIN = SgdConfig(lr=0.05, momentum=0.0)
+NOISY = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=Exponential(1.0))
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def config_of(strategy: StrategyOptions, **changes: object) -> RunConfig:
+    given = {
+        "model": ModelConfig(name="softmax_regression"),
+        "dataset": DigitsConfig(train_size=200),
+        "optimizer": PLAIN,
+        "cluster": NOISY,
+        "batch_size": 8,
+        "max_updates": 30,
+        "eval_every_epochs": 1000,
+    }
+    return RunConfig(strategy=strategy, **(given | changes))  # type: ignore[arg-type]
+
+
+def ended(config: RunConfig) -> tuple[torch.Tensor, Totals]:
+    """The weights at the end, of all replicas one after another, and the totals."""
+    build: Callable[..., object] = _build_simulation if config.strategy.has_server else _build_collective
+    monitor = RunMonitor(config, lambda row: None, lambda progress: None)
+    simulation, observer = build(config, monitor, None, None)  # type: ignore[misc]
+    observer.begin(simulation.totals)
+    simulation.run()
+    states = observer.learning.final_states()
+    return torch.cat([state["weights"] for state in states]), simulation.totals
+
+
+def plain_round(
+    learner: Learner,
+    config: RunConfig,
+    weights: torch.Tensor,
+    worker: int,
+    number: int,
+    steps: int,
+    make: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+) -> torch.Tensor:
+    """The weights after a round of torch's optimizer from these weights."""
+    flat, batches = learner.flat, learner.batches(config, worker)
+    parameter = nn.Parameter(weights.clone())
+    optimizer = make([parameter])
+    for place in range(number * steps, (number + 1) * steps):
+        _, gradient, _ = learner.gradient([parameter.detach()], flat.buffers.clone(), batches.take(place))
+        parameter.grad = gradient.clone()
+        optimizer.step()
+    return parameter.detach()
+
+
+@pytest.mark.parametrize("strategy", [BspOptions(), BspOptions(topology="allreduce")], ids=["server", "allreduce"])
+def test_bsp_averages_the_weights_of_all_workers_every_h_steps(strategy: BspOptions) -> None:
+    """Local SGD (Stich 2019, algorithm 1), with weight decay, written out with torch.optim."""
+    optimizer = replace(PLAIN, weight_decay=0.01)
+    config = config_of(strategy, optimizer=optimizer, local=LocalStepsConfig(steps=5), max_updates=6)
+    learner = build_learner(config, CPU)
+    weights = learner.flat.weights.clone()
+    for number in range(6):
+        ends = [
+            plain_round(
+                learner,
+                config,
+                weights,
+                worker,
+                number,
+                5,
+                lambda each: torch.optim.SGD(each, lr=0.05, weight_decay=0.01),
+            )
+            for worker in range(4)
+        ]
+        weights = torch.stack(ends).mean(0)
+    found, totals = ended(config)
+    torch.testing.assert_close(found, weights, rtol=1e-5, atol=1e-6)
+    assert (totals.updates, totals.samples) == (6, 6 * 4 * 5 * 8)
+
+
+@pytest.mark.parametrize("strategy", [BspOptions(), BspOptions(topology="allreduce")], ids=["server", "allreduce"])
+def test_diloco_steps_with_nesterov_momentum_on_the_mean_change(strategy: BspOptions) -> None:
+    """Douillard et al. 2023, algorithm 1: the inner AdamW of each worker keeps its state."""
+    inner = AdamWConfig(lr=0.01, weight_decay=0.1)
+    outer = SgdConfig(lr=0.7, momentum=0.9, nesterov=True)
+    config = config_of(strategy, optimizer=outer, local=LocalStepsConfig(steps=4, optimizer=inner), max_updates=5)
+    learner = build_learner(config, CPU)
+    shared = nn.Parameter(learner.flat.weights.clone())
+    slow = torch.optim.SGD([shared], lr=0.7, momentum=0.9, nesterov=True)
+    own = [nn.Parameter(shared.detach().clone()) for _ in range(4)]
+    fast = [torch.optim.AdamW([each], lr=0.01, weight_decay=0.1) for each in own]
+    batches = [learner.batches(config, worker) for worker in range(4)]
+    for number in range(5):
+        for worker in range(4):
+            own[worker].data.copy_(shared.detach())
+            for place in range(4 * number, 4 * number + 4):
+                _, gradient, _ = learner.gradient(
+                    [own[worker].detach()], learner.flat.buffers.clone(), batches[worker].take(place)
+                )
+                own[worker].grad = gradient.clone()
+                fast[worker].step()
+        shared.grad = torch.stack([shared.detach() - each.detach() for each in own]).mean(0)
+        slow.step()
+    torch.testing.assert_close(ended(config)[0], shared.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", [*CASES, BspOptions(topology="allreduce"), DsSyncOptions()], ids=repr)
+def test_one_step_of_plain_sgd_and_an_update_of_rate_one_is_the_ordinary_run(strategy: StrategyOptions) -> None:
+    """Times in every bit, weights to rounding; under noise, with several shards where they are allowed."""
+    shards = 1 if strategy.single_server or not strategy.has_server else 2
+    cluster = replace(NOISY, shards=shards, network=NetworkConfig(latency_s=0.004))
+    about = {"model": ModelConfig(), "cluster": cluster, "max_updates": 24}
+    weights, totals = ended(config_of(strategy, **about))
+    local = LocalStepsConfig(optimizer=SgdConfig(lr=0.05, momentum=0.0))
+    found, again = ended(config_of(strategy, **about, optimizer=SgdConfig(lr=1.0, momentum=0.0), local=local))
+    assert (again.time_s, again.updates, again.samples) == (totals.time_s, totals.updates, totals.samples)
+    assert again.used_by_worker == totals.used_by_worker
+    torch.testing.assert_close(found, weights, rtol=0, atol=1e-6)
+
+
+def test_a_replica_makes_its_steps_and_then_averages_over_its_group() -> None:
+    """DS-Sync: rows at even steps, columns at odd ones."""
+    config = config_of(DsSyncOptions(), local=LocalStepsConfig(steps=3), max_updates=2)
+    learner = build_learner(config, CPU)
+    own = [learner.flat.weights.clone() for _ in range(4)]
+    for number, groups in enumerate([[(0, 1), (2, 3)], [(0, 2), (1, 3)]]):
+        own = [
+            plain_round(learner, config, own[worker], worker, number, 3, lambda each: torch.optim.SGD(each, lr=0.05))
+            for worker in range(4)
+        ]
+        for group in groups:
+            mean = torch.stack([own[worker] for worker in group]).mean(0)
+            for worker in group:
+                own[worker] = mean
+    torch.testing.assert_close(ended(config)[0], torch.cat(own), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", [BspOptions(), BspOptions(topology="allreduce")], ids=["server", "allreduce"])
+@pytest.mark.parametrize("after", [0.0, 2.0])
+def test_a_push_takes_the_time_of_all_its_mini_batches(strategy: BspOptions, after: float) -> None:
+    """BSP without a network: an update at the slowest worker's sum; ordinary updates first with `after_epochs`."""
+    local = LocalStepsConfig(steps=7, after_epochs=after)
+    config = config_of(strategy, local=local, gradients=False, max_updates=150)
+    rounds = config.rounds(200)
+    assert rounds.single == math.ceil(after * 200 / 4 / 8)
+    drawn = Cluster(NOISY, ScenarioConfig(), 0).first_compute_s(rounds.batches(150).start)
+    ends = np.stack([drawn[:, rounds.batches(step)].sum(axis=1) for step in range(150)]).max(axis=1)
+    summary = simulate(config, lambda row: None, lambda progress: None)
+    assert summary["time_s"] == pytest.approx(ends.sum(), rel=1e-12)
+    assert summary["samples"] == 4 * 8 * rounds.batches(150).start
+
+
+def test_the_rate_of_local_steps_follows_the_workers_own_epochs() -> None:
+    """The schedule drops to 0 after one epoch of the worker's own share: later rounds change nothing."""
+    schedule = ScheduleConfig(at_epochs=[1.0], factor=1e-12)
+    inner = SgdConfig(lr=0.05, momentum=0.0, schedule=schedule)
+    about = {"optimizer": SgdConfig(lr=1.0, momentum=0.0), "local": LocalStepsConfig(steps=5, optimizer=inner)}
+    one_worker = ClusterConfig(workers=1)
+    first, _ = ended(config_of(AspOptions(), cluster=one_worker, max_updates=5, **about))  # 25 of 25 mini-batches
+    later, _ = ended(config_of(AspOptions(), cluster=one_worker, max_updates=9, **about))
+    torch.testing.assert_close(first, later, rtol=0, atol=1e-9)
+    before, _ = ended(config_of(AspOptions(), cluster=one_worker, max_updates=4, **about))
+    assert not torch.equal(before, first)
