@@ -82,7 +82,7 @@ def other_values(value: Any) -> list[Any]:
         case dict():
             return [{**value, 1: 2.5}, {0: 2.5}]
         case None:
-            return [7, 3, 0.5, 70, Constant(0.5), "loss"]
+            return [7, 3, 0.5, 70, Constant(0.5), "loss", "sgd"]
     raise AssertionError(f"no other value known for {value!r}")
 
 

@@ -6,7 +6,7 @@ The picture has a lane for each worker and shard; below them, where it changes, 
 import json
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,17 @@ def _draw_workers(axes: Any, lanes: Sequence[Sequence[Span]], begin_s: float, en
         pairs = pairwise(span for span in lane if span.kind in (spans.COMPUTING, spans.INTERRUPTED))
         close = (b.begin_s for a, b in pairs if a.about is not b.about and b.begin_s - a.end_s < min_gap_s)
         _draw_ticks(axes, y - 0.4, y + 0.4, [at for at in close if begin_s <= at <= end_s], "white", 0.7)
+        steps = chain.from_iterable(_ends_of_local_steps(span, min_gap_s) for span in lane)
+        _draw_ticks(axes, y - 0.4, y - 0.1, [at for at in steps if begin_s <= at <= end_s], "white", 0.7)
     return legend
+
+
+def _ends_of_local_steps(span: Span, min_gap_s: float) -> Iterator[float]:
+    """Where the local steps of a computation end, but for the last, as if all took the same time; none if too close."""
+    num = span.about.get("local_steps", 1)
+    step_s = (span.end_s - span.begin_s) / num
+    if span.kind == spans.COMPUTING and step_s >= min_gap_s:
+        yield from (span.begin_s + step * step_s for step in range(1, num))
 
 
 def _draw_shards(

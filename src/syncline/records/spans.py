@@ -94,6 +94,8 @@ class _Lane:
             self.left.clear()
             self.starts_s.append(at)
             self.gradient = {"version": version}
+            if because:
+                self.gradient["local_steps"] = int(because.split()[0])
             self._attach_blocks(at)
             self._begin(at, COMPUTING, self.gradient)
         elif kind == "pulled":

@@ -43,7 +43,8 @@ class Entrant:
     overrides: tuple[str, ...]  # without the seed, limits of length, target and rate
     center: float  # of the grid of rates, > 0
     of_length: tuple[tuple[str, Fraction], ...] = ()  # keys that are shares of the race's length
-    comparable: bool = True  # one model, and times that do not follow from losses
+    comparable: bool = True  # one model, a mini-batch a push, and times that do not follow from losses
+    steps: int = 1  # mini-batches of a push
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ class _Course:
         trials = tuning.trials(tuning.rows[0], 0, self.race.tuning_seeds[:1], Fraction(1))
         (outcome,) = yield from self._make("cost", trials)
         counts, reached = _counts(outcome, trials[0]), time_to(outcome, self.race.goal)
-        gradient_s = (counts.wall_s + PER_RUN_S) / max(1, counts.gradients)
+        gradient_s = (counts.wall_s + PER_RUN_S) / max(1, counts.gradients * entrant.steps)
         share = 1.0 if reached is None else min(1.0, MORE * reached / self.length_s)
         words = f"a gradient takes {1000.0 * gradient_s:.3g} ms of a core; runs are foreseen to end"
         self._complete("cost", 1, [f"{words} after {100.0 * share:.0f} % of the race"])
@@ -181,7 +182,7 @@ class _Course:
         race = self.race
         screened = (race.points + 4 * extensions) * min(cost.share, float(race.screen))
         full = (race.finalists + extensions) * len(race.tuning_seeds) * cost.share
-        return paces[entrant.label].gradients * cost.gradient_s * (screened + full)
+        return paces[entrant.label].gradients * entrant.steps * cost.gradient_s * (screened + full)
 
     def _affordable(self, entrants: list[Entrant], paces: Mapping[str, Pace], cost: "_Cost") -> list[Entrant]:
         """As many as can be tuned in their share of the budget; each strategy's first entrant before further ones."""

@@ -1,0 +1,77 @@
+"""Local steps of real processes: replayed in every bit, and as in virtual time."""
+
+import pytest
+import torch
+
+from benchmarks.live_run import LiveRun
+from syncline.config import compose
+from syncline.records.events import read_events
+from syncline.records.snapshots import read_state
+from syncline.simulation.replay import replay
+from syncline.simulation.run import simulate
+
+pytestmark = pytest.mark.processes
+
+SHORT = ["epochs=null", "batch_size=8", "eval_every_epochs=1000", "dataset.train_size=400", "model=lenet"]
+ADAMW = "local.optimizer={name: adamw, lr: 0.002}"
+
+
+def replayed(run: LiveRun) -> dict:
+    return replay(run.config, run.config, run.folder, lambda row: None, lambda progress: None)["replay"]
+
+
+def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(tmp_path):
+    """Two shards; ordinary pushes at first."""
+    words = [
+        "strategy=asp",
+        "cluster.workers=2",
+        "cluster.shards=2",
+        "cluster.gradient_s=[0.01,0.02]",
+        "max_updates=40",
+    ]
+    local = ["local.steps=3", "local.after_epochs=0.2", ADAMW, "optimizer.lr=0.7", "optimizer.nesterov=true"]
+    run = LiveRun(tmp_path, *SHORT, *words, *local)
+    run.wait()
+    assert replayed(run)["equal"]
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    started = log[(log.kind == "started") & (log.worker == 0)]
+    assert list(started.because[:6]) == [""] * 5 + ["3 local steps"]  # 0.2 epochs of 200 samples
+    singles = sum(
+        min(5, len(log[(log.kind == "applied") & (log.worker == worker) & (log.shard == 0)])) for worker in (0, 1)
+    )
+    assert run.summary()["samples"] == 8 * (3 * 40 - 2 * singles)
+    assert run.has_ended_cleanly()
+
+
+def test_an_interrupt_ends_the_local_steps(tmp_path):
+    """K-sync with K = 1: the slow worker is interrupted in every round, and begins the next with new weights."""
+    words = ["strategy=k_sync", "strategy.k=1", "cluster.workers=2", "cluster.gradient_s=[0.01,0.05]", "max_updates=30"]
+    run = LiveRun(tmp_path, *SHORT, *words, "local.steps=4", "runner.pace=absolute")
+    run.wait()
+    summary = run.summary()
+    assert replayed(run)["equal"]
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    assert len(log[(log.kind == "interrupted") & (log.worker == 1)]) == 29  # the last update ends the run
+    assert summary["used_by_worker"] == [30, 0]
+    assert summary["time_s"] == pytest.approx(30 * 4 * 0.01, rel=0.25)
+    assert run.has_ended_cleanly()
+
+
+@pytest.mark.parametrize(
+    "strategy", [["strategy=bsp", "strategy.topology=allreduce"], ["strategy=ds_sync"]], ids=" ".join
+)
+def test_members_of_a_collective_learn_what_they_do_in_virtual_time(strategy, tmp_path):
+    words = [*SHORT, *strategy, "cluster.workers=4", "local.steps=3", "local.after_epochs=0.2", ADAMW]
+    words += ["max_updates=8", "optimizer.lr=0.7"]
+    run = LiveRun(tmp_path, *words)
+    run.wait()
+    parameters: dict[str, torch.Tensor] = {}
+
+    def save(name, tensors, about) -> None:
+        parameters[name] = tensors["weights"].clone()
+
+    summary = simulate(compose(words)[0], lambda row: None, lambda progress: None, save_parameters=save)
+    assert (run.summary()["updates"], run.summary()["samples"]) == (summary["updates"], summary["samples"])
+    for name, weights in parameters.items():
+        torch.testing.assert_close(read_state(run.folder / name)[0]["weights"], weights, rtol=1e-3, atol=1e-5)
+    assert run.has_ended_cleanly()
