@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from syncline.__main__ import main
 from syncline.config import compose
-from syncline.records.drawing import draw, trace_events, write_trace
+from syncline.records.drawing import _ends_of_local_steps, draw, trace_events, write_trace
 from syncline.records.events import KINDS, SCHEMA, EventLog, read_events
 from syncline.records.spans import (
     ABSENT,
@@ -188,6 +188,24 @@ def test_messages_take_latency_and_size_over_bandwidth(tmp_path: Path) -> None:
 
 TWO = ["cluster.workers=2", "cluster.jitter=null", "cluster.network.bandwidth_gbps=null"]
 SLOW_LINKS = [*TWO, "cluster.network.latency_s=0.25"]
+
+
+def test_a_computation_says_how_many_local_steps_it_has(tmp_path: Path) -> None:
+    words = [
+        "strategy=bsp",
+        "cluster.workers=2",
+        "local.steps=4",
+        "cluster.gradient_s=[1.0]",
+        "max_updates=3",
+        *INSTANT,
+    ]
+    events, summary = simulated(tmp_path, *words)
+    timeline = timeline_of(events, summary["time_s"])
+    spans = [span for lane in timeline.workers for span in lane if span.kind == COMPUTING]
+    assert {span.about["local_steps"] for span in spans} == {4}
+    assert shape(timeline.workers[0]) == [(COMPUTING, 4 * i, 4 * i + 4) for i in range(3)]
+    assert list(_ends_of_local_steps(spans[0], min_gap_s=0.5)) == [1, 2, 3]
+    assert list(_ends_of_local_steps(spans[0], min_gap_s=1.5)) == [], "too close to be told apart"
 
 
 def test_k_sync_cancels_the_slower_at_each_update(tmp_path: Path) -> None:

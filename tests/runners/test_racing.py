@@ -52,6 +52,15 @@ def test_entrants_may_be_left_out_or_changed_and_a_swept_strategy_stands_for_all
     assert {entrant.overrides[0] for entrant in swept.entrants} == {"batch_size=16"}
 
 
+def test_numbers_of_local_steps_are_values_of_the_entrants() -> None:
+    (swept,) = races(TARGET, "strategy=asp,bsp", "local.steps=1,8")
+    assert [each.label for each in swept.entrants] == ["asp steps=1", "asp steps=8", "bsp steps=1", "bsp steps=8"]
+    assert [(each.steps, each.comparable) for each in swept.entrants] == [(1, True), (8, False)] * 2
+    declared = race(TARGET, "race.entrants={bsp: {topology: [server], local.steps: [1, 16]}}")
+    assert {"bsp server steps=1", "bsp server steps=16", "asp"} <= {each.label for each in declared.entrants}
+    assert {each.steps for each in race(TARGET, "local=local_sgd").entrants} == {8}, "for all of them, not swept"
+
+
 def test_who_cannot_run_on_the_cluster_is_left_out_with_the_reason() -> None:
     study = race(TARGET, "cluster.shards=2", "model=mlp")
     assert {"bsp server", "asp", "psp c=3 b=75"} <= {entrant.label for entrant in study.entrants}

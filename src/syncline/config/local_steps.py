@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncline.config.checks import ConfigError, check, check_numbers
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, ScheduleConfig
-from syncline.config.reading import converted, fields
+from syncline.config.reading import converted, described, fields
 from syncline.config.words import meant, nearest
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _built(kind: type[Any], options: Mapping[str, Any], key: str) -> Any:
         try:
             values[name] = converted(kinds[name], value)
         except (ValueError, OverflowError):
-            raise ConfigError(f"{key}.{name} has another type, got {value!r}") from None
+            raise ConfigError(f"{key}.{name} must be {described(kinds[name])}, got {value}") from None
     made = kind(**values)
     check_numbers(made, key)
     return made

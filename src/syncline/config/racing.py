@@ -22,7 +22,7 @@ class NoRaceConfig:
 @dataclass(frozen=True)
 class RaceConfig:
     name: str = "first"
-    # strategy -> {key of it, or local.steps: [values]}, or null; P/4: a share of the workers, T/20: of the race's length
+    # strategy -> {its key or local.steps: [values]}, or null; P/4: a share of the workers, T/20: of the race's length
     entrants: Any = None
     budget_h: float | None = None  # wall hours for all runs, > 0; null: none
     targets: list[float] = field(default_factory=list)  # further ones, each easier than target.value

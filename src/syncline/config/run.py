@@ -207,9 +207,9 @@ class RunConfig:
         local = self.local
         if local.optimizer is None and local.steps > 1:
             rule = (
-                f"local.optimizer must be set with optimizer={self.optimizer.name}: else local steps are of plain SGD"
+                f"local.optimizer must be set with optimizer={self.optimizer.name}: without it steps are of plain SGD"
             )
-            check(isinstance(self.optimizer, SgdConfig), f"{rule} at its rate", None)
+            check(isinstance(self.optimizer, SgdConfig), rule, None)
         if local.optimizer is not None:
             rule = "optimizer.clip_norm must be null with local.optimizer, whose clip_norm limits the gradients"
             check(self.optimizer.clip_norm is None, rule, self.optimizer.clip_norm)

@@ -20,6 +20,7 @@ A `delayed` row overlays computing, sending or receiving and ends with that stat
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,8 +95,8 @@ class _Lane:
             self.left.clear()
             self.starts_s.append(at)
             self.gradient = {"version": version}
-            if because:
-                self.gradient["local_steps"] = int(because.split()[0])
+            if steps := re.fullmatch(r"(\d+) local steps", because):
+                self.gradient["local_steps"] = int(steps[1])
             self._attach_blocks(at)
             self._begin(at, COMPUTING, self.gradient)
         elif kind == "pulled":
