@@ -1,8 +1,10 @@
 """Local steps in virtual time, against plain PyTorch loops and closed forms."""
 
 import math
+import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ import torch
 from fake_run import CASES
 from torch import nn
 
+from runners import command_line
+from runners.racing import declared_races
 from syncline.assembly import Learner, build_learner
-from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
+from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig, choices
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig, ScheduleConfig
 from syncline.monitor import RunMonitor
@@ -28,6 +32,7 @@ from syncline.timing.network import NetworkConfig
 PLAIN = SgdConfig(lr=0.05, momentum=0.0)
 NOISY = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=Exponential(1.0))
 CPU = torch.device("cpu")
+PAGE = (Path(__file__).parents[2] / "docs" / "local-steps.md").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -188,3 +193,19 @@ def test_the_rate_of_local_steps_follows_the_workers_own_epochs() -> None:
     torch.testing.assert_close(first, later, rtol=0, atol=1e-9)
     before, _ = ended(config_of(AspOptions(), cluster=one_worker, max_updates=4, **about))
     assert not torch.equal(before, first)
+
+
+@pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
+def test_a_command_of_the_page_runs_or_declares_a_race(command: str, tmp_path: Path) -> None:
+    """As written, but for three updates at most and a folder of its own."""
+    words = command.split()
+    if any(word.startswith("+race=") for word in words):
+        assert len(declared_races(words)[0][0].study.entrants) == 6  # type: ignore[attr-defined]
+    else:
+        assert command_line.main([*words, "max_updates=3", f"results={tmp_path}"]) == 0
+
+
+def test_the_page_names_every_key_and_preset() -> None:
+    for field in fields(LocalStepsConfig):
+        assert field.name == "name" or f"`local.{field.name}`" in PAGE
+    assert [name for name in choices("local") if name != "none" and f"| `{name}` |" not in PAGE] == []
