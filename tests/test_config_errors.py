@@ -75,6 +75,11 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         (["seed=-1"], "seed must be in 0 .. 2^32 - 1, got -1"),
         (["seed=4294967296"], "seed must be in 0 .. 2^32 - 1, got 4294967296"),
         (["batch_size=0"], "batch_size must be >= 1, got 0"),
+        (["compress=topk", "compress.density=0"], "compress.density must be in (0, 1], got 0.0"),
+        (
+            ["compress=sign", "strategy=ds_sync"],
+            "compress must be none: strategy=ds_sync has no server here, and sums of all are not sparse, got sign",
+        ),
         (["local.steps=0"], "local.steps must be >= 1, got 0"),
         (["local.after_epochs=-1"], "local.after_epochs must be >= 0, got -1.0"),
         (["local.optimizer=foo"], "local.optimizer must be {name: adam | adamw | rmsprop | sgd, ...} or null, got foo"),

@@ -20,10 +20,12 @@ from syncline.config import (
     RunConfig,
     content_here,
 )
+from syncline.config.compression import FeedbackConfig, RandkConfig, SparseConfig
 from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.map_style import map_style
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import BatchOrder, Turns, WorkerShare
+from syncline.learning.compression import Compression, Int8, PushCompressor, RandK, Sign, TopK
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.foreign import DeclaredTask, optimizer_of
@@ -359,6 +361,25 @@ def _built_in(config: OptimizerConfig, momentum: str) -> Optimizer:
     if config.name == "sgd":
         options["form"] = momentum
     return build_one(**options)
+
+
+def build_compression(config: RunConfig) -> Compression | None:
+    """Of pushes; None if they are sent as they are."""
+    compress = config.compress
+    if isinstance(compress, RandkConfig):
+        return RandK(compress.density, unbiased=not compress.feedback)
+    if isinstance(compress, SparseConfig):
+        return TopK(compress.density)
+    return {"none": None, "int8": Int8(), "sign": Sign()}[compress.name]
+
+
+def build_compressor(config: RunConfig, worker: int, size: int) -> PushCompressor | None:
+    """Of one worker's pushes of `size` elements; None if they are sent as they are."""
+    compression, compress = build_compression(config), config.compress
+    if compression is None:
+        return None
+    assert isinstance(compress, FeedbackConfig)
+    return PushCompressor(compression, blocks(size, config.cluster.shards), compress.feedback, worker, config.seed)
 
 
 def build_rate(config: RunConfig, num_train: int) -> Callable[[int, int], float]:

@@ -16,6 +16,7 @@ from fake_run import CASES
 from torch import Tensor
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig, compose
+from syncline.config.compression import SparseConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig
 from syncline.records import events
@@ -182,6 +183,14 @@ def test_local_steps_of_optimizers_with_a_state(strategy: StrategyOptions, tmp_p
     local = LocalStepsConfig(steps=3, after_epochs=0.5, optimizer=AdamWConfig())
     cluster = replace(REMOTE, shards=shards_of(strategy))
     config = config_of(strategy, cluster, scenario=DELAYS, gradients=True, local=local, optimizer=SgdConfig(lr=0.7))
+    check(config, tmp_path, random.Random(repr(strategy)))
+
+
+@every_strategy
+def test_what_compressed_pushes_left_out(strategy: StrategyOptions, tmp_path: Path) -> None:
+    cluster = replace(REMOTE, shards=shards_of(strategy))
+    about = {"gradients": True, "compress": SparseConfig(density=0.02), "local": LocalStepsConfig(steps=2)}
+    config = config_of(strategy, cluster, scenario=DELAYS, **about)
     check(config, tmp_path, random.Random(repr(strategy)))
 
 

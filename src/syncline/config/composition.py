@@ -82,6 +82,7 @@ class _Root(RunConfig, Invocation):
     task: Any = None
     optimizer: Any = None
     strategy: Any = None
+    compress: Any = None
     runner: Any = None
     tracker: Any = None
     launcher: Any = None

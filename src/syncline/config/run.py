@@ -13,6 +13,7 @@ from typing import Any, cast, get_type_hints
 
 from syncline.config import runners
 from syncline.config.checks import ConfigError, check, check_choice, check_numbers
+from syncline.config.compression import COMPRESSIONS, CompressConfig, FeedbackConfig
 from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig, OwnDatasetConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.models import MODELS, AnyModelConfig, ModelConfig
@@ -36,6 +37,7 @@ TABLES: dict[str, Mapping[str, type[Any]]] = {
     "task": TASKS,
     "optimizer": OPTIMIZERS,
     "strategy": STRATEGIES,
+    "compress": COMPRESSIONS,
     "runner": runners.RUNNERS,
     "tracker": runners.TRACKERS,
 }
@@ -71,6 +73,7 @@ class RunConfig:
     optimizer: OptimizerConfig = field(default_factory=SgdConfig)
     strategy: StrategyOptions = field(default_factory=DsspOptions)
     local: LocalStepsConfig = field(default_factory=LocalStepsConfig)
+    compress: CompressConfig = field(default_factory=CompressConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     runner: runners.Runner = field(default_factory=runners.SimulateConfig)
@@ -220,6 +223,10 @@ class RunConfig:
             check(is_known, "dataset.sharing must be partition with local.steps > 1", self.dataset.sharing)
             is_even = not (local.after_epochs and self.strategy.least_steps_an_epoch)
             check(is_even, "local.after_epochs must be 0 with strategy.parity=epoch", local.after_epochs)
+        rule = (
+            f"compress must be none: strategy={self.strategy.name} has no server here, and sums of all are not sparse"
+        )
+        check(self.compress.name == "none" or self.strategy.has_server, rule, self.compress.name)
 
     def _check_task(self) -> None:
         """The task suits the model, the data suit the task, and the target's metric is one of it."""
@@ -236,6 +243,12 @@ class RunConfig:
         check(self.batch_task == "classification" or not augment, f"dataset.augment must be false for {task}", augment)
         if self.target.metric is not None:
             check_choice("target.metric", self.target.metric, self.metrics)
+
+    @property
+    def keeps_state_at_workers(self) -> bool:
+        """Workers keep something from push to push: the state of an optimizer, or what their pushes left out."""
+        feeds_back = isinstance(self.compress, FeedbackConfig) and self.compress.feedback
+        return self.local.optimizer is not None or feeds_back
 
     @property
     def live(self) -> runners.LiveConfig:
@@ -319,6 +332,7 @@ NOT_IN_IDENTITY = (
 CAME_LATER: dict[str, tuple[Any, ...]] = {
     "task": ({"name": "auto"},),
     "local": ({"steps": 1, "after_epochs": 0.0, "optimizer": None},),
+    "compress": ({"name": "none"},),
     "cluster.network.sharing": ("queue",),
     "cluster.network.later_weight": (1.0,),
     "cluster.update_s": (0.0,),

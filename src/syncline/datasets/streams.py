@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     TRAIN_QUESTIONS = 14  # of qa_synthetic
     TEST_QUESTIONS = 15
     VALIDATION = 16  # training samples that are held out
+    COMPRESS = 17  # random choices of one worker's compression in one push
 
 
 def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Generator:

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from syncline.learning.compression import Compression
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live.clock import CLOCK_REQUESTS, RunClock, answer_clock
 from syncline.live.frames import (
@@ -85,10 +87,11 @@ Inbox = queue.SimpleQueue[Event]
 class ReceivedGradient(Gradient):
     """A gradient that came over a socket."""
 
-    views: list[memoryview] = field(init=False)  # its bytes: gradient, buffers, versions
+    compressed: Tensor | None = None  # uint8; what `flat` is decoded from
+    views: list[memoryview] = field(init=False)  # its bytes on the wire: gradient, buffers, versions
 
     def __post_init__(self) -> None:
-        parts = (self.flat, self.buffers, self.versions)
+        parts = (self.flat if self.compressed is None else self.compressed, self.buffers, self.versions)
         self.views = [byte_view(part) for part in parts if part is not None]
 
 
@@ -99,10 +102,14 @@ class GradientPool:
         size, num_buffers: elements of the block.
         count: allocated beforehand.
         num_versions: that come with each gradient.
+        compression: of what comes; None if it comes as it is.
     """
 
-    def __init__(self, size: int, num_buffers: int, count: int, num_versions: int = 0) -> None:
+    def __init__(
+        self, size: int, num_buffers: int, count: int, num_versions: int = 0, compression: Compression | None = None
+    ) -> None:
         self._size, self._num_buffers, self._num_versions = size, num_buffers, num_versions
+        self._compression = compression
         self._free = [self._allocate() for _ in range(count)]
 
     def take(self) -> ReceivedGradient:
@@ -114,10 +121,21 @@ class GradientPool:
     def give_back(self, gradient: ReceivedGradient) -> None:
         self._free.append(gradient)
 
+    def decode(self, gradient: ReceivedGradient) -> None:
+        """What has been received becomes the gradient. Raises WireError: it stands for none."""
+        if self._compression is not None and gradient.compressed is not None:
+            try:
+                self._compression.decode(gradient.compressed, gradient.flat)
+            except ValueError as error:
+                raise WireError(f"a compressed PUSH: {error}") from None
+
     def _allocate(self) -> ReceivedGradient:
         # zeros, not empty: the pages are mapped before the first push arrives
         versions = torch.zeros(self._num_versions, dtype=torch.int64) if self._num_versions else None
-        return ReceivedGradient(torch.zeros(self._size), torch.zeros(self._num_buffers), versions=versions)
+        size, scheme = self._size, self._compression
+        compressed = None if scheme is None else torch.zeros(scheme.size(size), dtype=torch.uint8)
+        flat, buffers = torch.zeros(size), torch.zeros(self._num_buffers)
+        return ReceivedGradient(flat, buffers, versions=versions, compressed=compressed)
 
 
 class Outbox:
@@ -196,6 +214,7 @@ class Connection:
                     raise WireError(f"{header.kind.name} of worker {self.worker} where its PUSH was expected")
                 gradient = self.pool.take()
                 reader.payload(header, [report_bytes, *gradient.views])
+                self.pool.decode(gradient)
                 report = unpack_report(report_bytes)
                 if report.worker != self.worker:
                     raise WireError(f"a PUSH of worker {report.worker} from worker {self.worker}")

@@ -81,7 +81,7 @@ class Link:
     reader: Reader
     clock: Clock  # the shard's
     weights: Tensor  # its block of the staged weights
-    gradient: Tensor
+    gradient: Tensor  # of what is pushed, as it goes over the wire
     buffers: Tensor  # which the forward pass changes; empty but for the first shard
     received_buffers: Tensor  # those that came with the block in use
     last: Header | None = None  # of the block in use
@@ -191,8 +191,13 @@ class Links:
             self.poll()
         return self.interrupted
 
+    def compressed(self, parts: Sequence[Tensor]) -> None:
+        """The next push sends these uint8 bytes, a part to each shard."""
+        for link, part in zip(self._links, parts, strict=True):
+            link.gradient = part
+
     def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
-        """Send the staged gradient to every shard, each after its delay. False if an interrupt cancelled it.
+        """Send what is staged, or compressed, to every shard, each after its delay. False if an interrupt cancelled it.
 
         Args:
             report: what is the same for all shards.

@@ -9,7 +9,7 @@ import time
 import torch
 from torch import Tensor
 
-from syncline.assembly import build_flat, build_shard, shape_of
+from syncline.assembly import build_compression, build_flat, build_shard, shape_of
 from syncline.learning.flat import FlatModule
 from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
 from syncline.live.clock import RunClock
@@ -82,7 +82,8 @@ class Gathering:
         block = build_shard(config, number, flat, 1, is_whole=False).block
         num_buffers = flat.buffers.numel() if number == 0 else 0
         num_versions = config.cluster.shards if self.pulls else 0
-        self.pool = GradientPool(block.stop, num_buffers, self._num_workers + 1, num_versions)
+        count, compression = self._num_workers + 1, build_compression(config)
+        self.pool = GradientPool(block.stop, num_buffers, count, num_versions, compression)
         listener = listen(context.listen_at, config.live.leave_s)
         accept_workers(listener, context.secret, context.tls, self.pool, self.inbox)
         hello = Hello("shard", number, address_of(listener))

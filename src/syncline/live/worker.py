@@ -8,7 +8,8 @@ from queue import SimpleQueue
 
 import torch
 
-from syncline.assembly import build_learner, pick_device
+from syncline.assembly import build_compressor, build_learner, pick_device
+from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.local_steps import LocalSteps
 from syncline.live.control import ControlClient, RunContext
@@ -70,11 +71,18 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
         if iteration is not None:
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
-            _train(links, staging, learner.local_steps(config), batches, delays, iteration)
+            compressor = build_compressor(config, worker, flat.weights.numel())
+            _train(links, staging, learner.local_steps(config), compressor, batches, delays, iteration)
 
 
 def _train(
-    links: Links, staging: Staging, local: LocalSteps, batches: WorkerBatches, delays: DelayInjector, iteration: int
+    links: Links,
+    staging: Staging,
+    local: LocalSteps,
+    compressor: PushCompressor | None,
+    batches: WorkerBatches,
+    delays: DelayInjector,
+    iteration: int,
 ) -> None:
     """Compute and push one gradient after another, from the push of this number on, until the run is over."""
     flat = local.gradient.flat
@@ -91,6 +99,8 @@ def _train(
             wasted, cancelled = (wasted + 1, cancelled) if is_whole else (wasted, cancelled + 1)
             continue
         staging.from_device()
+        if compressor is not None:
+            links.compressed(compressor(staging.gradient, iteration))
         computed = time.monotonic()
         report = PushReport(
             links.worker,
@@ -105,6 +115,8 @@ def _train(
         )
         if not links.push(delays, report, computed):
             cancelled += 1
+            if compressor is not None:
+                compressor.undo()
             continue
         iteration += 1
         cancelled = wasted = 0

@@ -17,11 +17,11 @@ class Communication:
     """The clocks of all workers.
 
     Args:
-        alone_s: what a gradient or the weights, all blocks of them, take on an idle network.
+        alone_s: what a push, and what the weights, all blocks of them, take on an idle network.
         receives: workers receive as soon as they are granted; else they start by their own rule.
     """
 
-    def __init__(self, num_workers: int, num_shards: int, alone_s: float, receives: bool) -> None:
+    def __init__(self, num_workers: int, num_shards: int, alone_s: tuple[float, float], receives: bool) -> None:
         self.seconds = 0.0  # sending and receiving, of all workers
         self.queueing_s = 0.0  # of these, beyond what the messages would have taken alone
         self._num_shards, self._alone_s, self._receives = num_shards, alone_s, receives
@@ -51,7 +51,7 @@ class Communication:
         self._num_missing[worker] = missing - 1
         if missing == 1:
             self._arrived_at[worker] = now
-            self._add(now - self._sent_at[worker], network_s)
+            self._add(now - self._sent_at[worker], network_s - self._alone_s[0])
 
     def granted(self, worker: int, now: float) -> None:
         """A shard answers; a newer block for a worker to which one is under way has no effect."""
@@ -67,7 +67,7 @@ class Communication:
             self.seconds += now - self._sent_at[worker]
         elif self._receives:
             granted_at, arrived_at = self._granted_at[worker], self._arrived_at[worker]
-            self._add(now - (granted_at if granted_at > arrived_at else arrived_at), network_s)
+            self._add(now - (granted_at if granted_at > arrived_at else arrived_at), network_s - self._alone_s[1])
 
     def end(self, now: float, computing: Collection[int]) -> None:
         """The run is over while these workers compute."""
@@ -86,8 +86,7 @@ class Communication:
         for name in _STATE:
             setattr(self, name, copy(state[name]))
 
-    def _add(self, seconds: float, network_s: float) -> None:
+    def _add(self, seconds: float, queueing_s: float) -> None:
         self.seconds += seconds
-        queueing_s = network_s - self._alone_s
         if queueing_s > 0:
             self.queueing_s += queueing_s if queueing_s < seconds else seconds

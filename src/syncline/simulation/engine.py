@@ -53,6 +53,7 @@ class Simulation:
         strategies: one state machine a shard.
         cluster: durations.
         block_bytes: size on the wire of each shard's block.
+        push_bytes: that of a push of it; None: the same.
         batch_size: samples in a mini-batch.
         limits: when to end.
         observer: called after updates.
@@ -77,6 +78,7 @@ class Simulation:
         log: Log | None = None,
         first_count: int | None = None,
         rounds: Rounds = SINGLE,
+        push_bytes: Sequence[int] | None = None,
     ) -> None:
         assert len(strategies) == len(block_bytes) == cluster.num_shards
         self.totals = Totals(cluster.num_workers)
@@ -85,7 +87,8 @@ class Simulation:
         parameters, learners = learning or ((), None)
         self._learners: Learners | None = learners
         self._queue = EventQueue[Event]()
-        self._communication = _communication(cluster, block_bytes, receives=not rules)
+        push_bytes = block_bytes if push_bytes is None else push_bytes
+        self._communication = _communication(cluster, block_bytes, push_bytes, receives=not rules)
         self._workers = Workers(
             cluster,
             self._queue,
@@ -96,7 +99,8 @@ class Simulation:
             log=log,
             rounds=rounds,
         )
-        self._transport = _transport(self._queue, self._workers, cluster, block_bytes, self._communication)
+        sizes = block_bytes, push_bytes
+        self._transport = _transport(self._queue, self._workers, cluster, sizes, self._communication)
         self._workers.send_gradient = self._transport.send_gradient
         if rules or isinstance(self._transport, NetworkTransport):
             for part in parameters:
@@ -292,15 +296,17 @@ def _transport(
     queue: EventQueue[Event],
     workers: Workers,
     cluster: Cluster,
-    block_bytes: Sequence[int],
+    sizes: tuple[Sequence[int], Sequence[int]],
     communication: Communication,
 ) -> Transport:
     if cluster.sends_instantly and cluster.num_shards == 1:
         return InstantTransport(queue, workers)
-    return NetworkTransport(queue, workers, cluster=cluster, block_bytes=block_bytes, communication=communication)
+    return NetworkTransport(queue, workers, cluster=cluster, sizes=sizes, communication=communication)
 
 
-def _communication(cluster: Cluster, block_bytes: Sequence[int], receives: bool) -> Communication:
+def _communication(
+    cluster: Cluster, block_bytes: Sequence[int], push_bytes: Sequence[int], receives: bool
+) -> Communication:
     network = cluster.network
-    alone_s = network.latency_s + sum(block_bytes) * network.seconds_a_byte
-    return Communication(cluster.num_workers, cluster.num_shards, alone_s, receives)
+    push_s, pull_s = (network.latency_s + sum(sizes) * network.seconds_a_byte for sizes in (push_bytes, block_bytes))
+    return Communication(cluster.num_workers, cluster.num_shards, (push_s, pull_s), receives)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from syncline.datasets.sharding import SharedCursor
+from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.server import Gradient, Shard, Version
@@ -21,6 +22,7 @@ class Learners:
         local: what each worker computes for a push, on the module that all share.
         batches: of each worker.
         cursor: in the order that all workers share; None if each has batches of its own.
+        compressors: of each worker's pushes; none if they are sent as they are.
     """
 
     def __init__(
@@ -29,9 +31,10 @@ class Learners:
         local: Sequence[LocalSteps],
         batches: Sequence[WorkerBatches],
         cursor: SharedCursor | None = None,
+        compressors: Sequence[PushCompressor] = (),
     ) -> None:
         self._shards = shards
-        self._local = local
+        self._local, self._compressors = local, compressors
         self._batches, self._cursor = batches, cursor
         self._iterations = [0] * len(batches)
         self._snapshots: list[list[Version | None]] = [[None] * len(shards) for _ in batches]
@@ -67,6 +70,8 @@ class Learners:
     def restart(self, worker: int) -> None:
         """The worker's process is another one: what it kept to itself is lost."""
         self._local[worker].load_state_dict({})
+        if self._compressors:
+            self._compressors[worker].load_state_dict({})
 
     def begin(self, worker: int) -> None:
         """The worker begins a gradient, which `compute` gives when it is finished."""
@@ -82,6 +87,8 @@ class Learners:
         loss, flat, buffers = self._local[worker](weights, buffers, self._batches[worker], number)
         gradient = self._free.pop() if self._free else Gradient(flat.clone(), buffers.clone())
         gradient.flat.copy_(flat)
+        if self._compressors:
+            self._compressors[worker](gradient.flat, number)
         gradient.buffers.copy_(buffers)
         gradient.readers = len(self._shards)
         return loss, gradient
@@ -106,6 +113,8 @@ class Learners:
             table.put_all(f"optimizer-{number}", shard.optimizer.state_dict())
         for worker, local in enumerate(self._local):
             table.put_all(f"local-{worker}", local.state_dict())
+        for worker, compressor in enumerate(self._compressors):
+            table.put_all(f"compress-{worker}", compressor.state_dict())
         return {
             "iterations": list(self._iterations),
             "cursor": None if self._cursor is None else self._cursor.state_dict(),
@@ -120,6 +129,8 @@ class Learners:
             shard.current = table.current(state["current"][number])
         for worker, local in enumerate(self._local):
             local.load_state_dict(table.take_all(f"local-{worker}"))
+        for worker, compressor in enumerate(self._compressors):
+            compressor.load_state_dict(table.take_all(f"compress-{worker}"))
         self._iterations = list(state["iterations"])
         if self._cursor is not None:
             self._cursor.load_state_dict(state["cursor"])

@@ -49,10 +49,9 @@ def replay(
     recorded = read_summary(folder)
     if recorded["engine"] != "live" or not source.strategy.has_server:
         raise RecordError(f"{folder}: only a run of real processes through a parameter server can be replayed")
-    if source.strategy.interrupts and source.local.optimizer is not None:
-        raise RecordError(
-            f"{folder}: local.optimizer's state depends on rounds that were interrupted, which no log tells"
-        )
+    if source.strategy.interrupts and source.keeps_state_at_workers:
+        what = "local.optimizer's state, or compress.feedback, depends on gradients"
+        raise RecordError(f"{folder}: {what} that were interrupted, which no log tells")
     learning = build_learning(source)
     again = _Replay(source, learning, read_events(folder / "events.arrow"))
     monitor.describe(learning.num_train, learning.num_parameters, learning.best_possible)

@@ -9,7 +9,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from syncline.assembly import build_learner, build_optimizer, build_rate, build_shard, count_parameters, pick_device
+from syncline.assembly import (
+    build_compression,
+    build_compressor,
+    build_learner,
+    build_optimizer,
+    build_rate,
+    build_shard,
+    count_parameters,
+    pick_device,
+)
 from syncline.config import RunConfig
 from syncline.datasets.sharding import SharedCursor
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
@@ -130,11 +139,14 @@ def _build_simulation(
     observer = _Observer(config, monitor, learning, num_parameters, checkpointer)
     cluster = config.cluster
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
+    block_bytes = [block.stop - block.start for block in blocks(message_bytes, cluster.shards)]
+    compression = build_compression(config)
     rules = (config.strategy.pull_rule(cluster.shards) for _ in range(cluster.workers))
     simulation = Simulation(
         strategies=[config.strategy.start(cluster.workers) for _ in range(cluster.shards)],
         cluster=Cluster(cluster, config.scenario, config.seed),
-        block_bytes=[block.stop - block.start for block in blocks(message_bytes, cluster.shards)],
+        block_bytes=block_bytes,
+        push_bytes=None if compression is None else [compression.size(num // 4) for num in block_bytes],
         batch_size=config.batch_size,
         rounds=config.rounds(monitor.num_train),
         limits=monitor.limits,
@@ -211,7 +223,9 @@ def build_learning(config: RunConfig) -> Learning:
     shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
     local = [learner.local_steps(config) for _ in range(config.cluster.workers)]
-    learners = Learners(shards, local, learner.batches_of_all(config), cursor)
+    workers, size = range(config.cluster.workers), flat.weights.numel()
+    compressors = [made for worker in workers if (made := build_compressor(config, worker, size)) is not None]
+    learners = Learners(shards, local, learner.batches_of_all(config), cursor, compressors)
     return Learning(shards, learners, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
 
 

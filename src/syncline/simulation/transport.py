@@ -112,7 +112,7 @@ class NetworkTransport(Transport):
     """Messages that take time, to and from any number of shards.
 
     Args:
-        block_bytes: size on the wire of each shard's block.
+        sizes: bytes on the wire of each shard's block, and of a push of it.
     """
 
     def __init__(
@@ -121,15 +121,16 @@ class NetworkTransport(Transport):
         workers: Workers,
         *,
         cluster: Cluster,
-        block_bytes: Sequence[int],
+        sizes: tuple[Sequence[int], Sequence[int]],
         communication: Communication,
     ) -> None:
         super().__init__(queue, workers)
-        self._cluster, self._block_bytes, self._communication = cluster, block_bytes, communication
+        self._cluster, self._communication = cluster, communication
+        self._block_bytes, self._push_bytes = sizes
         self._shared: FairShareNetwork[Message] | None = cluster.network.fair_share_network()
         self._shared_at = math.inf  # when the next message is through the shared network
-        self._num_blocks = [0] * len(block_bytes)  # of weights, sent by each shard
-        self._free_at = [0.0] * len(block_bytes)  # when each shard has handled the pushes that are there
+        self._num_blocks = [0] * cluster.num_shards  # of weights, sent by each shard
+        self._free_at = [0.0] * cluster.num_shards  # when each shard has handled the pushes that are there
 
     def send_gradient(self, worker: int, loss: float = 0.0, gradient: Gradient | None = None) -> None:
         """As above.
@@ -146,7 +147,7 @@ class NetworkTransport(Transport):
             version = workers.versions[shard][worker]
             tag = workers.rules[worker].tag if workers.rules else version
             push = Push(worker, shard, version, tag, loss, gradient, number, now)
-            self._send(push, self._block_bytes[shard])
+            self._send(push, self._push_bytes[shard])
         self._communication.sent(worker, now)
         workers.pushed(worker)
 
@@ -222,9 +223,10 @@ class NetworkTransport(Transport):
             return None
         pushes = [event for _, event in self._queue.scheduled() if isinstance(event, Push)]
         links = []
-        for shard, size in enumerate(self._block_bytes):
+        for shard, size in enumerate(self._push_bytes):
             seconds = size * network.seconds_a_byte
-            received, sent = sum(self._workers.num_sent) * seconds, self._num_blocks[shard] * seconds
+            received = sum(self._workers.num_sent) * seconds
+            sent = self._num_blocks[shard] * (self._block_bytes[shard] * network.seconds_a_byte)
             if self._shared is not None:
                 received -= self._shared.left_s(now, True, shard)
                 sent -= self._shared.left_s(now, False, shard)

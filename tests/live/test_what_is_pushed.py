@@ -1,10 +1,13 @@
-"""Local steps of real processes: replayed in every bit, and as in virtual time."""
+"""Local steps and compressed pushes of real processes: replayed in every bit, and as in virtual time."""
 
 import pytest
 import torch
 
 from benchmarks.live_run import LiveRun
 from syncline.config import compose
+from syncline.learning.compression import TopK
+from syncline.live.connections import GradientPool
+from syncline.live.transport import WireError
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
 from syncline.simulation.replay import replay
@@ -41,6 +44,26 @@ def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(tmp_path):
     )
     assert run.summary()["samples"] == 8 * (3 * 40 - 2 * singles)
     assert run.has_ended_cleanly()
+
+
+@pytest.mark.parametrize("compress", ["topk", "int8"])
+def test_compressed_pushes_are_replayed_in_every_bit(compress, tmp_path):
+    """Of two local steps each, to two shards, with what each push left out."""
+    words = ["strategy=asp", "cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.01]", "max_updates=40"]
+    run = LiveRun(tmp_path, *SHORT, *words, f"compress={compress}", "local.steps=2", "optimizer.momentum=0")
+    run.wait()
+    assert replayed(run)["equal"]
+    assert run.has_ended_cleanly()
+
+
+def test_a_compressed_push_of_no_block_ends_the_connection():
+    """Of the right length, but with places beyond the block."""
+    pool = GradientPool(size=10, num_buffers=0, count=1, compression=TopK(0.2))
+    gradient = pool.take()
+    assert [view.nbytes for view in gradient.views] == [16, 0]
+    gradient.views[0][:8] = torch.tensor([3, 99], dtype=torch.int32).numpy().tobytes()
+    with pytest.raises(WireError, match="a compressed PUSH: places that do not ascend"):
+        pool.decode(gradient)
 
 
 def test_an_interrupt_ends_the_local_steps(tmp_path):

@@ -1,0 +1,208 @@
+"""Compression of pushes: what of a vector is sent, in how many bytes, and how it is read again.
+
+A shard receives the compressed form of its own block and adds it up like any push. With error feedback a worker keeps
+what its push left out and adds it to the next one, so that nothing is lost but what a strategy discards.
+
+Shape legend: n elements of a block, k of them that are sent.
+
+Sources: Stich et al. 2018, algorithm 1 (sparsified SGD with memory); Karimireddy et al. 2019, algorithm 2 (error
+feedback for any compression).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from syncline.datasets.streams import Purpose, stream
+
+CHUNK = 1024  # elements that share a scale
+
+
+class Compression(Protocol):
+    """The compressed form of a block: bytes whose number depends on n alone."""
+
+    def size(self, n: int) -> int:
+        """Bytes of a block of n elements."""
+        ...
+
+    def encode(self, block: Tensor, seed: int) -> Tensor:
+        """The bytes of a block float32 [n] on the CPU, uint8 [size]; `seed` in 0 .. 2^63 - 1, for random choices."""
+        ...
+
+    def decode(self, data: Tensor, out: Tensor) -> None:
+        """Write the block that these bytes stand for to `out` [n].
+
+        Raises:
+            ValueError: no block has these bytes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """The k elements of the largest absolute values: their places int32 in ascending order, then their values."""
+
+    density: float  # k / n, in (0, 1]
+
+    def size(self, n: int) -> int:
+        return 8 * _share(self.density, n)
+
+    def encode(self, block: Tensor, seed: int) -> Tensor:
+        places, _ = block.abs().topk(_share(self.density, block.numel()), sorted=False).indices.sort()
+        return torch.cat([places.to(torch.int32).view(torch.uint8), block[places].view(torch.uint8)])
+
+    def decode(self, data: Tensor, out: Tensor) -> None:
+        half = data.numel() // 2
+        places, values = _read(data[:half], torch.int32).long(), _read(data[half:], torch.float32)
+        if not _ascend(places, out.numel()):
+            raise ValueError("places that do not ascend within the block")
+        out.zero_()
+        out[places] = values
+
+
+@dataclass(frozen=True, slots=True)
+class RandK:
+    """k random elements: the seed int64 from which their places follow, then their values.
+
+    Without error feedback they are divided by the density: the mean over seeds is the block.
+    """
+
+    density: float  # k / n, in (0, 1]
+    unbiased: bool = False
+
+    def size(self, n: int) -> int:
+        return 8 + 4 * _share(self.density, n)
+
+    def encode(self, block: Tensor, seed: int) -> Tensor:
+        values = block[self._places(seed, block.numel())]
+        if self.unbiased:
+            values = values * (block.numel() / max(1, values.numel()))
+        return torch.cat([torch.tensor([seed]).view(torch.uint8), values.view(torch.uint8)])
+
+    def decode(self, data: Tensor, out: Tensor) -> None:
+        seed = int(data[:8].view(torch.int64).item())
+        if seed < 0:
+            raise ValueError(f"a seed below 0: {seed}")
+        out.zero_()
+        out[self._places(seed, out.numel())] = _read(data[8:], torch.float32)
+
+    def _places(self, seed: int, n: int) -> Tensor:
+        generator = np.random.Generator(np.random.Philox(seed))
+        return torch.from_numpy(generator.choice(n, _share(self.density, n), replace=False, shuffle=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Int8:
+    """Whole numbers -127 .. 127, rounded to the nearest, of a scale float32 for each `CHUNK`; first all scales."""
+
+    def size(self, n: int) -> int:
+        return 4 * math.ceil(n / CHUNK) + n
+
+    def encode(self, block: Tensor, seed: int) -> Tensor:
+        chunks = _chunks(block)
+        scales = chunks.abs().amax(dim=1) / 127
+        steps = torch.where(scales > 0, scales, torch.ones_like(scales))
+        whole = (chunks / steps[:, None]).round_().clamp_(-127, 127).to(torch.int8).reshape(-1)[: block.numel()]
+        return torch.cat([scales.view(torch.uint8), whole.view(torch.uint8)])
+
+    def decode(self, data: Tensor, out: Tensor) -> None:
+        num_scales = math.ceil(out.numel() / CHUNK)
+        scales = _read(data[: 4 * num_scales], torch.float32)
+        out.copy_(_read(data[4 * num_scales :], torch.int8))
+        out.mul_(scales.repeat_interleave(CHUNK)[: out.numel()])
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """The mean of the absolute values float32, then a bit an element: 1 where it is >= 0."""
+
+    def size(self, n: int) -> int:
+        return 4 + math.ceil(n / 8) if n else 0
+
+    def encode(self, block: Tensor, seed: int) -> Tensor:
+        if not block.numel():
+            return block.view(torch.uint8)
+        bits = torch.from_numpy(np.packbits((block >= 0).numpy()))
+        return torch.cat([block.abs().mean().reshape(1).view(torch.uint8), bits])
+
+    def decode(self, data: Tensor, out: Tensor) -> None:
+        if not out.numel():
+            return
+        bits = np.unpackbits(data[4:].numpy(), count=out.numel())
+        out.copy_(torch.from_numpy(bits)).mul_(2).sub_(1).mul_(data[:4].view(torch.float32))
+
+
+@dataclass(eq=False, slots=True)
+class PushCompressor:
+    """What one worker does to its pushes.
+
+    Args:
+        compression: of each block.
+        blocks: the shards' parts of the flat vector.
+        feedback: what a push leaves out is added to the next one.
+        worker, seed: the key of its random choices, with the push's number; `seed` is the run's.
+    """
+
+    compression: Compression
+    blocks: Sequence[slice]
+    feedback: bool
+    worker: int
+    seed: int
+    residual: Tensor | None = field(default=None, init=False)  # what earlier pushes left out [sum of n]; None: nothing
+    _before: Tensor | None = field(default=None, init=False)  # the same before the last push
+
+    def __call__(self, flat: Tensor, number: int) -> list[Tensor]:
+        """The compressed blocks of a push; `flat` [sum of n] becomes what they stand for."""
+        self._before = self.residual
+        if self.feedback and self.residual is not None:
+            flat.add_(self.residual)
+        wanted = flat.clone() if self.feedback else None
+        on_cpu = flat.cpu()
+        seeds = stream(Purpose.COMPRESS, self.worker, number, self.seed).integers(2**63, size=len(self.blocks))
+        sent = []
+        for block, seed in zip(self.blocks, seeds.tolist(), strict=True):
+            sent.append(self.compression.encode(on_cpu[block], seed))
+            self.compression.decode(sent[-1], on_cpu[block])
+        if on_cpu is not flat:
+            flat.copy_(on_cpu)
+        self.residual = None if wanted is None else wanted.sub_(flat)
+        return sent
+
+    def undo(self) -> None:
+        """The last push was not sent."""
+        self.residual = self._before
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What it has to add to its next push."""
+        return {} if self.residual is None else {"residual": self.residual}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state_dict` gave; from an empty one as a worker that has pushed nothing."""
+        self.residual = state["residual"].clone() if "residual" in state else None
+
+
+def _share(density: float, n: int) -> int:
+    """k: at least one element, if there is any."""
+    return min(n, max(1, math.ceil(density * n)))
+
+
+def _read(data: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bytes as numbers of a type; torch makes no view of none."""
+    return data.view(dtype) if data.numel() else data.new_empty(0, dtype=dtype)
+
+
+def _ascend(places: Tensor, n: int) -> bool:
+    """Whether they are places of n elements, each greater than the one before."""
+    if not places.numel():
+        return True
+    return bool((places[1:] > places[:-1]).all()) and int(places[0]) >= 0 and int(places[-1]) < n
+
+
+def _chunks(block: Tensor) -> Tensor:
+    """[ceil(n / CHUNK), CHUNK], the last one filled with zeros."""
+    return torch.nn.functional.pad(block, (0, -block.numel() % CHUNK)).view(-1, CHUNK)

@@ -1,0 +1,152 @@
+"""Compression of pushes: exact forms, bounds, and that nothing is lost."""
+
+import math
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import torch
+from examples import scaled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.learning.compression import CHUNK, Compression, Int8, PushCompressor, RandK, Sign, TopK
+
+SCHEMES: list[Compression] = [TopK(0.1), TopK(1.0), RandK(0.1), RandK(1.0), Int8(), Sign()]
+every_scheme = pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
+
+
+def block_of(n: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(n, generator=torch.Generator().manual_seed(seed))
+
+
+def through(scheme: Compression, block: torch.Tensor, seed: int = 5) -> torch.Tensor:
+    data = scheme.encode(block, seed)
+    assert (data.dtype, data.numel()) == (torch.uint8, scheme.size(block.numel()))
+    out = torch.full_like(block, math.nan)
+    scheme.decode(data, out)
+    return out
+
+
+@every_scheme
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 1000, CHUNK, CHUNK + 1, 5000])
+def test_every_size_of_a_block_has_its_bytes_and_zeros_stay_zeros(scheme: Compression, n: int) -> None:
+    found = through(scheme, block_of(n))
+    assert torch.isfinite(found).all()
+    assert torch.equal(through(scheme, torch.zeros(n)), torch.zeros(n))
+
+
+@pytest.mark.parametrize("scheme", [TopK(1.0), RandK(1.0), RandK(1.0, unbiased=True)], ids=repr)
+def test_a_density_of_one_is_exact(scheme: Compression) -> None:
+    block = block_of(1234)
+    assert torch.equal(through(scheme, block), block)
+
+
+def test_topk_sends_the_largest_and_nothing_else() -> None:
+    block = block_of(1000)
+    found = through(TopK(0.05), block)
+    kept = found != 0
+    assert kept.sum() == 50
+    assert torch.equal(found[kept], block[kept])
+    assert block[kept].abs().min() >= block[~kept].abs().max()
+    assert TopK(0.05).size(1000) == 400
+
+
+def test_randk_takes_other_places_with_another_seed_and_is_right_on_average() -> None:
+    block, scheme = block_of(50), RandK(0.2, unbiased=True)
+    found = torch.stack([through(scheme, block, seed) for seed in range(4000)])
+    assert torch.equal((found != 0).sum(dim=1), torch.full((4000,), 10))
+    deviation = (found.mean(0) - block).abs() / (found.std(0) / math.sqrt(4000))
+    assert deviation.max() < 4.5, "by chance once in 3,000 times"
+
+
+def test_int8_is_off_by_half_a_step_of_its_chunk_at_most() -> None:
+    block = block_of(3 * CHUNK + 5) * torch.logspace(-3, 3, 3 * CHUNK + 5)
+    error = (through(Int8(), block) - block).abs()
+    for begin in range(0, block.numel(), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        assert error[part].max() <= 0.5001 * block[part].abs().max() / 127
+
+
+def test_sign_is_the_sign_times_the_mean_absolute_value() -> None:
+    block = block_of(77)
+    torch.testing.assert_close(through(Sign(), block), torch.where(block >= 0, 1.0, -1.0) * block.abs().mean())
+
+
+@every_scheme
+def test_with_feedback_nothing_is_lost(scheme: Compression) -> None:
+    """What was sent and what is left to be sent add up to what was to be pushed, after each push."""
+    compressor = PushCompressor(scheme, [slice(0, 300), slice(300, 301), slice(301, 700)], True, worker=2, seed=1)
+    wanted, sent = torch.zeros(700, dtype=torch.float64), torch.zeros(700, dtype=torch.float64)
+    for number in range(30):
+        flat = block_of(700, number)
+        wanted += flat
+        parts = compressor(flat, number)
+        assert [part.numel() for part in parts] == [scheme.size(n) for n in (300, 1, 399)]
+        sent += flat
+        assert compressor.residual is not None
+        torch.testing.assert_close(sent + compressor.residual, wanted, rtol=0, atol=1e-4)
+
+
+def test_a_push_that_was_not_sent_leaves_what_was_left_out_before() -> None:
+    compressor = PushCompressor(TopK(0.1), [slice(0, 100)], True, worker=0, seed=0)
+    compressor(block_of(100), 0)
+    before = compressor.state_dict()["residual"].clone()
+    compressor(block_of(100, 1), 1)
+    compressor.undo()
+    assert torch.equal(compressor.state_dict()["residual"], before)
+    again = PushCompressor(TopK(0.1), [slice(0, 100)], True, worker=0, seed=0)
+    again.load_state_dict(compressor.state_dict())
+    first, second = block_of(100, 2), block_of(100, 2)
+    assert torch.equal(compressor(first, 1)[0], again(second, 1)[0])
+
+
+def test_without_feedback_a_push_depends_on_itself_alone() -> None:
+    compressor = PushCompressor(Sign(), [slice(0, 100)], False, worker=0, seed=0)
+    first, second = block_of(100), block_of(100)
+    assert torch.equal(compressor(first, 0)[0], compressor(second, 1)[0])
+    assert compressor.state_dict() == {}
+
+
+def test_with_feedback_a_quadratic_is_solved_and_without_noise_hides_all_but_one_coordinate() -> None:
+    """f(w) = |w - a|^2 / 2, one of five elements is sent, and the first one's gradient has noise of +-10."""
+    aim, rate = torch.ones(5), 0.02
+    for feedback in (True, False):
+        compressor = PushCompressor(TopK(0.2), [slice(0, 5)], feedback, worker=0, seed=0)
+        weights = torch.zeros(5)
+        for number in range(2000):
+            gradient = weights - aim
+            gradient[0] += 10.0 * (-1) ** number
+            compressor(gradient, number)
+            weights -= rate * gradient
+        if feedback:  # what is left out before it is sent is some 10, times the rate
+            assert (weights - aim).abs().max() < 0.5
+        else:
+            assert torch.equal(weights[1:], torch.zeros(4)), "never sent"
+
+
+@every_scheme
+@scaled(40)
+@given(st.integers(0, 60), st.data())
+def test_any_bytes_are_a_block_or_refused_and_nothing_else_is_written(
+    scheme: Compression, n: int, data: st.DataObject
+) -> None:
+    """Hostile payloads of the right length: places beyond the block, not ascending, or twice the same."""
+    size = scheme.size(n)
+    raw = data.draw(st.binary(min_size=size, max_size=size))
+    guarded = torch.zeros(n + 2)
+    payload = torch.from_numpy(np.frombuffer(raw, dtype=np.uint8).copy())
+    with suppress(ValueError):
+        scheme.decode(payload, guarded[1 : n + 1])
+    assert guarded[0] == guarded[n + 1] == 0
+
+
+def test_places_that_do_not_ascend_within_the_block_are_refused() -> None:
+    for places in ([3, 3], [4, 1], [-1, 2], [0, 10], [2**31 - 1, 5]):
+        words = torch.tensor(places, dtype=torch.int32).view(torch.uint8)
+        with pytest.raises(ValueError, match="do not ascend"):
+            TopK(0.2).decode(torch.cat([words, torch.ones(2).view(torch.uint8)]), torch.zeros(10))
+    with pytest.raises(ValueError, match="below 0"):
+        RandK(0.2).decode(
+            torch.cat([torch.tensor([-1]).view(torch.uint8), torch.ones(2).view(torch.uint8)]), torch.zeros(10)
+        )
