@@ -21,7 +21,7 @@ OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", "optimizer.lr"
 
 
 def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation]:
-    """The races that these words declare: one for each combination of values, but of the strategy's and of local steps.
+    """The races that these words declare: one for each combination of values, but of those of entrants.
 
     Raises:
         ConfigError: there is no target, or a word that goes with no race, or no entrant can run.
@@ -31,16 +31,17 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
         if split(word)[0] == "seed":
             raise ConfigError("+race goes with no seed=; scale.seeds sets the first seeds that judge")
     of_strategy = [word for word in words if split(word)[0].partition(".")[0] == "strategy"]
-    of_local = [word for word in words if split(word)[0].partition(".")[0] == "local" and is_swept(split(word)[1])]
-    workloads = sweep([word for word in words if word not in (*of_strategy, *of_local)])
+    groups = ("local", "compress")
+    of_push = [word for word in words if split(word)[0].partition(".")[0] in groups and is_swept(split(word)[1])]
+    workloads = sweep([word for word in words if word not in (*of_strategy, *of_push)])
     if not workloads:
         raise ConfigError(f"no runs in {' '.join(overrides)}")
     if len(workloads) == 1:
-        made = [_declared(workloads[0], of_strategy, of_local, about, overrides)]
+        made = [_declared(workloads[0], of_strategy, of_push, about, overrides)]
     else:
         about = _with_share(about, len(workloads))
-        of_entrants = [*of_strategy, *of_local]
-        made = [_declared(each, of_strategy, of_local, about, [*about, *each, *of_entrants]) for each in workloads]
+        of_entrants = [*of_strategy, *of_push]
+        made = [_declared(each, of_strategy, of_push, about, [*about, *each, *of_entrants]) for each in workloads]
     return [declared for declared, _ in made], made[0][1]
 
 
@@ -54,7 +55,7 @@ def _with_share(about: Sequence[str], num: int) -> list[str]:
 def _declared(
     workload: Sequence[str],
     of_strategy: Sequence[str],
-    of_local: Sequence[str],
+    of_push: Sequence[str],
     about: Sequence[str],
     command: Sequence[str],
 ) -> tuple[Declared, Invocation]:
@@ -64,7 +65,7 @@ def _declared(
     assert isinstance(race, RaceConfig)
     workers = _workers(workload)
     strategies = [*map(tuple, sweep(of_strategy))] if of_strategy else [*dict.fromkeys(_rows(race, workers))]
-    rows = [(*own, *local) for own in strategies for local in sweep(of_local)]
+    rows = [(*own, *local) for own in strategies for local in sweep(of_push)]
     entrants, left, errors, config = list[Entrant](), list[Left](), list[ConfigError](), None
     for row in rows:
         label = _label(row, is_shared=lambda word: bool(of_strategy) and all(word in other for other in rows))
@@ -147,7 +148,7 @@ def _rows(race: RaceConfig, workers: int) -> Iterator[tuple[str, ...]]:
         if keys is None:  # left out
             continue
         for values in product(*(own if isinstance(own, list) else [own] for own in keys.values())):
-            full = (key if key.startswith("local.") else f"strategy.{key}" for key in keys)
+            full = (key if key.startswith(("local.", "compress")) else f"strategy.{key}" for key in keys)
             found = (f"{key}={_value(value, workers)}" for key, value in zip(full, values, strict=True))
             yield (f"strategy={strategy}", *found)
 
@@ -161,7 +162,7 @@ def _label(row: Sequence[str], is_shared: Callable[[str], bool]) -> str:
     """The strategy and its own values: "k_async k=2", "adasync k_sync k=1"; without shares of the race's length."""
     strategy = next((text for key, text in map(split, row) if key == "strategy"), "dssp")
     own = [word for word in row if not word.startswith("strategy=") and not is_shared(word)]
-    pairs = [split(word.removeprefix("strategy.").removeprefix("local.")) for word in own]
+    pairs = [split(word.removeprefix("strategy.").removeprefix("local.").removeprefix("compress.")) for word in own]
     shown = (text if text.isidentifier() else f"{key}={text}" for key, text in pairs if of_whole(text, LENGTH) is None)
     return " ".join([strategy, *shown])
 
@@ -175,7 +176,8 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
     if config.runner.time_kind == "virtual":  # other runners are refused by `_check`
         compose([*_without(workload, ["target.value"]), *own, "gradients=false"])
     steps = config.local.steps
-    is_comparable = steps == 1 and not config.strategy.replicas and not config.strategy.follows_losses
+    is_plain = steps == 1 and config.compress.name == "none"
+    is_comparable = is_plain and not config.strategy.replicas and not config.strategy.follows_losses
     words = (*_without(workload, OF_RACE), *own)
     return Entrant(label, words, race.center or config.optimizer.lr, of_length, is_comparable, steps), config
 

@@ -56,8 +56,10 @@ def test_numbers_of_local_steps_are_values_of_the_entrants() -> None:
     (swept,) = races(TARGET, "strategy=asp,bsp", "local.steps=1,8")
     assert [each.label for each in swept.entrants] == ["asp steps=1", "asp steps=8", "bsp steps=1", "bsp steps=8"]
     assert [(each.steps, each.comparable) for each in swept.entrants] == [(1, True), (8, False)] * 2
-    declared = race(TARGET, "race.entrants={bsp: {topology: [server], local.steps: [1, 16]}}")
-    assert {"bsp server steps=1", "bsp server steps=16", "asp"} <= {each.label for each in declared.entrants}
+    (swept,) = races(TARGET, "strategy=asp", "compress=none,sign")
+    assert [(each.label, each.comparable) for each in swept.entrants] == [("asp none", True), ("asp sign", False)]
+    declared = race(TARGET, "race.entrants={bsp: {topology: [server], local.steps: [1, 16], compress: [none, int8]}}")
+    assert {"bsp server steps=16 int8", "bsp server steps=1 none"} <= {each.label for each in declared.entrants}
     assert {each.steps for each in race(TARGET, "local=local_sgd").entrants} == {8}, "for all of them, not swept"
 
 
