@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from queue import SimpleQueue
 
 import torch
@@ -72,74 +73,85 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
             compressor = build_compressor(config, worker, flat.weights.numel())
-            _train(links, staging, learner.local_steps(config), compressor, batches, delays, iteration)
+            Trainer(links, staging, learner.local_steps(config), compressor, batches, delays).run(iteration)
 
 
-def _train(
-    links: Links,
-    staging: Staging,
-    local: LocalSteps,
-    compressor: PushCompressor | None,
-    batches: WorkerBatches,
-    delays: DelayInjector,
-    iteration: int,
-) -> None:
-    """Compute and push one gradient after another, from the push of this number on, until the run is over."""
-    flat = local.gradient.flat
-    cancelled = wasted = 0  # gradients since the last push
-    while links.await_blocks(delays):
-        staging.to_device()
-        started = time.monotonic()
-        with closing(local.steps([flat.weights], flat.buffers, batches, iteration)) as steps:
-            losses, slowdown_s, delay_s = _compute(links, delays, steps)
-        if not links.open:
-            return
-        if links.interrupted:
-            is_whole = len(losses) == local.rounds.size(iteration)
-            wasted, cancelled = (wasted + 1, cancelled) if is_whole else (wasted, cancelled + 1)
-            continue
-        staging.from_device()
-        if compressor is not None:
-            links.compressed(compressor(staging.gradient, iteration))
-        computed = time.monotonic()
-        report = PushReport(
-            links.worker,
-            iteration,
-            loss=sum(losses) / len(losses),
-            cancelled=cancelled,
-            wasted=wasted,
-            started_at=links.clock(started),
-            computed_at=links.clock(computed),
-            slowdown_s=slowdown_s,
-            compute_delay_s=delay_s,
-        )
-        if not links.push(delays, report, computed):
-            cancelled += 1
-            if compressor is not None:
-                compressor.undo()
-            continue
-        iteration += 1
-        cancelled = wasted = 0
+@dataclass
+class Trainer:
+    """Computes and pushes one gradient after another."""
 
+    links: Links
+    staging: Staging
+    local: LocalSteps
+    compressor: PushCompressor | None  # None: pushes are sent as they are
+    batches: WorkerBatches
+    delays: DelayInjector
 
-def _compute(links: Links, delays: DelayInjector, steps: Iterable[float]) -> tuple[list[float], float, float]:
-    """The local steps of a push, each with its injected delays, until an interrupt or the end of the run.
+    def run(self, iteration: int) -> None:
+        """From the push of this number on, until the run is over."""
+        links = self.links
+        cancelled = wasted = 0  # gradients since the last push
+        while links.await_blocks(self.delays):
+            self.staging.to_device()
+            started = time.monotonic()
+            losses, slowdown_s, delay_s = self._compute(iteration)
+            if not links.open:
+                return
+            if links.interrupted:
+                is_whole = len(losses) == self.local.rounds.size(iteration)
+                wasted, cancelled = (wasted + 1, cancelled) if is_whole else (wasted, cancelled + 1)
+                continue
+            computed = time.monotonic()
+            report = PushReport(
+                links.worker,
+                iteration,
+                loss=sum(losses) / len(losses),
+                cancelled=cancelled,
+                wasted=wasted,
+                started_at=links.clock(started),
+                computed_at=links.clock(computed),
+                slowdown_s=slowdown_s,
+                compute_delay_s=delay_s,
+            )
+            if not links.push(self.delays, report, computed):
+                cancelled += 1
+                self._undo()
+                continue
+            iteration += 1
+            cancelled = wasted = 0
 
-    Returns:
-        The losses, and the seconds of slow-downs and of delays; without the last loss if its delay was cut short.
-    """
-    losses, slowdown_s, delay_s = list[float](), 0.0, 0.0
-    begun = time.monotonic()
-    for loss in steps:
-        losses.append(loss)
-        if links.is_interrupted():
-            break
-        slow_s, late_s = delays.compute(time.monotonic() - begun)
-        slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
-        if not links.wait(slow_s + late_s):
-            break
-        if links.interrupted:
-            del losses[-1]
-            break
-        begun = time.monotonic()
-    return losses, slowdown_s, delay_s
+    def _compute(self, iteration: int) -> tuple[list[float], float, float]:
+        """The local steps of a push, each with its injected delays, until an interrupt or the end of the run.
+
+        What is pushed is staged, and compressed, before the delays of the last step.
+
+        Returns:
+            The losses, and the seconds of slow-downs and of delays; without the last loss if its delay was cut short.
+        """
+        links, flat, size = self.links, self.local.gradient.flat, self.local.rounds.size(iteration)
+        losses, slowdown_s, delay_s = list[float](), 0.0, 0.0
+        with closing(self.local.steps([flat.weights], flat.buffers, self.batches, iteration)) as steps:
+            while len(losses) < size:
+                begun = time.monotonic()
+                losses.append(next(steps))
+                if is_last := len(losses) == size:
+                    next(steps, None)
+                    self.staging.from_device()
+                    if self.compressor is not None:
+                        links.compressed(self.compressor(self.staging.gradient, iteration))
+                if not links.is_interrupted():
+                    slow_s, late_s = self.delays.compute(time.monotonic() - begun)
+                    slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
+                    links.wait(slow_s + late_s)
+                    if links.interrupted:
+                        del losses[-1]
+                if links.interrupted or not links.open:
+                    if is_last:
+                        self._undo()
+                    break
+        return losses, slowdown_s, delay_s
+
+    def _undo(self) -> None:
+        """What was compressed is not pushed."""
+        if self.compressor is not None:
+            self.compressor.undo()
