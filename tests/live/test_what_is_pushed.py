@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from benchmarks.fuzz_compressed import main as fuzz_compressed
 from benchmarks.live_run import LiveRun
 from syncline.config import compose
 from syncline.learning.compression import TopK
@@ -64,6 +65,12 @@ def test_a_compressed_push_of_no_block_ends_the_connection():
     gradient.views[0][:8] = torch.tensor([3, 99], dtype=torch.int32).numpy().tobytes()
     with pytest.raises(WireError, match="a compressed PUSH: places that do not ascend"):
         pool.decode(gradient)
+
+
+def test_of_faulty_compressed_pushes_none_is_accepted_and_each_ends_its_connection_with_a_reason(capsys):
+    """More of them: python -m benchmarks.fuzz_compressed."""
+    assert fuzz_compressed(["--frames", "5000"]) == 0
+    assert capsys.readouterr().out.endswith(" 0 faults\n")
 
 
 def test_an_interrupt_ends_the_local_steps(tmp_path):
