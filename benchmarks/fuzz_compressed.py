@@ -2,7 +2,7 @@
 
 Each frame is a correct push of one of the compressions with one fault: places that do not ascend, lie beyond the block
 or below 0, a negative seed, a payload that is too short or too long, a header that lies about its length. It goes over
-a socket to the thread function that reads a worker's pushes. The exit code is 1 if one is accepted, or if anything but an
+a socket to the function that reads a worker's pushes. The exit code is 1 if one is accepted, or if anything but an
 end of the connection with its reason comes of it.
 """
 
