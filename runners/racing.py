@@ -177,9 +177,11 @@ def _entrant(race: RaceConfig, label: str, workload: Sequence[str], row: Sequenc
         compose([*_without(workload, ["target.value"]), *own, "gradients=false"])
     steps = config.local.steps
     is_plain = steps == 1 and config.compress.name == "none"
-    is_comparable = is_plain and not config.strategy.replicas and not config.strategy.follows_losses
+    is_foreseeable = not config.strategy.follows_losses
+    is_comparable = is_plain and is_foreseeable and not config.strategy.replicas
     words = (*_without(workload, OF_RACE), *own)
-    return Entrant(label, words, race.center or config.optimizer.lr, of_length, is_comparable, steps), config
+    center = race.center or config.optimizer.lr
+    return Entrant(label, words, center, of_length, is_comparable, steps, is_foreseeable), config
 
 
 def _without(words: Sequence[str], keys: Sequence[str]) -> list[str]:

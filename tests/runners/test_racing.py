@@ -74,6 +74,7 @@ def test_who_cannot_run_on_the_cluster_is_left_out_with_the_reason() -> None:
 def test_only_one_model_whose_times_do_not_follow_from_losses_is_comparable_by_times() -> None:
     entrants = race(TARGET).entrants
     assert {each.label.split()[0] for each in entrants if not each.comparable} == {"ds_sync", "adasync"}
+    assert {each.label.split()[0] for each in entrants if not each.foreseeable} == {"adasync"}
 
 
 def test_the_race_sets_length_target_and_rate() -> None:

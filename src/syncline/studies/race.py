@@ -45,6 +45,7 @@ class Entrant:
     of_length: tuple[tuple[str, Fraction], ...] = ()  # keys that are shares of the race's length
     comparable: bool = True  # one model, a mini-batch a push, and times that do not follow from losses
     steps: int = 1  # mini-batches of a push
+    foreseeable: bool = True  # times do not follow from losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +312,7 @@ class _Course:
 
     def _around(self, order: Order) -> Generator[Stage, None, tuple[There, ...]]:
         """Seconds to the target elsewhere: the updates that it took here, by the seconds of an update there."""
-        entrants = {entrant.label: entrant for entrant in self.race.entrants if entrant.comparable}
+        entrants = {entrant.label: entrant for entrant in self.race.entrants if entrant.foreseeable}
         updates = {each.label: order.mean_updates(each) for each in order.ordered() if each.label in entrants}
         seed, places = self.race.seeds[0], self.race.around
         trials = {
