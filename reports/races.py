@@ -3,6 +3,7 @@ on other clusters, real processes beside virtual time, and who was not judged.""
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,23 @@ def together(studies: Sequence[WrittenStudy]) -> Exhibit:
     panel = Panel("times the best time", "share of races and targets", series, y_range=(0.0, 1.05))
     notes = ["The soonest of a strategy's entrants counts. One that was not judged never reached the target."]
     figure = Figure("Performance profiles over all races", [panel], notes, columns=1)
-    rows = []
-    for study, answer in answered:
-        own = ratios(cases([{**answer, "targets": []}]))
-        ahead = [each["label"] for each in answer["standings"] if each["first"] is not None]
-        cells = (own.get(strategy, [math.nan])[0] for strategy in order)
-        target = f"{answer['metric'].replace('_', ' ')} {answer['target']:g}"
-        rows.append([study.name, target, answer["verdict"], ", ".join(ahead), *map(_finite, cells)])
-    rows.append(["score", "", "", "", *(score(found[strategy]) for strategy in order)])
-    headings = [*map(Heading, ("race", "target", "verdict", "not behind")), *(Heading(each, 2) for each in order)]
+    targets = [f"{answer['metric'].replace('_', ' ')} {answer['target']:g}" for _, answer in answered]
+    ahead = [[each["label"] for each in answer["standings"] if each["first"] is not None] for _, answer in answered]
+    own = [ratios(cases([{**answer, "targets": []}])) for _, answer in answered]
+    rows: list[list[Any]] = [
+        ["target", *targets, ""],
+        ["verdict", *(answer["verdict"] for _, answer in answered), ""],
+        ["not behind", *map(", ".join, ahead), ""],
+    ]
+    for strategy in order:
+        times = (of_race.get(strategy, [math.nan])[0] for of_race in own)
+        rows.append([strategy, *map(_finite, times), score(found[strategy])])
+    names = [study.name for study, _ in answered]
+    columns_of_words = zip(*map(str.split, names), strict=False)
+    alike = takewhile(lambda words: len({*words}) == 1, columns_of_words) if len(names) > 1 else ()
+    shared = " ".join(words[0] for words in alike)  # "mlp on mnist, cluster"
+    columns = (Heading(name.removeprefix(shared).strip(), 2) for name in names)
+    headings = [Heading(shared or "race"), *columns, Heading("score", 2)]
     table = Table(
         "Who is first where",
         headings,

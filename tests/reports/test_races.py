@@ -49,15 +49,18 @@ def test_several_targets_are_several_cases() -> None:
 def test_side_by_side_the_table_says_who_is_first_where_and_the_scores_are_of_both() -> None:
     found = together([study(HERE, "here"), study(THERE, "there", within=3.0)])
     shown = table(found[""])
-    assert [heading.title for heading in shown.columns] == ["race", "target", "verdict", "not behind", "k_sync", "asp"]
-    here, there, score = shown.rows
-    assert here[:4] == ["here", "accuracy 0.9", "first", "asp"]
-    assert here[5] == 1.0
-    assert here[4] == pytest.approx(1.3, rel=0.1)
-    assert there[:4] == ["there", "accuracy 0.9", "first", "k_sync k=1"]
-    assert there[4] == 1.0
-    assert score[4] == pytest.approx((3.0 + 2.7) / 6.0, rel=0.05)
-    assert score[5] == pytest.approx((3.0 + 2.0) / 6.0, rel=0.05)
+    assert [heading.title for heading in shown.columns] == ["race", "here", "there", "score"]
+    rows = {row[0]: row[1:] for row in shown.rows}
+    assert list(rows) == ["target", "verdict", "not behind", "k_sync", "asp"]
+    assert rows["target"] == ["accuracy 0.9", "accuracy 0.9", ""]
+    assert rows["verdict"] == ["first", "first", ""]
+    assert rows["not behind"] == ["asp", "k_sync k=1", ""]
+    assert rows["asp"][0] == rows["k_sync"][1] == 1.0
+    assert rows["k_sync"][0] == pytest.approx(1.3, rel=0.1)
+    assert rows["k_sync"][2] == pytest.approx((3.0 + 2.7) / 6.0, rel=0.05)
+    assert rows["asp"][2] == pytest.approx((3.0 + 2.0) / 6.0, rel=0.05)
+    lab = together([study(HERE, "mlp on mnist, cluster a"), study(THERE, "mlp on mnist, cluster bc")])
+    assert [heading.title for heading in table(lab[""]).columns] == ["mlp on mnist, cluster", "a", "bc", "score"]
     lines = "\n".join(score_lines([answer_of(study(HERE, "here"))], 100))
     assert "asp       1.000  1 of 1   1 of 1" in lines
 
