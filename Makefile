@@ -86,7 +86,7 @@ calibration: $(READY) ## does a profile that was measured foresee other strategi
 kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
 
-hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated ones, as root (11 minutes)
+hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated ones, as root (20 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hosts $(ARGS)
 
 cuts: $(READY) ## a host is cut off in the middle of a run, and comes back: each strategy, as root (2 minutes)
