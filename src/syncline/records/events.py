@@ -2,7 +2,7 @@
 
 | kind | at (seconds) | worker | shard | push | version | value | because |
 |---|---|---|---|---|---|---|---|
-| started | the worker begins a gradient | yes | -1 | -1 | it is computed on | seconds it will take | |
+| started | the worker begins a gradient | yes | -1 | -1 | it is computed on | seconds it will take | "8 local steps" |
 | computed | the gradient is complete | yes | -1 | -1 | computed on | loss | |
 | pushed | the push arrived | yes | yes | yes | its tag: computed on | the worker's own count of gradients, from 0 | |
 | applied | an update included the push | yes | yes | yes | after the update | staleness | why |
