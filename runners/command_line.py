@@ -138,7 +138,8 @@ def main(arguments: list[str]) -> int:
     if options.cfg:
         print(compose_yaml(overrides))
         return 0
-    for study in chosen_studies(overrides):
+    if studies := chosen_studies(overrides):
+        (study,) = studies
         return STUDIES[study](overrides, options.status, options.follows)
     if any(map(is_experiment, overrides)):
         plans, invocation = experiment_plans(overrides, options.multirun)

@@ -17,6 +17,7 @@ from syncline.studies.race import Elsewhere, Entrant, Race
 from syncline.studies.raced import Left
 
 LENGTH, WORKERS = "T", "P"  # in the entrants' values: the length of the race, the number of workers
+OF_PUSHES = ("local", "compress")  # groups whose values make entrants, as those of the strategy do
 OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", "optimizer.lr")  # keys that the race itself sets
 
 
@@ -31,8 +32,7 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
         if split(word)[0] == "seed":
             raise ConfigError("+race goes with no seed=; scale.seeds sets the first seeds that judge")
     of_strategy = [word for word in words if split(word)[0].partition(".")[0] == "strategy"]
-    groups = ("local", "compress")
-    of_push = [word for word in words if split(word)[0].partition(".")[0] in groups and is_swept(split(word)[1])]
+    of_push = [word for word in words if _is_of_pushes(split(word)[0]) and is_swept(split(word)[1])]
     workloads = sweep([word for word in words if word not in (*of_strategy, *of_push)])
     if not workloads:
         raise ConfigError(f"no runs in {' '.join(overrides)}")
@@ -65,7 +65,7 @@ def _declared(
     assert isinstance(race, RaceConfig)
     workers = _workers(workload)
     strategies = [*map(tuple, sweep(of_strategy))] if of_strategy else [*dict.fromkeys(_rows(race, workers))]
-    rows = [(*own, *local) for own in strategies for local in sweep(of_push)]
+    rows = [(*own, *pushed) for own in strategies for pushed in sweep(of_push)]
     entrants, left, errors, config = list[Entrant](), list[Left](), list[ConfigError](), None
     for row in rows:
         label = _label(row, is_shared=lambda word: bool(of_strategy) and all(word in other for other in rows))
@@ -148,9 +148,13 @@ def _rows(race: RaceConfig, workers: int) -> Iterator[tuple[str, ...]]:
         if keys is None:  # left out
             continue
         for values in product(*(own if isinstance(own, list) else [own] for own in keys.values())):
-            full = (key if key.startswith(("local.", "compress")) else f"strategy.{key}" for key in keys)
+            full = (key if _is_of_pushes(key) else f"strategy.{key}" for key in keys)
             found = (f"{key}={_value(value, workers)}" for key, value in zip(full, values, strict=True))
             yield (f"strategy={strategy}", *found)
+
+
+def _is_of_pushes(key: str) -> bool:
+    return key.partition(".")[0] in OF_PUSHES
 
 
 def _value(value: Any, workers: int) -> str:

@@ -109,7 +109,7 @@ class RunConfig:
         check_numbers(self)
         self._check_task()
         self._check_momentum()
-        self._check_local()
+        self._check_pushes()
         self._check_samples()
         self._check_target()
         self._check_cluster()
@@ -149,8 +149,8 @@ class RunConfig:
 
     def rounds(self, num_train: int) -> Rounds:
         """Which mini-batches each push of a worker has."""
-        share = num_train / self.cluster.workers / self.batch_size
-        return Rounds(self.local.steps, math.ceil(self.local.after_epochs * share))
+        share = Fraction(num_train, self.cluster.workers * self.batch_size)
+        return Rounds(self.local.steps, math.ceil(Fraction(str(self.local.after_epochs)) * share))
 
     def check_num_train(self, num_train: int) -> None:
         """Check that `num_train` training samples are enough.
@@ -205,8 +205,8 @@ class RunConfig:
         rule = "momentum=lr_inside needs optimizer=sgd without nesterov"
         check(plain or self.momentum == "torch", rule, self.optimizer.name)
 
-    def _check_local(self) -> None:
-        """Local steps go with the optimizer, the data's order and the strategy."""
+    def _check_pushes(self) -> None:
+        """Local steps and compression go with the optimizer, the data's order and the strategy."""
         local = self.local
         if local.optimizer is None and local.steps > 1:
             rule = (

@@ -105,11 +105,23 @@ class Simulation:
         if rules or isinstance(self._transport, NetworkTransport):
             for part in parameters:
                 part.extra_versions = math.inf  # blocks that are under way, or not taken yet, hold versions, too
-        self._shards = self._transport.shards = [
+        self._shards = self._transport.shards = self._interpreters(parameters, batch_size, log, first_count, rounds)
+        self._handlers = self._all_handlers(computes=learning is not None or log is not None)
+        self._observer_at = 1  # update at which the observer wants to be called
+        self._next_check = 1.0  # update at which it is called, or the run ends
+        self._is_begun = False
+        self._ended_by: str | None = None
+        self._count()
+
+    def _interpreters(
+        self, parameters: Sequence[Shard], batch_size: int, log: Log | None, first_count: int | None, rounds: Rounds
+    ) -> list[ShardInterpreter]:
+        """Of each shard; `parameters` are empty where only time is simulated."""
+        return [
             ShardInterpreter(
                 number,
                 strategy,
-                num_workers=cluster.num_workers,
+                num_workers=self._cluster.num_workers,
                 batch_size=batch_size,
                 limits=None,  # each continues until the last one has ended
                 driver=self._transport,
@@ -118,14 +130,8 @@ class Simulation:
                 first_count=first_count,
                 rounds=rounds,
             )
-            for number, strategy in enumerate(strategies)
+            for number, strategy in enumerate(self._strategies)
         ]
-        self._handlers = self._all_handlers(computes=learning is not None or log is not None)
-        self._observer_at = 1  # update at which the observer wants to be called
-        self._next_check = 1.0  # update at which it is called, or the run ends
-        self._is_begun = False
-        self._ended_by: str | None = None
-        self._count()
 
     def stop(self, reason: str) -> None:
         """End the run after the current event."""
