@@ -25,6 +25,7 @@ from benchmarks.spread import Spread
 from syncline.assembly import Learner, build_learner, build_optimizer, pick_device
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import MiniBatch
+from syncline.live.exchange import AllReduce
 from syncline.live.process_group import start_group
 from syncline.live.steps import NUM_EXTRA, Replica
 from syncline.strategies.bsp import BspOptions
@@ -51,12 +52,14 @@ class Ours:
     """A member of our all-reduce group."""
 
     def __init__(self, learner: Learner, config: RunConfig) -> None:
-        self._replica = Replica(learner.local_steps(config), build_optimizer(config))
+        exchange = AllReduce(learner.flat, averages_weights=False, per_tensor=False)
+        self._replica = Replica(learner.local_steps(config), build_optimizer(config), exchange)
 
     def step(self, batch: MiniBatch) -> None:
         flat = self._replica.flat
         loss, _, _ = self._replica.local.gradient([flat.weights], flat.buffers, batch)
-        self._replica.average(None, [loss, *[0.0] * (NUM_EXTRA - 1)])
+        flat.extra.copy_(torch.tensor([loss, *[0.0] * (NUM_EXTRA - 1)]))
+        self._replica.exchange.average(None, turn=0, step=0)
         self._replica.step(RATE)
 
 

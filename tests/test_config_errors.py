@@ -77,9 +77,19 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         (["batch_size=0"], "batch_size must be >= 1, got 0"),
         (["compress=topk", "compress.density=0"], "compress.density must be in (0, 1], got 0.0"),
         (
-            ["compress=sign", "strategy=ds_sync"],
-            "compress must be none: strategy=ds_sync has no server here, and sums of all are not sparse, got sign",
+            ["compress=sign", "compress.pulls=true", "strategy=ds_sync", "cluster.workers=4"],
+            "compress.pulls must be false: strategy=ds_sync has no server here to pull from, got True",
         ),
+        (
+            ["compress=sign", "strategy=ds_sync", "strategy.impl=naive", "cluster.workers=4"],
+            "compress must be none where strategy=ds_sync sends tensors one by one, got sign",
+        ),
+        (
+            ["compress=sign", "compress.feedback=false", "strategy=ds_sync", "cluster.workers=4"],
+            "compress.feedback must be true where replicas send each other changes: what one leaves out comes later, "
+            "got False",
+        ),
+        (["compress=sign", "compress.consensus=0"], "compress.consensus must be in (0, 1], got 0.0"),
         (["local.steps=0"], "local.steps must be >= 1, got 0"),
         (["local.after_epochs=-1"], "local.after_epochs must be >= 0, got -1.0"),
         (["local.optimizer=foo"], "local.optimizer must be {name: adam | adamw | rmsprop | sgd, ...} or null, got foo"),

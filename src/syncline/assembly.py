@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from syncline.config import (
@@ -20,12 +20,13 @@ from syncline.config import (
     RunConfig,
     content_here,
 )
-from syncline.config.compression import FeedbackConfig, RandkConfig, SparseConfig
+from syncline.config.compression import FeedbackConfig, Int8Config, RandkConfig, SparseConfig
 from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.map_style import map_style
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import BatchOrder, Turns, WorkerShare
-from syncline.learning.compression import Compression, Int8, PushCompressor, RandK, Sign, TopK
+from syncline.learning.compression import Compression, Int8, PullCompressor, PushCompressor, RandK, Sign, TopK
+from syncline.learning.consensus import Consensus
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.foreign import DeclaredTask, optimizer_of
@@ -366,20 +367,45 @@ def _built_in(config: OptimizerConfig, momentum: str) -> Optimizer:
 def build_compression(config: RunConfig) -> Compression | None:
     """Of pushes; None if they are sent as they are."""
     compress = config.compress
-    if isinstance(compress, RandkConfig):
-        return RandK(compress.density, unbiased=not compress.feedback)
+    if isinstance(compress, RandkConfig) and not compress.feedback:
+        return RandK(compress.density, unbiased=True)
+    return None if compress.name == "none" else build_feedback_compression(config)
+
+
+def build_feedback_compression(config: RunConfig) -> Compression:
+    """Where what is left out of one message is in a later one."""
+    compress = config.compress
     if isinstance(compress, SparseConfig):
-        return TopK(compress.density)
-    return {"none": None, "int8": Int8(), "sign": Sign()}[compress.name]
+        return RandK(compress.density) if isinstance(compress, RandkConfig) else TopK(compress.density)
+    return Int8() if isinstance(compress, Int8Config) else Sign()
 
 
 def build_compressor(config: RunConfig, worker: int, size: int) -> PushCompressor | None:
-    """Of one worker's pushes of `size` elements; None if they are sent as they are."""
+    """Of one worker's pushes of `size` elements, or what it joins with others'; None if they are sent as they are."""
     compression, compress = build_compression(config), config.compress
-    if compression is None:
+    if compression is None or config.strategy.replicas:
         return None
     assert isinstance(compress, FeedbackConfig)
-    return PushCompressor(compression, blocks(size, config.cluster.shards), compress.feedback, worker, config.seed)
+    parts = blocks(size, config.cluster.shards if config.strategy.has_server else 1)
+    return PushCompressor(compression, parts, compress.feedback, worker, config.seed)
+
+
+def build_consensus(config: RunConfig, worker: int, weights: Tensor) -> list[Consensus] | None:
+    """Of one replica with its groups of the two turns; None if there are none, or weights are sent as they are.
+
+    Args:
+        weights: the initial ones.
+    """
+    compress = config.compress
+    if not config.strategy.replicas or not isinstance(compress, FeedbackConfig):
+        return None
+    compression = build_feedback_compression(config)
+    return [Consensus(compression, weights, compress.consensus, worker, config.seed) for _ in range(2)]
+
+
+def build_pull_compressor(config: RunConfig, worker: int, shard: int) -> PullCompressor:
+    """Of what one shard sends one worker, where `config.compresses_pulls`."""
+    return PullCompressor(build_feedback_compression(config), worker, shard, config.seed)
 
 
 def build_rate(config: RunConfig, num_train: int) -> Callable[[int, int], float]:

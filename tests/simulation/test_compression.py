@@ -1,4 +1,4 @@
-"""Compressed pushes in virtual time: what they change, what they must not change, and their bytes."""
+"""Compressed messages in virtual time: what they change, what they must not change, and their bytes."""
 
 import re
 from dataclasses import replace
@@ -12,9 +12,11 @@ from simulation.test_local_steps import config_of, ended
 
 from runners import command_line
 from syncline.assembly import build_compression
-from syncline.config.compression import COMPRESSIONS, CompressConfig, Int8Config, SignConfig, SparseConfig
+from syncline.config.compression import COMPRESSIONS, FeedbackConfig, Int8Config, SignConfig, SparseConfig
 from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
+from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig
 from syncline.timing.network import NetworkConfig
@@ -41,21 +43,69 @@ def test_all_elements_of_a_push_are_the_ordinary_run_in_every_bit(strategy: Stra
     assert ours == theirs
 
 
+@pytest.mark.parametrize("strategy", [case for case in CASES if not case.single_server], ids=repr)
+def test_all_elements_of_a_pull_are_the_ordinary_run(strategy: StrategyOptions) -> None:
+    """To rounding: a worker's weights are the sum of the changes that it was sent."""
+    cluster = replace(config_of(strategy).cluster, shards=3)
+    weights, summary = ended(config_of(strategy, cluster=cluster))
+    found, again = ended(config_of(strategy, cluster=cluster, compress=SparseConfig(density=1.0, pulls=True)))
+    torch.testing.assert_close(found, weights, rtol=0, atol=1e-6)
+    assert (again["updates"], again["time_s"]) == (summary["updates"], summary["time_s"])
+
+
+@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+@pytest.mark.parametrize("strategy", [BspOptions(topology="allreduce"), DsSyncOptions()], ids=repr)
+def test_with_all_elements_a_collective_is_the_ordinary_one(strategy: StrategyOptions, average: str) -> None:
+    """BSP in every bit; replicas, which add up what they have sent, to rounding."""
+    if isinstance(strategy, DsSyncOptions):
+        strategy = replace(strategy, average=average)
+    weights, _ = ended(config_of(strategy))
+    found, _ = ended(config_of(strategy, compress=SparseConfig(density=1.0, consensus=1.0)))
+    torch.testing.assert_close(found, weights, rtol=0, atol=1e-6 if strategy.replicas else 0.0)
+
+
+@pytest.mark.parametrize("density", [0.05, 0.2])
+def test_compressed_bsp_is_the_same_by_all_gather_and_through_a_server(density: float) -> None:
+    """Equally fast workers, whose pushes arrive in order: the same sums, in every bit."""
+    cluster = ClusterConfig(workers=4, gradient_s=[0.1])
+    compress = SparseConfig(density=density)
+    by_server, _ = ended(config_of(BspOptions(), cluster=cluster, compress=compress))
+    by_gather, _ = ended(config_of(BspOptions(topology="allreduce"), cluster=cluster, compress=compress))
+    assert torch.equal(by_server, by_gather)
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_a_collective_takes_the_time_of_an_all_gather_of_its_bytes(gradients: bool) -> None:
+    network = NetworkConfig(latency_s=0.01, bandwidth_gbps=1e-3)
+    cluster = ClusterConfig(workers=6, gradient_s=[0.1], network=network, message_bytes=40_000)
+    sent = 8 * 500
+    for strategy, others in ((BspOptions(topology="allreduce"), [5, 5]), (DsSyncOptions(group_size=2), [1, 2])):
+        config = config_of(
+            strategy, cluster=cluster, compress=SparseConfig(density=0.05), gradients=gradients, max_updates=20
+        )
+        seconds = sum(20 / 2 * (0.1 + count * (0.01 + 8 * sent / 1e6)) for count in others)
+        assert simulate(config, lambda row: None, lambda progress: None)["time_s"] == pytest.approx(seconds, rel=1e-9)
+
+
 @pytest.mark.parametrize("compress", [SparseConfig(density=0.05), Int8Config(), SignConfig()], ids=repr)
 @pytest.mark.parametrize("gradients", [True, False])
-def test_a_push_takes_the_time_of_its_bytes(compress: CompressConfig, gradients: bool) -> None:
-    """One worker: gradient, compressed push, weights as they are; 650 parameters, or the cluster's own size."""
+@pytest.mark.parametrize("pulls", [True, False])
+def test_messages_take_the_time_of_their_bytes(compress: FeedbackConfig, gradients: bool, pulls: bool) -> None:
+    """One worker, whose first pull is a whole block; 650 parameters, or the cluster's own size."""
     network = NetworkConfig(latency_s=0.01, bandwidth_gbps=1e-3)
     for message_bytes, elements in ((None, 650), (40_000, 10_000)):
         cluster = ClusterConfig(workers=1, gradient_s=[0.1], network=network, message_bytes=message_bytes)
+        compress = replace(compress, pulls=pulls)
         config = config_of(AspOptions(), cluster=cluster, compress=compress, gradients=gradients, max_updates=20)
         compression = build_compression(config)
         assert compression is not None
-        sent, received = compression.size(elements), 4 * elements
-        assert sent < received / 2
+        sent, whole = compression.size(elements), 4 * elements
+        assert sent < whole / 2
+        received = sent if pulls else whole
         summary = simulate(config, lambda row: None, lambda progress: None)
         to_worker_s, to_shard_s = (0.01 + 8 * num_bytes / 1e6 for num_bytes in (received, sent))
-        assert summary["time_s"] == pytest.approx(20 * (to_worker_s + 0.1 + to_shard_s), rel=1e-9)
+        seconds = 20 * (to_worker_s + 0.1 + to_shard_s) + 8 * (whole - received) / 1e6
+        assert summary["time_s"] == pytest.approx(seconds, rel=1e-9)
 
 
 @pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))

@@ -223,10 +223,17 @@ class RunConfig:
             check(is_known, "dataset.sharing must be partition with local.steps > 1", self.dataset.sharing)
             is_even = not (local.after_epochs and self.strategy.least_steps_an_epoch)
             check(is_even, "local.after_epochs must be 0 with strategy.parity=epoch", local.after_epochs)
-        rule = (
-            f"compress must be none: strategy={self.strategy.name} has no server here, and sums of all are not sparse"
-        )
-        check(self.compress.name == "none" or self.strategy.has_server, rule, self.compress.name)
+        if isinstance(self.compress, FeedbackConfig) and not self.strategy.has_server:
+            self._check_compressed_collective(self.compress)
+
+    def _check_compressed_collective(self, compress: FeedbackConfig) -> None:
+        strategy = self.strategy
+        where = f"strategy={strategy.name} has no server here"
+        check(not compress.pulls, f"compress.pulls must be false: {where} to pull from", compress.pulls)
+        rule = f"compress must be none where strategy={strategy.name} sends tensors one by one"
+        check(not strategy.sends_tensors_singly, rule, compress.name)
+        rule = "compress.feedback must be true where replicas send each other changes: what one leaves out comes later"
+        check(compress.feedback or not strategy.replicas, rule, compress.feedback)
 
     def _check_task(self) -> None:
         """The task suits the model, the data suit the task, and the target's metric is one of it."""
@@ -243,6 +250,11 @@ class RunConfig:
         check(self.batch_task == "classification" or not augment, f"dataset.augment must be false for {task}", augment)
         if self.target.metric is not None:
             check_choice("target.metric", self.target.metric, self.metrics)
+
+    @property
+    def compresses_pulls(self) -> bool:
+        """A worker is sent how its block has changed."""
+        return isinstance(self.compress, FeedbackConfig) and self.compress.pulls
 
     @property
     def keeps_state_at_workers(self) -> bool:

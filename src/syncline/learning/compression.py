@@ -1,16 +1,17 @@
-"""Compression of pushes: what of a vector is sent, in how many bytes, and how it is read again.
+"""Compression of what workers and shards send: what of a vector, in how many bytes, and how it is read again.
 
 A shard receives the compressed form of its own block and adds it up like any push. With error feedback a worker keeps
-what its push left out and adds it to the next one, so that nothing is lost but what a strategy discards.
+what its push left out and adds it to the next one, so that nothing is lost but what a strategy discards. A pull is the
+compressed difference of the shard's block from what the worker has, which the shard knows.
 
 Shape legend: n elements of a block, k of them that are sent.
 
 Sources: Stich et al. 2018, algorithm 1 (sparsified SGD with memory); Karimireddy et al. 2019, algorithm 2 (error
-feedback for any compression).
+feedback for any compression); Tang et al. 2019, DoubleSqueeze (both directions).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -181,9 +182,50 @@ class PushCompressor:
         """What it has to add to its next push."""
         return {} if self.residual is None else {"residual": self.residual}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state_dict` gave; from an empty one as a worker that has pushed nothing."""
         self.residual = state["residual"].clone() if "residual" in state else None
+
+
+@dataclass(eq=False, slots=True)
+class PullCompressor:
+    """What one shard does to the blocks that one worker pulls.
+
+    What one difference leaves out is in the next one, since that is taken from what the worker has.
+
+    Args:
+        compression: of differences.
+        worker, shard, seed: the key of its random choices, with the number of the difference; `seed` is the run's.
+    """
+
+    compression: Compression
+    worker: int
+    shard: int
+    seed: int
+    known: Tensor | None = field(default=None, init=False)  # the block that the worker has [n]; None: it has none
+    _number: int = field(default=0, init=False)
+
+    def __call__(self, block: Tensor) -> Tensor | None:
+        """The bytes, uint8, that bring the worker nearer to this block [n]; None: it is sent the block as it is."""
+        if self.known is None:
+            self.known, self._number = block.clone(), 0
+            return None
+        generator = stream(Purpose.COMPRESS_PULLS, self.worker << 16 | self.shard, self._number, self.seed)
+        self._number += 1
+        difference = (block - self.known).cpu()
+        sent = self.compression.encode(difference, int(generator.integers(2**63)))
+        self.compression.decode(sent, difference)
+        self.known.add_(difference.to(block.device))
+        return sent
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the worker has, and the number of the next difference."""
+        return {} if self.known is None else {"known": self.known, "number": torch.tensor(self._number)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from what `state_dict` gave; from an empty one as for a worker that has no block."""
+        self.known = state["known"].clone() if "known" in state else None
+        self._number = int(state["number"]) if "number" in state else 0
 
 
 def _share(density: float, n: int) -> int:

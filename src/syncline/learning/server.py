@@ -56,6 +56,14 @@ class Shard:
         self.current.readers += 1
         return self.current
 
+    def own_version(self, weights: Tensor) -> Version:
+        """A pinned version of one reader's own: these weights, and the current buffers."""
+        version = self._take()
+        version.weights.copy_(weights)
+        version.buffers.copy_(self.current.buffers)
+        version.readers = 1
+        return version
+
     def unpin(self, version: Version) -> None:
         version.readers -= 1
         if version.readers == 0 and version is not self.current:

@@ -7,18 +7,23 @@ the exchanges, and all members do it with the same step (see member_control.py).
 
 import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
 import torch.distributed as dist
 
-from syncline.assembly import build_learner, build_optimizer, build_rate, pick_device
+from syncline.assembly import build_compressor, build_consensus, build_learner, build_optimizer, build_rate, pick_device
+from syncline.config import RunConfig
+from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import WorkerBatches
+from syncline.learning.local_steps import LocalSteps
 from syncline.live import steps
 from syncline.live.checkpoints import Checkpointer, State, load_parameters, optimizer_tensors, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.control import RunContext
+from syncline.live.exchange import AllReduce, CompressedGradients, CompressedWeights, Exchange
 from syncline.live.member_control import MemberControl, StopConsensus
 from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal
 from syncline.live.process import RESTART, Job
@@ -64,12 +69,14 @@ class Member:
         config = self._config = context.config
         strategy = config.strategy
         self._rank, self._control, self._device = rank, control, device
-        self._writes_states = rank == 0 or strategy.replicas  # where all members are alike, the first one's do
+        # Where all members are alike, the first one writes for all.
+        self._writes_states = rank == 0 or strategy.replicas
+        self._writes_checkpoints = self._writes_states or config.keeps_state_at_workers
         self._clock = RunClock()
         learner = build_learner(config, device, steps.NUM_EXTRA)
         optimizer = build_optimizer(config)
         local = learner.local_steps(config)
-        self._replica = steps.Replica(local, optimizer, strategy.replicas, strategy.sends_tensors_singly)
+        self._replica = steps.Replica(local, optimizer, _build_exchange(config, rank, learner.flat))
         batches = learner.batches(config, rank)
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
@@ -108,9 +115,10 @@ class Member:
 
     def save_end(self, ended_by: str) -> None:
         """Write a checkpoint if the run was stopped, else the parameters."""
-        if self._writes_states and ended_by == "stop":
-            self.totals.time_s = self._clock.now()
-            self._checkpointer.save_checkpoint(self._checkpoint(), samples=None)
+        if ended_by == "stop":
+            if self._writes_checkpoints:
+                self.totals.time_s = self._clock.now()
+                self._checkpointer.save_checkpoint(self._checkpoint(), samples=None)
         elif self._writes_states:
             self._checkpointer.save_parameters(self._snapshot())
         self._checkpointer.finish()
@@ -163,7 +171,7 @@ class Member:
             if self._log is not None:
                 self._log.flush()
             self._tally.before_checkpoint()
-            if self._writes_states:
+            if self._writes_checkpoints:
                 checkpointer.save_checkpoint(self._checkpoint(), samples)
             else:
                 checkpointer.checkpoints.advance(samples)
@@ -175,23 +183,32 @@ class Member:
         return State(self._replica.snapshot_tensors(), values)
 
     def _checkpoint(self) -> State:
-        """This member's state; where all members are alike, everybody's."""
+        """This member's state; where all members are alike and keep nothing, everybody's."""
         flat = self._replica.flat
         tensors = {"weights": flat.weights, "buffers": flat.buffers}
         tensors |= optimizer_tensors(self._replica.optimizer)
+        for name, part in self._kept():
+            tensors |= {f"{name}.{key}": tensor for key, tensor in part.state_dict().items()}
         copies = {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         if self._config.strategy.replicas:
             copies["computed_s"] = torch.tensor(self._tally.computed_at, dtype=torch.float64)
         return State(copies, {"totals": self.totals.state_dict()})
 
+    def _kept(self) -> Sequence[tuple[str, LocalSteps | Exchange]]:
+        """What this member alone keeps from step to step, and its names in a checkpoint."""
+        return ("local", self._replica.local), ("exchange", self._replica.exchange)
+
     def _load(self, context: RunContext) -> "MemberTotals":
         """The weights and the optimizer of the checkpoint, if there is one. Returns the totals."""
         config, flat = self._config, self._replica.flat
         totals, computed_at = Totals(config.cluster.workers), array("d")
-        checkpoint = read_checkpoint(context, self._rank if self._writes_states else 0)
+        checkpoint = read_checkpoint(context, self._rank if self._writes_checkpoints else 0)
         if checkpoint is not None:
             tensors, values = checkpoint
             load_parameters(tensors, flat.weights, flat.buffers, self._replica.optimizer)
+            for name, part in self._kept():
+                own = {key.removeprefix(f"{name}."): t for key, t in tensors.items() if key.startswith(f"{name}.")}
+                part.load_state_dict({key: tensor.to(self._device) for key, tensor in own.items()})
             totals = Totals.from_state(values["totals"])
             if config.strategy.replicas:
                 computed_at.fromlist(tensors["computed_s"].tolist())
@@ -221,6 +238,15 @@ class Member:
             self._clock,
             config.max_time_s,
         )
+
+
+def _build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
+    """Of this member, at the initial weights."""
+    if (consensus := build_consensus(config, rank, flat.weights)) is not None:
+        return CompressedWeights(flat, consensus)
+    if (compressor := build_compressor(config, rank, flat.weights.numel())) is not None:
+        return CompressedGradients(flat, compressor)
+    return AllReduce(flat, config.strategy.replicas, config.strategy.sends_tensors_singly)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from syncline.learning.compression import Compression
+from syncline.learning.compression import Compression, PullCompressor
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live.clock import CLOCK_REQUESTS, RunClock, answer_clock
 from syncline.live.frames import (
@@ -139,9 +139,10 @@ class GradientPool:
 
 
 class Outbox:
-    """What a writer is to send, in order; of successive blocks only the newest is kept."""
+    """What a writer is to send, in order; of successive blocks only the newest is kept, unless `keeps_all`."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_all: bool) -> None:
+        self._keeps_all = keeps_all
         self._entries: deque[tuple[Header, Version | None] | None] = deque()
         self._changed = threading.Condition()
 
@@ -150,7 +151,7 @@ class Outbox:
         replaced = None
         with self._changed:
             last = self._entries[-1] if self._entries else None
-            if version is not None and last is not None and last[1] is not None:
+            if version is not None and last is not None and last[1] is not None and not self._keeps_all:
                 self._entries.pop()
                 replaced = last[1]
             self._entries.append((header, version))
@@ -176,9 +177,13 @@ class Connection:
     worker: int
     pool: GradientPool
     inbox: Inbox
+    pulls: PullCompressor | None = None  # of the blocks after the first; None: they are sent as they are
     sending: int = 0  # blocks in the outbox or being sent; the owner's
     _views: dict[Version, list[memoryview]] = field(default_factory=dict)  # versions are few, and used again and again
-    _outbox: Outbox = field(default_factory=Outbox)
+
+    def __post_init__(self) -> None:
+        # A difference that is not sent would be missing in the later ones: a replay knows only what was granted.
+        self._outbox = Outbox(keeps_all=self.pulls is not None)
 
     def start(self) -> None:
         threading.Thread(target=self._write, name=f"writer {self.worker}", daemon=True).start()
@@ -243,13 +248,25 @@ class Connection:
         if version is not None:
             known = self._views.get(version)
             payload = self._views[version] = known or [byte_view(version.weights), byte_view(version.buffers)]
+            difference = None if self.pulls is None else self.pulls(version.weights)
+            if difference is not None:
+                payload = [byte_view(difference), payload[1]]
         send(self.sock, header, payload)
 
 
 def accept_workers(
-    listener: socket.socket, secret: bytes, tls: Tls | None, pool: GradientPool, inbox: Inbox
+    listener: socket.socket,
+    secret: bytes,
+    tls: Tls | None,
+    pool: GradientPool,
+    inbox: Inbox,
+    pulls: Callable[[int], PullCompressor | None] = lambda worker: None,
 ) -> Listener:
-    """Accept the workers of a shard, until this socket is closed: those that know the secret and say who they are."""
+    """Accept the workers of a shard, until this socket is closed: those that know the secret and say who they are.
+
+    Args:
+        pulls: worker -> what compresses the blocks that it pulls; None: they are sent as they are.
+    """
 
     def serve(sock: Socket) -> None:
         try:
@@ -260,7 +277,7 @@ def accept_workers(
             for _ in range(CLOCK_REQUESTS):
                 receive_json(sock)
                 answer_clock(sock)
-            connection = Connection(sock, worker, pool, inbox)
+            connection = Connection(sock, worker, pool, inbox, pulls(worker))
             connection.start()
             inbox.put(Connected(connection, about))
             connection.read()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from syncline.learning.compression import Compression
 from syncline.learning.flat import FlatModule
 from syncline.learning.server import blocks
 from syncline.live.clock import Clock, measure_clock
@@ -72,6 +73,33 @@ class ArrivedBlock:
     is_announced: bool = False  # to the pull rule
 
 
+class Differences:
+    """The blocks of a shard that sends how they have changed, compressed.
+
+    Args:
+        compression: of the changes.
+        known: where the worker keeps the last block [n].
+    """
+
+    def __init__(self, compression: Compression, known: Tensor) -> None:
+        self._compression, self._known = compression, known
+        self._change = torch.empty_like(known)
+        self.incoming = torch.empty(compression.size(known.numel()), dtype=torch.uint8)  # memory for the next one
+
+    def first(self, weights: Tensor) -> None:
+        """This block came as it is."""
+        self._known.copy_(weights)
+
+    def add(self, weights: Tensor) -> None:
+        """`incoming` is complete: write the block to `weights`. Raises WireError: it stands for no change."""
+        try:
+            self._compression.decode(self.incoming, self._change)
+        except ValueError as error:
+            raise WireError(f"a compressed BLOCK: {error}") from None
+        self._known.add_(self._change)
+        weights.copy_(self._known)
+
+
 @dataclass(slots=True)
 class Link:
     """The connection to one shard, and what last came over it."""
@@ -87,6 +115,7 @@ class Link:
     last: Header | None = None  # of the block in use
     incoming: Header | None = None  # of a block of which a part has arrived
     destination: tuple[Tensor, Tensor] | None = None  # of that block: weights and buffers
+    pulls: Differences | None = None  # of the blocks after the first; None: they come as they are
     is_answered: bool = False  # since the last push
     arrived: float = 0.0  # when the answer was complete, monotonic
     pull_delay_s: float = 0.0
@@ -100,14 +129,18 @@ class Links:
 
     Args:
         interrupts: a block may arrive while the worker computes, whose gradient is stale then.
+        pulls: how the changes of blocks are compressed; None: blocks come as they are.
     """
 
-    def __init__(self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False) -> None:
+    def __init__(
+        self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False, pulls: Compression | None = None
+    ) -> None:
         self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
         self.worker = worker
         self._staging = staging
         self._num_shards = num_shards
         self._interrupts = interrupts
+        self._pulls = pulls
         self._links: list[Link] = []
         self._senders = ThreadPoolExecutor(num_shards, "sender")  # starts threads only when they are needed
         self._zero_s: float | None = None  # start of the run on our monotonic clock, as the first shard says
@@ -133,7 +166,10 @@ class Links:
                 raise ShardLost(f"shard {shard} at {address}: {error.strerror or error}") from None
             buffers = staging.buffers if shard == 0 else staging.buffers[:0]
             weights, gradient = staging.weights[block], staging.gradient[block]
-            self._links.append(Link(shard, sock, Reader(sock), clock, weights, gradient, buffers, buffers.clone()))
+            link = Link(shard, sock, Reader(sock), clock, weights, gradient, buffers, buffers.clone())
+            if self._pulls is not None:
+                link.pulls = Differences(self._pulls, self._known(link))
+            self._links.append(link)
 
     def close(self) -> None:
         """End all connections."""
@@ -286,10 +322,19 @@ class Links:
             if self._zero_s is None and link.shard == 0:
                 self._zero_s = link.clock.to_local(header.zero_s)
             link.incoming, link.destination = header, self._destination(link)
-            is_complete = link.reader.begin(header, [byte_view(part) for part in link.destination])
+            weights, buffers = link.destination
+            coming = weights if link.pulls is None or link.last is None else link.pulls.incoming
+            is_complete = link.reader.begin(header, [byte_view(coming), byte_view(buffers)])
         if is_complete:
             header, link.incoming = link.incoming, None
+            if link.pulls is not None and link.destination is not None:
+                complete = link.pulls.first if link.last is None else link.pulls.add
+                complete(link.destination[0])
             self._arrived(link, header)
+
+    def _known(self, link: Link) -> Tensor:
+        """Where the last block of a shard is kept."""
+        return link.weights
 
     def _destination(self, link: Link) -> tuple[Tensor, Tensor]:
         """Weights and buffers for an incoming block."""
@@ -313,8 +358,10 @@ class PulledLinks(Links):
     Blocks arrive in memory of their own, at any time; which are used is decided when the worker continues.
     """
 
-    def __init__(self, worker: int, staging: Staging, num_shards: int, rule: PullRule) -> None:
-        super().__init__(worker, staging, num_shards)
+    def __init__(
+        self, worker: int, staging: Staging, num_shards: int, rule: PullRule, pulls: Compression | None = None
+    ) -> None:
+        super().__init__(worker, staging, num_shards, pulls=pulls)
         self._rule = rule
         self._continues_at: float | None = None  # monotonic; what the rule last said
         self._versions = torch.zeros(num_shards, dtype=torch.int64)  # of the blocks in use
@@ -383,6 +430,9 @@ class PulledLinks(Links):
 
     def _tag(self, version: int) -> int:
         return self._rule.tag
+
+    def _known(self, link: Link) -> Tensor:
+        return torch.empty_like(link.weights)  # not the one in use: several may arrive before one is used
 
     def _appendix(self) -> list[memoryview]:
         return [byte_view(self._versions)]

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 Group = dist.ProcessGroup | None
-"""The members of an all-reduce; None: all."""
+"""The members of an exchange; None: all."""
 
 
 class MemberLost(RuntimeError):
-    """An all-reduce failed since another member is lost: the run must restart from its checkpoint."""
+    """An exchange failed since another member is lost: the run must restart from its checkpoint."""
 
 
 def start_group(
@@ -52,6 +52,16 @@ def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> lis
             if members not in groups:
                 groups[members] = dist.new_group(list(members))
     return [groups[next(tuple(members) for members in partition if rank in members)] for partition in partitions]
+
+
+def all_gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
+    """That of each member of the group, by rank; all are of one size. Raises MemberLost if it failed."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+    try:
+        dist.all_gather(parts, tensor, group)
+    except RuntimeError as error:
+        raise MemberLost(f"an all-gather failed: {str(error).splitlines()[0]}") from None
+    return parts
 
 
 def all_reduce(tensor: Tensor, group: Group = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:

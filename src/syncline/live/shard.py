@@ -3,13 +3,15 @@
 connections.py has its other threads.
 """
 
+import math
 import queue
 import time
 
 import torch
 from torch import Tensor
 
-from syncline.assembly import build_compression, build_flat, build_shard, shape_of
+from syncline.assembly import build_compression, build_flat, build_pull_compressor, build_shard, shape_of
+from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule
 from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
 from syncline.live.clock import RunClock
@@ -85,7 +87,11 @@ class Gathering:
         count, compression = self._num_workers + 1, build_compression(config)
         self.pool = GradientPool(block.stop, num_buffers, count, num_versions, compression)
         listener = listen(context.listen_at, config.live.leave_s)
-        accept_workers(listener, context.secret, context.tls, self.pool, self.inbox)
+
+        def pulls(worker: int) -> PullCompressor | None:
+            return build_pull_compressor(config, worker, number) if config.compresses_pulls else None
+
+        accept_workers(listener, context.secret, context.tls, self.pool, self.inbox, pulls)
         hello = Hello("shard", number, address_of(listener))
         self.control = ControlClient.of(context, hello, self.inbox.put)
 
@@ -144,6 +150,8 @@ class ShardServer:
         # A worker that is granted while it computes has a version on its way beside the one it is sent.
         waits = not gathering.pulls and not config.strategy.interrupts
         self._shard.extra_versions = EXTRA_VERSIONS if waits else EXTRA_VERSIONS + config.cluster.workers
+        if config.compresses_pulls and not waits:
+            self._shard.extra_versions = math.inf  # each difference is sent, however many wait for a slow worker
         self._sender = ReplySender(
             self._shard, self._connections, self._pool, self._clock, self._watchdog, self._warn_user
         )

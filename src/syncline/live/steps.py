@@ -19,8 +19,9 @@ from syncline.learning.optimizer import Optimizer
 from syncline.live.clock import RunClock
 from syncline.live.control import RunContext
 from syncline.live.engine import note_computation
+from syncline.live.exchange import Exchange
 from syncline.live.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
-from syncline.live.process_group import Group, all_reduce
+from syncline.live.process_group import Group
 from syncline.records.events import EventLog, read_events
 from syncline.rounds import Rounds
 from syncline.server.report import PushReport
@@ -32,25 +33,15 @@ NUM_EXTRA = 1 + NUM_ELEMENTS  # elements that are exchanged too: loss and stop c
 class Replica:
     """One member's weights.
 
-    Batch-norm buffers and extra elements are exchanged with the gradient or the weights as one flat vector, so a step
-    costs one all-reduce.
-
     Args:
         local: what the member computes for a step, on a vector with `NUM_EXTRA` extra elements.
         optimizer: of all weights.
-        averages_weights: the weights are exchanged; else the gradient.
-        per_tensor: one all-reduce for each tensor of them, and one for the rest.
+        exchange: how gradients or weights are averaged.
     """
 
-    def __init__(
-        self, local: LocalSteps, optimizer: Optimizer, averages_weights: bool = False, per_tensor: bool = False
-    ) -> None:
-        self.flat = flat = local.gradient.flat
-        self.optimizer, self.local = optimizer, local
-        if per_tensor:
-            self._exchanged = [*(flat.weight_tensors if averages_weights else flat.gradient_tensors), flat.beside]
-        else:
-            self._exchanged = [flat.with_weights if averages_weights else flat.with_gradient]
+    def __init__(self, local: LocalSteps, optimizer: Optimizer, exchange: Exchange) -> None:
+        self.flat = local.gradient.flat
+        self.optimizer, self.local, self.exchange = optimizer, local, exchange
 
     def warm_up(self, batch: MiniBatch) -> None:
         """One gradient before the run, for what libraries set up at the first one; it changes nothing."""
@@ -61,22 +52,6 @@ class Replica:
     def compute(self, batches: WorkerBatches, step: int) -> Generator[float]:
         """The losses of a step, one a local step; after it the vector has its gradient, and the buffers after it."""
         return self.local.steps([self.flat.weights], self.flat.buffers, batches, step)
-
-    def average(self, group: Group, extra: Sequence[float]) -> list[float]:
-        """Replace what is exchanged by its mean over the group. Returns the sums of the extra elements [NUM_EXTRA].
-
-        Raises:
-            MemberLost: another member is lost.
-        """
-        elements = self.flat.extra
-        elements.copy_(torch.tensor(extra, dtype=elements.dtype))
-        for tensor in self._exchanged:
-            all_reduce(tensor, group)
-        sums: list[float] = elements.tolist()
-        size = dist.get_world_size(group)
-        for tensor in self._exchanged:
-            tensor.div_(size)
-        return sums
 
     def step(self, rate: float) -> None:
         """One optimizer step on the gradient."""
@@ -158,12 +133,15 @@ class Step(ABC):
         Returns:
             The mean loss of the group, and whether all members end with this step.
         """
-        control, consensus, group, now = self.control, self.consensus, self.groups[self.turn(step)], self.clock.now()
+        control, consensus, now, turn = self.control, self.consensus, self.clock.now(), self.turn(step)
+        group = self.groups[turn]
         if control.rank == 0:
             is_late = self.max_time_s is not None and now >= self.max_time_s
             consensus.propose("max_time_s" if is_late else control.stop_reason)
         control.doing = f"in the all-reduce of step {step} since {now:.1f} s"
-        loss_sum, *sums = self.replica.average(group, [loss, *consensus.encode()])
+        elements = self.replica.flat.extra
+        elements.copy_(torch.tensor([loss, *consensus.encode()], dtype=elements.dtype))
+        loss_sum, *sums = self.replica.exchange.average(group, turn, step)
         is_last = consensus.decode(sums)
         if consensus.reason == "stop":
             control.cancel_delay.set()

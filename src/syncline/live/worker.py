@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 import torch
 
-from syncline.assembly import build_compressor, build_learner, pick_device
+from syncline.assembly import build_compressor, build_feedback_compression, build_learner, pick_device
 from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.local_steps import LocalSteps
@@ -61,10 +61,11 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
     # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
     learner.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
     rule = config.strategy.pull_rule(config.cluster.shards)
+    pulls = build_feedback_compression(config) if config.compresses_pulls else None
     if rule is None:
-        links = Links(worker, staging, config.cluster.shards, config.strategy.interrupts)
+        links = Links(worker, staging, config.cluster.shards, config.strategy.interrupts, pulls)
     else:
-        links = PulledLinks(worker, staging, config.cluster.shards, rule)
+        links = PulledLinks(worker, staging, config.cluster.shards, rule, pulls)
     about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": learner.num_train}
     with closing(links):
         links.connect(addresses, context.secret, context.tls, about, config.live.leave_s)

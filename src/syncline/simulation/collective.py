@@ -103,8 +103,9 @@ class Collective:
                 losses = None
                 if learning is not None:
                     step = totals.updates
-                    groups = self._exchanges[self._turn(step)].groups
-                    losses = learning.step(step, groups, learning.rate(totals.samples, step))
+                    turn = self._turn(step)
+                    groups, rate = self._exchanges[turn].groups, learning.rate(totals.samples, step)
+                    losses = learning.step(step, turn, groups, rate)
                     totals.loss_sum += sum(losses)
                     totals.loss_count += len(losses)
                     broken = [worker for worker, loss in enumerate(losses) if not math.isfinite(loss)]

@@ -25,6 +25,7 @@ from syncline.simulation.messages import (
     NetworkTimer,
     PullTimer,
     Push,
+    Sizes,
     StrategyTimer,
     event_of,
     plain,
@@ -54,6 +55,7 @@ class Simulation:
         cluster: durations.
         block_bytes: size on the wire of each shard's block.
         push_bytes: that of a push of it; None: the same.
+        pull_bytes: that of a pull of it after a worker's first; None: the same.
         batch_size: samples in a mini-batch.
         limits: when to end.
         observer: called after updates.
@@ -79,6 +81,7 @@ class Simulation:
         first_count: int | None = None,
         rounds: Rounds = SINGLE,
         push_bytes: Sequence[int] | None = None,
+        pull_bytes: Sequence[int] | None = None,
     ) -> None:
         assert len(strategies) == len(block_bytes) == cluster.num_shards
         self.totals = Totals(cluster.num_workers)
@@ -87,8 +90,8 @@ class Simulation:
         parameters, learners = learning or ((), None)
         self._learners: Learners | None = learners
         self._queue = EventQueue[Event]()
-        push_bytes = block_bytes if push_bytes is None else push_bytes
-        self._communication = _communication(cluster, block_bytes, push_bytes, receives=not rules)
+        sizes = Sizes(block_bytes, push_bytes or block_bytes, pull_bytes or block_bytes)
+        self._communication = _communication(cluster, sizes, receives=not rules)
         self._workers = Workers(
             cluster,
             self._queue,
@@ -99,7 +102,6 @@ class Simulation:
             log=log,
             rounds=rounds,
         )
-        sizes = block_bytes, push_bytes
         self._transport = _transport(self._queue, self._workers, cluster, sizes, self._communication)
         self._workers.send_gradient = self._transport.send_gradient
         if rules or isinstance(self._transport, NetworkTransport):
@@ -299,20 +301,14 @@ class Simulation:
 
 
 def _transport(
-    queue: EventQueue[Event],
-    workers: Workers,
-    cluster: Cluster,
-    sizes: tuple[Sequence[int], Sequence[int]],
-    communication: Communication,
+    queue: EventQueue[Event], workers: Workers, cluster: Cluster, sizes: Sizes, communication: Communication
 ) -> Transport:
     if cluster.sends_instantly and cluster.num_shards == 1:
         return InstantTransport(queue, workers)
     return NetworkTransport(queue, workers, cluster=cluster, sizes=sizes, communication=communication)
 
 
-def _communication(
-    cluster: Cluster, block_bytes: Sequence[int], push_bytes: Sequence[int], receives: bool
-) -> Communication:
+def _communication(cluster: Cluster, sizes: Sizes, receives: bool) -> Communication:
     network = cluster.network
-    push_s, pull_s = (network.latency_s + sum(sizes) * network.seconds_a_byte for sizes in (push_bytes, block_bytes))
+    push_s, pull_s = (network.latency_s + sum(each) * network.seconds_a_byte for each in (sizes.push, sizes.pull))
     return Communication(cluster.num_workers, cluster.num_shards, (push_s, pull_s), receives)

@@ -32,10 +32,12 @@ class Exchange:
     Args:
         groups: every worker is in one of them.
         size_bytes: what each member holds.
-        num_messages: all-reduces one after another.
+        num_messages: all-reduces one after another; None: an all-gather.
     """
 
-    def __init__(self, groups: Sequence[Sequence[int]], network: Network, size_bytes: int, num_messages: int) -> None:
+    def __init__(
+        self, groups: Sequence[Sequence[int]], network: Network, size_bytes: int, num_messages: int | None
+    ) -> None:
         sizes = [len(group) for group in groups]
         self.groups = groups
         self._members = np.concatenate([np.asarray(group) for group in groups])  # [P], group after group
@@ -43,7 +45,14 @@ class Exchange:
         self._starts = np.cumsum([0, *sizes[:-1]])
         self._group_of = np.empty_like(self._members)  # [P]
         self._group_of[self._members] = np.repeat(np.arange(len(groups)), sizes)
-        self._seconds = np.array([network.all_reduce_s(size, size_bytes, num_messages) for size in sizes])
+        self._seconds = np.array(
+            [
+                network.all_gather_s(size, size_bytes)
+                if num_messages is None
+                else network.all_reduce_s(size, size_bytes, num_messages)
+                for size in sizes
+            ]
+        )
         self.seconds = self._seconds.take(self._group_of)  # [P], what each worker's takes
 
     def joined(self, computed: Array) -> Array:

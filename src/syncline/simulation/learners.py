@@ -3,11 +3,11 @@
 All workers share one module, since only one computes at a time; each has its own snapshot and its own data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from syncline.datasets.sharding import SharedCursor
-from syncline.learning.compression import PushCompressor
+from syncline.learning.compression import PullCompressor, PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.server import Gradient, Shard, Version
@@ -23,6 +23,7 @@ class Learners:
         batches: of each worker.
         cursor: in the order that all workers share; None if each has batches of its own.
         compressors: of each worker's pushes; none if they are sent as they are.
+        pulls: of what each shard sends each worker, by worker and shard; none if that is the block as it is.
     """
 
     def __init__(
@@ -32,24 +33,34 @@ class Learners:
         batches: Sequence[WorkerBatches],
         cursor: SharedCursor | None = None,
         compressors: Sequence[PushCompressor] = (),
+        pulls: Sequence[Sequence[PullCompressor]] = (),
     ) -> None:
         self._shards = shards
-        self._local, self._compressors = local, compressors
+        self._local, self._compressors, self._pulls = local, compressors, pulls
         self._batches, self._cursor = batches, cursor
         self._iterations = [0] * len(batches)
         self._snapshots: list[list[Version | None]] = [[None] * len(shards) for _ in batches]
         self._free: list[Gradient] = []
 
     def receive(self, worker: int, shard: int) -> None:
-        """The shard's current version becomes the worker's, in place of the one it had."""
+        """What the shard sends now becomes the worker's version, in place of the one it had."""
         old = self._snapshots[worker][shard]
         if old is not None:
             self._shards[shard].unpin(old)  # first, so that a version that nobody else needs is free for the next
-        self._snapshots[worker][shard] = self._shards[shard].pin()
+        self._snapshots[worker][shard] = self.pin(shard, worker)
 
-    def pin(self, shard: int) -> Version:
-        """The shard's current version, for a message; it is kept until it is taken or unpinned."""
-        return self._shards[shard].pin()
+    def pin(self, shard: int, worker: int) -> Version:
+        """What the shard sends this worker now, for a message; it is kept until it is taken or unpinned.
+
+        That is its current version, or one of the worker's own: what it will have by the compressed difference.
+        """
+        part = self._shards[shard]
+        if not self._pulls:
+            return part.pin()
+        compressor = self._pulls[worker][shard]
+        compressor(part.current.weights)
+        assert compressor.known is not None
+        return part.own_version(compressor.known)
 
     def unpin(self, shard: int, version: Version) -> None:
         """A message with this version is not used."""
@@ -72,6 +83,8 @@ class Learners:
         self._local[worker].load_state_dict({})
         if self._compressors:
             self._compressors[worker].load_state_dict({})
+        for compressor in self._pulls[worker] if self._pulls else ():
+            compressor.load_state_dict({})
 
     def begin(self, worker: int) -> None:
         """The worker begins a gradient, which `compute` gives when it is finished."""
@@ -107,6 +120,11 @@ class Learners:
         self._iterations[worker] = iteration + 1
         return iteration
 
+    def _named_pulls(self) -> Iterator[tuple[str, PullCompressor]]:
+        for worker, shards in enumerate(self._pulls):
+            for shard, compressor in enumerate(shards):
+                yield f"pulls-{worker}-{shard}", compressor
+
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         """What the workers and the shards hold; the tensors go to the table."""
         for number, shard in enumerate(self._shards):
@@ -115,6 +133,8 @@ class Learners:
             table.put_all(f"local-{worker}", local.state_dict())
         for worker, compressor in enumerate(self._compressors):
             table.put_all(f"compress-{worker}", compressor.state_dict())
+        for name, pull in self._named_pulls():
+            table.put_all(name, pull.state_dict())
         return {
             "iterations": list(self._iterations),
             "cursor": None if self._cursor is None else self._cursor.state_dict(),
@@ -131,6 +151,8 @@ class Learners:
             local.load_state_dict(table.take_all(f"local-{worker}"))
         for worker, compressor in enumerate(self._compressors):
             compressor.load_state_dict(table.take_all(f"compress-{worker}"))
+        for name, pull in self._named_pulls():
+            pull.load_state_dict(table.take_all(name))
         self._iterations = list(state["iterations"])
         if self._cursor is not None:
             self._cursor.load_state_dict(state["cursor"])

@@ -1,10 +1,20 @@
 """What is due in virtual time: gradients that are finished, messages that arrive, timers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from syncline.learning.server import Gradient, Version
 from syncline.simulation.tensor_table import TensorTable
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes on the wire, by shard."""
+
+    block: Sequence[int]  # of the weights
+    push: Sequence[int]
+    pull: Sequence[int]  # of a worker's pulls after its first, which is a whole block
 
 
 @dataclass(slots=True, eq=False)

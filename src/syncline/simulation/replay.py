@@ -228,7 +228,7 @@ class _Replay:
             return
         sent = self._sent[worker, shard]
         if version not in sent:
-            sent[version] = self._learners.pin(shard)
+            sent[version] = self._learners.pin(shard, worker)
 
     def repeat(self, shard: int, worker: int) -> None:
         """The worker has its version."""

@@ -3,11 +3,13 @@
 Shape legend: P workers, n parameters, m float buffer elements.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from syncline.learning.compression import PushCompressor
+from syncline.learning.consensus import Consensus, mean_of
 from syncline.learning.evaluate import Evaluator, evaluated_replica, final_state
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import WorkerBatches
@@ -23,6 +25,8 @@ class Replicas:
         flat: the module that all share, with the initial weights and buffers.
         local: what each worker computes for a step.
         batches: of each worker.
+        compressors: of what each worker sends where all join their gradients; none if that is sent as it is.
+        consensus: of each replica, in its groups of the two turns; none if weights are sent as they are.
         optimizers: one a replica; with a single one all workers make one step on their mean gradient.
         rate: (samples, updates) so far -> learning rate of the next update.
         averages_first: a step begins with the averaging.
@@ -36,6 +40,8 @@ class Replicas:
         flat: FlatModule,
         local: Sequence[LocalSteps],
         batches: Sequence[WorkerBatches],
+        compressors: Sequence[PushCompressor] = (),
+        consensus: Sequence[Sequence[Consensus]] = (),
         optimizers: Sequence[Optimizer],
         rate: Callable[[int, int], float],
         averages_first: bool,
@@ -51,18 +57,23 @@ class Replicas:
         self.buffers = [flat.buffers.clone() for _ in optimizers]  # [m]
         self._local, self._batches = local, batches
         self._optimizers = optimizers
+        self._compressors, self._consensus = compressors, consensus
         self._averages_first, self._evaluates_mean = averages_first, evaluates_mean
 
-    def step(self, iteration: int, groups: Sequence[Sequence[int]], rate: float) -> list[float]:
-        """One step of all workers. Returns their losses; if one is no number, the weights may be worthless."""
+    def step(self, iteration: int, turn: int, groups: Sequence[Sequence[int]], rate: float) -> list[float]:
+        """One step of all workers. Returns their losses; if one is no number, the weights may be worthless.
+
+        Args:
+            groups: of this turn.
+        """
         workers = range(len(self._batches))
         if len(self._optimizers) < len(workers):
             return self._step_together(iteration, rate)
         if self._averages_first:
-            self._average(groups)
+            self._average(iteration, turn, groups)
         losses = [self._step_alone(worker, iteration, rate) for worker in workers]
         if not self._averages_first:
-            self._average(groups)
+            self._average(iteration, turn, groups)
         return losses
 
     def current(self) -> tuple[list[Tensor], Tensor, dict[str, float]]:
@@ -85,8 +96,8 @@ class Replicas:
         table.put_all("buffers", {str(number): buffers for number, buffers in enumerate(self.buffers)})
         for number, optimizer in enumerate(self._optimizers):
             table.put_all(f"optimizer-{number}", optimizer.state_dict())
-        for worker, local in enumerate(self._local):
-            table.put_all(f"local-{worker}", local.state_dict())
+        for name, part in self._parts():
+            table.put_all(name, part.state_dict())
 
     def take(self, table: TensorTable) -> None:
         """Continue from what `put` put there."""
@@ -95,8 +106,18 @@ class Replicas:
                 replicas[int(key)].copy_(tensor)
         for number, optimizer in enumerate(self._optimizers):
             optimizer.load_state_dict(table.take_all(f"optimizer-{number}"))
+        for name, part in self._parts():
+            part.load_state_dict(table.take_all(name))
+
+    def _parts(self) -> Iterator[tuple[str, LocalSteps | PushCompressor | Consensus]]:
+        """What each worker keeps from step to step, and its name in a checkpoint."""
         for worker, local in enumerate(self._local):
-            local.load_state_dict(table.take_all(f"local-{worker}"))
+            yield f"local-{worker}", local
+        for worker, compressor in enumerate(self._compressors):
+            yield f"compress-{worker}", compressor
+        for worker, turns in enumerate(self._consensus):
+            for turn, consensus in enumerate(turns):
+                yield f"consensus-{worker}-{turn}", consensus
 
     @property
     def device(self) -> torch.device:
@@ -109,11 +130,11 @@ class Replicas:
             loss, gradient, after = self._compute(worker, iteration, weights, buffers)
             losses.append(loss)
             gradients.append(gradient.clone())
+            if self._compressors:
+                self._compressors[worker](gradients[-1], iteration)
             left.append(after.clone())
-        _mean(left)
-        _mean(gradients)
-        buffers.copy_(left[0])
-        self._optimizers[0].step(weights, gradients[0], rate, out=weights)
+        buffers.copy_(mean_of(left))
+        self._optimizers[0].step(weights, mean_of(gradients), rate, out=weights)
         return losses
 
     def _step_alone(self, worker: int, iteration: int, rate: float) -> float:
@@ -126,17 +147,15 @@ class Replicas:
     def _compute(self, worker: int, iteration: int, weights: Tensor, buffers: Tensor) -> tuple[float, Tensor, Tensor]:
         return self._local[worker]([weights], buffers, self._batches[worker], iteration)
 
-    def _average(self, groups: Sequence[Sequence[int]]) -> None:
+    def _average(self, step: int, turn: int, groups: Sequence[Sequence[int]]) -> None:
         for group in groups:
-            for replicas in (self.weights, self.buffers):
+            for replicas in (self.buffers,) if self._consensus else (self.weights, self.buffers):
                 members = [replicas[worker] for worker in group]
-                _mean(members)
+                mean = mean_of(members)
                 for other in members[1:]:
-                    other.copy_(members[0])
-
-
-def _mean(tensors: list[Tensor]) -> None:
-    """The first becomes the mean of all: their sum in order, divided."""
-    for other in tensors[1:]:
-        tensors[0].add_(other)
-    tensors[0].div_(len(tensors))
+                    other.copy_(mean)
+            if self._consensus:
+                changes = [self._consensus[worker][turn].send(self.weights[worker], step)[1] for worker in group]
+                mean = mean_of(changes)
+                for worker in group:
+                    self._consensus[worker][turn].receive(self.weights[worker], mean)

@@ -1,10 +1,10 @@
 """From a config to a finished run in virtual time: builds the parts, observes the run, sums it up."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,8 +12,10 @@ from torch import Tensor
 from syncline.assembly import (
     build_compression,
     build_compressor,
+    build_consensus,
     build_learner,
     build_optimizer,
+    build_pull_compressor,
     build_rate,
     build_shard,
     count_parameters,
@@ -33,6 +35,7 @@ from syncline.simulation.learners import Learners
 from syncline.simulation.replicas import Replicas
 from syncline.timing.cluster import Cluster
 
+T = TypeVar("T")
 CHECK_EVERY = 1000  # gradients used between two calls of the observer, with times alone
 
 
@@ -141,12 +144,14 @@ def _build_simulation(
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
     block_bytes = [block.stop - block.start for block in blocks(message_bytes, cluster.shards)]
     compression = build_compression(config)
+    compressed = None if compression is None else [compression.size(num // 4) for num in block_bytes]
     rules = (config.strategy.pull_rule(cluster.shards) for _ in range(cluster.workers))
     simulation = Simulation(
         strategies=[config.strategy.start(cluster.workers) for _ in range(cluster.shards)],
         cluster=Cluster(cluster, config.scenario, config.seed),
         block_bytes=block_bytes,
-        push_bytes=None if compression is None else [compression.size(num // 4) for num in block_bytes],
+        push_bytes=compressed,
+        pull_bytes=compressed if config.compresses_pulls else None,
         batch_size=config.batch_size,
         rounds=config.rounds(monitor.num_train),
         limits=monitor.limits,
@@ -169,7 +174,9 @@ def _build_collective(
     observer = _Observer(config, monitor, replicas, num_parameters, checkpointer)
     cluster, strategy = config.cluster, config.strategy
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
-    num_messages = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
+    num_messages: int | None = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
+    if (compression := build_compression(config)) is not None:  # sums of all are not sparse: each is sent to all
+        message_bytes, num_messages = compression.size(message_bytes // 4), None
     times = Cluster(cluster, config.scenario, config.seed)
     even, odd = (
         Exchange(strategy.groups(turn, cluster.workers), times.network, message_bytes, num_messages) for turn in (0, 1)
@@ -198,10 +205,13 @@ def build_replicas(config: RunConfig) -> Replicas:
     """
     learner = build_learner(config, pick_device(config))
     num_optimizers = config.cluster.workers if config.strategy.replicas else 1
+    workers, weights = range(config.cluster.workers), learner.flat.weights
     return Replicas(
         flat=learner.flat,
-        local=[learner.local_steps(config) for _ in range(config.cluster.workers)],
+        local=[learner.local_steps(config) for _ in workers],
         batches=learner.batches_of_all(config),
+        compressors=_made(build_compressor(config, worker, weights.numel()) for worker in workers),
+        consensus=_made(build_consensus(config, worker, weights) for worker in workers),
         optimizers=[build_optimizer(config) for _ in range(num_optimizers)],
         rate=build_rate(config, learner.num_train),
         averages_first=config.strategy.averages_first,
@@ -224,9 +234,18 @@ def build_learning(config: RunConfig) -> Learning:
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
     local = [learner.local_steps(config) for _ in range(config.cluster.workers)]
     workers, size = range(config.cluster.workers), flat.weights.numel()
-    compressors = [made for worker in workers if (made := build_compressor(config, worker, size)) is not None]
-    learners = Learners(shards, local, learner.batches_of_all(config), cursor, compressors)
+    compressors = _made(build_compressor(config, worker, size) for worker in workers)
+    pulls = [
+        [build_pull_compressor(config, worker, shard) for shard in range(config.cluster.shards)]
+        for worker in (workers if config.compresses_pulls else ())
+    ]
+    learners = Learners(shards, local, learner.batches_of_all(config), cursor, compressors, pulls)
     return Learning(shards, learners, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
+
+
+def _made(parts: Iterable[T | None]) -> list[T]:
+    """All of them or none."""
+    return [part for part in parts if part is not None]
 
 
 def _sizes(config: RunConfig) -> tuple[int, int]:

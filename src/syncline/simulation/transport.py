@@ -15,7 +15,17 @@ from syncline.learning.server import Gradient
 from syncline.server.interpreter import ShardInterpreter
 from syncline.simulation.communication import Communication
 from syncline.simulation.event_queue import EventQueue
-from syncline.simulation.messages import Block, Event, Message, NetworkTimer, Push, StrategyTimer, event_of, plain
+from syncline.simulation.messages import (
+    Block,
+    Event,
+    Message,
+    NetworkTimer,
+    Push,
+    Sizes,
+    StrategyTimer,
+    event_of,
+    plain,
+)
 from syncline.simulation.tensor_table import TensorTable
 from syncline.simulation.workers import Workers
 from syncline.timing.cluster import Cluster
@@ -93,7 +103,7 @@ class InstantTransport(Transport):
     def grant(self, shard: int, worker: int, version: int) -> None:
         workers, learners = self._workers, self._learners
         if workers.rules:
-            weights = None if learners is None else learners.pin(shard)
+            weights = None if learners is None else learners.pin(shard, worker)
             workers.receive_under_rule(worker, shard, version, weights)
             return
         workers.versions[0][worker] = version
@@ -112,7 +122,7 @@ class NetworkTransport(Transport):
     """Messages that take time, to and from any number of shards.
 
     Args:
-        sizes: bytes on the wire of each shard's block, and of a push of it.
+        sizes: of its messages.
     """
 
     def __init__(
@@ -121,15 +131,16 @@ class NetworkTransport(Transport):
         workers: Workers,
         *,
         cluster: Cluster,
-        sizes: tuple[Sequence[int], Sequence[int]],
+        sizes: Sizes,
         communication: Communication,
     ) -> None:
         super().__init__(queue, workers)
         self._cluster, self._communication = cluster, communication
-        self._block_bytes, self._push_bytes = sizes
+        self._sizes = sizes
         self._shared: FairShareNetwork[Message] | None = cluster.network.fair_share_network()
         self._shared_at = math.inf  # when the next message is through the shared network
-        self._num_blocks = [0] * cluster.num_shards  # of weights, sent by each shard
+        self._pulled_bytes = [0] * cluster.num_shards  # sent by each shard
+        self._has_block = [bytearray(cluster.num_workers) for _ in range(cluster.num_shards)]  # by worker: 1 if it does
         self._free_at = [0.0] * cluster.num_shards  # when each shard has handled the pushes that are there
 
     def send_gradient(self, worker: int, loss: float = 0.0, gradient: Gradient | None = None) -> None:
@@ -147,7 +158,7 @@ class NetworkTransport(Transport):
             version = workers.versions[shard][worker]
             tag = workers.rules[worker].tag if workers.rules else version
             push = Push(worker, shard, version, tag, loss, gradient, number, now)
-            self._send(push, self._push_bytes[shard])
+            self._send(push, self._sizes.push[shard])
         self._communication.sent(worker, now)
         workers.pushed(worker)
 
@@ -169,9 +180,12 @@ class NetworkTransport(Transport):
         shard.push(now, number, worker, push.version, push.tag, push.number, push.loss, push.gradient)
 
     def grant(self, shard: int, worker: int, version: int) -> None:
-        weights = None if self._learners is None else self._learners.pin(shard)
-        self._num_blocks[shard] += 1
-        self._send_to_worker(Block(worker, shard, version, self._queue.now, weights), self._block_bytes[shard])
+        weights = None if self._learners is None else self._learners.pin(shard, worker)
+        has_block = self._has_block[shard]
+        size_bytes = (self._sizes.pull if has_block[worker] else self._sizes.block)[shard]
+        has_block[worker] = 1
+        self._pulled_bytes[shard] += size_bytes
+        self._send_to_worker(Block(worker, shard, version, self._queue.now, weights), size_bytes)
 
     def repeat(self, shard: int, worker: int) -> None:
         version = self.shards[shard].version
@@ -223,10 +237,10 @@ class NetworkTransport(Transport):
             return None
         pushes = [event for _, event in self._queue.scheduled() if isinstance(event, Push)]
         links = []
-        for shard, size in enumerate(self._push_bytes):
+        for shard, size in enumerate(self._sizes.push):
             seconds = size * network.seconds_a_byte
             received = sum(self._workers.num_sent) * seconds
-            sent = self._num_blocks[shard] * (self._block_bytes[shard] * network.seconds_a_byte)
+            sent = self._pulled_bytes[shard] * network.seconds_a_byte
             if self._shared is not None:
                 received -= self._shared.left_s(now, True, shard)
                 sent -= self._shared.left_s(now, False, shard)
@@ -238,12 +252,18 @@ class NetworkTransport(Transport):
 
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         shared = None if self._shared is None else self._shared.state_dict(lambda message: plain(message, table))
-        own = {"blocks": list(self._num_blocks), "free_at": list(self._free_at), "shared": shared}
+        own = {
+            "pulled_bytes": list(self._pulled_bytes),
+            "has_block": [list(workers) for workers in self._has_block],
+            "free_at": list(self._free_at),
+            "shared": shared,
+        }
         return super().state_dict(table) | own
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         super().load_state_dict(state, table)
-        self._num_blocks, self._free_at = list(state["blocks"]), list(state["free_at"])
+        self._pulled_bytes, self._free_at = list(state["pulled_bytes"]), list(state["free_at"])
+        self._has_block = [bytearray(workers) for workers in state["has_block"]]
         if self._shared is not None:
             self._shared.load_state_dict(state["shared"], lambda words: event_of(words, table))
             self._shared_at = self._shared.next_through

@@ -92,6 +92,16 @@ def ring_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: fl
     return steps * (latency_s + size_bytes / members * seconds_a_byte)
 
 
+def all_gather_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: float) -> float:
+    """Seconds of a ring all-gather of W members: (W-1) (latency + D seconds_a_byte).
+
+    Every member passes on what it received before. Arguments as for `ring_s`.
+
+    Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH (2005).
+    """
+    return (members - 1) * (latency_s + size_bytes * seconds_a_byte)
+
+
 def tree_s(members: int, size_bytes: float, latency_s: float, seconds_a_byte: float) -> float:
     """Seconds of a binomial-tree all-reduce of W members: 2 ceil(log2 W) (latency + D seconds_a_byte).
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from syncline.timing.collectives import ring_s
+from syncline.timing.collectives import all_gather_s, ring_s
 from syncline.timing.distributions import OptionalDistribution, optional, require
 from syncline.timing.sharing import FairShareNetwork
 
@@ -80,6 +80,10 @@ class Network:
         Groups that reduce at the same time do not slow each other down, even if they share NICs.
         """
         return ring_s(members, size_bytes, self.latency_s * num_messages, self.seconds_a_byte)
+
+    def all_gather_s(self, members: int, size_bytes: int) -> float:
+        """Seconds of a ring all-gather of `size_bytes` of each of `members` workers."""
+        return all_gather_s(members, size_bytes, self.latency_s, self.seconds_a_byte)
 
     def fair_share_network(self) -> FairShareNetwork[Any] | None:
         """A new network for sharing=fair, else None; a message arrives one latency after it has left that."""

@@ -1,0 +1,70 @@
+"""Averaging of replicas that send each other how their weights have changed, compressed.
+
+Each group keeps, beside the weights, what its members know of each other: y_i of replica i, at first the initial
+weights, which all have. For an averaging each sends q_i = C(x_i - y_i), and then
+
+    y_i <- y_i + q_i        x_i <- x_i + step (mean over j of y_j - y_i)
+
+The members' mean is unchanged by it. What q_i leaves out is in a later one. A member keeps, for each group that it is
+in, y_i and the difference in the second line: small numbers, in which rounding errors are small.
+
+Shape legend: n parameters.
+
+Source: Koloskova, Stich and Jaggi 2019, Decentralized stochastic optimization and gossip algorithms with compressed
+communication, algorithm 2 and its memory-efficient form (CHOCO-SGD).
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from syncline.datasets.streams import Purpose, stream
+from syncline.learning.compression import Compression
+
+
+class Consensus:
+    """One replica in one group.
+
+    Args:
+        compression: of changes.
+        weights: the initial ones, of all members [n].
+        step: towards the mean, in (0, 1].
+        worker, seed: the key of its random choices, with the number of the training step; `seed` is the run's.
+    """
+
+    def __init__(self, compression: Compression, weights: Tensor, step: float, worker: int, seed: int) -> None:
+        self.compression, self._step, self._worker, self._seed = compression, step, worker, seed
+        self._own, self._apart = weights.clone(), torch.zeros_like(weights)
+
+    def send(self, weights: Tensor, number: int) -> tuple[Tensor, Tensor]:
+        """The change of these weights [n] in training step `number`: its bytes, and what they stand for [n]."""
+        change = (weights - self._own).cpu()
+        seed = stream(Purpose.COMPRESS, self._worker, number, self._seed).integers(2**63)
+        sent = self.compression.encode(change, int(seed))
+        self.compression.decode(sent, change)
+        change = change.to(weights.device)
+        self._own.add_(change)
+        self._apart.sub_(change)
+        return sent, change
+
+    def receive(self, weights: Tensor, mean: Tensor) -> None:
+        """Step towards the mean: `mean` [n] is that of what all members have sent; `weights` [n] change."""
+        self._apart.add_(mean)
+        weights.add_(self._apart, alpha=self._step)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Its own tensors, which the next averaging changes."""
+        return {"own": self._own, "apart": self._apart}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from what `state_dict` gave."""
+        self._own.copy_(state["own"])
+        self._apart.copy_(state["apart"])
+
+
+def mean_of(tensors: list[Tensor]) -> Tensor:
+    """The first becomes the mean of all: their sum in order, divided; so every member has the same bits."""
+    for other in tensors[1:]:
+        tensors[0].add_(other)
+    return tensors[0].div_(len(tensors))

@@ -1,0 +1,138 @@
+"""How the members of a collective average: by all-reduce, or compressed by all-gather.
+
+Batch-norm buffers and extra elements travel with the gradient or the weights, so that a step costs one exchange.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from syncline.learning.compression import Compression, PushCompressor
+from syncline.learning.consensus import Consensus, mean_of
+from syncline.learning.flat import FlatModule
+from syncline.live.process_group import Group, MemberLost, all_gather, all_reduce
+
+
+class Exchange(ABC):
+    """What one member sends, and what it makes of what all send."""
+
+    @abstractmethod
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        """Replace what is exchanged, buffers and extra elements by their means over the group of this turn.
+
+        Returns:
+            The sums of the extra elements.
+
+        Raises:
+            MemberLost: another member is lost.
+        """
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What it keeps from step to step, its own tensors."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  most keep nothing
+        """Continue from what `state_dict` gave."""
+
+
+class AllReduce(Exchange):
+    """Uncompressed.
+
+    Args:
+        flat: what this member has.
+        averages_weights: the weights are exchanged; else the gradient.
+        per_tensor: one all-reduce for each tensor of them, and one for the rest.
+    """
+
+    def __init__(self, flat: FlatModule, averages_weights: bool, per_tensor: bool) -> None:
+        self._extra = flat.extra
+        if per_tensor:
+            self._exchanged = [*(flat.weight_tensors if averages_weights else flat.gradient_tensors), flat.beside]
+        else:
+            self._exchanged = [flat.with_weights if averages_weights else flat.with_gradient]
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        for tensor in self._exchanged:
+            all_reduce(tensor, group)
+        sums: list[float] = self._extra.tolist()
+        size = dist.get_world_size(group)
+        for tensor in self._exchanged:
+            tensor.div_(size)
+        return sums
+
+
+class CompressedGradients(Exchange):
+    """The mean of what the compressed gradients of all stand for."""
+
+    def __init__(self, flat: FlatModule, compressor: PushCompressor) -> None:
+        self._flat, self._compressor = flat, compressor
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        flat = self._flat
+        (sent,) = self._compressor(flat.gradient, step)
+        mean, sums = _gathered(sent, self._compressor.compression, flat, group)
+        flat.gradient.copy_(mean)
+        return sums
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self._compressor.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._compressor.load_state_dict(state)
+
+
+class CompressedWeights(Exchange):
+    """A step towards the mean of the weights, by compressed changes.
+
+    Args:
+        consensus: of this member, in its groups of the two turns.
+    """
+
+    def __init__(self, flat: FlatModule, consensus: Sequence[Consensus]) -> None:
+        self._flat, self._consensus = flat, consensus
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        flat, consensus = self._flat, self._consensus[turn]
+        sent, _ = consensus.send(flat.weights, step)
+        mean, sums = _gathered(sent, consensus.compression, flat, group)
+        consensus.receive(flat.weights, mean)
+        return sums
+
+    def state_dict(self) -> dict[str, Tensor]:
+        turns = enumerate(self._consensus)
+        return {f"{turn}.{name}": tensor for turn, part in turns for name, tensor in part.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        for turn, part in enumerate(self._consensus):
+            part.load_state_dict({name: state[f"{turn}.{name}"] for name in part.state_dict()})
+
+
+def _gathered(sent: Tensor, compression: Compression, flat: FlatModule, group: Group) -> tuple[Tensor, list[float]]:
+    """Send these bytes to all members; buffers and extra elements become their means.
+
+    Returns:
+        The mean of what the bytes of all stand for [n], summed in order of ranks: all members have the same bits. And
+        the sums of the extra elements.
+
+    Raises:
+        MemberLost: another member is lost, or sends what no vector has as its bytes.
+    """
+    device = flat.weights.device
+    message = torch.cat([sent.to(device), flat.beside.view(torch.uint8)])
+    parts = all_gather(message, group)
+    vectors = []
+    flat.beside.zero_()
+    for part in parts:
+        vector = torch.empty(flat.weights.numel())
+        try:
+            compression.decode(part[: sent.numel()].cpu(), vector)
+        except ValueError as error:
+            raise MemberLost(f"an all-gather failed: a member has sent {error}") from None
+        vectors.append(vector)
+        flat.beside.add_(part[sent.numel() :].clone().view(flat.beside.dtype))
+    sums: list[float] = flat.extra.tolist()
+    flat.beside.div_(len(parts))
+    return mean_of(vectors).to(device), sums
