@@ -28,7 +28,7 @@ def simulated(config: RunConfig) -> Replicas:
     for step in range(config.max_updates):
         turn = config.strategy.turn(step, config.steps_an_epoch(replicas.num_train))
         groups = config.strategy.groups(turn, config.cluster.workers)
-        replicas.step(step, groups, replicas.rate(step * samples, step))
+        replicas.step(step, step % 2, groups, replicas.rate(step * samples, step))
     return replicas
 
 

@@ -37,7 +37,7 @@ def versions(count: int) -> list[Version]:
 
 
 def test_of_successive_blocks_in_the_outbox_only_the_newest_is_kept():
-    outbox, (first, second, third) = Outbox(), versions(3)
+    outbox, (first, second, third) = Outbox(keeps_all=False), versions(3)
     assert outbox.put(Header(Kind.BLOCK, version=1), first) is None
     assert outbox.put(Header(Kind.BLOCK, version=2), second) is first
     assert outbox.put(Header(Kind.BLOCK, version=3), third) is second
@@ -47,9 +47,16 @@ def test_of_successive_blocks_in_the_outbox_only_the_newest_is_kept():
     assert outbox.get() is None
 
 
+def test_where_each_block_is_a_difference_all_are_kept():
+    outbox, (first, second, _) = Outbox(keeps_all=True), versions(3)
+    assert outbox.put(Header(Kind.BLOCK, version=1), first) is None
+    assert outbox.put(Header(Kind.BLOCK, version=2), second) is None
+    assert [entry[1] for entry in (outbox.get(), outbox.get()) if entry] == [first, second]
+
+
 def test_other_frames_keep_their_order_among_blocks():
     """A repeat belongs to the block before it, which must not be replaced by a later one."""
-    outbox, (first, second, third) = Outbox(), versions(3)
+    outbox, (first, second, third) = Outbox(keeps_all=False), versions(3)
     assert outbox.put(Header(Kind.BLOCK, version=1), first) is None
     assert outbox.put(Header(Kind.REPEAT), None) is None
     assert outbox.put(Header(Kind.BLOCK, version=2), second) is None
@@ -63,7 +70,7 @@ def test_other_frames_keep_their_order_among_blocks():
 
 
 def test_a_writer_waits_for_something_to_send():
-    outbox, got = Outbox(), []
+    outbox, got = Outbox(keeps_all=False), []
     thread = threading.Thread(target=lambda: got.append(outbox.get()))
     thread.start()
     time.sleep(0.05)

@@ -61,7 +61,7 @@ def replicas_after(config: RunConfig, steps: int):
     samples = config.batch_size * config.cluster.workers
     for step in range(steps):
         groups = config.strategy.groups(step, config.cluster.workers)
-        replicas.step(step, groups, replicas.rate(step * samples, step))
+        replicas.step(step, step % 2, groups, replicas.rate(step * samples, step))
     return replicas
 
 
@@ -117,8 +117,8 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
 
     one._batches = [WorkerBatches(one._batches[0]._source, Joined())]
     for step in range(20):
-        many.step(step, [[0, 1, 2, 3]], 0.02)
-        one.step(step, [[0]], 0.02)
+        many.step(step, step % 2, [[0, 1, 2, 3]], 0.02)
+        one.step(step, step % 2, [[0]], 0.02)
     torch.testing.assert_close(many.weights[0], one.weights[0], rtol=0, atol=1e-6)
 
 
@@ -152,7 +152,7 @@ def test_without_a_learning_rate_all_replicas_are_equal_after_two_steps(num_work
     apart = replicas.current()[2]["divergence"]
     left = []
     for step in range(2):
-        replicas.step(step, config.strategy.groups(step, num_workers), 0.0)
+        replicas.step(step, step % 2, config.strategy.groups(step, num_workers), 0.0)
         left.append(replicas.current()[2]["divergence"])
     assert apart > left[0] > 1.0
     assert left[1] < 1e-4
@@ -172,7 +172,7 @@ def test_a_group_averages_its_members_and_no_others(num_workers, group_size):
     replicas = build_replicas(config)
     for step in (0, 1, 2):
         grid = randomise(replicas, step).reshape(num_workers // size, size, -1)
-        replicas.step(step, config.strategy.groups(step, num_workers), 0.0)
+        replicas.step(step, step % 2, config.strategy.groups(step, num_workers), 0.0)
         mean = grid.mean(axis=0 if step % 2 else 1, keepdims=True)
         expected = np.broadcast_to(mean, grid.shape).reshape(num_workers, -1)
         np.testing.assert_allclose(np.stack(replicas.weights), expected, rtol=0, atol=1e-6)
@@ -224,7 +224,7 @@ def test_before_forward_differs_only_in_when_it_averages():
     shifted = build_replicas(config_of())
     for step in range(4):
         groups = config_of().strategy.groups(step + 1, 4) if step < 3 else [[0], [1], [2], [3]]
-        shifted.step(step, groups, shifted.rate(step * 64, step))
+        shifted.step(step, step % 2, groups, shifted.rate(step * 64, step))
     for ours, theirs in zip(first.weights, shifted.weights, strict=True):
         assert torch.equal(ours, theirs)
     assert len({weights.sum().item() for weights in first.weights}) == 4  # no averaging after the last step
@@ -420,7 +420,9 @@ def test_where_the_parity_restarts_each_epoch_rows_meet_twice_at_its_border(monk
     seen = []
     step = Replicas.step
     monkeypatch.setattr(
-        Replicas, "step", lambda self, number, groups, rate: seen.append(groups) or step(self, number, groups, rate)
+        Replicas,
+        "step",
+        lambda self, number, turn, groups, rate: seen.append(groups) or step(self, number, turn, groups, rate),
     )
     run_of(short_epochs(max_updates=9))
     rows, columns = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
