@@ -10,7 +10,7 @@ from pathlib import Path
 from runners.display import say
 from runners.failures import Restart, RunFailed, first_failure
 from runners.hosts import Hosts
-from runners.observer import LiveObserver, num_parts
+from runners.observer import LiveObserver, newest_checkpoint, num_parts
 from syncline.config import RunConfig
 from syncline.live import messages
 from syncline.live.control import ControlServer, Lost, Peer
@@ -18,7 +18,6 @@ from syncline.live.handshake import make_secret
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
-from syncline.records.snapshots import latest
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
@@ -60,7 +59,7 @@ class Attempt:
         self._workers: dict[int, Peer] = {}  # all members of a collective among them
         self._ready: set[int] = set()  # leaders
         self._done: dict[int, messages.Done] = {}  # by part
-        self._stopped: set[int] = set()  # parts
+        self._stopped: set[tuple[str, int]] = set()  # role and index of who has written its part of the last checkpoint
         self._is_begun = False
         self._last_message: dict[int, float] = {}  # leader -> when it last sent a message, monotonic
         self._warned: set[int] = set()  # leaders that were named as silent
@@ -89,7 +88,7 @@ class Attempt:
         self._secret.unlink(missing_ok=True)
 
     def _start_processes(self) -> None:
-        resume = latest(self._folder / "checkpoint", self._num_parts)
+        resume = newest_checkpoint(self._config, self._folder)
         self._observer.rewind(resume)
         environment = {"OMP_NUM_THREADS": str(self._config.threads), "WORLD_SIZE": str(self._config.cluster.workers)}
         self._hosts.start(
@@ -204,6 +203,10 @@ class Attempt:
         """It writes a part of every state."""
         return peer.hello.index < self._num_parts and (peer.hello.role == "shard" or not self._has_server)
 
+    def _writes_checkpoints(self, peer: Peer) -> bool:
+        """It writes a part of every checkpoint."""
+        return self._writes_states(peer) or (peer.hello.role == "worker" and self._config.keeps_state_at_workers)
+
     def _notify_leaders(self, message: messages.Message) -> None:
         for leader in self._leaders.values():
             leader.send(message)
@@ -213,13 +216,13 @@ class Attempt:
         self._notify_leaders(messages.Signal.STOP)
         ends = time.monotonic() + STOP_S
         peers = [*self._leaders.values(), *self._workers.values()]
-        expected = {peer.hello.index for peer in peers if self._writes_states(peer)}
+        expected = {(peer.hello.role, peer.hello.index) for peer in peers if self._writes_checkpoints(peer)}
         with suppress(queue.Empty):
             while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
                 peer, message = self._server.messages.get(timeout=left)
                 has_stopped = message is messages.Signal.STOPPED or isinstance(message, messages.Done | Lost)
-                if has_stopped and self._writes_states(peer):
-                    self._stopped.add(peer.hello.index)
+                if has_stopped and self._writes_checkpoints(peer):
+                    self._stopped.add((peer.hello.role, peer.hello.index))
 
     def _cause(self, otherwise: str) -> Exception:
         """Why the run cannot continue: the first error that a process has written down, or else this."""

@@ -16,12 +16,11 @@ from runners.attempt import Attempt, Outcome
 from runners.display import say
 from runners.failures import Restart, RunFailed
 from runners.hosts import Hosts, LocalHost, RemoteHosts
-from runners.observer import LiveObserver, num_parts
+from runners.observer import LiveObserver, newest_checkpoint, num_parts
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
-from syncline.records.snapshots import latest
 from syncline.records.spans import timeline_of
 from syncline.records.store import FAILED, UNFINISHED, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
@@ -30,7 +29,7 @@ from syncline.records.writer import RecordWriter
 
 def can_resume(config: RunConfig, folder: Path) -> bool:
     """This record is of a run that was interrupted or failed, and has a checkpoint of every part."""
-    return status(folder) in (UNFINISHED, FAILED) and latest(folder / "checkpoint", num_parts(config)) is not None
+    return status(folder) in (UNFINISHED, FAILED) and newest_checkpoint(config, folder) is not None
 
 
 def run_live(

@@ -14,7 +14,7 @@ from syncline.live.messages import ProgressReport
 from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.monitor import RunMonitor
-from syncline.records.snapshots import numbers, read_state, state_path
+from syncline.records.snapshots import latest, numbers, read_state, state_path, worker_part
 from syncline.records.writer import RecordWriter
 
 
@@ -151,10 +151,9 @@ class LiveObserver:
     def _drop_checkpoints_after(self, checkpoint: float | None) -> int:
         """Those that not all parts have written. Returns the updates at the checkpoint, -1 without one."""
         folder = self._folder / "checkpoint"
-        for part in self._parts:
-            for number in numbers(folder, part):
-                if checkpoint is None or number > checkpoint:
-                    state_path(folder, number, part).unlink()
+        for path in folder.glob("*.safetensors"):
+            if checkpoint is None or float(path.name.partition("-")[0]) > checkpoint:
+                path.unlink()
         if checkpoint is None:
             return -1
         states = [read_state(state_path(folder, checkpoint, part))[1] for part in self._parts]
@@ -186,6 +185,20 @@ class LiveObserver:
     def _evaluate(self, number: int) -> dict[str, Any]:
         paths = [state_path(self._folder / "snapshots", float(number), part) for part in self._parts]
         return self._started_evaluator().row(paths, self.monitor.wall_s)
+
+
+def newest_checkpoint(config: RunConfig, folder: Path) -> float | None:
+    """The number of the newest checkpoint of which every part is there; None if there is none."""
+    folder, count = folder / "checkpoint", num_parts(config)
+    if not config.keeps_state_at_workers:
+        return latest(folder, count)
+    if not config.strategy.has_server:
+        return latest(folder, config.cluster.workers)
+    for number in sorted(set.intersection(*(set(numbers(folder, part)) for part in range(count))), reverse=True):
+        active = read_state(state_path(folder, number, 0))[1]["active"]
+        if all(state_path(folder, number, worker_part(worker)).exists() for worker in active):
+            return number
+    return None
 
 
 def num_parts(config: RunConfig) -> int:

@@ -75,7 +75,6 @@ class Learner:
             rate=lambda place: schedule.rate(place * epochs_a_batch),
             weight_decay=0.0 if local.optimizer else options.weight_decay,
             optimizer=None if local.optimizer is None else _built_in(local.optimizer, "torch"),
-            returns=config.strategy.interrupts,
         )
 
     def evaluator(self) -> Evaluator:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.learning.compression import CHUNK, Compression, Int8, PushCompressor, RandK, Sign, TopK
+from syncline.learning.kept import Kept
 
 SCHEMES: list[Compression] = [TopK(0.1), TopK(1.0), RandK(0.1), RandK(1.0), Int8(), Sign()]
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
@@ -90,10 +91,12 @@ def test_with_feedback_nothing_is_lost(scheme: Compression) -> None:
 
 def test_a_push_that_was_not_sent_leaves_what_was_left_out_before() -> None:
     compressor = PushCompressor(TopK(0.1), [slice(0, 100)], True, worker=0, seed=0)
+    kept = Kept({"compress": compressor})
     compressor(block_of(100), 0)
     before = compressor.state_dict()["residual"].clone()
+    kept.begin()
     compressor(block_of(100, 1), 1)
-    compressor.undo()
+    kept.undo()
     assert torch.equal(compressor.state_dict()["residual"], before)
     again = PushCompressor(TopK(0.1), [slice(0, 100)], True, worker=0, seed=0)
     again.load_state_dict(compressor.state_dict())

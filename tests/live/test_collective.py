@@ -136,10 +136,19 @@ def test_members_that_share_one_order_of_the_samples_equal_virtual_time(tmp_path
 
 
 @pytest.mark.processes
-def test_ds_sync_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupted(tmp_path):
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ["strategy=ds_sync"],
+        ["strategy=ds_sync", "compress=topk"],
+        ["strategy=bsp", "strategy.topology=allreduce", "compress=topk", "local.optimizer={name: adamw, lr: 0.002}"],
+    ],
+    ids=" ".join,
+)
+def test_a_collective_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupted(sent, tmp_path):
     """Sums of two do not depend on their order, so all bits agree, also with the run in virtual time."""
-    words = ["strategy=ds_sync", "cluster.workers=4", "max_updates=200", "epochs=null", "batch_size=16"]
-    words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=2"]
+    words = ["cluster.workers=4", "max_updates=200", "epochs=null", "batch_size=16"]
+    words += ["cluster.gradient_s=[0.03]", "runner.pace=absolute", "runner.checkpoint_every_epochs=2", *sent]
     run = LiveRun(tmp_path, *words)
     run.wait_for_snapshot(1)
     run.process.send_signal(signal.SIGINT)

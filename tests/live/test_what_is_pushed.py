@@ -1,16 +1,21 @@
 """Local steps and compressed pushes of real processes: replayed in every bit, and as in virtual time."""
 
+import signal
+
 import pytest
 import torch
 
 from benchmarks.fuzz_compressed import main as fuzz_compressed
-from benchmarks.live_run import LiveRun
+from benchmarks.live_run import LiveRun, kill
+from runners.observer import newest_checkpoint
 from syncline.config import compose
 from syncline.learning.compression import TopK
 from syncline.live.connections import GradientPool
+from syncline.live.engine import CANCELLED
 from syncline.live.transport import WireError
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
+from syncline.server.interpreter import RESUMED, STALE
 from syncline.simulation.replay import replay
 from syncline.simulation.run import simulate
 
@@ -62,17 +67,70 @@ def test_compressed_pushes_are_replayed_in_every_bit(compress, tmp_path):
     [
         ["strategy=asp", "cluster.shards=2", "compress=topk"],
         ["strategy=psp", "strategy.b=50", "cluster.shards=2", "compress=randk"],
-        ["strategy=k_sync", "strategy.k=1", "compress=int8", "compress.feedback=false"],
     ],
     ids=" ".join,
 )
 def test_compressed_pulls_are_replayed_in_every_bit(strategy, tmp_path):
-    """Where a worker waits for its block, takes some of those that have come, or is interrupted by one."""
-    words = ["cluster.workers=2", "cluster.gradient_s=[0.01,0.03]", "max_updates=40"]
-    run = LiveRun(tmp_path, *SHORT, *words, *strategy, "compress.pulls=true", "optimizer.momentum=0")
+    """Where a worker waits for its block, or takes some of those that have come."""
+    words = ["cluster.workers=2", "cluster.gradient_s=[0.01,0.03]", "max_updates=40", *strategy]
+    run = LiveRun(tmp_path, *SHORT, *words, "compress.pulls=true", "optimizer.momentum=0")
     run.wait()
     assert replayed(run)["equal"]
     assert run.has_ended_cleanly()
+
+
+def test_what_interrupted_workers_keep_is_replayed_in_every_bit(tmp_path):
+    """Interrupts end their local steps, or come when the push is under way: then it has changed what they keep."""
+    words = ["strategy=k_sync", "strategy.k=2", "cluster.workers=4", "cluster.gradient_s=[0.01,0.0101,0.0102,0.0105]"]
+    words += [
+        "runner.pace=absolute",
+        "compress=topk",
+        "compress.pulls=true",
+        "local.steps=2",
+        ADAMW,
+        "optimizer.lr=0.7",
+    ]
+    run = LiveRun(tmp_path, *SHORT, *words, "max_updates=60")
+    run.wait()
+    because = read_events(run.folder / "events.arrow").to_pandas().because
+    assert (because == STALE).any()
+    assert (because == CANCELLED).any()
+    assert replayed(run)["equal"]
+    assert run.has_ended_cleanly()
+
+
+def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are_killed(tmp_path):
+    """With two shards, whose checkpoints are of different moments. The replay says what the workers had kept."""
+    words = [
+        "strategy=asp",
+        "cluster.workers=2",
+        "cluster.shards=2",
+        "cluster.gradient_s=[0.02,0.03]",
+        "max_updates=300",
+    ]
+    words += ["runner.pace=absolute", "runner.checkpoint_every_epochs=1", "compress=topk", "compress.pulls=true"]
+    words += ["local.steps=2", ADAMW, "optimizer.lr=0.7", "eval_every_epochs=1"]
+    run = LiveRun(tmp_path, *SHORT[:2], *SHORT[3:], *words)
+    run.wait_for_snapshot(1)
+    run.process.send_signal(signal.SIGINT)
+    assert "interrupted" in run.wait(expected=130)
+    parts = sorted(path.name.partition("-")[2] for path in (run.folder / "checkpoint").glob(f"{latest_of(run)}-*"))
+    assert parts == ["0.safetensors", "1.safetensors", "worker0.safetensors", "worker1.safetensors"]
+    again = LiveRun(tmp_path, *SHORT[:2], *SHORT[3:], *words)
+    again.wait_for_snapshot(3)
+    kill(again.pid("worker", 1))
+    again.wait()
+    log = read_events(again.folder / "events.arrow").to_pandas()
+    assert {"joined", "left"} <= set(log.kind)
+    assert (log.because == RESUMED).any()
+    assert replayed(again)["equal"]
+    assert again.has_ended_cleanly()
+
+
+def latest_of(run: LiveRun) -> float:
+    newest = newest_checkpoint(run.config, run.folder)
+    assert newest is not None
+    return newest
 
 
 def test_a_compressed_push_of_no_block_ends_the_connection():

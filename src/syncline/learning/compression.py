@@ -155,11 +155,9 @@ class PushCompressor:
     worker: int
     seed: int
     residual: Tensor | None = field(default=None, init=False)  # what earlier pushes left out [sum of n]; None: nothing
-    _before: Tensor | None = field(default=None, init=False)  # the same before the last push
 
     def __call__(self, flat: Tensor, number: int) -> list[Tensor]:
         """The compressed blocks of a push; `flat` [sum of n] becomes what they stand for."""
-        self._before = self.residual
         if self.feedback and self.residual is not None:
             flat.add_(self.residual)
         wanted = flat.clone() if self.feedback else None
@@ -173,10 +171,6 @@ class PushCompressor:
             flat.copy_(on_cpu)
         self.residual = None if wanted is None else wanted.sub_(flat)
         return sent
-
-    def undo(self) -> None:
-        """The last push was not sent."""
-        self.residual = self._before
 
     def state_dict(self) -> dict[str, Tensor]:
         """What it has to add to its next push."""

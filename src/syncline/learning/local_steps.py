@@ -32,7 +32,6 @@ class LocalSteps:
     rate: Callable[[int], float]  # mini-batches that the worker has had -> rate of its next local step
     weight_decay: float = 0.0  # of the steps without an optimizer
     optimizer: Optimizer | None = None  # of the local steps; its state stays at the worker
-    returns: bool = False  # a round that is not completed leaves the optimizer's state as it was
 
     def __call__(
         self, weights: list[Tensor], buffers: Tensor, batches: WorkerBatches, number: int
@@ -48,25 +47,19 @@ class LocalSteps:
     def steps(self, weights: list[Tensor], buffers: Tensor, batches: WorkerBatches, number: int) -> Generator[float]:
         """The losses of a round, one a local step. After the last one, the module's gradient is what is pushed.
 
-        The module's weights are w_0 then. If the iterator is closed before, they are any.
+        The module's weights are w_0 then. If the iterator is closed before, they are any, and the optimizer has made
+        some of its steps.
         """
         flat, places = self.gradient.flat, self.rounds.batches(number)
         if len(places) == 1 and self.optimizer is None:
             yield self.gradient(weights, buffers, batches.take(number))[0]
             return
         flat.load(weights, buffers)
-        begin, is_done = flat.weights.clone(), False
-        before = self._state() if self.returns else None
-        total = flat.gradient.new_zeros(flat.gradient.shape)
-        try:
-            for place in places:
-                loss, gradient, _ = self.gradient([flat.weights], flat.buffers, batches.take(place))
-                self._step(gradient, total, place, is_first=place == places[0], is_last=place == places[-1])
-                yield loss
-            is_done = True
-        finally:
-            if not is_done and before is not None:
-                self.load_state_dict(before)
+        begin, total = flat.weights.clone(), flat.gradient.new_zeros(flat.gradient.shape)
+        for place in places:
+            loss, gradient, _ = self.gradient([flat.weights], flat.buffers, batches.take(place))
+            self._step(gradient, total, place, is_first=place == places[0], is_last=place == places[-1])
+            yield loss
         if self.optimizer is None:
             flat.gradient.copy_(total)
         else:
@@ -95,6 +88,3 @@ class LocalSteps:
         """Restore a copy of a state from `state_dict`; of an empty one, that of a worker that has done nothing."""
         if self.optimizer is not None:
             self.optimizer.load_state_dict(state)
-
-    def _state(self) -> dict[str, Tensor]:
-        return {name: tensor.clone() for name, tensor in self.state_dict().items()}

@@ -73,10 +73,15 @@ class Checkpointer:
         path = state_path(self._folder / "snapshots", float(number), self._part)
         self._write(path, state, then=lambda: self._send(SnapshotWritten(number)))
 
-    def save_checkpoint(self, state: State, samples: int | None) -> None:
-        """The checkpoint that is due; None: one where the run was stopped, between the last one and the next."""
+    def save_checkpoint(self, state: State, samples: int | None) -> float:
+        """The checkpoint that is due; None: one where the run was stopped, between the last one and the next.
+
+        Returns:
+            Its number.
+        """
         number = self.checkpoints.number - 0.5 if samples is None else float(self.checkpoints.advance(samples))
         self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
+        return number
 
     def save_parameters(self, state: State) -> None:
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
@@ -100,13 +105,16 @@ class Checkpointer:
             self._writes.popleft().result()
 
     def _drop_old(self) -> None:
-        """All checkpoints but the last two: other parts may not be as far."""
-        folder = self._folder / "checkpoint"
-        for old in numbers(folder, self._part)[:-2]:
-            state_path(folder, old, self._part).unlink()
+        drop_old(self._folder / "checkpoint", self._part)
 
 
-def read_checkpoint(context: RunContext, part: int) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def drop_old(folder: Path, part: int | str) -> None:
+    """All checkpoints of one part but the last two: other parts may not be as far."""
+    for old in numbers(folder, part)[:-2]:
+        state_path(folder, old, part).unlink()
+
+
+def read_checkpoint(context: RunContext, part: int | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Tensors and values of this part of the checkpoint to resume from; None: a fresh run."""
     if context.resume is None:
         return None

@@ -7,7 +7,6 @@ the exchanges, and all members do it with the same step (see member_control.py).
 
 import math
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +17,7 @@ from syncline.assembly import build_compressor, build_consensus, build_learner, 
 from syncline.config import RunConfig
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import WorkerBatches
-from syncline.learning.local_steps import LocalSteps
+from syncline.learning.kept import Kept
 from syncline.live import steps
 from syncline.live.checkpoints import Checkpointer, State, load_parameters, optimizer_tensors, read_checkpoint
 from syncline.live.clock import RunClock
@@ -77,6 +76,7 @@ class Member:
         optimizer = build_optimizer(config)
         local = learner.local_steps(config)
         self._replica = steps.Replica(local, optimizer, _build_exchange(config, rank, learner.flat))
+        self._kept = Kept({"local": local, "exchange": self._replica.exchange})  # by this member alone
         batches = learner.batches(config, rank)
         self._replica.warm_up(batches.take(0))
         self._is_resumed = context.resume is not None
@@ -103,6 +103,8 @@ class Member:
             self._begin()
             while True:
                 totals = self.totals
+                if not self._config.strategy.replicas:
+                    self._kept.begin()
                 result = self._step.run(totals.updates, self._rate(totals.samples, totals.updates))
                 ended_by = self._record(result)
                 if ended_by is not None:
@@ -143,7 +145,8 @@ class Member:
         """Count and log a step. Returns why the run ends with it; None: it goes on."""
         totals, reason = self.totals, self._consensus.reason
         self._tally.busy_s += result.gradient.computed_at - result.gradient.started_at
-        if result.is_last and not result.is_applied:  # the gradients of this step are dropped
+        if result.is_last and not result.is_applied:  # the gradients of this step are dropped; replicas have none such
+            self._kept.undo()
             if reason == "max_time_s":
                 assert self._config.max_time_s is not None
                 totals.time_s = self._config.max_time_s
@@ -187,16 +190,11 @@ class Member:
         flat = self._replica.flat
         tensors = {"weights": flat.weights, "buffers": flat.buffers}
         tensors |= optimizer_tensors(self._replica.optimizer)
-        for name, part in self._kept():
-            tensors |= {f"{name}.{key}": tensor for key, tensor in part.state_dict().items()}
+        tensors |= self._kept.state_dict()
         copies = {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         if self._config.strategy.replicas:
             copies["computed_s"] = torch.tensor(self._tally.computed_at, dtype=torch.float64)
         return State(copies, {"totals": self.totals.state_dict()})
-
-    def _kept(self) -> Sequence[tuple[str, LocalSteps | Exchange]]:
-        """What this member alone keeps from step to step, and its names in a checkpoint."""
-        return ("local", self._replica.local), ("exchange", self._replica.exchange)
 
     def _load(self, context: RunContext) -> "MemberTotals":
         """The weights and the optimizer of the checkpoint, if there is one. Returns the totals."""
@@ -206,9 +204,7 @@ class Member:
         if checkpoint is not None:
             tensors, values = checkpoint
             load_parameters(tensors, flat.weights, flat.buffers, self._replica.optimizer)
-            for name, part in self._kept():
-                own = {key.removeprefix(f"{name}."): t for key, t in tensors.items() if key.startswith(f"{name}.")}
-                part.load_state_dict({key: tensor.to(self._device) for key, tensor in own.items()})
+            self._kept.load_state_dict({name: tensor.to(self._device) for name, tensor in tensors.items()})
             totals = Totals.from_state(values["totals"])
             if config.strategy.replicas:
                 computed_at.fromlist(tensors["computed_s"].tolist())

@@ -178,6 +178,7 @@ class Connection:
     pool: GradientPool
     inbox: Inbox
     pulls: PullCompressor | None = None  # of the blocks after the first; None: they are sent as they are
+    resumes: bool = False  # the worker was there when the checkpoint was written from which the run has resumed
     sending: int = 0  # blocks in the outbox or being sent; the owner's
     _views: dict[Version, list[memoryview]] = field(default_factory=dict)  # versions are few, and used again and again
 
@@ -311,7 +312,9 @@ class ReplySender:
         connection = self.connections.get(worker)
         if connection is None:
             return  # it was lost a moment ago, and `Disconnected` is in the inbox
-        header = Header(Kind.BLOCK, iteration=iteration, version=version, zero_s=self.clock.zero_s)
+        header = Header(
+            Kind.BLOCK, iteration=iteration, version=version, zero_s=self.clock.zero_s, resumes=connection.resumes
+        )
         free = connection.post(header, self.shard.pin(), is_busy)
         if free is not None:
             self.shard.unpin(free)
@@ -324,6 +327,12 @@ class ReplySender:
         connection = self.connections.get(worker)
         if connection is not None:
             connection.post(Header(Kind.REPEAT), None)
+
+    def save(self, worker: int, checkpoint: float, iteration: int) -> None:
+        """Tell the worker that a checkpoint was written, in which its next push was that of `iteration`."""
+        connection = self.connections.get(worker)
+        if connection is not None:
+            connection.post(Header(Kind.SAVE, iteration=iteration, checkpoint=checkpoint), None)
 
     def release(self, gradient: Gradient) -> None:
         """The shard has no more use for this gradient."""

@@ -201,6 +201,7 @@ class Engine:
             "waiting": sorted(self.waiting),
             "num_pushes": self._num_pushes,
             "iterations": list(self.iterations),
+            "active": sorted(self.active),
         }
 
     def load(

@@ -5,7 +5,7 @@
                     chose them
              BLOCK  weights, and buffers from the first shard
              JSON   an object
-             STOP, REPEAT   none
+             STOP, REPEAT, SAVE   none
 
 Nothing is ever unpickled: a payload is numbers of a length known beforehand, or JSON of at most `MAX_JSON` bytes.
 """
@@ -24,11 +24,11 @@ from syncline.server.report import PushReport
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 3  # of the format
+VERSION = 4  # of the format
 MAX_JSON = 1 << 20
 DIRECT_BYTES = 1 << 16  # a payload up to this size is sent by the calling thread: handing it over would take longer
 READ_BYTES = 1 << 16  # received at a time, unless the destination is known
-HEADER = struct.Struct("!BxHqqdQ")
+HEADER = struct.Struct("!B?HqqddQ")
 REPORT = struct.Struct("!IqqqdII7d")  # the fields of PushReport, in order
 _report_fields = attrgetter(*(field.name for field in fields(PushReport)))
 
@@ -39,6 +39,7 @@ class Kind(IntEnum):
     BLOCK = 3  # shard -> worker: the worker may continue with this block
     STOP = 4  # shard -> worker: the run has ended at this shard
     REPEAT = 5  # shard -> worker: the worker may continue at the version it has
+    SAVE = 6  # shard -> worker: a checkpoint has been written, in which the worker's next push was that of `iteration`
 
 
 _KINDS = {int(kind): kind for kind in Kind}
@@ -46,27 +47,31 @@ _KINDS = {int(kind): kind for kind in Kind}
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What precedes every payload. All but `kind` and `size` belong to BLOCK, and are 0 in other frames."""
+    """What precedes every payload. All but `kind` and `size` belong to BLOCK or SAVE, and are 0 in other frames."""
 
     kind: Kind
     size: int = 0  # bytes of payload
     iteration: int = 0  # the worker's next
     version: int = 0  # of the block
     zero_s: float = 0.0  # the start of the run on the shard's monotonic clock
+    resumes: bool = False  # the worker continues with what it kept for the checkpoint; of its first BLOCK
+    checkpoint: float = 0.0  # number of the checkpoint; of SAVE alone
 
     def pack(self) -> bytes:
-        return HEADER.pack(self.kind, VERSION, self.iteration, self.version, self.zero_s, self.size)
+        return HEADER.pack(
+            self.kind, self.resumes, VERSION, self.iteration, self.version, self.zero_s, self.checkpoint, self.size
+        )
 
 
 def parse(header: bytes | bytearray | memoryview) -> Header:
     """The header in these `HEADER.size` bytes. Raises WireError at another version of the format or an unknown kind."""
-    kind, version, iteration, block_version, zero_s, size = HEADER.unpack(header)
+    kind, resumes, version, iteration, block_version, zero_s, checkpoint, size = HEADER.unpack(header)
     if version != VERSION:
         raise WireError(f"wire format {version}, this version uses {VERSION}")
     known = _KINDS.get(kind)
     if known is None:
         raise WireError(f"unknown kind of frame {kind}")
-    return Header(known, size, iteration, block_version, zero_s)
+    return Header(known, size, iteration, block_version, zero_s, resumes, checkpoint)
 
 
 def pack_report(report: PushReport) -> bytes:

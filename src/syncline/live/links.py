@@ -8,7 +8,7 @@ once, and receives from several what has arrived: a shard that is slow, or busy 
 import select
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -130,11 +130,15 @@ class Links:
     Args:
         interrupts: a block may arrive while the worker computes, whose gradient is stale then.
         pulls: how the changes of blocks are compressed; None: blocks come as they are.
+
+    Attributes:
+        on_save: called when a checkpoint was written, with its number and the worker's next push in it.
     """
 
     def __init__(
         self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False, pulls: Compression | None = None
     ) -> None:
+        self.on_save: Callable[[float, int], None] = lambda checkpoint, iteration: None
         self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
         self.worker = worker
         self._staging = staging
@@ -192,6 +196,11 @@ class Links:
         while any(link.last is None for link in self.open):
             self._receive_ready(None)
         return max((link.last.iteration for link in self.open if link.last is not None), default=None)
+
+    @property
+    def resumes(self) -> bool:
+        """The worker continues with what it kept for the checkpoint; known after `first_iteration`."""
+        return any(link.last.resumes for link in self._links if link.last is not None)
 
     def wait(self, seconds: float) -> bool:
         """Receive for so long, or until an interrupt. False if the run is over."""
@@ -313,6 +322,9 @@ class Links:
             if header.kind is Kind.STOP:
                 link.is_open = False
                 self._closed(link)
+                return
+            if header.kind is Kind.SAVE:
+                self.on_save(header.checkpoint, header.iteration)
                 return
             if header.kind is Kind.REPEAT and link.last is not None and not link.is_answered:
                 link.is_answered, link.arrived = True, time.monotonic()

@@ -175,6 +175,8 @@ class ShardServer:
         engine = self._engine
         self._clock.zero_s = begin_s - engine.totals.time_s
         absent = set(range(self._config.cluster.workers)) - engine.active
+        for worker in engine.active:
+            self._connections[worker].resumes = self._is_resumed
         engine.begin(self._clock.now(), self._is_resumed)
         for worker in sorted(absent):
             engine.joined(self._clock.now(), worker)
@@ -286,14 +288,14 @@ class ShardServer:
         if checkpointer.snapshots.is_due(samples):
             checkpointer.save_snapshot(self._snapshot(), samples)
         if checkpointer.checkpoints.is_due(samples):
-            checkpointer.save_checkpoint(self._checkpoint(), samples)
+            self._save_checkpoint(samples)
 
     def _save_end(self) -> None:
         """A checkpoint if the run was stopped, else the parameters; then notify the launcher."""
         engine, checkpointer = self._engine, self._checkpointer
         if self._is_stopped:
             engine.totals.time_s = self._clock.now()
-            checkpointer.save_checkpoint(self._checkpoint(), samples=None)
+            self._save_checkpoint(samples=None)
             checkpointer.finish()
             self._control.send(Signal.STOPPED)
         else:
@@ -303,6 +305,12 @@ class ShardServer:
             checkpointer.finish()
             self._report()
             self._control.send(Done(ended_by, engine.totals.state_dict()))
+
+    def _save_checkpoint(self, samples: int | None) -> None:
+        """As `Checkpointer.save_checkpoint`; the workers write what they keep."""
+        number, engine = self._checkpointer.save_checkpoint(self._checkpoint(), samples), self._engine
+        for worker in engine.active if self._config.keeps_state_at_workers else ():
+            self._sender.save(worker, number, engine.iterations[worker])
 
     def _snapshot(self) -> State:
         """What is evaluated."""

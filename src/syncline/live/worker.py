@@ -12,11 +12,14 @@ import torch
 from syncline.assembly import build_compressor, build_feedback_compression, build_learner, pick_device
 from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
+from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
+from syncline.live.checkpoints import drop_old, read_checkpoint
 from syncline.live.control import ControlClient, RunContext
 from syncline.live.links import Links, PulledLinks, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
+from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
 
@@ -74,7 +77,10 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
             compressor = build_compressor(config, worker, flat.weights.numel())
-            Trainer(links, staging, learner.local_steps(config), compressor, batches, delays).run(iteration)
+            trainer = Trainer(links, staging, learner.local_steps(config), compressor, batches, delays, context)
+            if links.resumes and config.keeps_state_at_workers:
+                trainer.resume(iteration)
+            trainer.run(iteration)
 
 
 @dataclass
@@ -87,6 +93,38 @@ class Trainer:
     compressor: PushCompressor | None  # None: pushes are sent as they are
     batches: WorkerBatches
     delays: DelayInjector
+    context: RunContext
+
+    def __post_init__(self) -> None:
+        parts: dict[str, Stateful] = {"local": self.local}
+        if self.compressor is not None:
+            parts["compress"] = self.compressor
+        self._kept, self._begun = Kept(parts), -1  # the push that was begun last
+        self._saved = 0.0, -1  # number of the last checkpoint, and the push before which its state was
+        self.links.on_save = self.save
+
+    def resume(self, iteration: int) -> None:
+        """Continue with what was kept for the checkpoint, before the push of this number."""
+        part = worker_part(self.links.worker)
+        checkpoint = read_checkpoint(self.context, part)
+        if checkpoint is None or checkpoint[1]["iteration"] != iteration:
+            raise RuntimeError(f"the checkpoint's part {part} is not that before push {iteration}")
+        device = self.local.gradient.flat.weights.device
+        on_device = {name: t.to(device) if name.startswith("local.") else t for name, t in checkpoint[0].items()}
+        self._kept.load_state_dict(on_device)
+
+    def save(self, checkpoint: float, iteration: int) -> None:
+        """Write down what was kept before the push of this number; of several shards' numbers the highest counts.
+
+        With a pull rule more pushes than one may have been begun since: then it is the state before the last one.
+        """
+        if self._saved >= (checkpoint, iteration):
+            return
+        self._saved = checkpoint, iteration
+        state = self._kept.before if iteration <= self._begun else self._kept.state_dict()
+        folder, part = self.context.folder / "checkpoint", worker_part(self.links.worker)
+        write_state(state_path(folder, checkpoint, part), state, {"iteration": iteration})
+        drop_old(folder, part)
 
     def run(self, iteration: int) -> None:
         """From the push of this number on, until the run is over."""
@@ -94,11 +132,14 @@ class Trainer:
         cancelled = wasted = 0  # gradients since the last push
         while links.await_blocks(self.delays):
             self.staging.to_device()
+            self._kept.begin()
+            self._begun = iteration
             started = time.monotonic()
             losses, slowdown_s, delay_s = self._compute(iteration)
             if not links.open:
                 return
             if links.interrupted:
+                self._kept.undo()
                 is_whole = len(losses) == self.local.rounds.size(iteration)
                 wasted, cancelled = (wasted + 1, cancelled) if is_whole else (wasted, cancelled + 1)
                 continue
@@ -116,7 +157,7 @@ class Trainer:
             )
             if not links.push(self.delays, report, computed):
                 cancelled += 1
-                self._undo()
+                self._kept.undo()
                 continue
             iteration += 1
             cancelled = wasted = 0
@@ -135,7 +176,7 @@ class Trainer:
             while len(losses) < size:
                 begun = time.monotonic()
                 losses.append(next(steps))
-                if is_last := len(losses) == size:
+                if len(losses) == size:
                     next(steps, None)
                     self.staging.from_device()
                     if self.compressor is not None:
@@ -147,12 +188,5 @@ class Trainer:
                     if links.interrupted:
                         del losses[-1]
                 if links.interrupted or not links.open:
-                    if is_last:
-                        self._undo()
                     break
         return losses, slowdown_s, delay_s
-
-    def _undo(self) -> None:
-        """What was compressed is not pushed."""
-        if self.compressor is not None:
-            self.compressor.undo()

@@ -2,6 +2,7 @@
 
 snapshots/<number>-<shard>.safetensors     weights and buffers to be evaluated
 checkpoint/<number>-<shard>.safetensors    all that a shard needs to resume
+checkpoint/<number>-worker<w>.safetensors  what a worker keeps from push to push, if there is anything
 parameters-<shard>.safetensors             the weights and buffers at the end
 
 In a collective a replica takes the place of a shard: that of every worker, or only of the first if all are equal.
@@ -52,12 +53,17 @@ def read_state(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
         raise RecordError(f"{path}: broken state ({type(error).__name__}: {error})") from None
 
 
-def state_path(folder: Path, number: float, shard: int) -> Path:
+def worker_part(worker: int) -> str:
+    """In place of the number of a shard: the worker's part of a checkpoint."""
+    return f"worker{worker}"
+
+
+def state_path(folder: Path, number: float, shard: int | str) -> Path:
     """Of one shard's part of the state with this number."""
     return folder / f"{number}-{shard}.safetensors"
 
 
-def numbers(folder: Path, shard: int) -> list[float]:
+def numbers(folder: Path, shard: int | str) -> list[float]:
     """Of the states that this shard has there, ascending."""
     found = folder.glob(f"*-{shard}.safetensors")
     return sorted(float(path.name.removesuffix(f"-{shard}.safetensors")) for path in found)

@@ -83,8 +83,11 @@ class Learners:
         self._local[worker].load_state_dict({})
         if self._compressors:
             self._compressors[worker].load_state_dict({})
-        for compressor in self._pulls[worker] if self._pulls else ():
-            compressor.load_state_dict({})
+
+    def connect(self, worker: int, shard: int) -> None:
+        """The worker has connected to this shard, which knows nothing of what the worker has."""
+        if self._pulls:
+            self._pulls[worker][shard].load_state_dict({})
 
     def begin(self, worker: int) -> None:
         """The worker begins a gradient, which `compute` gives when it is finished."""

@@ -21,7 +21,7 @@ from syncline.progress import Limits, Totals
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
 from syncline.records.store import RecordError, read_summary
-from syncline.server.interpreter import RESUMED, ShardInterpreter
+from syncline.server.interpreter import RESUMED, STALE, ShardInterpreter
 from syncline.simulation.run import Learning, build_learning
 
 COMPUTED = ("started", "computed", "delayed", "dropped")  # what workers did: follows from the rest
@@ -49,9 +49,9 @@ def replay(
     recorded = read_summary(folder)
     if recorded["engine"] != "live" or not source.strategy.has_server:
         raise RecordError(f"{folder}: only a run of real processes through a parameter server can be replayed")
-    if source.strategy.interrupts and source.keeps_state_at_workers:
-        what = "local.optimizer's state, or compress.feedback, depends on gradients"
-        raise RecordError(f"{folder}: {what} that were interrupted, which no log tells")
+    if source.strategy.interrupts and source.keeps_state_at_workers and source.cluster.shards > 1:
+        what = "with several shards no log tells which of them had interrupted a gradient when it was computed"
+        raise RecordError(f"{folder}: {what}, on which local.optimizer's state or compress.feedback depends")
     learning = build_learning(source)
     again = _Replay(source, learning, read_events(folder / "events.arrow"))
     monitor.describe(learning.num_train, learning.num_parameters, learning.best_possible)
@@ -105,8 +105,13 @@ class _Replay:
         self._pulled: dict[tuple[int, int], list[int]] = {}
         # (worker, shard) -> the blocks it was sent since the one in use, by version
         self._sent: defaultdict[tuple[int, int], dict[int, Version]] = defaultdict(dict)
+        # worker -> its pushes that were under way when it was interrupted
+        self._stale: defaultdict[int, deque[Row]] = defaultdict(deque)
+        self._resumed: set[tuple[int, float]] = set()  # (shard, time) at which the run continued from a checkpoint
         answers: list[deque[Row]] = [deque() for _ in learning.shards]
         for row in _rows(log):
+            if row.because == STALE and config.keeps_state_at_workers:
+                self._stale[row.worker].append(row)
             if row.kind == "pulled":
                 self._pulled[row.worker, int(row.value)] = row.block_versions
             elif row.kind in ANSWERS and row.because != RESUMED:
@@ -165,16 +170,26 @@ class _Replay:
         if row.kind == "pushed":
             self._push(shard, row)
         elif row.kind == "joined":
-            shard.join(row.at, row.worker)
             self._learners.restart(row.worker)
+            while (stale := self._stale[row.worker]) and stale[0].at <= row.at:
+                stale.popleft()  # of the process before
+            self._learners.connect(row.worker, row.shard)
+            shard.join(row.at, row.worker)
         elif row.kind == "left":
             shard.leave(row.at, row.worker, row.because)
         elif row.kind == "timer":
             shard.fire_timer(row.at)
         else:
             assert row.because == RESUMED
-            self._learners.restart(row.worker)
+            self._resume(row.shard, row.at)
             self.grant(row.shard, row.worker, shard.version)
+
+    def _resume(self, shard: int, at: float) -> None:
+        """All workers have connected to the shard again; what they keep, they have from the checkpoint."""
+        if (shard, at) not in self._resumed:
+            self._resumed.add((shard, at))
+            for worker in range(self._config.cluster.workers):
+                self._learners.connect(worker, shard)
 
     def _push(self, shard: ShardInterpreter, row: Row) -> None:
         key = worker, iteration = row.worker, int(row.value)
@@ -197,6 +212,14 @@ class _Replay:
         self._loss_sum += loss
         self._loss_count += 1
         return loss, gradient, len(self._shards)
+
+    def _send_stale(self, worker: int, version: int) -> None:
+        """The worker's pushes before this version that came too late: they have changed what the worker keeps."""
+        stale = self._stale[worker]
+        while stale and stale[0].version < version:
+            stale.popleft()
+            self._learners.release(self._learners.compute(worker)[1])
+            self.num_gradients += 1
 
     def _take(self, worker: int, shard: int, version: int) -> None:
         """The worker uses this version of the block; older ones will not be used any more."""
@@ -224,6 +247,7 @@ class _Replay:
 
     def grant(self, shard: int, worker: int, version: int) -> None:
         if not self._pulled:
+            self._send_stale(worker, version)
             self._learners.receive(worker, shard)
             return
         sent = self._sent[worker, shard]
