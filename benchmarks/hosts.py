@@ -46,9 +46,10 @@ class Case:
 
 OWN = "runner.shards_on=own"
 BSP = ("strategy=bsp", "cluster.workers=2")
+GATHER = ("strategy=bsp", "strategy.topology=allreduce")
 CASES: tuple[Case, ...] = (
     Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
-    Case("bsp, 3 workers, all-reduce", 3, ("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=3"), 40),
+    Case("bsp, 3 workers, all-reduce", 3, (*GATHER, "cluster.workers=3"), 40),
     Case("ds_sync, 4 workers", 4, ("strategy=ds_sync", "cluster.workers=4"), 40),
     Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 90),
     Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
@@ -56,6 +57,15 @@ CASES: tuple[Case, ...] = (
     Case("bsp, int8, 2 shards", 4, (*BSP, "cluster.shards=2", "compress=int8", OWN), 30),
     Case("bsp, 4 local steps", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 20),
     Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, "100mbit"),
+    Case(
+        "asp, topk 1 % both ways, slow",
+        3,
+        ("strategy=asp", "cluster.workers=2", "compress=topk_both", OWN),
+        40,
+        "100mbit",
+    ),
+    Case("bsp, all-gather, int8, slow", 3, (*GATHER, "cluster.workers=3", "compress=int8"), 10, "100mbit"),
+    Case("ds_sync, topk 1 %, slow", 4, ("strategy=ds_sync", "cluster.workers=4", "compress=topk"), 40, "100mbit"),
     Case("bsp, 4 local steps, slow", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 6, "100mbit"),
 )
 

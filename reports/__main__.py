@@ -5,6 +5,7 @@ python -m reports <paper>                all of a paper, and its claims
 python -m reports all                    all papers
 python -m reports fidelity               what `make fidelity` measured
 python -m reports races                  all races of a scale: who is first where
+python -m reports pushes                 those of local steps or compression: what to push where
 python -m reports study <stem>           the curves or verdicts of a study (results/, else reference/)
 python -m reports site                   all of this as pages for a browser
 python -m reports docs                   the tables of the documentation, from the reference
@@ -20,7 +21,7 @@ from rich.console import Console
 from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
-from reports.races import together
+from reports.races import are_of_pushes, of_pushes, together
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.installation import IS_INSTALLED, make_command, reference_folder
@@ -38,7 +39,7 @@ def main(arguments: list[str], prog: str = "python -m reports") -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     artefacts = [f"{paper.key}/{name}" for paper in SHOWN.values() for name in paper.shows]
-    kinds = ["site", "docs", "all", "fidelity", "races", "study", *SHOWN, *artefacts]
+    kinds = ["site", "docs", "all", "fidelity", "races", "pushes", "study", *SHOWN, *artefacts]
     parser.add_argument("what", choices=kinds, metavar="what")
     parser.add_argument("study", nargs="?", metavar="stem", help="of a study")
     parser.add_argument("--scale", default="laptop", choices=SCALES, help="scale of the runs (laptop)")
@@ -99,7 +100,7 @@ class Printer:
         self._store, self._console = store, Console()
 
     def show(self, what: str) -> list[Path]:
-        """An artefact, a paper, `all`, `races` or `fidelity`; returns the files.
+        """An artefact, a paper, `all`, `races`, `pushes` or `fidelity`; returns the files.
 
         Raises:
             RecordError: none of it was run.
@@ -108,7 +109,10 @@ class Printer:
             if what == "all":
                 written = [files for paper in SHOWN.values() for files in self._paper(paper, writer)]
             elif what == "races":
-                written = self._exhibit(together(list(self._store.written_studies())), "races", writer)
+                races = [study for study in self._store.written_studies() if not are_of_pushes(study)]
+                written = self._exhibit(together(races), what, writer)
+            elif what == "pushes":
+                written = self._exhibit(of_pushes(list(self._store.written_studies())), what, writer)
             elif what == "fidelity":
                 written = self._exhibit(fidelity(self._store.results), "fidelity", writer)
             elif what in SHOWN:

@@ -12,7 +12,8 @@ A page marks what is made. The first word is the scale, the second what is shown
 These three may name several scales (`workstation,laptop`): each claim is shown at the first one that judges it.
 
     <paper>/<artefact>[-<suffix>]   a table of an artefact; `columns` and `rows` choose some of it, counted from 1
-    races           all races side by side
+    races           all races of strategies side by side
+    pushes          those of local steps and compression, as a map
 
 What the reference cannot show in full is left as it stands.
 """
@@ -27,7 +28,8 @@ from pathlib import Path
 from reports.claims import LEARNED, NOT_RUN, Verdict, verdicts_at
 from reports.exhibits import SCALES, ArtefactStore
 from reports.papers import PAPERS, SHORT, SHOWN
-from reports.races import together
+from reports.races import are_of_pushes, together
+from reports.races import of_pushes as map_of_pushes
 from reports.records import Artefact
 from reports.tables import DASH, Heading, Table
 from syncline.records.plans import stem_of
@@ -119,8 +121,8 @@ def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
     if not set(scales) <= set(makers):
         raise ValueError(f"the scale must be one of {', '.join(SCALES)}")
     kind, _, name = what.partition("/")
-    if what == "races":
-        made, about = makers[scales[0]].races()
+    if what in ("races", "pushes"):
+        made, about = makers[scales[0]].races(of_pushes=what == "pushes")
     elif what not in ("board", "summary") and kind != "claims":
         if len(scales) > 1:
             raise ValueError("an artefact has one scale")
@@ -199,18 +201,23 @@ class Maker:
             raise ValueError("it is no table")
         return artefact, item
 
-    def races(self) -> tuple[Table, str]:
-        """All races side by side, and how many runs they have. Raises Kept where there is none with an answer."""
-        races = [study for study in self._store.written_studies() if study.kind == "race"]
+    def races(self, of_pushes: bool) -> tuple[Table, str]:
+        """Races side by side, and how many runs they have. Raises Kept where there is none with an answer.
+
+        Args:
+            of_pushes: those of local steps or compression; else the others.
+        """
+        races = [each for each in self._store.written_studies() if each.kind == "race"]
+        races = [each for each in races if are_of_pushes(each) == of_pushes]
         try:
-            item = together(races)[""]
+            item = (map_of_pushes if of_pushes else together)(races)[""]
         except RecordError as error:
             raise Kept(str(error)) from None
         assert isinstance(item, Table)
         plans = filter(None, (self._reference.plan(study.plan) for study in races))
         records = filter(None, (self._reference.record(identity) for plan in plans for identity in plan.once()))
         found = {record.identity: record for record in records}
-        command = f"python -m reports races --scale {self._scale}"
+        command = f"python -m reports {'pushes' if of_pushes else 'races'} --scale {self._scale}"
         return item, f"`{command}`: {len(found):,} runs; {provenance([*found.values()])}"
 
     def verdicts(self, key: str) -> list[Verdict]:

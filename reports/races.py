@@ -89,6 +89,43 @@ def together(studies: Sequence[WrittenStudy]) -> Exhibit:
     return {"": table, "profiles": figure}
 
 
+def are_of_pushes(study: WrittenStudy) -> bool:
+    """Its entrants differ in local steps or compression."""
+    answer = study.answer or {"standings": [], "left": []}
+    return len({_pushes(each) for each in answer["standings"]}) > 1
+
+
+def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
+    """Races whose entrants differ in local steps or compression, as a map: how soon each of them is on each cluster.
+
+    Raises:
+        RecordError: there is none with an answer.
+    """
+    found = [study for study in studies if study.kind == "race" and are_of_pushes(study)]
+    if not found:
+        raise RecordError("no race of local steps or compression has its answer at this scale")
+    cells: dict[tuple[str, str], dict[tuple[str, int], float]] = {}
+    steps: dict[str, set[int]] = {}
+    for study in found:
+        answer = study.answer
+        assert answer is not None
+        cluster = study.name.rpartition(" ")[2]
+        judged = [each for each in answer["standings"] if each["seconds"] < answer["length_s"]]
+        least = min(each["seconds"] for each in judged)
+        for each in judged:
+            own, compress = _pushes(each)
+            steps.setdefault(cluster, set()).add(own)
+            cells.setdefault((_strategy(each), compress), {})[cluster, own] = each["seconds"] / least
+    columns = [(cluster, own) for cluster, ours in steps.items() for own in sorted(ours)]
+    rows = [[*row, *map(of_row.get, columns)] for row, of_row in sorted(cells.items())]
+    headings = [Heading("strategy"), Heading("compress"), *(Heading(f"{name}, H = {own}", 2) for name, own in columns)]
+    notes = [
+        f"Seconds to the target over those of the soonest on that cluster. {DASH}: it was not judged, since it was much "
+        "later in tuning, or missed the target. H: local steps."
+    ]
+    return {"": Table("What to push where", headings, rows, notes)}
+
+
 def race_figure(study: WrittenStudy, path: Path) -> Figure:
     """The metric against time, and the share of seeds that have reached the target."""
     answer = study.answer
@@ -185,6 +222,18 @@ def left_table(answer: Mapping[str, Any]) -> Table:
     rows = [[each["label"], each["stage"], each["reason"]] for each in answer["left"]]
     headings = list(map(Heading, ("entrant", "stage", "reason")))
     return Table("Not judged", headings, rows or [[DASH, DASH, DASH]])
+
+
+def _pushes(standing: Mapping[str, Any]) -> tuple[int, str]:
+    """Local steps and compression of an entrant."""
+    values = {key: value for key, _, value in (word.partition("=") for word in standing["overrides"])}
+    return int(values.get("local.steps", 1)), values.get("compress", "none")
+
+
+def _strategy(standing: Mapping[str, Any]) -> str:
+    """The entrant's name without them."""
+    steps, compress = _pushes(standing)
+    return " ".join(word for word in standing["label"].split() if word not in (f"steps={steps}", compress))
 
 
 def _judged(study: WrittenStudy, path: Path) -> dict[str, list[Record]]:

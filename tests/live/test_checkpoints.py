@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from syncline.config import LocalConfig, RunConfig
+from runners.observer import newest_checkpoint
+from syncline.config import LocalConfig, RunConfig, compose
 from syncline.live.checkpoints import Checkpointer, Schedule, State, read_checkpoint
 from syncline.live.control import RunContext
 from syncline.live.messages import SnapshotWritten
-from syncline.records.snapshots import latest, numbers
+from syncline.records.snapshots import latest, numbers, state_path, write_state
 
 
 def context(folder: Path, resume: float | None = None) -> RunContext:
@@ -59,6 +60,33 @@ def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_ar
     tensors, values = read_checkpoint(context(tmp_path, 3.5), 0)
     assert (tensors["weights"].tolist(), values["value"]) == ([350.0] * 3, 350.0)
     assert (tmp_path / "parameters-0.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["strategy=asp", "cluster.shards=2"], [0, 1]),
+        (["strategy=asp", "cluster.shards=2", "compress=topk"], [0, 1, "worker0", "worker2"]),
+        (["strategy=asp", "local=diloco"], [0, "worker0", "worker2"]),
+        (["strategy=bsp", "strategy.topology=allreduce", "optimizer.momentum=0"], [0]),
+        (["strategy=bsp", "strategy.topology=allreduce", "compress=topk"], [0, 1, 2]),
+        (["strategy=ds_sync", "cluster.workers=4"], [0, 1, 2, 3]),
+    ],
+    ids=str,
+)
+def test_the_newest_checkpoint_is_one_of_which_each_part_is_there(overrides, parts, tmp_path):
+    """Workers that had left when a shard wrote its part (here 1) have none."""
+    config = compose(["cluster.workers=3", "runner=local", *overrides])[0]
+    folder = tmp_path / "checkpoint"
+    assert newest_checkpoint(config, tmp_path) is None
+    for part in parts:
+        for number in (1.0, 2.0):
+            write_state(state_path(folder, number, part), {}, {"active": [0, 2]})
+    assert newest_checkpoint(config, tmp_path) == 2.0
+    for part in parts:
+        state_path(folder, 2.0, part).unlink()
+        assert newest_checkpoint(config, tmp_path) == 1.0, part
+        write_state(state_path(folder, 2.0, part), {}, {"active": [0, 2]})
 
 
 def test_a_failed_write_is_reported_with_the_next_state_or_at_the_end(tmp_path):

@@ -110,7 +110,7 @@ class _Driver:
     def grant(self, worker: int, version: int, iteration: int, is_busy: bool, is_due: bool) -> None:
         replay, shard = self._replay, self._shard
         if replay.rules:
-            replay.sent[worker, shard, version] = replay.learning.learners.pin(shard)
+            replay.sent[worker, shard, version] = replay.learning.learners.pin(shard, worker)
             return
         assert is_busy == ((worker, shard) in replay.granted)
         replay.granted[worker, shard] = version

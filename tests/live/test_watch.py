@@ -26,6 +26,8 @@ HANG_S, LEAVE_S = 10.0, 20.0
 class Reads:
     """A connection whose worker reads every block at once."""
 
+    resumes = False
+
     def __init__(self, worker: int) -> None:
         self.worker = worker
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from studies.racing import RaceLab, Truth, race
 
-from reports.races import around_table, left_table, order_table, together
+from reports.races import are_of_pushes, around_table, left_table, of_pushes, order_table, together
 from reports.tables import Table
 from syncline.operations.races import cases, race_lines, score_lines
 from syncline.records.store import RecordError
@@ -63,6 +63,33 @@ def test_side_by_side_the_table_says_who_is_first_where_and_the_scores_are_of_bo
     assert [heading.title for heading in table(lab[""]).columns] == ["mlp on mnist, cluster", "a", "bc", "score"]
     lines = "\n".join(score_lines([answer_of(study(HERE, "here"))], 100))
     assert "asp       1.000  1 of 1   1 of 1" in lines
+
+
+def test_races_of_pushes_are_a_map_by_what_is_pushed() -> None:
+    """Relative to the soonest on a cluster; who was not judged has no value there."""
+
+    def raced(name: str, seconds: dict[str, float]) -> WrittenStudy:
+        written = study({label: Truth(each, noise=0.01) for label, each in seconds.items()}, name, within=3.0)
+        for standing in answer_of(written)["standings"]:
+            words = standing["label"].split()
+            steps, compress = (word for word in words if word.startswith("steps=") or word in ("none", "topk"))
+            standing["overrides"] = [f"local.{steps}", f"compress={compress}"]
+        return written
+
+    slow = raced(
+        "on cluster slow", {"asp steps=1 none": 40.0, "asp steps=8 none": 20.0, "k_sync k=2 steps=8 topk": 10.0}
+    )
+    quick = raced("on cluster quick", {"asp steps=1 none": 10.0, "asp steps=8 none": 12.0})
+    ordinary = study(HERE, "on cluster slow")
+    assert [are_of_pushes(each) for each in (slow, quick, ordinary)] == [True, True, False]
+    shown = table(of_pushes([ordinary, slow, quick])[""])
+    columns = ["strategy", "compress", "slow, H = 8", "quick, H = 1", "quick, H = 8"]
+    assert [heading.title for heading in shown.columns] == columns
+    rows = {tuple(row[:2]): row[2:] for row in shown.rows}
+    assert rows["k_sync k=2", "topk"] == [1.0, None, None]
+    assert rows["asp", "none"] == [pytest.approx(2.0, rel=0.05), 1.0, pytest.approx(1.2, rel=0.05)]
+    with pytest.raises(RecordError, match="no race of local steps or compression"):
+        of_pushes([ordinary])
 
 
 def test_without_an_answer_there_is_nothing_side_by_side() -> None:

@@ -16,7 +16,7 @@ from fake_run import CASES
 from torch import Tensor
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig, compose
-from syncline.config.compression import SparseConfig
+from syncline.config.compression import RandkConfig, SparseConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig
 from syncline.records import events
@@ -189,8 +189,8 @@ def test_local_steps_of_optimizers_with_a_state(strategy: StrategyOptions, tmp_p
 @every_strategy
 def test_what_compressed_pushes_left_out(strategy: StrategyOptions, tmp_path: Path) -> None:
     cluster = replace(REMOTE, shards=shards_of(strategy))
-    about = {"gradients": True, "compress": SparseConfig(density=0.02), "local": LocalStepsConfig(steps=2)}
-    config = config_of(strategy, cluster, scenario=DELAYS, **about)
+    compress, local = SparseConfig(density=0.02, pulls=True), LocalStepsConfig(steps=2)
+    config = config_of(strategy, cluster, scenario=DELAYS, gradients=True, compress=compress, local=local)
     check(config, tmp_path, random.Random(repr(strategy)))
 
 
@@ -214,13 +214,14 @@ def test_messages_that_share_the_nics(strategy: StrategyOptions, tmp_path: Path)
 
 @every_collective
 def test_local_steps_of_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """Over several blocks of steps, and with the state of each worker's optimizer."""
+    """Over several blocks of steps, with the state of each worker's optimizer, and what compression has left out."""
     after = 0.0 if strategy.least_steps_an_epoch else 2.0
     local = LocalStepsConfig(steps=3, after_epochs=after, optimizer=AdamWConfig())
     scenario = ScenarioConfig(compute_delay=Exponential(0.01), slow={1: 2.0})
     cluster = replace(REMOTE, network=replace(NETWORK, jitter=None))
     about = {"scenario": scenario, "local": local, "batch_size": 4}
     check(config_of(strategy, cluster, max_updates=150, **about), tmp_path, random.Random(repr(strategy)))
+    about["compress"] = RandkConfig(density=0.02)
     check(config_of(strategy, cluster, gradients=True, **about), tmp_path, random.Random(repr(strategy)))
 
 
