@@ -1,7 +1,10 @@
 """One attempt at a run of real processes: from their start until the run ends, or must restart from its checkpoint."""
 
+import errno
 import json
+import os
 import queue
+import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,9 +21,11 @@ from syncline.live.handshake import make_secret
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
+from syncline.records.store import cannot_write
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
+NOTE_BYTES = 1 << 16  # free on the disk, with which a process can write down why it failed
 ANSWER_S = 2.0  # for the members of a collective to say what they are doing
 
 
@@ -229,6 +234,8 @@ class Attempt:
         ends = time.monotonic() + FAILURE_S
         while (failure := first_failure(self._folder)) is None and time.monotonic() < ends:
             time.sleep(0.05)
+        if failure is None and shutil.disk_usage(self._folder).free < NOTE_BYTES:
+            return RunFailed(str(cannot_write(self._folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))))
         return failure or (Restart(otherwise) if self._is_begun else RunFailed(otherwise))
 
     def _who_is_missing(self) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -272,6 +273,20 @@ def test_a_stopped_run_ends_within_5_s_and_resumes_where_it_was(tmp_path):
     log = read_events(again.folder / "events.arrow").to_pandas()
     assert log[log.kind == "applied"].groupby("version").size().tolist() == [2] * 160
     assert "resumed" in set(log.because)
+
+
+@pytest.mark.parametrize("words", [["strategy=asp"], ["strategy=ds_sync"]], ids=" ".join)
+def test_a_full_disk_is_one_line(words, tmp_path):
+    """A snapshot may be written, but no checkpoint, which has the momentum, too."""
+    words = [*words, "cluster.workers=4", "max_updates=400", "epochs=null", "batch_size=8", "model=lenet"]
+    words += ["runner.checkpoint_every_epochs=0.2"]
+    run = LiveRun(tmp_path, *words, on=["prlimit", "--fsize=150000"])
+    said = run.wait(expected=1)
+    assert "Traceback" not in said
+    (line,) = [line for line in said.splitlines() if line.startswith("error: ")]
+    where = "cannot write the record .*: File too large; results=<folder> puts it elsewhere"
+    assert re.fullmatch(rf"error: (shard|member) \d: {where}", line)
+    assert run.has_ended_cleanly()
 
 
 def test_after_the_kill_of_a_member_a_collective_restarts_and_ends_as_the_server_does(tmp_path):

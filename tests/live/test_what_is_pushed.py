@@ -12,6 +12,7 @@ from syncline.config import compose
 from syncline.learning.compression import TopK
 from syncline.live.connections import GradientPool
 from syncline.live.engine import CANCELLED
+from syncline.live.links import Differences
 from syncline.live.transport import WireError
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
@@ -141,6 +142,16 @@ def test_a_compressed_push_of_no_block_ends_the_connection():
     gradient.views[0][:8] = torch.tensor([3, 99], dtype=torch.int32).numpy().tobytes()
     with pytest.raises(WireError, match="a compressed PUSH: places that do not ascend"):
         pool.decode(gradient)
+
+
+def test_a_compressed_block_of_no_change_ends_the_connection_and_changes_nothing():
+    known = torch.ones(10)
+    blocks = Differences(TopK(0.2), known)
+    blocks.first(torch.full((10,), 2.0))
+    blocks.incoming[:8] = torch.tensor([7, 7], dtype=torch.int32).view(torch.uint8)
+    with pytest.raises(WireError, match="a compressed BLOCK: places that do not ascend"):
+        blocks.add(known)
+    assert torch.equal(known, torch.full((10,), 2.0))
 
 
 def test_of_faulty_compressed_pushes_none_is_accepted_and_each_ends_its_connection_with_a_reason(capsys):

@@ -1,21 +1,26 @@
 """What each process of a run is told, and what it does by its role; supervisor.py starts them."""
 
+import errno
 import json
 import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
+from syncline.records.store import cannot_write
 from syncline.targets import fault
 
 # Exit codes, beside 0 and 1
 RESTART = 75  # the run must restart from its checkpoint
 SHARD_LOST = 76  # a worker lost a shard, or cannot connect to one
 CONTROL_LOST = 77  # a process lost its launcher
+
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of an OSError: a file cannot be written
 
 MODULE_OF = {  # of a role: its `main(job, index)` is the process, and returns the exit code
     "shard": "syncline.live.shard",
@@ -60,10 +65,13 @@ def run(job: Job, role: str, index: int) -> int:
         code: int = import_module(MODULE_OF[role]).main(job, index)
         return code
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISK:
+            error = cannot_write(Path(job.folder), error)
         is_ours = isinstance(error, ValueError)
         users = fault(error)
         message = str(error) if is_ours else users or f"{type(error).__name__}: {error}"
-        note_failure(job, role, index, message, "" if is_ours or users else traceback.format_exc())
+        with suppress(OSError):  # a full disk takes no note; the launcher sees that it is full
+            note_failure(job, role, index, message, "" if is_ours or users else traceback.format_exc())
         traceback.print_exc()
         return 1
 

@@ -16,9 +16,9 @@ from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
 from syncline.live.checkpoints import drop_old, read_checkpoint
 from syncline.live.control import ControlClient, RunContext
-from syncline.live.links import Links, PulledLinks, ShardLost, Staging
+from syncline.live.links import Links, PulledLinks, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
-from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
+from syncline.live.process import CONTROL_LOST, DISK, SHARD_LOST, Job
 from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
@@ -37,7 +37,9 @@ def main(job: Job, worker: int) -> int:
     assert isinstance(shards, Addresses)
     try:
         run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker))
-    except (ShardLost, OSError) as error:
+    except OSError as error:
+        if error.errno in DISK:
+            raise
         print(f"lost: {error}", file=sys.stderr)
         control.send(Unreachable(str(error)))
         return SHARD_LOST

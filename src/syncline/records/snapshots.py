@@ -8,7 +8,10 @@ parameters-<shard>.safetensors             the weights and buffers at the end
 In a collective a replica takes the place of a shard: that of every worker, or only of the first if all are equal.
 """
 
+import errno
 import json
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +36,9 @@ def write_state(path: Path, tensors: Mapping[str, "Tensor"], state: Mapping[str,
     try:
         save_file(dict(tensors), draft, metadata={"state": json.dumps(state)})
     except SafetensorError as error:  # a full disk, for example
-        raise OSError(f"{path}: {error}") from None
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        code = int(number[1]) if number else errno.EIO
+        raise OSError(code, os.strerror(code) if number else str(error), str(path)) from None
     draft.replace(path)
 
 
