@@ -120,8 +120,8 @@ def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
     rows = [[*row, *map(of_row.get, columns)] for row, of_row in sorted(cells.items())]
     headings = [Heading("strategy"), Heading("compress"), *(Heading(f"{name}, H = {own}", 2) for name, own in columns)]
     notes = [
-        f"Seconds to the target over those of the soonest on that cluster. {DASH}: it was not judged, since in tuning it "
-        "was much later, or missed the target. H: local steps."
+        f"Seconds to the target over those of the soonest on that cluster. {DASH}: it was not judged, since in tuning "
+        "it was much later, or missed the target. H: local steps."
     ]
     return {"": Table("What to push where", headings, rows, notes)}
 
