@@ -53,6 +53,26 @@ def test_topk_sends_the_largest_and_nothing_else() -> None:
     assert TopK(0.05).size(1000) == 400
 
 
+def test_of_equal_elements_topk_sends_the_first_and_of_no_numbers_as_many() -> None:
+    block = torch.tensor([1.0, -2.0, 2.0, 0.0, 2.0, -2.0, 3.0, 1.0])
+    assert torch.equal(through(TopK(0.5), block), torch.tensor([0.0, -2.0, 2.0, 0.0, 2.0, 0.0, 3.0, 0.0]))
+    assert torch.equal(through(TopK(0.5), torch.zeros(8)), torch.zeros(8))
+    for broken in (torch.full((8,), math.nan), torch.where(block > 1, math.nan, block), torch.full((8,), math.inf)):
+        assert TopK(0.5).encode(broken, 0).numel() == TopK(0.5).size(8)
+
+
+@given(st.lists(st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0]), min_size=1, max_size=40), st.floats(0.01, 1.0))
+def test_topk_sends_no_smaller_element_than_one_that_it_leaves_out(values: list[float], density: float) -> None:
+    block, scheme = torch.tensor(values), TopK(density)
+    data = scheme.encode(block, 0)
+    places = data[: data.numel() // 2].view(torch.int32).long()
+    assert (places[1:] > places[:-1]).all()
+    left = torch.ones(len(values), dtype=torch.bool)
+    left[places] = False
+    if left.any():
+        assert block[places].abs().min() >= block[left].abs().max()
+
+
 def test_randk_takes_other_places_with_another_seed_and_is_right_on_average() -> None:
     block, scheme = block_of(50), RandK(0.2, unbiased=True)
     found = torch.stack([through(scheme, block, seed) for seed in range(4000)])

