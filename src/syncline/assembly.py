@@ -336,10 +336,20 @@ def least_bytes(config: RunConfig) -> dict[str, int]:
     shape = config.dataset.shape
     if config.gradients and shape is not None:
         vectors = 2 * cluster.workers if strategy.replicas else 2 + getattr(strategy, "k", 1)
-        parts["model"] = 4 * vectors * count_parameters(config)[0]
+        size = 4 * count_parameters(config)[0]
+        parts["model"] = size * vectors
+        parts["compress"] = size * cluster.workers * _num_kept(config)
         parts["batch_size"] = 4 * shape.num_values * config.batch_size
         parts["dataset"] = shape.num_values * (config.dataset.known_num_train or 0)
     return parts
+
+
+def _num_kept(config: RunConfig) -> int:
+    """Vectors that compression keeps of each worker."""
+    compress = config.compress
+    if not isinstance(compress, FeedbackConfig):
+        return 0
+    return 4 if config.strategy.replicas else compress.feedback + 2 * compress.pulls  # a pull is a version of its own
 
 
 def build_optimizer(config: RunConfig) -> Optimizer:

@@ -22,6 +22,11 @@ def test_the_least_memory_is_that_of_the_vectors_that_are_held() -> None:
     replicas, _ = composed("strategy=ds_sync")
     assert least_bytes(replicas)["model"] == 4 * (2 * 4) * count_parameters(replicas)[0]
     assert set(least_bytes(composed("gradients=false")[0])) == {"cluster.workers"}
+    kept = {"topk": 1, "topk_both": 3, "none": 0}
+    for compress, vectors in kept.items():
+        compressed = composed(f"compress={compress}")[0]
+        size = 4 * compressed.cluster.workers * count_parameters(compressed)[0]
+        assert least_bytes(compressed)["compress"] == vectors * size
 
 
 @pytest.mark.parametrize(
