@@ -213,6 +213,16 @@ class RunConfig:
                 f"local.optimizer must be set with optimizer={self.optimizer.name}: without it steps are of plain SGD"
             )
             check(isinstance(self.optimizer, SgdConfig), rule, None)
+        if self.strategy.bucket_bytes is not None:
+            rule = "{} with strategy.impl=overlap, which sends gradients before they are complete"
+            is_plain = local.steps == 1 and local.optimizer is None
+            check(is_plain, rule.format("local must be none"), local.name)
+            check(self.compress.name == "none", rule.format("compress must be none"), self.compress.name)
+            check(
+                self.optimizer.clip_norm is None,
+                rule.format("optimizer.clip_norm must be null"),
+                self.optimizer.clip_norm,
+            )
         if local.optimizer is not None:
             rule = "optimizer.clip_norm must be null with local.optimizer, whose clip_norm limits the gradients"
             check(self.optimizer.clip_norm is None, rule, self.optimizer.clip_norm)
@@ -347,12 +357,14 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "compress": ({"name": "none"},),
     "cluster.network.sharing": ("queue",),
     "cluster.network.later_weight": (1.0,),
+    "cluster.ready": ([0.33, 1.0],),
     "cluster.update_s": (0.0,),
     "scenario.delayed_workers": ([],),
     "dataset.content": (None, PUBLISHED),
     "dataset.label_noise": (0.0,),
     "dataset.sharing": ("partition",),
     "dataset.validation": (None,),
+    "strategy.bucket_mb": (1.0,),
     "strategy.f0": ("interval",),
     "strategy.parity": ("continues",),
     "strategy.evaluate": ("mean",),

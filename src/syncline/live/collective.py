@@ -22,7 +22,7 @@ from syncline.live import steps
 from syncline.live.checkpoints import Checkpointer, State, load_parameters, optimizer_tensors, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.control import RunContext
-from syncline.live.exchange import AllReduce, CompressedGradients, CompressedWeights, Exchange
+from syncline.live.exchange import AllReduce, CompressedGradients, CompressedWeights, Exchange, Overlapped
 from syncline.live.member_control import MemberControl, StopConsensus
 from syncline.live.messages import Done, ProgressReport, RestartNeeded, Signal
 from syncline.live.process import RESTART, Job
@@ -218,7 +218,8 @@ class Member:
         rounds, done = self._replica.local.rounds, self.totals.updates
         delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, done, rounds)
         if not strategy.replicas:
-            kind: type[steps.Step] = steps.AllReduceGradients
+            overlaps = strategy.bucket_bytes is not None
+            kind: type[steps.Step] = steps.AllReduceBuckets if overlaps else steps.AllReduceGradients
         elif strategy.averages_first:
             kind = steps.AverageBeforeStep
         else:
@@ -242,6 +243,8 @@ def _build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
         return CompressedWeights(flat, consensus)
     if (compressor := build_compressor(config, rank, flat.weights.numel())) is not None:
         return CompressedGradients(flat, compressor)
+    if config.strategy.bucket_bytes is not None:
+        return Overlapped(flat, config.strategy.bucket_bytes)
     return AllReduce(flat, config.strategy.replicas, config.strategy.sends_tensors_singly)
 
 

@@ -4,16 +4,17 @@ Batch-norm buffers and extra elements travel with the gradient or the weights, s
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from syncline.learning.buckets import Buckets
 from syncline.learning.compression import Compression, PushCompressor
 from syncline.learning.consensus import Consensus, mean_of
 from syncline.learning.flat import FlatModule
-from syncline.live.process_group import Group, MemberLost, all_gather, all_reduce
+from syncline.live.process_group import Group, MemberLost, all_gather, all_reduce, start_all_reduce
 
 
 class Exchange(ABC):
@@ -62,6 +63,46 @@ class AllReduce(Exchange):
         for tensor in self._exchanged:
             tensor.div_(size)
         return sums
+
+
+class Overlapped(Exchange):
+    """All-reduces of parts of the gradient, from its end, while the backward pass computes the rest.
+
+    Args:
+        flat: what this member has.
+        bucket_bytes: of a part.
+    """
+
+    def __init__(self, flat: FlatModule, bucket_bytes: int) -> None:
+        self._flat = flat
+        self._group: Group = None
+        self._buckets = Buckets(flat, max(1, bucket_bytes // flat.gradient.element_size()), self._send)
+        self._before_send: Callable[[], None] = _at_once
+        self._waits: list[Callable[[], object]] = []
+
+    def begin(self, group: Group, before_send: Callable[[], None] = lambda: None) -> None:
+        """The next gradient is to be averaged over this group; `before_send` is called when a part is ready."""
+        self._group, self._before_send = group, before_send
+        self._waits.clear()
+        self._buckets.begin()
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        flat, self._before_send = self._flat, _at_once
+        self._buckets.complete()
+        self._waits.append(start_all_reduce(flat.beside, group))
+        for wait in self._waits:
+            wait()
+        sums: list[float] = flat.extra.tolist()
+        flat.with_gradient.div_(dist.get_world_size(group))
+        return sums
+
+    def _send(self, part: Tensor) -> None:
+        self._before_send()
+        self._waits.append(start_all_reduce(part, self._group))
+
+
+def _at_once() -> None:
+    """Before a part is sent nothing is to be done."""
 
 
 class CompressedGradients(Exchange):

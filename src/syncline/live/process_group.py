@@ -1,7 +1,7 @@
 """The process group of a collective, and its subgroups: NCCL on GPUs, gloo elsewhere."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import torch
@@ -64,9 +64,29 @@ def all_gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
     return parts
 
 
+def start_all_reduce(tensor: Tensor, group: Group = None) -> Callable[[], object]:
+    """Begin to sum over the group, in place. What is returned waits for the end; both raise MemberLost."""
+    try:
+        work = dist.all_reduce(tensor, group=group, async_op=True)
+    except RuntimeError as error:
+        raise _lost(error) from None
+
+    def wait() -> None:
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise _lost(error) from None
+
+    return wait
+
+
+def _lost(error: RuntimeError) -> MemberLost:
+    return MemberLost(f"an all-reduce failed: {str(error).splitlines()[0]}")
+
+
 def all_reduce(tensor: Tensor, group: Group = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
     """Reduce over the group, in place. Raises MemberLost if it failed."""
     try:
         dist.all_reduce(tensor, op, group)
     except RuntimeError as error:
-        raise MemberLost(f"an all-reduce failed: {str(error).splitlines()[0]}") from None
+        raise _lost(error) from None

@@ -19,7 +19,7 @@ from syncline.learning.optimizer import Optimizer
 from syncline.live.clock import RunClock
 from syncline.live.control import RunContext
 from syncline.live.engine import note_computation
-from syncline.live.exchange import Exchange
+from syncline.live.exchange import Exchange, Overlapped
 from syncline.live.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
 from syncline.live.process_group import Group
 from syncline.records.events import EventLog, read_events
@@ -166,6 +166,49 @@ class AllReduceGradients(Step):
         if is_applied:
             self.replica.step(rate)
         return StepResult(gradient, now, now, mean_loss, is_last, is_applied)
+
+
+class AllReduceBuckets(AllReduceGradients):
+    """BSP: parts of the gradient are averaged while the others are computed.
+
+    Injected slow-downs stretch the gradient, so that its parts are ready as late as on the cluster. Injected delays
+    come before it.
+    """
+
+    _own_s = 0.0  # that the last gradient took, without what was injected
+
+    def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
+        control, exchange, started_at = self.control, self.replica.exchange, self.clock.now()
+        assert isinstance(exchange, Overlapped)
+        control.doing = f"computing step {step} since {started_at:.1f} s"
+        drawn_s, delay_s = self.delays.draw()
+        delay_s = self._wait(delay_s)
+        begun_at, slept_s = self.clock.now(), 0.0
+        stretch = self.delays.wanted_s(drawn_s, self._own_s) / self._own_s if self._own_s else 1.0
+
+        def stretched() -> None:
+            nonlocal slept_s
+            own_s = self.clock.now() - begun_at - slept_s
+            slept_s += self._wait((stretch - 1.0) * own_s - slept_s)
+
+        exchange.begin(self.groups[self.turn(step)], stretched)
+        (loss,) = self.replica.compute(self.batches, step)
+        self._own_s = self.clock.now() - begun_at - slept_s
+        slept_s += self._wait(self.delays.wanted_s(drawn_s, self._own_s) - self._own_s - slept_s)
+        return PushReport(
+            control.rank,
+            iteration=step,
+            version=step,
+            loss=loss,
+            started_at=started_at,
+            computed_at=self.clock.now(),
+            slowdown_s=slept_s,
+            compute_delay_s=delay_s,
+        )
+
+    def _wait(self, seconds: float) -> float:
+        """Returns the seconds waited: none if the run is to end."""
+        return seconds if seconds > 0 and not self.control.cancel_delay.wait(seconds) else 0.0
 
 
 class AverageAfterStep(Step):

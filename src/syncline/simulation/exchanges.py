@@ -6,6 +6,11 @@ With d_i(t) the seconds of worker i's gradient of step t and x those of an excha
                      joined_i(t) = x + max of computed_j(t) over i's group of step t
     before_forward   begun_i(t) = x + max of computed_j(t-1) over i's group of step t
 
+Where gradients are exchanged in parts k = 1, 2, ... while they are computed, part k being ready after the share r_k of
+d_i(t), and injected delays come before the gradient:
+
+    joined(t, k) = x_k + max(joined(t, k-1), max of computed_j(t) - (1 - r_k) d_j(t) over the group)
+
 Where rows and columns alternate no worker is ever more than two gradients ahead: before a worker begins step t+1 its
 group has computed step t, and before that the groups of step t-1 of all these have computed step t-1; together they are
 all workers. Where the rows of two successive steps are the same it may be three ahead.
@@ -23,7 +28,17 @@ from syncline.rounds import Rounds
 from syncline.timing.cluster import Cluster
 from syncline.timing.distributions import Array
 from syncline.timing.draws import BLOCK
-from syncline.timing.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the members of a group exchange at once.
+
+    Where there are several parts, they are exchanged one after another, as soon as all members have them.
+    """
+
+    seconds: Callable[[int], float]  # of a group of so many members
+    ready: float = 1.0  # the share of a gradient's time after which a member has it
 
 
 class Exchange:
@@ -31,13 +46,10 @@ class Exchange:
 
     Args:
         groups: every worker is in one of them.
-        size_bytes: what each member holds.
-        num_messages: all-reduces one after another; None: an all-gather.
+        parts: in order; the last one is ready when the gradient is.
     """
 
-    def __init__(
-        self, groups: Sequence[Sequence[int]], network: Network, size_bytes: int, num_messages: int | None
-    ) -> None:
+    def __init__(self, groups: Sequence[Sequence[int]], parts: Sequence[Part]) -> None:
         sizes = [len(group) for group in groups]
         self.groups = groups
         self._members = np.concatenate([np.asarray(group) for group in groups])  # [P], group after group
@@ -45,23 +57,39 @@ class Exchange:
         self._starts = np.cumsum([0, *sizes[:-1]])
         self._group_of = np.empty_like(self._members)  # [P]
         self._group_of[self._members] = np.repeat(np.arange(len(groups)), sizes)
-        self._seconds = np.array(
-            [
-                network.all_gather_s(size, size_bytes)
-                if num_messages is None
-                else network.all_reduce_s(size, size_bytes, num_messages)
-                for size in sizes
-            ]
-        )
-        self.seconds = self._seconds.take(self._group_of)  # [P], what each worker's takes
+        self._parts = [(part.ready, np.array([part.seconds(size) for size in sizes])) for part in parts]
+        self._seconds = sum((seconds for _, seconds in self._parts), np.zeros(len(sizes)))
+        self.seconds = self._seconds.take(self._group_of)  # [P], what each worker's takes after its gradient
 
     def joined(self, computed: Array) -> Array:
         """When each worker has the mean of its group, if it was ready for it at `computed`; both [P]."""
-        if not self._in_order:
-            computed = computed.take(self._members)
-        last: Array = np.maximum.reduceat(computed, self._starts)
+        last = self._last(computed)
         last += self._seconds
         return last.take(self._group_of)
+
+    def overlapped(self, computed: Array, gradient: Array) -> tuple[Array, Array]:
+        """The same where parts are exchanged during the gradients, which took so many seconds; all [P].
+
+        Returns:
+            When each worker has the mean, and the seconds of that after the last gradient of its group.
+        """
+        at = np.full(len(self._starts), -np.inf)
+        for ready, seconds in self._parts:
+            at = np.maximum(at, self._last(computed - (1.0 - ready) * gradient)) + seconds
+        after = at - self._last(computed)
+        return at.take(self._group_of), after.take(self._group_of)
+
+    def _last(self, moments: Array) -> Array:
+        """The latest of each group."""
+        if not self._in_order:
+            moments = moments.take(self._members)
+        last: Array = np.maximum.reduceat(moments, self._starts)
+        return last
+
+    @property
+    def overlaps(self) -> bool:
+        """Parts are exchanged before the gradient is complete."""
+        return len(self._parts) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +162,12 @@ class Clocks:
         for row, seconds in enumerate(duration):
             exchange = self._exchanges[self._turn(self._step + row)]
             exchange_s[row] = exchange.seconds
-            if self._averages_first:
+            if exchange.overlaps:
+                begun[row] = now
+                np.add(now, seconds, out=computed[row])
+                ended[row], exchange_s[row] = exchange.overlapped(computed[row], gradient[row])
+                now = ended[row]
+            elif self._averages_first:
                 begun[row] = exchange.joined(now)
                 now = ended[row] = np.add(begun[row], seconds, out=computed[row])
             else:

@@ -4,8 +4,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,10 +32,11 @@ from syncline.progress import Totals
 from syncline.records.events import EventLog
 from syncline.simulation.collective import Collective
 from syncline.simulation.engine import PAUSED, Simulation
-from syncline.simulation.exchanges import Exchange
+from syncline.simulation.exchanges import Exchange, Part
 from syncline.simulation.learners import Learners
 from syncline.simulation.replicas import Replicas
 from syncline.timing.cluster import Cluster
+from syncline.timing.network import Network
 
 T = TypeVar("T")
 CHECK_EVERY = 1000  # gradients used between two calls of the observer, with times alone
@@ -174,13 +177,10 @@ def _build_collective(
     observer = _Observer(config, monitor, replicas, num_parameters, checkpointer)
     cluster, strategy = config.cluster, config.strategy
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
-    num_messages: int | None = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
-    if (compression := build_compression(config)) is not None:  # sums of all are not sparse: each is sent to all
-        message_bytes, num_messages = compression.size(message_bytes // 4), None
+    num_messages = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
-    even, odd = (
-        Exchange(strategy.groups(turn, cluster.workers), times.network, message_bytes, num_messages) for turn in (0, 1)
-    )
+    parts = _exchanged(config, times.network, message_bytes, num_messages)
+    even, odd = (Exchange(strategy.groups(turn, cluster.workers), parts) for turn in (0, 1))
     steps_an_epoch = config.steps_an_epoch(monitor.num_train)
     simulation = Collective(
         cluster=times,
@@ -195,6 +195,27 @@ def _build_collective(
         log=None if log is None else log.append,
     )
     return simulation, observer
+
+
+def _exchanged(config: RunConfig, network: Network, size_bytes: int, num_messages: int) -> list[Part]:
+    """What the members of a collective exchange.
+
+    Args:
+        size_bytes: of what each holds.
+        num_messages: all-reduces one after another.
+    """
+    if (compression := build_compression(config)) is not None:  # sums of all are not sparse: each is sent to all
+        sent = compression.size(size_bytes // 4)
+        return [Part(lambda members: network.all_gather_s(members, sent))]
+    bucket_bytes = config.strategy.bucket_bytes
+    if bucket_bytes is None:
+        return [Part(lambda members: network.all_reduce_s(members, size_bytes, num_messages))]
+    shares, parts = config.cluster.ready, []
+    for begin in range(0, size_bytes, bucket_bytes):
+        size = min(bucket_bytes, size_bytes - begin)
+        ready = float(np.interp((begin + size) / size_bytes, np.linspace(0.0, 1.0, len(shares)), shares))
+        parts.append(Part(partial(network.all_reduce_s, size_bytes=size, num_messages=1), ready))
+    return [*parts, Part(lambda members: network.all_reduce_s(members, 0, 1))]  # buffers, loss and who stops
 
 
 def build_replicas(config: RunConfig) -> Replicas:

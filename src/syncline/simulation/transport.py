@@ -139,7 +139,7 @@ class NetworkTransport(Transport):
         self._sizes = sizes
         self._shared: FairShareNetwork[Message] | None = cluster.network.fair_share_network()
         self._shared_at = math.inf  # when the next message is through the shared network
-        self._pulled_bytes = [0] * cluster.num_shards  # sent by each shard
+        self._num_blocks = [0] * cluster.num_shards  # of weights, sent by each shard
         self._has_block = [bytearray(cluster.num_workers) for _ in range(cluster.num_shards)]  # by worker: 1 if it does
         self._free_at = [0.0] * cluster.num_shards  # when each shard has handled the pushes that are there
 
@@ -184,7 +184,7 @@ class NetworkTransport(Transport):
         has_block = self._has_block[shard]
         size_bytes = (self._sizes.pull if has_block[worker] else self._sizes.block)[shard]
         has_block[worker] = 1
-        self._pulled_bytes[shard] += size_bytes
+        self._num_blocks[shard] += 1
         self._send_to_worker(Block(worker, shard, version, self._queue.now, weights), size_bytes)
 
     def repeat(self, shard: int, worker: int) -> None:
@@ -240,7 +240,9 @@ class NetworkTransport(Transport):
         for shard, size in enumerate(self._sizes.push):
             seconds = size * network.seconds_a_byte
             received = sum(self._workers.num_sent) * seconds
-            sent = self._pulled_bytes[shard] * network.seconds_a_byte
+            whole, pull = self._sizes.block[shard], self._sizes.pull[shard]
+            sent = self._num_blocks[shard] * (pull * network.seconds_a_byte)
+            sent += sum(self._has_block[shard]) * ((whole - pull) * network.seconds_a_byte)  # the first of each worker
             if self._shared is not None:
                 received -= self._shared.left_s(now, True, shard)
                 sent -= self._shared.left_s(now, False, shard)
@@ -253,7 +255,7 @@ class NetworkTransport(Transport):
     def state_dict(self, table: TensorTable) -> dict[str, Any]:
         shared = None if self._shared is None else self._shared.state_dict(lambda message: plain(message, table))
         own = {
-            "pulled_bytes": list(self._pulled_bytes),
+            "blocks": list(self._num_blocks),
             "has_block": [list(workers) for workers in self._has_block],
             "free_at": list(self._free_at),
             "shared": shared,
@@ -262,7 +264,7 @@ class NetworkTransport(Transport):
 
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         super().load_state_dict(state, table)
-        self._pulled_bytes, self._free_at = list(state["pulled_bytes"]), list(state["free_at"])
+        self._num_blocks, self._free_at = list(state["blocks"]), list(state["free_at"])
         self._has_block = [bytearray(workers) for workers in state["has_block"]]
         if self._shared is not None:
             self._shared.load_state_dict(state["shared"], lambda words: event_of(words, table))

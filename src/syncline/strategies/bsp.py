@@ -8,6 +8,7 @@ Departures: a worker that leaves is no longer waited for (the live engine instea
 its checkpoint); one that joins takes part in the next update.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,14 +27,17 @@ from syncline.strategies.protocol import (
 )
 
 TOPOLOGIES = ("server", "allreduce")
-IMPLS = ("flat", "naive")
+IMPLS = ("flat", "naive", "overlap")
 
 
 @dataclass(frozen=True, slots=True)
 class BspOptions(StrategyOptions):
     name: str = "bsp"
     topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce averages the gradients
-    impl: str = "flat"  # one of IMPLS: one all-reduce for all tensors, as fast as DDP; or one a tensor, blocking
+    # one of IMPLS, of the all-reduce: one for all tensors; one a tensor, blocking; or, as DDP does, one a bucket while
+    # the backward pass goes on
+    impl: str = "flat"
+    bucket_mb: float = 1.0  # of impl=overlap, > 0
 
     elastic: ClassVar[bool] = False
 
@@ -43,9 +47,18 @@ class BspOptions(StrategyOptions):
         if self.impl not in IMPLS:
             raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
 
+        if not 0 < self.bucket_mb < math.inf:
+            raise ValueError(f"strategy.bucket_mb must be > 0, got {self.bucket_mb}")
+        if self.impl == "overlap" and self.topology == "server":
+            raise ValueError("strategy.impl=overlap needs strategy.topology=allreduce, got server")
+
     @property
     def sends_tensors_singly(self) -> bool:
         return self.impl == "naive"
+
+    @property
+    def bucket_bytes(self) -> int | None:
+        return max(4, int(self.bucket_mb * 1e6)) if self.impl == "overlap" else None
 
     @property
     def has_server(self) -> bool:

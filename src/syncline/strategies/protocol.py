@@ -210,6 +210,11 @@ class StrategyOptions:
         return False
 
     @property
+    def bucket_bytes(self) -> int | None:
+        """Bytes of the parts of a gradient that are sent during the backward pass; None: it is sent after that."""
+        return None
+
+    @property
     def interrupts(self) -> bool:
         """It interrupts workers."""
         return False

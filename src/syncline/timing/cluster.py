@@ -5,7 +5,7 @@ A profile may be a paper's cluster, in seconds a gradient, independently of the 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class ClusterConfig:
     jitter: OptionalDistribution = None  # factor on gradient_s, drawn for each gradient; None: 1
     network: NetworkConfig = field(default_factory=NetworkConfig)
     message_bytes: int | None = None  # weights or gradients on the wire, all blocks; None: 4 bytes a parameter
+    # shares of a gradient's time after which 0, 1/K, ..., K/K of its elements are ready, from the end; linear between
+    ready: list[float] = field(default_factory=lambda: [0.33, 1.0])
     message_tensors: int | None = None  # tensors that impl=naive sends one by one; None: the model's parameter tensors
     update_s: float = 0.0  # seconds for which a shard is busy with each push while others wait, >= 0
     measured_workers: int | None = None  # of a profile of measured workers: how many they were, >= 1; more repeat them
@@ -45,6 +47,9 @@ class ClusterConfig:
         require(self.shards >= 1, "cluster.shards must be >= 1", self.shards)
         is_valid = bool(self.gradient_s) and all(0 < seconds < float("inf") for seconds in self.gradient_s)
         require(is_valid, "cluster.gradient_s must be a list of seconds > 0", self.gradient_s)
+        ascends = all(low <= high for low, high in pairwise([0.0, *self.ready]))
+        is_valid = len(self.ready) >= 2 and ascends and self.ready[-1] == 1
+        require(is_valid, "cluster.ready must be two or more ascending shares in [0, 1], the last one 1", self.ready)
         size, tensors = self.message_bytes, self.message_tensors
         require(size is None or size >= 0, "cluster.message_bytes must be >= 0 or null", size)
         require(tensors is None or tensors >= 1, "cluster.message_tensors must be >= 1 or null", tensors)
@@ -254,11 +259,18 @@ class DelayInjector:
                 self.push(shard)
                 self.pull(shard)
 
+    def draw(self) -> tuple[float, float]:
+        """Seconds of the next gradient on the cluster, and of its delay."""
+        return self._cluster.draw_compute(self._worker)
+
+    def wanted_s(self, drawn_s: float, spent_s: float) -> float:
+        """Seconds that a gradient of `drawn_s` on the cluster is to take, which took `spent_s` on this machine."""
+        return max(spent_s, drawn_s if self._absolute else spent_s * drawn_s / self._fastest_s)
+
     def compute(self, spent_s: float) -> tuple[float, float]:
         """(slow-down, delay): seconds to wait after a gradient that took `spent_s` on this machine."""
-        drawn, delay = self._cluster.draw_compute(self._worker)
-        wanted = drawn if self._absolute else spent_s * drawn / self._fastest_s
-        return max(0.0, wanted - spent_s), delay
+        drawn_s, delay_s = self.draw()
+        return self.wanted_s(drawn_s, spent_s) - spent_s, delay_s
 
     def push(self, shard: int) -> float:
         """Seconds by which to delay the next push to the shard."""
