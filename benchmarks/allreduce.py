@@ -1,9 +1,10 @@
 """Live BSP by all-reduce beside torch's DistributedDataParallel: steps a second in one process group, in alternation.
 
-python -m benchmarks.allreduce starts 2, then 4 processes by torchrun; each times both on the same model and data.
-With 2 processes the parameters stay equal in every bit. With 4 the two add in different orders: LeNet stays within
-1e-7, while in ResNet-20 a rounding error grows by a factor of ten thousand within 20 steps (as in a plain loop in one
-process); with float64 the two agree.
+python -m benchmarks allreduce starts 2, then 4 processes by torchrun, then (as root) one on each of 2, then 4 emulated
+hosts with cables of 1 Gbit/s. Each times both on the same model and data, with one all-reduce after the backward pass
+and with buckets during it. With 2 processes the parameters stay equal in every bit. With 4 the two add in different
+orders: LeNet stays within 1e-7, while in ResNet-20 a rounding error grows by a factor of ten thousand within 20 steps
+(as in a plain loop in one process); with float64 the two agree.
 """
 
 import json
@@ -12,8 +13,7 @@ import subprocess
 import sys
 import time
 from copy import deepcopy
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -21,11 +21,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.emulated import CannotEmulate, EmulatedHosts
+from benchmarks.live_run import ROOT
 from benchmarks.spread import Spread
 from syncline.assembly import Learner, build_learner, build_optimizer, pick_device
 from syncline.config import GlyphsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
+from syncline.config.models import WideResnetConfig
 from syncline.learning.gradient import MiniBatch
-from syncline.live.exchange import AllReduce
+from syncline.live.collective import build_exchange
+from syncline.live.exchange import Overlapped
 from syncline.live.process_group import start_group
 from syncline.live.steps import NUM_EXTRA, Replica
 from syncline.strategies.bsp import BspOptions
@@ -33,15 +37,38 @@ from syncline.timing.cluster import ClusterConfig
 
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 1e-4
 COMPARED_STEPS = 20
-MODELS = {"lenet": ModelConfig(), "resnet20": ResnetConfig(depth=20)}
+RATE_OF_CABLES = "1gbit"
 
 
-def config_of(model: str, num_members: int, device: str, image_size: int) -> RunConfig:
+@dataclass(frozen=True)
+class Case:
+    """What is trained, and how it is averaged."""
+
+    model: str = "resnet20"  # one of MODELS
+    batch_size: int = 32
+    impl: str = "overlap"  # of BspOptions, and its bucket_mb
+    bucket_mb: float = 0.5
+    dtype: str = "float32"
+    image_size: int = 32
+    steps: int = 10  # of each timing
+    pairs: int = 7
+
+
+MODELS = {
+    "lenet": ModelConfig(),
+    "resnet20": ResnetConfig(depth=20),
+    "wrn-16-4": WideResnetConfig(depth=16, width=4),
+    "wrn-10-8": WideResnetConfig(depth=10, width=8),
+}
+
+
+def config_of(case: Case, num_members: int, device: str) -> RunConfig:
     return RunConfig(
-        model=MODELS[model],
-        dataset=GlyphsConfig(train_size=2000, test_size=10, image_size=image_size),
+        model=MODELS[case.model],
+        batch_size=case.batch_size,
+        dataset=GlyphsConfig(train_size=2000, test_size=10, image_size=case.image_size),
         optimizer=SgdConfig(lr=RATE, momentum=MOMENTUM, weight_decay=DECAY),
-        strategy=BspOptions(),
+        strategy=BspOptions(topology="allreduce", impl=case.impl, bucket_mb=case.bucket_mb),
         cluster=ClusterConfig(workers=num_members),
         epochs=1,
         device=device,
@@ -52,14 +79,17 @@ class Ours:
     """A member of our all-reduce group."""
 
     def __init__(self, learner: Learner, config: RunConfig) -> None:
-        exchange = AllReduce(learner.flat, averages_weights=False, per_tensor=False)
-        self._replica = Replica(learner.local_steps(config), build_optimizer(config), exchange)
+        self._replica = Replica(
+            learner.local_steps(config), build_optimizer(config), build_exchange(config, 0, learner.flat)
+        )
 
     def step(self, batch: MiniBatch) -> None:
-        flat = self._replica.flat
+        flat, exchange = self._replica.flat, self._replica.exchange
+        if isinstance(exchange, Overlapped):
+            exchange.begin(None)
         loss, _, _ = self._replica.local.gradient([flat.weights], flat.buffers, batch)
         flat.extra.copy_(torch.tensor([loss, *[0.0] * (NUM_EXTRA - 1)]))
-        self._replica.exchange.average(None, turn=0, step=0)
+        exchange.average(None, turn=0, step=0)
         self._replica.step(RATE)
 
 
@@ -80,12 +110,12 @@ class Theirs:
         self._sgd.step()
 
 
-def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> None:
+def member(case: Case) -> None:
     """One process of the group; the first one prints a line of JSON."""
-    torch.set_default_dtype(getattr(torch, dtype))
+    torch.set_default_dtype(getattr(torch, case.dtype))
     torch.set_num_threads(1)
     num_members, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
-    config = config_of(model, num_members, "auto", image_size)
+    config = config_of(case, num_members, "auto")
     device = pick_device(config, rank)
     start_group(device, rank, num_members, num_members)
     learner = build_learner(config, device, NUM_EXTRA)
@@ -106,58 +136,77 @@ def member(model: str, dtype: str, image_size: int, steps: int, pairs: int) -> N
     def timed(stepper: Ours | Theirs) -> float:
         dist.barrier()
         begun = time.perf_counter()
-        for iteration in range(steps):
+        for iteration in range(case.steps):
             stepper.step(batch(iteration))
         dist.barrier()
         return time.perf_counter() - begun
 
     timed(ours), timed(theirs)  # warm-up
     ratios, rates = [], []
-    for pair in range(pairs):
+    for pair in range(case.pairs):
         times = {stepper: timed(stepper) for stepper in ((ours, theirs) if pair % 2 else (theirs, ours))}
         ratios.append(times[theirs] / times[ours])
-        rates.append(steps / times[ours])
+        rates.append(case.steps / times[ours])
     if rank == 0:
         print("RESULT", json.dumps({"difference": difference, "ratios": ratios, "rates": rates}), flush=True)
     dist.destroy_process_group()
 
 
-def against_ddp(
-    num_members: int,
-    model: str = "resnet20",
-    dtype: str = "float32",
-    image_size: int = 32,
-    steps: int = 10,
-    pairs: int = 7,
-) -> dict[str, Any]:
+def against_ddp(num_members: int, case: Case, hosts: EmulatedHosts | None = None) -> dict[str, Any]:
     """Steps/s of ours / DDP's (`ratios`), ours (`rates`), and the largest difference of a parameter after 20 steps."""
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_members}"]
-    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "-m", "benchmarks.allreduce", "member"]
-    output = subprocess.run(
-        [*command, model, dtype, str(image_size), str(steps), str(pairs)],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    words = ["-m", "benchmarks.allreduce", "member", json.dumps(asdict(case))]
+    if hosts is None:
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_members}"]
+        command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", *words]
+        commands = [(command, dict[str, str]())]
+    else:
+        shared = {"WORLD_SIZE": str(num_members), "MASTER_ADDR": hosts.addresses[0], "MASTER_PORT": "29500"}
+        shared |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        commands = [
+            ([*hosts.on(name), sys.executable, *words], shared | {"RANK": str(rank)})
+            for rank, name in enumerate(hosts.names)
+        ]
+    processes = [
+        subprocess.Popen(words, cwd=ROOT, env=os.environ | own, stdout=subprocess.PIPE, text=True)
+        for words, own in commands
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise RuntimeError("a member of the group failed")
     result: dict[str, Any] = json.loads(
-        next(line for line in output.splitlines() if "RESULT" in line).split("RESULT ")[1]
+        next(line for line in outputs[0].splitlines() if "RESULT" in line).split("RESULT ")[1]
     )
     return result
 
 
 def report() -> None:
-    print("BSP by all-reduce / torch DDP, steps a second, batch 32 (goal >= 1.0): median [min .. max]")
+    print("BSP by all-reduce / torch DDP, steps a second (goal >= 1.0): median [min .. max]")
     for num_members in (2, 4):
-        for model in MODELS:
-            result = against_ddp(num_members, model, pairs=7 if model == "resnet20" else 3)
-            ratios, rates = Spread(tuple(result["ratios"])), Spread(tuple(result["rates"]))
-            print(f"  {num_members} processes, {model:8}  {ratios}  (ours {rates.median:.2f} steps/s)")
-            print(f"    largest difference of a parameter after {COMPARED_STEPS} steps: {result['difference']:.1e}")
+        for model in ("lenet", "resnet20"):
+            _show(f"{num_members} processes", num_members, Case(model, pairs=7 if model == "resnet20" else 3))
+    for num_members in (2, 4):
+        try:
+            with EmulatedHosts(num_members, RATE_OF_CABLES) as hosts:
+                for model, batch_size in (("resnet20", 32), ("wrn-16-4", 8), ("wrn-10-8", 8)):
+                    for impl in ("flat", "overlap"):
+                        case = Case(model, batch_size, impl)
+                        _show(f"{num_members} hosts, {RATE_OF_CABLES}", num_members, case, hosts)
+        except CannotEmulate as error:
+            print(f"  {num_members} hosts: not measured, {error}")
+
+
+def _show(where: str, num_members: int, case: Case, hosts: EmulatedHosts | None = None) -> None:
+    result = against_ddp(num_members, case, hosts)
+    ratios, rates = Spread(tuple(result["ratios"])), Spread(tuple(result["rates"]))
+    print(
+        f"  {where}, {case.model:8} batch {case.batch_size:2} {case.impl:7}  {ratios}, ours {rates.median:.2f} steps/s"
+        f"; largest difference of a parameter after {COMPARED_STEPS} steps: {result['difference']:.1e}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["member"]:
-        member(sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))
+        member(Case(**json.loads(sys.argv[2])))
     else:
         report()

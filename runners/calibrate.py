@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from runners.measuring import (
     make,
     predicted_times,
     server_s,
+    shares_ready,
     streams,
     taken,
     under,
@@ -106,6 +107,7 @@ class Findings:
     update_s: float  # for which a shard is busy with a push
     streams: Sequence[Stream]
     run: Taken | None  # where the seconds are from; None: from a file
+    ready: list[float] = field(default_factory=lambda: ClusterConfig().ready)  # of the profile
 
 
 def asked_for(arguments: Sequence[str]) -> Asked:
@@ -207,7 +209,9 @@ def findings(asked: Asked) -> Findings:
         update_s = server_s(config) if isinstance(config.runner, LiveConfig) else config.cluster.update_s
         made = streams(config, update_s, results)
         networks = _networks(made, update_s)
-    return _with_messages(run, networks, update_s, [each.stream for each in made])
+    found = _with_messages(run, networks, update_s, [each.stream for each in made])
+    is_measured = asked.links and isinstance(config.runner, LiveConfig)
+    return replace(found, ready=shares_ready(config)) if is_measured else found
 
 
 def _networks(made: Sequence[StreamRun], update_s: float) -> Iterator[NetworkConfig]:
@@ -238,7 +242,8 @@ def _with_messages(run: Taken, networks: Iterable[NetworkConfig], update_s: floa
                 break
         latency_s, jitter = residual_latency(times, messages)
         fitted = replace(network, latency_s=network.latency_s + latency_s, jitter=jitter)
-        return Findings(seconds, fitted, (times, np.concatenate(foreseen(fitted))), update_s, made, run)
+        found = times, np.concatenate(foreseen(fitted))
+        return Findings(seconds, fitted, found, update_s, made, run)
 
 
 @contextmanager
@@ -272,7 +277,7 @@ def provenance(asked: Asked, found: Findings, cluster: ClusterConfig, prediction
     if found.run is not None and "start_s" in found.run.summary:
         lines.append(f"Start-up: {found.run.summary['start_s']:.1f} s.")
     if found.update_s:
-        lines.append(f"An update of the server: {1e3 * found.update_s:.3f} ms, on this machine.")
+        lines.append(f"An update of the server: {1e3 * found.update_s:.3f} ms, on this machine, as is `ready`.")
     lines += [
         f"Stream of {counted(each.senders, 'sender')}: {1e3 * each.message_s:.3f} ms a message of "
         f"{each.message_bytes:,} bytes"
@@ -312,6 +317,7 @@ def calibrate(asked: Asked) -> list[Prediction]:
     with _seconds_file(found.seconds) as path:
         shards = asked.config.cluster.shards
         cluster = profile(asked.name, path, found.seconds, found.network, shards, found.update_s)
+        cluster = replace(cluster, ready=found.ready)
         if asked.validate:
             say("holds what it foresees against runs that nothing was fitted to")
             gradients = asked.samples * cluster.workers

@@ -14,10 +14,11 @@ import torch
 
 from runners.display import RunDisplay, say
 from runners.one import run_one
-from syncline.assembly import build_flat, build_shard, count_parameters, shape_of
+from syncline.assembly import build_flat, build_learner, build_shard, count_parameters, pick_device, shape_of
 from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig, TargetConfig
 from syncline.config.datasets import CtrSyntheticConfig
 from syncline.config.models import DeepfmConfig
+from syncline.learning.buckets import ready_shares
 from syncline.learning.server import Gradient
 from syncline.records.events import EventLog, read_events
 from syncline.records.measured import Measured, measured
@@ -150,6 +151,15 @@ def server_s(config: RunConfig) -> float:
         shard.apply([gradient], 1.0, update, update)
         spent.append(time.perf_counter() - begun)
     return statistics.median(spent)
+
+
+def shares_ready(config: RunConfig) -> list[float]:
+    """`cluster.ready` of the run's model on this machine: shares of a gradient's time, to three digits."""
+    learner = build_learner(config, pick_device(config))
+    batch, flat = learner.batches(replace(config, cluster=replace(config.cluster, workers=1)), 0).take(0), learner.flat
+    buffers = flat.buffers.clone()
+    shares = ready_shares(flat, lambda: learner.gradient([flat.weights], buffers, batch), time.perf_counter)
+    return [round(share, 3) for share in shares]
 
 
 def message_bytes(config: RunConfig) -> int:

@@ -75,7 +75,7 @@ class Member:
         learner = build_learner(config, device, steps.NUM_EXTRA)
         optimizer = build_optimizer(config)
         local = learner.local_steps(config)
-        self._replica = steps.Replica(local, optimizer, _build_exchange(config, rank, learner.flat))
+        self._replica = steps.Replica(local, optimizer, build_exchange(config, rank, learner.flat))
         self._kept = Kept({"local": local, "exchange": self._replica.exchange})  # by this member alone
         batches = learner.batches(config, rank)
         self._replica.warm_up(batches.take(0))
@@ -237,7 +237,7 @@ class Member:
         )
 
 
-def _build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
+def build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
     """Of this member, at the initial weights."""
     if (consensus := build_consensus(config, rank, flat.weights)) is not None:
         return CompressedWeights(flat, consensus)

@@ -37,7 +37,7 @@ class BspOptions(StrategyOptions):
     # one of IMPLS, of the all-reduce: one for all tensors; one a tensor, blocking; or, as DDP does, one a bucket while
     # the backward pass goes on
     impl: str = "flat"
-    bucket_mb: float = 1.0  # of impl=overlap, > 0
+    bucket_mb: float = 0.5  # of impl=overlap, > 0
 
     elastic: ClassVar[bool] = False
 
