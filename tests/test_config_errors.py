@@ -89,6 +89,28 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
             "compress.feedback must be true where replicas send each other changes: what one leaves out comes later, "
             "got False",
         ),
+        (
+            ["strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap", "local.steps=2"],
+            "local.steps must be 1, local.optimizer null, with strategy.impl=overlap, which sends parts of gradients, "
+            "got 2",
+        ),
+        (
+            ["strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap", "compress=int8"],
+            "compress must be none with strategy.impl=overlap, which sends parts of gradients, got int8",
+        ),
+        (
+            ["strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap", "optimizer.clip_norm=1"],
+            "optimizer.clip_norm must be null with strategy.impl=overlap, which sends parts of gradients, got 1.0",
+        ),
+        (
+            ["strategy=bsp", "strategy.impl=overlap"],
+            "strategy.impl=overlap needs strategy.topology=allreduce, got server",
+        ),
+        (["strategy=bsp", "strategy.bucket_mb=0"], "strategy.bucket_mb must be > 0, got 0.0"),
+        (
+            ["cluster.ready=[0.5,0.4,1]"],
+            "cluster.ready must be two or more ascending shares in [0, 1], the last one 1, got [0.5, 0.4, 1.0]",
+        ),
         (["compress=sign", "compress.consensus=0"], "compress.consensus must be in (0, 1], got 0.0"),
         (["local.steps=0"], "local.steps must be >= 1, got 0"),
         (["local.after_epochs=-1"], "local.after_epochs must be >= 0, got -1.0"),

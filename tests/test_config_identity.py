@@ -78,7 +78,7 @@ def other_values(value: Any) -> list[Any]:
         case [str(), *_]:
             return [[f"{each}x" for each in value]]
         case list():
-            return [[*value, (value[-1] if value else 0) + 1.0], [2]]
+            return [[*value, (value[-1] if value else 0) + 1.0], [2], *([*value, each] for each in value[-1:])]
         case dict():
             return [{**value, 1: 2.5}, {0: 2.5}]
         case None:
@@ -102,7 +102,7 @@ _CHOICES = [
     ("10.0.0.1", "20000-20009"),
     ("relative", "absolute"),
     ("after", "during"),
-    ("flat", "naive"),
+    ("flat", "naive", "overlap"),
     SHARINGS,
     SAMPLE_SHARINGS,
     adasync.VARIANTS,

@@ -214,9 +214,9 @@ class RunConfig:
             )
             check(isinstance(self.optimizer, SgdConfig), rule, None)
         if self.strategy.bucket_bytes is not None:
-            rule = "{} with strategy.impl=overlap, which sends gradients before they are complete"
+            rule = "{} with strategy.impl=overlap, which sends parts of gradients"
             is_plain = local.steps == 1 and local.optimizer is None
-            check(is_plain, rule.format("local must be none"), local.name)
+            check(is_plain, rule.format("local.steps must be 1, local.optimizer null,"), local.steps)
             check(self.compress.name == "none", rule.format("compress must be none"), self.compress.name)
             check(
                 self.optimizer.clip_norm is None,

@@ -1,0 +1,105 @@
+"""All-reduces during the backward pass in virtual time: closed forms, bounds, and that the learning is the same."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from simulation.test_local_steps import config_of, ended
+
+from syncline.config import RunConfig
+from syncline.simulation.run import simulate
+from syncline.strategies.bsp import BspOptions
+from syncline.timing.cluster import ClusterConfig, ScenarioConfig
+from syncline.timing.distributions import Constant, Exponential
+from syncline.timing.network import NetworkConfig
+
+FLAT = BspOptions(topology="allreduce")
+OVERLAP = replace(FLAT, impl="overlap")
+
+
+def timed(strategy: BspOptions, cluster: ClusterConfig, updates: int = 20, **about: object) -> dict:
+    config = config_of(strategy, cluster=cluster, gradients=False, max_updates=updates, **about)
+    return simulate(config, lambda row: None, lambda progress: None)
+
+
+def cluster_of(latency_s: float = 0.0, **about: object) -> ClusterConfig:
+    network = NetworkConfig(latency_s=latency_s, bandwidth_gbps=0.008)  # a microsecond a byte
+    given = {"workers": 4, "gradient_s": [0.1], "network": network, "message_bytes": 1_000_000}
+    return ClusterConfig(**(given | about))  # type: ignore[arg-type]
+
+
+def mb(buckets: float) -> BspOptions:
+    return replace(OVERLAP, bucket_mb=1.0 / buckets)
+
+
+def test_one_part_that_is_ready_at_the_end_is_the_ordinary_all_reduce() -> None:
+    """But for the small message with the loss, which takes six latencies more."""
+    for latency_s in (0.0, 0.01):
+        flat, one = (timed(each, cluster_of(latency_s))["time_s"] for each in (FLAT, mb(1.0)))
+        assert one == pytest.approx(flat + 20 * 6 * latency_s, rel=1e-12)
+
+
+@pytest.mark.parametrize(("gradient_s", "update_s"), [(0.2, 1.6), (2.0, 2.5), (10.0, 10.375)])
+def test_equal_workers_of_a_communication_bound_and_of_a_compute_bound_gradient(
+    gradient_s: float, update_s: float
+) -> None:
+    """Four parts of 0.25 MB, 0.375 s each, are ready after 1/2, 2/3, 5/6 and all of the gradient: a ring of four takes
+    1.5 times their bytes. The first begins at once where the network is the bottleneck, else the last one is left."""
+    cluster = cluster_of(gradient_s=[gradient_s], ready=[1 / 3, 1.0])
+    assert timed(mb(4.0), cluster)["time_s"] == pytest.approx(20 * update_s, rel=1e-9)
+
+
+@given(
+    st.integers(1, 5),
+    st.floats(0.05, 3.0),
+    st.lists(st.integers(0, 100).map(lambda percent: percent / 100), min_size=1, max_size=5),
+    st.integers(1, 9),
+    st.sampled_from([0.0, 0.001, 0.05]),
+)
+def test_it_is_the_recurrence_of_its_parts(
+    workers: int, mean_s: float, shares: list[float], parts: int, latency_s: float
+) -> None:
+    """Workers of different speeds, with delays before their gradients."""
+    ready = [*sorted(shares), 1.0]
+    seconds = [mean_s * (1 + worker / 3) for worker in range(workers)]
+    delays = [0.2] + [0.0] * (workers - 1)
+    cluster = cluster_of(latency_s, workers=workers, gradient_s=seconds, ready=ready)
+    scenario = ScenarioConfig(compute_delay=Constant(0.2), delayed_workers=[0])
+    found = timed(mb(parts), cluster, updates=3, scenario=scenario)
+    size = max(4, int(1e6 / parts))
+    now = 0.0
+    for _ in range(3):
+        at, begin = 0.0, 0
+        while begin < 1_000_000:
+            end = min(begin + size, 1_000_000)
+            place = end / 1_000_000 * (len(ready) - 1)
+            low = min(int(place), len(ready) - 2)
+            share = ready[low] + (place - low) * (ready[low + 1] - ready[low])
+            last = max(now + delays[worker] + share * seconds[worker] for worker in range(workers))
+            at = max(at, last) + 2 * (workers - 1) * (latency_s + (end - begin) / workers * 1e-6)
+            begin = end
+        end_s = max(now + delays[worker] + seconds[worker] for worker in range(workers))
+        now = max(at, end_s) + 2 * (workers - 1) * latency_s
+    assert found["time_s"] == pytest.approx(now, rel=1e-9)
+
+
+@given(st.integers(1, 30), st.integers(0, 100), st.integers(2, 8))
+def test_it_lies_between_what_must_be_done_and_one_after_the_other(parts: int, percent: int, workers: int) -> None:
+    ready = [percent / 100, 1.0]
+    cluster = cluster_of(workers=workers, gradient_s=[0.5, 0.7], jitter=Exponential(1.0), ready=ready)
+    overlapped, flat = (timed(each, cluster, updates=10) for each in (mb(parts), FLAT))
+    alone = timed(FLAT, replace(cluster, network=NetworkConfig()), updates=10)["time_s"]
+    exchange_s = 2 * (workers - 1) / workers
+    assert max(alone, 10 * exchange_s) <= overlapped["time_s"] * (1 + 1e-9)
+    assert overlapped["time_s"] <= flat["time_s"] * (1 + 1e-9)
+    assert sum(overlapped["time_shares"].values()) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_the_learning_is_the_same_in_every_bit() -> None:
+    cluster = ClusterConfig(workers=4, gradient_s=[0.1, 0.2], network=NetworkConfig(bandwidth_gbps=1e-4))
+    configs: list[RunConfig] = [config_of(each, cluster=cluster) for each in (FLAT, replace(OVERLAP, bucket_mb=5e-4))]
+    (flat, before), (overlapped, after) = map(ended, configs)
+    assert torch.equal(flat, overlapped)
+    assert after["time_s"] < before["time_s"]
