@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.emulated import EmulatedHosts
 from benchmarks.live_run import LiveRun
 from benchmarks.spread import Spread
+from runners.measuring import shares_ready
 from syncline.config import compose
 from syncline.records.environment import environment
 from syncline.simulation.run import simulate
@@ -47,9 +48,12 @@ class Case:
 OWN = "runner.shards_on=own"
 BSP = ("strategy=bsp", "cluster.workers=2")
 GATHER = ("strategy=bsp", "strategy.topology=allreduce")
+OVERLAP = "strategy.impl=overlap"
 CASES: tuple[Case, ...] = (
     Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
     Case("bsp, 3 workers, all-reduce", 3, (*GATHER, "cluster.workers=3"), 40),
+    Case("bsp, 3 workers, overlap", 3, (*GATHER, OVERLAP, "cluster.workers=3"), 40),
+    Case("bsp, 2 workers, overlap, slow", 2, (*GATHER, OVERLAP, "cluster.workers=2"), 10, "100mbit"),
     Case("ds_sync, 4 workers", 4, ("strategy=ds_sync", "cluster.workers=4"), 40),
     Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 90),
     Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
@@ -74,6 +78,8 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
     """Seconds an update: measured with real processes, and predicted."""
     bandwidth = f"cluster.network.bandwidth_gbps={RATES[case.rate]:g}"
     words = (*COMMON, bandwidth, *case.words, f"seed={seed}", f"max_updates={case.updates}")
+    if OVERLAP in words:
+        words += (f"cluster.ready={shares_ready(compose(list(words))[0])}",)
     with EmulatedHosts(case.hosts, case.rate) as hosts:
         run = LiveRun(
             results,

@@ -118,13 +118,31 @@ def test_ds_sync_on_a_grid_of_two_rows_and_three_columns(tmp_path):
 
 
 @pytest.mark.processes
-def test_bsp_with_one_all_reduce_per_tensor_equals_virtual_time(tmp_path):
-    """Sums of two do not depend on their order, so one all-reduce per tensor gives the same bits."""
-    words = ["strategy.topology=allreduce", "strategy.impl=naive", "model=resnet8", "cluster.workers=2"]
-    run = LiveRun(tmp_path, "strategy=bsp", *words, "max_updates=10", "batch_size=8", "epochs=null")
+@pytest.mark.parametrize("impl", ["naive", "overlap"])
+def test_bsp_with_an_all_reduce_of_each_tensor_or_bucket_equals_virtual_time(impl, tmp_path):
+    """Sums of two do not depend on their order, so several all-reduces give the same bits."""
+    words = ["strategy.topology=allreduce", f"strategy.impl={impl}", "strategy.bucket_mb=0.02", "cluster.workers=2"]
+    run = LiveRun(tmp_path, "strategy=bsp", *words, "model=resnet8", "max_updates=10", "batch_size=8", "epochs=null")
     run.wait()
     assert run.summary()["parameters"] == ["parameters-0.safetensors"]
     assert largest_difference(run) == 0
+
+
+@pytest.mark.processes
+def test_buckets_are_sent_as_late_as_slow_gradients_have_them(tmp_path):
+    """Stretched to 0.1 s and 0.2 s, with a delay before the first: an update takes as long as its slowest gradient."""
+    words = ["strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap", "strategy.bucket_mb=0.02"]
+    words += ["cluster.workers=2", "cluster.gradient_s=[0.1,0.2]", "runner.pace=absolute", "max_updates=20"]
+    words += ["scenario.compute_delay={name: constant, value: 0.15}", "scenario.delayed_workers=[0]", "epochs=null"]
+    run = LiveRun(tmp_path, *words)
+    run.wait()
+    summary = run.summary()
+    assert summary["time_s"] / 20 == pytest.approx(0.25, rel=0.1)
+    assert summary["busy_by_worker"] == pytest.approx([1.0, 0.8], abs=0.08)
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    delayed = log[(log.kind == "delayed") & (log.worker == 0)].groupby("because").value.sum()
+    assert delayed["compute"] == pytest.approx(20 * 0.15)
+    assert 20 * 0.05 < delayed["slow"] < 20 * 0.1
 
 
 @pytest.mark.processes

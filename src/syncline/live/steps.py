@@ -189,7 +189,10 @@ class AllReduceBuckets(AllReduceGradients):
         def stretched() -> None:
             nonlocal slept_s
             own_s = self.clock.now() - begun_at - slept_s
-            slept_s += self._wait((stretch - 1.0) * own_s - slept_s)
+            until_s = min(
+                stretch * own_s, self.delays.wanted_s(drawn_s, own_s)
+            )  # the last gradient may have been quicker
+            slept_s += self._wait(until_s - own_s - slept_s)
 
         exchange.begin(self.groups[self.turn(step)], stretched)
         (loss,) = self.replica.compute(self.batches, step)
