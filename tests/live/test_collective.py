@@ -157,7 +157,6 @@ def test_members_that_share_one_order_of_the_samples_equal_virtual_time(tmp_path
 @pytest.mark.parametrize(
     "sent",
     [
-        ["strategy=ds_sync"],
         ["strategy=ds_sync", "compress=topk"],
         ["strategy=bsp", "strategy.topology=allreduce", "compress=topk", "local.optimizer={name: adamw, lr: 0.002}"],
     ],
