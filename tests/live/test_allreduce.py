@@ -8,8 +8,7 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.mark.parametrize(
-    ("num_members", "dtype", "impl"),
-    [(2, "float32", "flat"), (2, "float32", "overlap"), (4, "float64", "overlap")],
+    ("num_members", "dtype", "impl"), [(2, "float32", "flat"), (2, "float32", "overlap"), (4, "float64", "overlap")]
 )
 def test_the_parameters_of_resnet20_after_20_steps_are_those_of_ddp(num_members, dtype, impl):
     """Sums of two have no order, so all bits agree. Sums of four round differently, which the network amplifies."""
