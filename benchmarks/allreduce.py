@@ -187,9 +187,9 @@ def report() -> None:
     for num_members in (2, 4):
         try:
             with EmulatedHosts(num_members, RATE_OF_CABLES) as hosts:
-                for model, batch_size in (("resnet20", 32), ("wrn-16-4", 8), ("wrn-10-8", 8)):
+                for model, batch_size, steps in (("resnet20", 32, 10), ("wrn-16-4", 8, 4), ("wrn-10-8", 8, 4)):
                     for impl in ("flat", "overlap"):
-                        case = Case(model, batch_size, impl)
+                        case = Case(model, batch_size, impl, steps=steps)
                         _show(f"{num_members} hosts, {RATE_OF_CABLES}", num_members, case, hosts)
         except CannotEmulate as error:
             print(f"  {num_members} hosts: not measured, {error}")

@@ -20,6 +20,9 @@ from syncline.live.process_group import Group, MemberLost, all_gather, all_reduc
 class Exchange(ABC):
     """What one member sends, and what it makes of what all send."""
 
+    def prepare(self, turn: int, step: int) -> None:  # noqa: B027  most prepare nothing
+        """Make what is sent in this step, of this turn; a part of the gradient's time."""
+
     @abstractmethod
     def average(self, group: Group, turn: int, step: int) -> list[float]:
         """Replace what is exchanged, buffers and extra elements by their means over the group of this turn.
@@ -110,11 +113,14 @@ class CompressedGradients(Exchange):
 
     def __init__(self, flat: FlatModule, compressor: PushCompressor) -> None:
         self._flat, self._compressor = flat, compressor
+        self._sent = torch.empty(0)
+
+    def prepare(self, turn: int, step: int) -> None:
+        (self._sent,) = self._compressor(self._flat.gradient, step)
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
         flat = self._flat
-        (sent,) = self._compressor(flat.gradient, step)
-        mean, sums = _gathered(sent, self._compressor.compression, flat, group)
+        mean, sums = _gathered(self._sent, self._compressor.compression, flat, group)
         flat.gradient.copy_(mean)
         return sums
 
@@ -134,11 +140,14 @@ class CompressedWeights(Exchange):
 
     def __init__(self, flat: FlatModule, consensus: Sequence[Consensus]) -> None:
         self._flat, self._consensus = flat, consensus
+        self._sent = torch.empty(0)
+
+    def prepare(self, turn: int, step: int) -> None:
+        self._sent, _ = self._consensus[turn].send(self._flat.weights, step)
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
         flat, consensus = self._flat, self._consensus[turn]
-        sent, _ = consensus.send(flat.weights, step)
-        mean, sums = _gathered(sent, consensus.compression, flat, group)
+        mean, sums = _gathered(self._sent, consensus.compression, flat, group)
         consensus.receive(flat.weights, mean)
         return sums
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 import torch.distributed as dist
@@ -91,6 +92,8 @@ class Step(ABC):
     clock: RunClock
     max_time_s: float | None  # when the first member proposes to end; None: never
 
+    sends_after: ClassVar[bool] = True  # a step's gradient is computed before its exchange
+
     @abstractmethod
     def run(self, step: int, rate: float) -> StepResult:
         """Make this step, at this learning rate. Raises MemberLost if another member is lost."""
@@ -107,6 +110,8 @@ class Step(ABC):
                 slowdown_s, delay_s, begun_at = slowdown_s + slow_s, delay_s + late_s, self.clock.now()
         if local_rate is not None:
             self.replica.step(local_rate)
+        if self.sends_after:
+            self.replica.exchange.prepare(self.turn(step), step)
         slow_s, late_s = self._delayed(begun_at)
         slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
         return PushReport(
@@ -227,9 +232,11 @@ class AverageAfterStep(Step):
 class AverageBeforeStep(Step):
     """DS-Sync, averaging the weights over the group before the forward pass, and applying the own gradient after it."""
 
+    sends_after = False
     _last_loss = 0.0
 
     def run(self, step: int, rate: float) -> StepResult:
+        self.replica.exchange.prepare(self.turn(step), step)
         is_last = self._average_weights(step, self._last_loss)
         averaged_at = self.clock.now()
         gradient = self._compute(step, local_rate=rate)
