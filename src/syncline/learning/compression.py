@@ -116,7 +116,9 @@ class Int8:
         num_scales = math.ceil(out.numel() / CHUNK)
         scales = _read(data[: 4 * num_scales], torch.float32)
         out.copy_(_read(data[4 * num_scales :], torch.int8))
-        out.mul_(scales.repeat_interleave(CHUNK)[: out.numel()])
+        num_whole = out.numel() // CHUNK
+        out[: num_whole * CHUNK].view(num_whole, CHUNK).mul_(scales[:num_whole, None])
+        out[num_whole * CHUNK :].mul_(scales[num_whole:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from syncline.learning.buckets import Buckets
 from syncline.learning.compression import Compression, PushCompressor
-from syncline.learning.consensus import Consensus, mean_of
+from syncline.learning.consensus import Consensus
 from syncline.learning.flat import FlatModule
 from syncline.live.process_group import Group, MemberLost, all_gather, all_reduce, start_all_reduce
 
@@ -113,15 +113,15 @@ class CompressedGradients(Exchange):
 
     def __init__(self, flat: FlatModule, compressor: PushCompressor) -> None:
         self._flat, self._compressor = flat, compressor
+        self._gathered = _Gathering(flat, compressor.compression)
         self._sent = torch.empty(0)
 
     def prepare(self, turn: int, step: int) -> None:
         (self._sent,) = self._compressor(self._flat.gradient, step)
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
-        flat = self._flat
-        mean, sums = _gathered(self._sent, self._compressor.compression, flat, group)
-        flat.gradient.copy_(mean)
+        mean, sums = self._gathered(self._sent, group)
+        self._flat.gradient.copy_(mean)
         return sums
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -140,15 +140,15 @@ class CompressedWeights(Exchange):
 
     def __init__(self, flat: FlatModule, consensus: Sequence[Consensus]) -> None:
         self._flat, self._consensus = flat, consensus
+        self._gathered = _Gathering(flat, consensus[0].compression)
         self._sent = torch.empty(0)
 
     def prepare(self, turn: int, step: int) -> None:
         self._sent, _ = self._consensus[turn].send(self._flat.weights, step)
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
-        flat, consensus = self._flat, self._consensus[turn]
-        mean, sums = _gathered(self._sent, consensus.compression, flat, group)
-        consensus.receive(flat.weights, mean)
+        mean, sums = self._gathered(self._sent, group)
+        self._consensus[turn].receive(self._flat.weights, mean)
         return sums
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -160,29 +160,42 @@ class CompressedWeights(Exchange):
             part.load_state_dict({name: state[f"{turn}.{name}"] for name in part.state_dict()})
 
 
-def _gathered(sent: Tensor, compression: Compression, flat: FlatModule, group: Group) -> tuple[Tensor, list[float]]:
-    """Send these bytes to all members; buffers and extra elements become their means.
+class _Gathering:
+    """An all-gather of compressed vectors; its memory is used again and again.
 
-    Returns:
-        The mean of what the bytes of all stand for [n], summed in order of ranks: all members have the same bits. And
-        the sums of the extra elements.
-
-    Raises:
-        MemberLost: another member is lost, or sends what no vector has as its bytes.
+    Args:
+        flat: what this member has.
+        compression: of what all send.
     """
-    device = flat.weights.device
-    message = torch.cat([sent.to(device), flat.beside.view(torch.uint8)])
-    parts = all_gather(message, group)
-    vectors = []
-    flat.beside.zero_()
-    for part in parts:
-        vector = torch.empty(flat.weights.numel())
-        try:
-            compression.decode(part[: sent.numel()].cpu(), vector)
-        except ValueError as error:
-            raise MemberLost(f"an all-gather failed: a member has sent {error}") from None
-        vectors.append(vector)
-        flat.beside.add_(part[sent.numel() :].clone().view(flat.beside.dtype))
-    sums: list[float] = flat.extra.tolist()
-    flat.beside.div_(len(parts))
-    return mean_of(vectors).to(device), sums
+
+    def __init__(self, flat: FlatModule, compression: Compression) -> None:
+        self._flat, self._compression = flat, compression
+        self._mean, self._other = (torch.empty(flat.weights.numel()) for _ in range(2))
+        self._parts: list[Tensor] = []
+
+    def __call__(self, sent: Tensor, group: Group) -> tuple[Tensor, list[float]]:
+        """Send these bytes to all members; buffers and extra elements become their means.
+
+        Returns:
+            The mean of what the bytes of all stand for [n], summed in order of ranks: all members have the same bits.
+            And the sums of the extra elements.
+
+        Raises:
+            MemberLost: another member is lost, or sends what no vector has as its bytes.
+        """
+        flat = self._flat
+        message = torch.cat([sent.to(flat.weights.device), flat.beside.view(torch.uint8)])
+        self._parts = all_gather(message, group, self._parts)
+        flat.beside.zero_()
+        for number, part in enumerate(self._parts):
+            vector = self._other if number else self._mean
+            try:
+                self._compression.decode(part[: sent.numel()].cpu(), vector)
+            except ValueError as error:
+                raise MemberLost(f"an all-gather failed: a member has sent {error}") from None
+            if number:
+                self._mean.add_(vector)
+            flat.beside.add_(part[sent.numel() :].clone().view(flat.beside.dtype))
+        sums: list[float] = flat.extra.tolist()
+        flat.beside.div_(len(self._parts))
+        return self._mean.div_(len(self._parts)).to(flat.weights.device), sums

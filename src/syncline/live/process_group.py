@@ -54,9 +54,14 @@ def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> lis
     return [groups[next(tuple(members) for members in partition if rank in members)] for partition in partitions]
 
 
-def all_gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
-    """That of each member of the group, by rank; all are of one size. Raises MemberLost if it failed."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+def all_gather(tensor: Tensor, group: Group = None, memory: Sequence[Tensor] = ()) -> list[Tensor]:
+    """That of each member of the group, by rank; all are of one size. Raises MemberLost if it failed.
+
+    Args:
+        memory: that is used again: what another call for tensors of this size has returned.
+    """
+    size = dist.get_world_size(group)
+    parts = [*memory[:size], *(torch.empty_like(tensor) for _ in range(size - len(memory)))]
     try:
         dist.all_gather(parts, tensor, group)
     except RuntimeError as error:
