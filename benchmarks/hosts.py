@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.emulated import EmulatedHosts
 from benchmarks.live_run import LiveRun
 from benchmarks.spread import Spread
-from runners.measuring import shares_ready
+from runners.measuring import server_s, shares_ready
 from syncline.config import compose
 from syncline.records.environment import environment
 from syncline.simulation.run import simulate
@@ -49,6 +49,7 @@ OWN = "runner.shards_on=own"
 BSP = ("strategy=bsp", "cluster.workers=2")
 GATHER = ("strategy=bsp", "strategy.topology=allreduce")
 OVERLAP = "strategy.impl=overlap"
+BOTH_WAYS = "compress=topk_both"
 CASES: tuple[Case, ...] = (
     Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
     Case("bsp, 3 workers, all-reduce", 3, (*GATHER, "cluster.workers=3"), 40),
@@ -61,13 +62,7 @@ CASES: tuple[Case, ...] = (
     Case("bsp, int8, 2 shards", 4, (*BSP, "cluster.shards=2", "compress=int8", OWN), 30),
     Case("bsp, 4 local steps", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 20),
     Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, "100mbit"),
-    Case(
-        "asp, topk 1 % both ways, slow",
-        3,
-        ("strategy=asp", "cluster.workers=2", "compress=topk_both", OWN),
-        40,
-        "100mbit",
-    ),
+    Case("asp, topk 1 % both ways, slow", 3, ("strategy=asp", "cluster.workers=2", BOTH_WAYS, OWN), 40, "100mbit"),
     Case("bsp, all-gather, int8, slow", 3, (*GATHER, "cluster.workers=3", "compress=int8"), 10, "100mbit"),
     Case("ds_sync, topk 1 %, slow", 4, ("strategy=ds_sync", "cluster.workers=4", "compress=topk"), 40, "100mbit"),
     Case("bsp, 4 local steps, slow", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 6, "100mbit"),
@@ -78,8 +73,11 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
     """Seconds an update: measured with real processes, and predicted."""
     bandwidth = f"cluster.network.bandwidth_gbps={RATES[case.rate]:g}"
     words = (*COMMON, bandwidth, *case.words, f"seed={seed}", f"max_updates={case.updates}")
+    here = compose([word for word in words if not word.startswith("runner.")])[0]
+    if BOTH_WAYS in words:
+        words += (f"cluster.update_s={server_s(here)}",)
     if OVERLAP in words:
-        words += (f"cluster.ready={shares_ready(compose(list(words))[0])}",)
+        words += (f"cluster.ready={shares_ready(here)}",)
     with EmulatedHosts(case.hosts, case.rate) as hosts:
         run = LiveRun(
             results,

@@ -14,7 +14,15 @@ import torch
 
 from runners.display import RunDisplay, say
 from runners.one import run_one
-from syncline.assembly import build_flat, build_learner, build_shard, count_parameters, pick_device, shape_of
+from syncline.assembly import (
+    build_flat,
+    build_learner,
+    build_pull_compressor,
+    build_shard,
+    count_parameters,
+    pick_device,
+    shape_of,
+)
 from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig, TargetConfig
 from syncline.config.datasets import CtrSyntheticConfig
 from syncline.config.models import DeepfmConfig
@@ -141,14 +149,20 @@ def predicted_times(config: RunConfig, cluster: ClusterConfig) -> list[Measured]
 
 
 def server_s(config: RunConfig) -> float:
-    """Seconds for which a shard of the run is busy with a push: its optimizer's step, the median of several here."""
+    """Seconds for which a shard of the run is busy with a push, the median of several here.
+
+    That is its optimizer's step and, where pulls are compressed, what that takes.
+    """
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     shard = build_shard(config, 0, flat, num_train=1, is_whole=False)
     size, spent = shard.current.weights.numel(), []
+    compressor = build_pull_compressor(config, 0, 0) if config.compresses_pulls else None
     for update in range(UPDATES):
         gradient = Gradient(torch.full([size], 1e-6), torch.zeros_like(shard.current.buffers))
         begun = time.perf_counter()
         shard.apply([gradient], 1.0, update, update)
+        if compressor is not None:
+            compressor(shard.current.weights)
         spent.append(time.perf_counter() - begun)
     return statistics.median(spent)
 
