@@ -141,6 +141,13 @@ class Sign:
         out.copy_(torch.from_numpy(bits)).mul_(2).sub_(1).mul_(data[:4].view(torch.float32))
 
 
+def compressed(compression: Compression, block: Tensor, seed: int) -> Tensor:
+    """The bytes of a block [n] on the CPU; the block becomes what they stand for."""
+    sent = compression.encode(block, seed)
+    compression.decode(sent, block)
+    return sent
+
+
 @dataclass(eq=False, slots=True)
 class PushCompressor:
     """What one worker does to its pushes.
@@ -168,8 +175,7 @@ class PushCompressor:
         seeds = stream(Purpose.COMPRESS, self.worker, number, self.seed).integers(2**63, size=len(self.blocks))
         sent = []
         for block, seed in zip(self.blocks, seeds.tolist(), strict=True):
-            sent.append(self.compression.encode(on_cpu[block], seed))
-            self.compression.decode(sent[-1], on_cpu[block])
+            sent.append(compressed(self.compression, on_cpu[block], seed))
         if on_cpu is not flat:
             flat.copy_(on_cpu)
         self.residual = None if wanted is None else wanted.sub_(flat)
@@ -210,8 +216,7 @@ class PullCompressor:
         generator = stream(Purpose.COMPRESS_PULLS, self.worker << 16 | self.shard, self._number, self.seed)
         self._number += 1
         difference = (block - self.known).cpu()
-        sent = self.compression.encode(difference, int(generator.integers(2**63)))
-        self.compression.decode(sent, difference)
+        sent = compressed(self.compression, difference, int(generator.integers(2**63)))
         self.known.add_(difference.to(block.device))
         return sent
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from syncline.datasets.streams import Purpose, stream
-from syncline.learning.compression import Compression
+from syncline.learning.compression import Compression, compressed
 
 
 class Consensus:
@@ -41,8 +41,7 @@ class Consensus:
         """The change of these weights [n] in training step `number`: its bytes, and what they stand for [n]."""
         change = (weights - self._own).cpu()
         seed = stream(Purpose.COMPRESS, self._worker, number, self._seed).integers(2**63)
-        sent = self.compression.encode(change, int(seed))
-        self.compression.decode(sent, change)
+        sent = compressed(self.compression, change, int(seed))
         change = change.to(weights.device)
         self._own.add_(change)
         self._apart.sub_(change)

@@ -68,6 +68,10 @@ class AllReduce(Exchange):
         return sums
 
 
+def _at_once() -> None:
+    """Before a part is sent nothing is to be done."""
+
+
 class Overlapped(Exchange):
     """All-reduces of parts of the gradient, from its end, while the backward pass computes the rest.
 
@@ -83,7 +87,7 @@ class Overlapped(Exchange):
         self._before_send: Callable[[], None] = _at_once
         self._waits: list[Callable[[], object]] = []
 
-    def begin(self, group: Group, before_send: Callable[[], None] = lambda: None) -> None:
+    def begin(self, group: Group, before_send: Callable[[], None] = _at_once) -> None:
         """The next gradient is to be averaged over this group; `before_send` is called when a part is ready."""
         self._group, self._before_send = group, before_send
         self._waits.clear()
@@ -102,10 +106,6 @@ class Overlapped(Exchange):
     def _send(self, part: Tensor) -> None:
         self._before_send()
         self._waits.append(start_all_reduce(part, self._group))
-
-
-def _at_once() -> None:
-    """Before a part is sent nothing is to be done."""
 
 
 class CompressedGradients(Exchange):

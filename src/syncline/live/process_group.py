@@ -65,7 +65,7 @@ def all_gather(tensor: Tensor, group: Group = None, memory: Sequence[Tensor] = (
     try:
         dist.all_gather(parts, tensor, group)
     except RuntimeError as error:
-        raise MemberLost(f"an all-gather failed: {str(error).splitlines()[0]}") from None
+        raise _lost(error, "all-gather") from None
     return parts
 
 
@@ -85,8 +85,8 @@ def start_all_reduce(tensor: Tensor, group: Group = None) -> Callable[[], object
     return wait
 
 
-def _lost(error: RuntimeError) -> MemberLost:
-    return MemberLost(f"an all-reduce failed: {str(error).splitlines()[0]}")
+def _lost(error: RuntimeError, what: str = "all-reduce") -> MemberLost:
+    return MemberLost(f"an {what} failed: {str(error).splitlines()[0]}")
 
 
 def all_reduce(tensor: Tensor, group: Group = None, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
