@@ -1,7 +1,7 @@
 """make cuts: a host is disconnected in the middle of a run, as root; the others must continue, and let it rejoin.
 
 Three emulated hosts (benchmarks/emulated.py), a worker on each, the shards on the first ones; a gradient takes 50 ms.
-The cable of the third is cut. `LEAVE_S` after its last message its worker is treated as lost; then the cable is healed.
+The cable of the third is cut. `DEAD_S` after its last message its worker is treated as lost; then the cable is healed.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from benchmarks.live_run import LiveRun
 from syncline.records.events import read_events
 
 RATE = "1gbit"
-LEAVE_S = 3.0
+DEAD_S = 3.0
 LOST = 2  # the worker, and the host
 ALONE_S = 1.0  # of the others alone, once the lost worker has left
 AFTER_S = 3.0  # for it to push to every shard again, on a loaded machine; the first shard reports that it joined
@@ -60,7 +60,7 @@ def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str
         *("cluster.workers=3", "cluster.gradient_s=[0.05]", "runner.pace=absolute", "epochs=null", "max_time_s=60"),
         *("runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1,1,1]"),
         *("runner.start=command", "runner.start_command='ip netns exec {host}'", "runner.shards_on=own"),
-        *(f"runner.leave_s={LEAVE_S}", "runner.hang_s=1", *overrides),
+        *(f"runner.dead_s={DEAD_S}", "runner.hang_s=1", *overrides),
         on=hosts.on(hosts.switch),
     )
     try:

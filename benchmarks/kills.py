@@ -1,104 +1,302 @@
-"""python -m benchmarks.kills --runs 50: small runs of real processes, in each of which a random worker is killed.
+"""python -m benchmarks.kills --kills 300: parts of small runs of real processes are killed, at random times.
 
-Every run must end by itself, finished, with every sample used once, and leave no process behind.
+Each run is hit again and again until it ends: a worker, a shard, the supervisor with all processes of its host, the
+launcher (the same command then resumes the run) and, over emulated hosts (as root), an agent, or a host's cable is cut
+and connected again. The seed chooses what is hit and when. Every run must end by itself, finished, with each mini-batch
+used once, and leave no process behind.
+
+The table says how long it took, from the kill, until the loss was noticed and until all went on as before (of a cable:
+from its connection), and for workers that strategies do without the longest pause between the others' pushes.
 """
 
 import argparse
+import math
 import random
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from pathlib import Path
+from statistics import median
 
-from benchmarks.live_run import LiveRun, is_alive, kill
+import pandas as pd
+
+from benchmarks.emulated import CannotEmulate, EmulatedHosts
+from benchmarks.live_run import LiveRun, kill
+from runners.observer import newest_checkpoint
 from syncline.records.events import read_events
 
-STRATEGIES = ("asp", "ssp", "dssp", "bsp")
 WORKERS = 3
-UPDATES = 900  # gradients: some 6 s
-BATCH = 32
+GRADIENT_S = 0.02
+RATE = "1gbit"
+SECONDS = 40.0  # that a run would take undisturbed
+PAUSES_S = 0.2, 2.0  # between a recovery and the next kill
+ALONE_S = 1.0  # a host stays cut off after it was treated as lost
+RUN = {False: "goes on without it", True: "restarts from its checkpoint"}
+RESTARTS, CONTINUES = "restarts from its last checkpoint", "the run continues"
+STRATEGIES: dict[str, tuple[str, ...]] = {
+    "asp": ("strategy=asp",),
+    "ssp": ("strategy=ssp", "strategy.staleness=6"),
+    "dssp": ("strategy=dssp",),
+    "k_async": ("strategy=k_async", "strategy.k=2"),
+    "bsp": ("strategy=bsp",),
+    "all-reduce": ("strategy=bsp", "strategy.topology=allreduce"),
+    "ds_sync": ("strategy=ds_sync",),
+}
+ON_HOSTS = ("asp", "ssp", "all-reduce")
+GRADIENTS_AN_UPDATE = {"bsp": WORKERS, "all-reduce": WORKERS, "ds_sync": WORKERS, "k_async": 2}  # else 1
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of one run."""
+class Kill:
+    """What followed a kill; seconds."""
 
+    where: str  # "1 host", "3 hosts"
     strategy: str
-    killed_after_s: float  # from the first sign of life of all workers
-    was_alive: bool  # the worker had not ended before it was killed
-    rejoined: int  # workers that joined again
-    restarts: int  # of the whole run
-    seconds: float
+    victim: str  # worker, shard, supervisor, launcher, agent, cable
+    restarted: bool  # the whole run, from its checkpoint
+    noticed_s: float | None  # from the kill; None: nobody was left who could
+    back_s: float  # from the kill, or from the connection of a cable
 
 
-def kill_once(strategy: str, seed: int, results: Path) -> Outcome:
-    """One run and one kill, both determined by the seed.
+@dataclass
+class Series:
+    """One run that is hit until it ends, and what followed.
 
     Raises:
         AssertionError: the run did not end correctly.
     """
-    luck = random.Random(seed)
-    begun = time.monotonic()
-    run = LiveRun(
-        results,
-        f"strategy={strategy}",
-        f"seed={seed}",
-        f"cluster.workers={WORKERS}",
-        "cluster.gradient_s=[0.02]",
-        "runner.pace=absolute",
-        "runner.checkpoint_every_epochs=0.5",
-        f"batch_size={BATCH}",
-        f"max_updates={UPDATES if strategy != 'bsp' else UPDATES // WORKERS}",
-        "epochs=null",
-    )
-    run.wait_for_snapshot(0)
-    after_s = luck.uniform(0.0, 5.0)
-    time.sleep(after_s)
-    pid = run.pid("worker", luck.randrange(WORKERS))
-    was_alive = is_alive(pid)
-    if was_alive:
-        kill(pid)
-    run.wait()
-    summary = run.summary()
-    assert summary["status"] == "finished", summary
-    assert summary["gradients_used"] == UPDATES, summary
-    assert run.has_ended_cleanly(), run.left_over()
-    log = read_events(run.folder / "events.arrow").to_pandas()
-    for worker in range(WORKERS):
-        iterations = log[(log.kind == "pushed") & (log.worker == worker)].value.astype(int).tolist()
-        assert iterations == list(range(len(iterations))), (worker, iterations)
-    rejoined = int((log.kind == "joined").sum())
-    return Outcome(strategy, after_s, was_alive, rejoined, summary["restarts"], time.monotonic() - begun)
+
+    strategy: str
+    seed: int
+    results: Path
+    hosts: EmulatedHosts | None = None
+    seconds: float = SECONDS
+    kills: list[Kill] = field(default_factory=list)
+    pauses_s: list[float] = field(default_factory=list)  # of the others, of each worker that was lost
+
+    @property
+    def where(self) -> str:
+        return "1 host" if self.hosts is None else f"{len(self.hosts.names)} hosts"
+
+    def stop(self) -> None:
+        """End what is left of a run that failed."""
+        if self._run.process.poll() is None:
+            self._run.kill_launcher()
+        if self.hosts is not None:
+            for name in self.hosts.names:
+                self.hosts.heal(name)
+
+    def run(self, most: int) -> None:
+        """At most so many kills."""
+        self._luck = random.Random(self.seed)
+        self._start()
+        self._until("a checkpoint", lambda: newest_checkpoint(self._run.config, self._run.folder) is not None)
+        while len(self.kills) < most and self._strike():
+            pass
+        self._run.wait()
+        self._check()
+
+    def _start(self) -> None:
+        hosts, updates = self.hosts, round(self.seconds / GRADIENT_S) * WORKERS
+        words = [
+            *STRATEGIES[self.strategy],
+            *(f"seed={self.seed}", f"cluster.workers={WORKERS}", f"cluster.gradient_s=[{GRADIENT_S}]"),
+            *("runner.pace=absolute", "runner.checkpoint_every_epochs=2", "runner.max_restarts=1000"),
+            *("batch_size=32", "eval_every_epochs=50", "epochs=null"),
+            f"max_updates={updates // GRADIENTS_AN_UPDATE.get(self.strategy, 1)}",
+        ]
+        if hosts is None:
+            self._run = LiveRun(self.results, *words)
+            return
+        words += ["runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1,1,1]"]
+        words += ["runner.start=command", "runner.start_command='ip netns exec {host}'"]
+        self._run = LiveRun(self.results, *words, on=hosts.on(hosts.switch))
+
+    def _strike(self) -> bool:
+        """Kill something, and wait until all goes on. False: the run has ended."""
+        time.sleep(self._luck.uniform(*PAUSES_S))
+        if self._run.process.poll() is not None:
+            return False
+        victims = ["worker", "worker", "supervisor", "launcher"]
+        victims += ["shard"] * self._run.config.strategy.has_server
+        victims += [] if self.hosts is None else ["agent", "cable"]
+        victim, worker = self._luck.choice(victims), self._luck.randrange(WORKERS)
+        found = self._launcher() if victim == "launcher" else self._part(victim, worker)
+        if found is not None:
+            self.kills.append(found)
+        return found is not None
+
+    def _launcher(self) -> Kill | None:
+        """Kill the launcher, and start the run again."""
+        begun = time.monotonic()
+        self._run.kill_launcher()
+        left = self._run.left_over()
+        ends = begun + 15.0
+        while left and time.monotonic() < ends:
+            time.sleep(0.01)
+            left = self._run.left_over()
+        assert not left, f"after the launcher was killed: {left}"
+        begun = time.monotonic()
+        self._start()
+        if not self._until(CONTINUES, lambda: CONTINUES in self._run.output()):
+            return None
+        return self._kill("launcher", True, None, time.monotonic() - begun)
+
+    def _part(self, victim: str, worker: int) -> Kill | None:
+        """Kill another part, with which one worker is lost or the whole run must restart."""
+        run, hosts = self._run, self.hosts
+        place = worker  # the host of this worker is the one of the same number
+        lost_words, back_words = f"worker {worker} left", f"worker {worker} joined"
+        is_shared = victim == "shard" or (victim in ("supervisor", "agent", "cable") and (hosts is None or place == 0))
+        restarts = is_shared or not run.config.strategy.elastic
+        if restarts:
+            lost_words, back_words = RESTARTS, CONTINUES
+        before = len(run.output())
+
+        def has_said(words: str) -> bool:
+            return words in run.output()[before:]
+
+        begun = time.monotonic()
+        if victim == "cable":
+            assert hosts is not None
+            hosts.cut(hosts.names[place])
+        else:
+            try:
+                kill(self._pid(victim, worker))
+            except ProcessLookupError:
+                return None
+        if not self._until(lost_words, lambda: has_said(lost_words)):
+            return None
+        noticed_s = time.monotonic() - begun
+        if victim == "cable":
+            assert hosts is not None
+            time.sleep(ALONE_S)
+            hosts.heal(hosts.names[place])
+            begun = time.monotonic()
+        if not self._until(back_words, lambda: has_said(back_words)):
+            return None
+        return self._kill(victim, restarts, noticed_s, time.monotonic() - begun)
+
+    def _pid(self, victim: str, worker: int) -> int:
+        if victim == "shard":
+            return self._run.pid("shard", 0)
+        pid = self._run.pid("worker", worker)
+        for _ in range(("worker", "supervisor", "agent").index(victim)):
+            pid = parent(pid)
+        return pid
+
+    def _kill(self, victim: str, restarted: bool, noticed_s: float | None, back_s: float) -> Kill:
+        return Kill(self.where, self.strategy, victim, restarted, noticed_s, back_s)
+
+    def _until(self, what: str, condition: Callable[[], bool]) -> bool:
+        """Wait for it. False: the run has ended before, by itself."""
+        ends = time.monotonic() + 60.0
+        while not condition():
+            if self._run.process.poll() is not None:
+                return condition()
+            assert time.monotonic() < ends, f"not {what!r} within 60 s:\n{self._run.output()[-2000:]}"
+            time.sleep(0.005)
+        return True
+
+    def _check(self) -> None:
+        """The run is finished, and each mini-batch was used once."""
+        run, summary = self._run, self._run.summary()
+        assert summary["status"] == "finished", summary
+        assert summary["updates"] == run.config.max_updates, summary
+        assert run.has_ended_cleanly(), run.left_over()
+        log = read_events(run.folder / "events.arrow").to_pandas()
+        pushed = log[log.kind == "pushed"]
+        for worker, own in pushed.groupby("worker"):
+            iterations = own.value.astype(int).tolist()
+            assert iterations == list(range(len(iterations))), (worker, iterations)
+        if run.config.strategy.has_server:
+            applied = log[log.kind == "applied"].push
+            assert applied.is_unique
+            assert len(applied) == summary["gradients_used"]
+            assert set(applied) <= set(pushed.push)
+        self.pauses_s = list(pauses(log))
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def pauses(log: pd.DataFrame) -> Iterable[float]:
+    """The longest pause between others' pushes while a worker was away, for each that has left and joined again.
+
+    Between its last push and its return, as far as the log knows: a restart forgets what came after its checkpoint.
+    """
+    pushed = log[log.kind == "pushed"]
+    for gone in log[log.kind == "left"].itertuples():
+        own = pushed[(pushed.worker == gone.worker) & (pushed["at"] <= gone.at)]["at"]
+        back = log[(log.kind == "joined") & (log.worker == gone.worker) & (log["at"] >= gone.at)]["at"]
+        if len(own) and len(back):
+            others = pushed[(pushed.worker != gone.worker) & pushed["at"].between(own.max(), back.min())]["at"]
+            yield max(after - before for before, after in pairwise([own.max(), *others, back.min()]))
+
+
+def told(seconds: Sequence[float | None]) -> str:
+    """Median, and 99th percentile by its nearest rank."""
+    known = sorted(each for each in seconds if each is not None)
+    if not known:
+        return "-"
+    return f"{median(known):.2f}, {known[math.ceil(0.99 * len(known)) - 1]:.2f}"
+
+
+def table(kills: Sequence[Kill]) -> Iterable[str]:
+    """A row for each kind of kill, in Markdown."""
+    yield "| where | killed | strategies | the run | n | noticed after s: median, 99th percentile | back after s |"
+    yield "|---|---|---|---|---:|---|---|"
+
+    def kind(each: Kill) -> tuple[str, bool, str]:
+        return each.where, each.restarted, each.victim
+
+    for (where, restarted, victim), group in groupby(sorted(kills, key=kind), kind):
+        own = list(group)
+        names = ", ".join(name for name in STRATEGIES if any(each.strategy == name for each in own))
+        noticed, back = told([each.noticed_s for each in own]), told([each.back_s for each in own])
+        yield f"| {where} | {victim} | {names} | {RUN[restarted]} | {len(own)} | {noticed} | {back} |"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the first run")
     options = parser.parse_args()
-    outcomes, failed = [], 0
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(options.runs):
-            seed = options.seed + number
-            strategy = STRATEGIES[number % len(STRATEGIES)]
+    kills, failed, number = list[Kill](), 0, 0
+    paused: dict[str, list[float]] = {}  # by place and strategy
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        hosts = None
+        try:
+            hosts = stack.enter_context(EmulatedHosts(WORKERS, RATE))
+        except CannotEmulate as why:
+            print(f"one host alone: {why}")
+        settings = [(name, None) for name in STRATEGIES] + [(name, hosts) for name in ON_HOSTS if hosts is not None]
+        share = math.ceil(options.kills / len(settings))
+        while len(kills) < options.kills:
+            strategy, place = settings[number % len(settings)]
+            series = Series(strategy, options.seed + number, Path(folder), place)
+            number += 1
+            words = f"{number:3} {strategy:10} {series.where:7} seed {series.seed}"
             try:
-                outcome = kill_once(strategy, seed, Path(folder))
+                series.run(min(share, options.kills - len(kills)))
+                print(f"{words}: {len(series.kills)} kills", flush=True)
             except AssertionError as error:
                 failed += 1
-                print(f"{number + 1:3} {strategy:5} seed {seed} FAILED: {error}", flush=True)
-                continue
-            outcomes.append(outcome)
-            print(
-                f"{number + 1:3} {strategy:5} seed {seed} killed after {outcome.killed_after_s:.2f} s"
-                f"{'' if outcome.was_alive else ' (too late)'}, {outcome.rejoined} rejoined, "
-                f"{outcome.restarts} restarts, {outcome.seconds:.0f} s",
-                flush=True,
-            )
-    alive = sum(outcome.was_alive for outcome in outcomes)
-    rejoined, restarts = sum(outcome.rejoined for outcome in outcomes), sum(outcome.restarts for outcome in outcomes)
-    print(f"{len(outcomes)} of {options.runs} runs ended correctly: {alive} workers were killed alive, ", end="")
-    print(f"{rejoined} rejoined before the end, {restarts} runs restarted from a checkpoint")
+                series.stop()
+                print(f"{words} FAILED after {len(series.kills)} kills: {error}", flush=True)
+            kills += series.kills
+            paused.setdefault(f"{strategy}, {series.where}", []).extend(series.pauses_s)
+    print(f"{len(kills)} kills in {number} runs, of which {number - failed} ended by themselves and correctly")
+    print(*table(kills), sep="\n")
+    print("Longest pause between others' pushes while a worker is away, s: median, 99th percentile")
+    for name, seconds in paused.items():
+        if seconds:
+            print(f"  {name}: {told(seconds)} (n = {len(seconds)})")
     return 1 if failed else 0
 
 

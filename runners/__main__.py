@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": ("syncline", "two runs, or own runs and the reference"),
     "retry": ("syncline", "start a plan again"),
     "cancel": ("syncline", "stop the runs of a plan"),
+    "grow": ("syncline", "start more workers in a run of real processes"),
     "clean": ("syncline", "remove what interrupted and failed runs left"),
     "timeline": ("syncline", "when each worker of a run computed, sent and waited"),
     "reference": ("syncline", "the results that ship: list them, copy them, add to them"),

@@ -7,7 +7,7 @@ import queue
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runners.display import say
@@ -21,7 +21,7 @@ from syncline.live.handshake import make_secret
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
-from syncline.records.store import cannot_write
+from syncline.records.store import cannot_write, wanted_workers
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
@@ -56,7 +56,7 @@ class Attempt:
         secret = make_secret(self._secret)
         try:
             tls = Tls.of(runner.tls_cert, runner.tls_key)
-            self._server = ControlServer(hosts.listen_at, secret, tls, runner.leave_s)
+            self._server = ControlServer(hosts.listen_at, secret, tls, config.dead_s)
         except OSError as error:
             raise RunFailed(f"the launcher cannot listen at {hosts.listen_at} ({error.strerror})") from None
         # The leaders are notified: the shards, or the first member of a collective, which notifies the others.
@@ -93,24 +93,36 @@ class Attempt:
         self._secret.unlink(missing_ok=True)
 
     def _start_processes(self) -> None:
-        resume = newest_checkpoint(self._config, self._folder)
+        config = self._config
+        resume = newest_checkpoint(config, self._folder)
         self._observer.rewind(resume)
-        environment = {"OMP_NUM_THREADS": str(self._config.threads), "WORLD_SIZE": str(self._config.cluster.workers)}
-        self._hosts.start(
-            Job(
-                folder=str(self._folder.absolute()),
-                secret=self._secret.name,
-                control_address=self._server.address,
-                cwd=str(Path.cwd()),
-                resume=resume,
-                environment=environment,
-            )
+        environment = {"OMP_NUM_THREADS": str(config.threads), "WORLD_SIZE": str(config.cluster.workers)}
+        self._job = Job(
+            folder=str(self._folder.absolute()),
+            secret=self._secret.name,
+            control_address=self._server.address,
+            cwd=str(Path.cwd()),
+            resume=resume,
+            environment=environment,
+            num_present=wanted_workers(self._folder) or config.live.initial_workers or config.cluster.workers,
         )
+        self._hosts.start(self._job)
+
+    def _add_workers(self) -> None:
+        """Start the workers that were asked for since."""
+        before, wanted = self._job.num_present, wanted_workers(self._folder)
+        if wanted is None or not before < wanted <= self._config.cluster.workers:
+            return
+        self._job = replace(self._job, num_present=wanted)
+        self._hosts.add(self._job, before)
+        for worker in range(before, wanted):
+            say(f"worker {worker}{self._hosts.where('worker', worker)} is started")
 
     def _check(self, deadline: float) -> None:
         """What is due while no message arrives. Raises RunFailed, Restart: the run cannot continue."""
         self._observer.tick()
         self._watch()
+        self._add_workers()
         if (why := self._hosts.check()) is not None:
             raise self._cause(why) from None
         if not self._is_begun and time.monotonic() > deadline:
@@ -179,7 +191,9 @@ class Attempt:
                     self._done[peer.hello.index] = message
             case messages.Unreachable(why):
                 self._unreachable[peer.hello.index] = why
-            case Lost() if not peer.is_done and (peer.hello.role != "worker" or not self._has_server):
+            case Lost(why) if not peer.is_done and peer.hello.role == "worker" and self._has_server:
+                self._notify_leaders(messages.WorkerLost(peer.hello.index, peer.hello.pid, why))
+            case Lost() if not peer.is_done:
                 where = self._hosts.where(peer.hello.role, peer.hello.index)
                 raise self._cause(f"{peer} (process {peer.hello.pid}{where}) was lost")
 
@@ -240,7 +254,7 @@ class Attempt:
 
     def _who_is_missing(self) -> str:
         shards = range(self._num_leaders if self._has_server else 0)
-        workers = range(self._config.cluster.workers)
+        workers = range(self._job.num_present)
         missing = [("shard", shard) for shard in shards if shard not in self._leaders]
         missing += [("worker", worker) for worker in workers if worker not in self._workers]
         if not missing and self._unreachable:

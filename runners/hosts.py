@@ -50,8 +50,14 @@ class LocalHost:
         """
 
     def start(self, job: Job) -> None:
-        """Start all processes; each host learns which of them it starts, and where they listen."""
-        self._supervisor.start(replace(job, listen_at=self._processes_listen_at, processes=self._processes))
+        """Start the processes; each host learns which of them it starts, and where they listen."""
+        self._supervisor.start(
+            replace(job, listen_at=self._processes_listen_at, processes=present(self._processes, job))
+        )
+
+    def add(self, job: Job, before: int) -> None:
+        """Start the workers that became present since there were `before` of them."""
+        self._supervisor.add(replace(job, processes=present(self._processes, job, before)))
 
     def check(self) -> str | None:
         """Returns why the run cannot continue, if a host says so."""
@@ -92,7 +98,7 @@ class RemoteHosts:
         secret = make_secret(self._secret)
         try:
             tls = Tls.of(runner.tls_cert, runner.tls_key)
-            self._server = ControlServer(self.listen_at, secret, tls, runner.leave_s)
+            self._server = ControlServer(self.listen_at, secret, tls, runner.dead_s)
         except OSError as error:
             raise ConfigError(f"runner.address: cannot listen at {self.listen_at} here ({error.strerror})") from None
         self._starter = AgentStarter(runner, folder, self._server.address)
@@ -129,10 +135,20 @@ class RemoteHosts:
     def start(self, job: Job) -> None:
         for name, place in self._places.items():
             own = list_processes(place.shards, place.workers, self._has_server)
-            self._started[name] = messages.Start(replace(job, processes=own))
+            self._started[name] = messages.Start(replace(job, processes=present(own, job)))
             self._agents[name].send(self._started[name])
 
+    def add(self, job: Job, before: int) -> None:
+        for name, place in self._places.items():
+            own = list_processes((), place.workers, self._has_server)
+            more = present(own, job, before)
+            started = self._started[name].job
+            self._started[name] = messages.Start(replace(started, processes=[*started.processes, *more]))
+            if more and name in self._agents:
+                self._agents[name].send(messages.Add(replace(started, processes=more)))
+
     def check(self) -> str | None:
+        self._start_agents()  # of a host whose agent has died while the others continue
         for host, message in self._receive(0.0):
             match message:
                 case messages.Hello():
@@ -262,6 +278,12 @@ class RemoteHosts:
 
 
 Hosts = LocalHost | RemoteHosts
+
+
+def present(processes: Iterable[tuple[str, int]], job: Job, before: int = 0) -> list[tuple[str, int]]:
+    """Those of the workers that are present, and of shards; with `before` only those of workers from this one on."""
+    workers = range(before, job.num_present)
+    return [(role, index) for role, index in processes if index in workers or (role == "shard" and not before)]
 
 
 def list_processes(shards: Iterable[int], workers: Iterable[int], has_server: bool) -> list[tuple[str, int]]:

@@ -22,7 +22,7 @@ from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
 from syncline.records.spans import timeline_of
-from syncline.records.store import FAILED, UNFINISHED, status
+from syncline.records.store import FAILED, UNFINISHED, WORKERS, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
 from syncline.records.writer import RecordWriter
 
@@ -50,13 +50,13 @@ def run_live(
         KeyboardInterrupt: the shards have written a checkpoint.
     """
     monitor = RunMonitor(config, on_evaluation, on_progress)
-    for path in filter(None, (config.live.tls_cert, config.live.tls_key)):
-        if not Path(path).is_file():
-            raise ConfigError(f"runner.tls_cert and runner.tls_key must be PEM files, got {path!r}")
+    for name in filter(None, (config.live.tls_cert, config.live.tls_key)):
+        if not Path(name).is_file():
+            raise ConfigError(f"runner.tls_cert and runner.tls_key must be PEM files, got {name!r}")
     folder = record.folder
     (folder / "log").mkdir(exist_ok=True)
-    for note in (folder / "log").glob("failure-*.json"):
-        note.unlink()
+    for path in [*(folder / "log").glob("failure-*.json"), *folder.glob("secret-*")]:
+        path.unlink()  # of a launcher that was killed
     with closing(supervisor or Supervisor()) as own, closing(LiveObserver(config, record, monitor, own)) as observer:
         outcome = _attempts(config, record, observer, own)
         ended_by = observer.finish(outcome.ended_by)
@@ -66,12 +66,13 @@ def run_live(
         merge_events(logs, folder / "events.arrow")
         time_use = _time_use(config, folder, outcome.totals.time_s, monitor.num_train)
     # Only now is the run complete: until here it could be resumed from its checkpoint.
-    for log in logs:
-        log.unlink()
+    for path in [*logs, folder / WORKERS]:
+        path.unlink(missing_ok=True)
     for name in ("checkpoint", "snapshots"):
         shutil.rmtree(folder / name, ignore_errors=True)
     return monitor.summary("live", outcome.totals, ended_by, time_use) | {
         "start_s": observer.start_s,
+        "restart_s": observer.restart_s,
         "clock_error_s": observer.clock_error_s,
         "parameters": [f"parameters-{part}.safetensors" for part in range(num_parts(config))],
     }
@@ -108,6 +109,7 @@ def _attempts(config: RunConfig, record: RecordWriter, observer: LiveObserver, s
             try:
                 return attempt.run()
             except Restart as why:
+                observer.lost()
                 restarts += 1
                 if restarts > config.live.max_restarts:
                     raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None

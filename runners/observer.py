@@ -2,12 +2,14 @@
 
 import json
 import socket
+import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from runners.display import say
 from runners.failures import RunFailed, first_failure
 from syncline.config import RunConfig
 from syncline.live.messages import ProgressReport
@@ -67,10 +69,13 @@ class LiveObserver:
     def __init__(self, config: RunConfig, record: RecordWriter, monitor: RunMonitor, supervisor: Supervisor) -> None:
         self.monitor = monitor
         self.start_s = 0.0  # from the launch to the beginning of the run's clock
+        self.restart_s = 0.0  # from each loss to the next beginning of the run's clock, in all
         self.clock_error_s = 0.0  # the largest with which a process knows the launcher's clock
         self._config, self._record, self._folder, self._supervisor = config, record, record.folder, supervisor
         self._parts = range(num_parts(config))
         self._num_leaders = config.cluster.shards if config.strategy.has_server else 1
+        self._resumes = False  # from a checkpoint
+        self._lost_at: float | None = None  # monotonic; None: the clock runs, or has not begun yet
         self._progress: dict[int, ProgressReport] = {}  # leader -> its last report
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}  # numbers of snapshots
         self._num_evaluated = 0  # snapshots that were evaluated or are queued for it
@@ -81,9 +86,20 @@ class LiveObserver:
     def begun(self) -> None:
         """The run's clock has begun; that of its first attempt counts."""
         self.start_s = self.start_s or self.monitor.wall_s
+        if self._lost_at is not None:
+            away_s, self._lost_at = time.monotonic() - self._lost_at, None
+            self.restart_s += away_s
+            say(f"the run continues after {away_s:.1f} s")
+        elif self._resumes:
+            say("the run continues from its last checkpoint")
+
+    def lost(self) -> None:
+        """A part of the run was lost that the others need: no time of the run's clock passes until it begins again."""
+        self._lost_at = time.monotonic()
 
     def rewind(self, checkpoint: float | None) -> None:
         """Go back to the checkpoint of this number, or to the beginning: drop all that was written after it."""
+        self._resumes = checkpoint is not None
         wait(self._evaluations)
         self.tick()
         updates = self._drop_checkpoints_after(checkpoint)

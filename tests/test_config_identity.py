@@ -164,6 +164,8 @@ def test_every_leaf_changes_the_identity_but_those_of_the_written_list(overrides
         bound |= {"runner.nodes", "runner.start_command", "runner.shard_hosts"}
     if not config.gradients:
         bound |= {"target.value", "runner.parameters"}  # nothing is learned
+    if not config.strategy.elastic:
+        bound.add("runner.initial_workers")
     if config.runner.time_kind == "wall":  # keys that allow nothing else unless another one is changed, too
         bound |= {"gradients", "target.value", "runner.tls_cert", "runner.tls_key", "dataset.sharing"}
     if not config.gradients:

@@ -211,6 +211,8 @@ def test_what_is_no_config_is_refused_in_one_line(plain: Any) -> None:
         ("hang_s=nan", "runner.hang_s must be > 0, got nan"),
         ("leave_s=0", "runner.leave_s must be > 0, got 0.0"),
         ("start_timeout_s=0", "runner.start_timeout_s must be > 0, got 0.0"),
+        ("initial_workers=0", "runner.initial_workers must be in 1 .. 4, cluster.workers, or null, got 0"),
+        ("initial_workers=5", "runner.initial_workers must be in 1 .. 4, cluster.workers, or null, got 5"),
         ("max_restarts=-1", "runner.max_restarts must be >= 0, got -1"),
         ("tls_cert=a.pem", "runner.tls_cert and runner.tls_key must both be set, or both be empty, got 'a.pem' and ''"),
         ("tls_key=a.pem", "runner.tls_cert and runner.tls_key must both be set, or both be empty, got '' and 'a.pem'"),
@@ -218,6 +220,11 @@ def test_what_is_no_config_is_refused_in_one_line(plain: Any) -> None:
 )
 def test_what_is_out_of_range_is_refused_in_one_line(override: str, line: str) -> None:
     assert line_of("runner=local", f"runner.{override}") == line
+
+
+def test_a_strategy_that_needs_all_workers_begins_with_all_of_them() -> None:
+    line = "runner.initial_workers must be null: strategy=bsp needs all workers from the start, got 2"
+    assert line_of("strategy=bsp", "runner=local", "runner.initial_workers=2") == line
 
 
 def test_a_simulated_run_is_checkpointed_after_some_time() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from syncline.live.messages import (
     Activity,
+    Add,
     Addresses,
     Begin,
     ConnectResults,
@@ -26,6 +27,7 @@ from syncline.live.messages import (
     TryConnect,
     Unreachable,
     Warn,
+    WorkerLost,
     decode,
     encode,
 )
@@ -47,10 +49,12 @@ MESSAGES = [
     Activity("starting"),
     Addresses(["unix:a"]),
     Begin(0.5),
+    WorkerLost(1, 7, "timed out"),
     End("target"),
     Listen("folder"),
     TryConnect({"a": "tcp:a:1"}, 1.0),
     Start(JOB),
+    Add(JOB),
     Listening("tcp:a:1"),
     ConnectResults({"a": "refused"}),
     ProcessesEnded("why", was_requested=True),

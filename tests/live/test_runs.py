@@ -15,6 +15,7 @@ from certificates import over_tls
 
 from benchmarks.live_run import ROOT, LiveRun, is_alive, kill
 from benchmarks.simulator import NullObserver
+from syncline.__main__ import main
 from syncline.config import RunConfig, compose, from_plain
 from syncline.progress import Limits
 from syncline.records.events import read_events
@@ -382,3 +383,29 @@ def test_kill_of_the_launcher_leaves_no_process(tmp_path):
     while run.left_over() and time.monotonic() < ends:
         time.sleep(0.05)
     assert run.left_over() == []
+
+
+def test_an_added_worker_joins_and_is_there_when_the_run_is_resumed(tmp_path):
+    """K-sync waits for the two that are there, then for all three; a replay follows."""
+    words = ["strategy=k_sync", "strategy.k=3", "cluster.workers=3", "runner.initial_workers=2", "max_updates=400"]
+    words += ["cluster.gradient_s=[0.01]", "runner.pace=absolute", "epochs=null", "eval_every_epochs=1"]
+    run = LiveRun(tmp_path, *words)
+    run.wait_for_snapshot(1)
+    assert main(["grow", run.folder.name, "1", "--results", str(tmp_path)]) == 0
+    run.wait_for_output("worker 2 joined")
+    run.process.send_signal(signal.SIGINT)
+    run.wait(expected=130)
+    run = LiveRun(tmp_path, *words)
+    run.wait()
+    summary = run.summary()
+    assert [count for _, _, count in summary["waits_for"]] == [2, 3]
+    log = read_events(run.folder / "events.arrow").to_pandas()
+    own = log[log.worker == 2]
+    assert own[own.kind.isin(["left", "joined"])].kind.tolist() == ["left", "joined"]
+    assert own[own.kind == "left"].because.tolist() == ["it was not started with the run"]
+    pushed = own[own.kind == "pushed"].value.astype(int).tolist()
+    assert pushed == list(range(len(pushed)))
+    assert summary["used_by_worker"][2] == len(pushed) > 0
+    assert replayed(run)["equal"]
+    assert run.has_ended_cleanly()
+    assert not (run.folder / "workers").exists()

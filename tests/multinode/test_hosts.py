@@ -45,7 +45,7 @@ def test_bsp_of_hosts_with_different_clocks_restarts_when_a_disconnected_host_is
     run = run_on(
         *("strategy=bsp", "strategy.topology=allreduce", "cluster.workers=3", "max_updates=160", *UNEVEN),
         *("runner.start=command", f"runner.start_command='{enter} {{host}}'"),
-        *("runner.leave_s=4", "runner.hang_s=2", "runner.checkpoint_every_epochs=2"),
+        *("runner.hang_s=2", "runner.checkpoint_every_epochs=2"),
         results=tmp_path / "results",
     )
     run.wait_for_snapshot(3)

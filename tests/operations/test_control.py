@@ -1,4 +1,4 @@
-"""retry and cancel, with real processes: killed and failed runs are made again, running ones are stopped."""
+"""retry, cancel and grow: killed and failed runs are made again, running ones are stopped or given more workers."""
 
 import json
 import os
@@ -15,10 +15,13 @@ from commands import ROOT, Said, started, wait_for
 from operations.planned import write_plan
 
 from syncline.__main__ import main
+from syncline.config import compose
 from syncline.operations import jobs
 from syncline.operations.states import run_states
-from syncline.records.lock import at_work_on
+from syncline.records.lock import at_work_on, held
 from syncline.records.plans import read_plan
+from syncline.records.store import wanted_workers
+from syncline.records.writer import RecordWriter
 
 AsJson = Callable[..., Any]
 
@@ -117,3 +120,26 @@ def test_retry_becomes_the_program_with_the_plans_words(results: Path, monkeypat
 def test_a_plan_of_an_older_version_cannot_be_started_again(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["retry", "paper/table", "--results", str(results)]) == 1
     assert "does not hold its command (written by an older version); start it by hand" in capsys.readouterr().err
+
+
+def test_grow_asks_the_launcher_of_a_run_under_way_and_refuses_more_workers_than_it_may_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["runner=local", "strategy=asp", "cluster.workers=4", "runner.initial_workers=1"]
+    config, _ = compose(words)
+    folder = tmp_path / config.identity
+    RecordWriter(folder, config.as_dict(), with_events=False).close()
+
+    def grown(number: int) -> tuple[int, str]:
+        code = main(["grow", folder.name, str(number), "--results", str(tmp_path)])
+        said = capsys.readouterr()
+        return code, (said.out + said.err).strip()
+
+    assert grown(1) == (1, f"error: {folder.name} is not a run of real processes under way")
+    with held(folder):
+        assert grown(2) == (0, "3 workers instead of 1")
+        assert wanted_workers(folder) == 3
+        line = "error: of cluster.workers=4 3 are started; further ones must be in 1 .. 1, got 2"
+        assert grown(2) == (1, line)
+        assert grown(1) == (0, "4 workers instead of 3")
+        assert grown(1) == (1, "error: all of cluster.workers=4 are started")

@@ -23,6 +23,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 RUNS = {"server": ["strategy=dssp"], "collective": ["strategy=ds_sync"], "times alone": ["gradients=false"]}
 ELSEWHERE = {
     "lower_is_better",
+    "restart_s",
     "start_s",
     "clock_error_s",
     "parameters",

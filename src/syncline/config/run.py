@@ -124,8 +124,16 @@ class RunConfig:
             )
             is_known = self.dataset.sharing == "partition" or not self.strategy.has_server
             check(is_known, rule, self.dataset.sharing)
+            self._check_initial_workers(self.runner.initial_workers)
         if isinstance(self.runner, runners.MultinodeConfig):
             runners.places(self.runner, self.cluster.workers, self.cluster.shards if self.strategy.has_server else 0)
+
+    def _check_initial_workers(self, count: int | None) -> None:
+        """Workers may be added where the strategy can do without them."""
+        rule = f"runner.initial_workers must be in 1 .. {self.cluster.workers}, cluster.workers, or null"
+        check(count is None or 1 <= count <= self.cluster.workers, rule, count)
+        rule = f"runner.initial_workers must be null: strategy={self.strategy.name} needs all workers from the start"
+        check(count is None or self.strategy.elastic, rule, count)
 
     def _check_names(self) -> None:
         """Each part is of the class that its name selects, or the user's own; a record holds the name only."""
@@ -279,6 +287,11 @@ class RunConfig:
         return self.runner
 
     @property
+    def dead_s(self) -> float | None:
+        """Seconds without an answer, after which a host is lost; None: there is one host."""
+        return self.runner.dead_s if isinstance(self.runner, runners.MultinodeConfig) else None
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Of the task; the first one judges the run."""
         return tuple(self.task.metrics) if isinstance(self.task, OwnTaskConfig) else METRICS[self.task_name]
@@ -340,7 +353,8 @@ _NO_EFFECT: dict[str, tuple[str, ...]] = {
     "model": ("download", "root"),
     "runner": (
         *("address", "interface", "ports", "tls_cert", "tls_key", "start", "start_command", "start_options"),
-        *("checkpoint_every_epochs", "checkpoint_every_s", "hang_s", "leave_s", "start_timeout_s", "max_restarts"),
+        *("checkpoint_every_epochs", "checkpoint_every_s", "start_timeout_s", "max_restarts"),
+        *("hang_s", "leave_s", "dead_s"),
         "hosts",  # their names; their number and the placement are in it
         *("evaluate", "events", "parameters"),  # when something is evaluated, and what is recorded
     ),
@@ -359,6 +373,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "cluster.network.later_weight": (1.0,),
     "cluster.ready": ([0.33, 1.0],),
     "cluster.update_s": (0.0,),
+    "runner.initial_workers": (None,),
     "scenario.delayed_workers": ([],),
     "dataset.content": (None, PUBLISHED),
     "dataset.label_noise": (0.0,),

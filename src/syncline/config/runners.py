@@ -31,6 +31,7 @@ class LiveConfig:
     events: bool = True  # write events.arrow
     pace: str = "relative"  # one of PACES: how the cluster's gradient_s is emulated
     evaluate: str = "after"  # after, during: when snapshots are evaluated
+    initial_workers: int | None = None  # started with the run, >= 1: `syncline grow` starts more; None: all
     checkpoint_every_epochs: float = 1.0  # > 0
     hang_s: float = 30.0  # of silence, after which a worker is reported, > 0
     leave_s: float = 300.0  # of silence, after which a worker is treated as gone, > 0
@@ -68,7 +69,7 @@ class MultinodeConfig(LiveConfig):
     """Real processes on several hosts, which have the results and the code at the same paths."""
 
     name: str = "multinode"
-    leave_s: float = 60.0  # also the longest silence of a connection
+    dead_s: float = 4.0  # without an answer, after which a host is treated as lost, > 0
     hosts: list[str] = field(default_factory=list)  # names or addresses; none: those of the Slurm allocation
     nodes: int | None = None  # number of hosts, >= 1; None: that of `hosts`
     workers_per_host: list[int] = field(default_factory=list)  # one number for all, or one a host; none: evenly
@@ -83,6 +84,7 @@ class MultinodeConfig(LiveConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check(self.dead_s > 0, "runner.dead_s must be > 0", self.dead_s)
         check_choice("runner.shards_on", self.shards_on, SHARD_PLACES)
         check_choice("runner.start", self.start, STARTS)
         check(len(set(self.hosts)) == len(self.hosts), "runner.hosts must differ", self.hosts)

@@ -178,6 +178,7 @@ class Connection:
     pool: GradientPool
     inbox: Inbox
     pulls: PullCompressor | None = None  # of the blocks after the first; None: they are sent as they are
+    pid: int = 0  # of the worker's process, as it says
     resumes: bool = False  # the worker was there when the checkpoint was written from which the run has resumed
     sending: int = 0  # blocks in the outbox or being sent; the owner's
     _views: dict[Version, list[memoryview]] = field(default_factory=dict)  # versions are few, and used again and again

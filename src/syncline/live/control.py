@@ -106,6 +106,7 @@ class RunContext:
     control_address: str  # of the launcher's control server
     listen_at: str  # address for a shard, or for the first member of a collective
     resume: float | None  # number of the checkpoint to resume from; None: a fresh run
+    num_present: int  # workers that are there when the run begins: the first ones
 
     @classmethod
     def of(cls, job: Job) -> "RunContext":
@@ -113,7 +114,7 @@ class RunContext:
         folder = Path(job.folder)
         config, secret = from_plain(read_run_config(folder)), read_secret(folder / job.secret)
         tls = Tls.of(config.live.tls_cert, config.live.tls_key)
-        return cls(config, folder, secret, tls, job.control_address, job.listen_at, job.resume)
+        return cls(config, folder, secret, tls, job.control_address, job.listen_at, job.resume, job.num_present)
 
 
 def read_secret(path: Path) -> bytes:
@@ -159,7 +160,7 @@ class ControlClient:
     @classmethod
     def of(cls, context: RunContext, hello: Hello, on_message: Callable[[Message], None]) -> "ControlClient":
         """That of a shard, a worker or a member."""
-        address, dead_s = context.control_address, context.config.live.leave_s
+        address, dead_s = context.control_address, context.config.dead_s
         return cls(address, context.secret, context.tls, hello, on_message, dead_s=dead_s)
 
     def send(self, message: Message) -> None:

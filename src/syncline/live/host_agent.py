@@ -87,7 +87,7 @@ class HostAgent:
             self._supervisor.close()
 
     def _connect(self, timeout_s: float) -> None:
-        dead_s = self._runner["leave_s"]
+        dead_s = self._runner["dead_s"]
         with dial(self._control_address, dead_s, timeout_s) as probe:
             self._address = address_on(self._runner["interface"]) or probe.getsockname()[0]
         self._control = ControlClient(
@@ -121,6 +121,8 @@ class HostAgent:
                 self._control.send(messages.ConnectResults(failures_to_connect(addresses, timeout_s)))
             case messages.Start(job):
                 self._start(job)
+            case messages.Add(job):
+                self._supervisor.add(job)
             case messages.End():
                 self._end_processes()
                 self._control.send(messages.ProcessesEnded(why="", was_requested=True))

@@ -101,6 +101,14 @@ class Begin(Tagged):
     zero_s: float  # on the launcher's monotonic clock
 
 
+class WorkerLost(Tagged):
+    """To shards: this process of a worker is lost, whose host may be cut off."""
+
+    worker: int
+    pid: int
+    why: str
+
+
 class End(Tagged):
     """The run is over; on an agent: kill all processes."""
 
@@ -129,6 +137,12 @@ class Start(Tagged):
     job: Job
 
 
+class Add(Tagged):
+    """Start the processes of this job beside those of this host."""
+
+    job: Job
+
+
 # Agent -> launcher
 
 
@@ -150,7 +164,7 @@ class ProcessesEnded(Tagged):
 
 _TAGGED = (
     (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity)
-    | (Addresses | Begin | End | Listen | TryConnect | Start)
+    | (Addresses | Begin | WorkerLost | End | Listen | TryConnect | Start | Add)
     | (Listening | ConnectResults | ProcessesEnded)
 )
 Message = Signal | _TAGGED

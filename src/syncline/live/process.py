@@ -41,6 +41,7 @@ class Job:
     resume: float | None = None  # number of the checkpoint to resume from; None: a fresh run
     listen_at: str = ""  # address for the shards, or for the first member of a collective
     processes: Sequence[tuple[str, int]] = ()  # role (shard, worker, member) and index
+    num_present: int = 0  # workers that are there when the run begins, on all hosts: the first ones
     environment: dict[str, str] = field(default_factory=dict)
 
     def on_host(self, role: str) -> list[int]:

@@ -6,6 +6,7 @@ connections.py has its other threads.
 import math
 import queue
 import time
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ from syncline.live.connections import (
 )
 from syncline.live.control import ControlClient, RunContext
 from syncline.live.engine import Engine, NotElastic
-from syncline.live.messages import Begin, Done, End, Hello, ProgressReport, RestartNeeded, Signal, Warn
+from syncline.live.messages import Begin, Done, End, Hello, ProgressReport, RestartNeeded, Signal, Warn, WorkerLost
 from syncline.live.process import RESTART, Job
 from syncline.live.transport import address_of, listen
 from syncline.live.watchdog import Watchdog
@@ -39,6 +40,7 @@ from syncline.records.events import EventLog
 
 WATCH_EVERY_S = 0.5
 CLOSE_S = 3.0  # for the workers to close their connections at the end
+NOT_STARTED = "it was not started with the run"
 EXTRA_VERSIONS = 2  # that files may hold
 
 
@@ -74,7 +76,7 @@ class Gathering:
     def __init__(self, context: RunContext, number: int, flat: FlatModule) -> None:
         config = context.config
         self.flat = flat  # the model, in its initial state
-        self._num_workers = config.cluster.workers
+        self._num_workers, self._num_present = config.cluster.workers, context.num_present
         self.pulls = config.strategy.pull_rule(config.cluster.shards) is not None  # workers have a pull rule
         self.connections: dict[int, Connection] = {}  # by worker
         self.num_train = 0  # training samples, an epoch, as the workers say
@@ -96,9 +98,9 @@ class Gathering:
         self.control = ControlClient.of(context, hello, self.inbox.put)
 
     def wait(self, for_begin: bool) -> bool:
-        """Wait for all workers, and for the start of the clock if `for_begin`. False if the run was stopped."""
+        """Wait for the workers, and for the start of the clock if `for_begin`. False if the run was stopped."""
         while not self._is_stopped:
-            if len(self.connections) == self._num_workers and (self.zero_s is not None or not for_begin):
+            if len(self.connections) >= self._num_present and (self.zero_s is not None or not for_begin):
                 return True
             self._handle(self.inbox.get())
         return False
@@ -114,6 +116,8 @@ class Gathering:
                     self.num_train = about["num_train"]
             case Disconnected(connection) if self.connections.get(connection.worker) is connection:
                 self.connections.pop(connection.worker).close()
+            case WorkerLost() if (lost := connection_of(message, self.connections)) is not None:
+                self.connections.pop(lost.worker).close()
             case Call(action):
                 action()
             case Begin(zero_s):
@@ -126,11 +130,18 @@ class Gathering:
         expected = {"size": self.flat.weights.numel(), "num_buffers": self.flat.buffers.numel()}
         worker, about = message.connection.worker, message.about
         fits = worker in range(self._num_workers) and {key: about.get(key) for key in expected} == expected
-        if fits and isinstance(about.get("num_train"), int):
+        if fits and isinstance(about.get("num_train"), int) and isinstance(about.get("pid"), int):
+            message.connection.pid = about["pid"]
             return True
         self.control.send(Warn(f"rejected a worker {worker} with {str(about)[:200]}, expected {expected}", at))
         message.connection.close()
         return False
+
+
+def connection_of(lost: WorkerLost, connections: Mapping[int, Connection]) -> Connection | None:
+    """The connection of the lost process; None: it was noticed before, or another process has replaced it."""
+    connection = connections.get(lost.worker)
+    return connection if connection is not None and connection.pid == lost.pid else None
 
 
 class ShardServer:
@@ -172,13 +183,15 @@ class ShardServer:
 
     def run(self, begin_s: float) -> None:
         """Serve from this monotonic time until the run ends here. Raises NotElastic if a needed worker is lost."""
-        engine = self._engine
+        engine, present = self._engine, set(self._connections)
         self._clock.zero_s = begin_s - engine.totals.time_s
-        absent = set(range(self._config.cluster.workers)) - engine.active
+        for worker in sorted(engine.active - present):
+            engine.left(self._clock.now(), worker, NOT_STARTED)
+        back = sorted(present - engine.active)
         for worker in engine.active:
             self._connections[worker].resumes = self._is_resumed
         engine.begin(self._clock.now(), self._is_resumed)
-        for worker in sorted(absent):
+        for worker in back:
             engine.joined(self._clock.now(), worker)
         try:
             self._serve()
@@ -229,6 +242,8 @@ class ShardServer:
                 self._connected(message)
             case Disconnected(connection, why) if self._is_current(connection):
                 self._drop(connection, why)
+            case WorkerLost() if (lost := connection_of(message, self._connections)) is not None:
+                self._drop(lost, message.why)
             case Signal.STOP:
                 self._is_stopped = True
             case End(why):

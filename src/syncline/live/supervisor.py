@@ -1,6 +1,6 @@
 """The supervisor: the one process of a host that imports torch, from which all processes of a run are forked.
 
-    launcher or agent  --start (Job), kill, evaluate (Job, socket)-->  supervisor  --fork-->  shard, worker, member
+    launcher or agent  --start, add (Job), kill, evaluate (Job, socket)-->  supervisor  --fork-->  shard, worker, member
                        <--Ended (how the job's processes ended)------              --fork-->  evaluator
 
 A fork takes milliseconds, where a new process would import torch for seconds. Threads and CUDA contexts do not survive
@@ -26,7 +26,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 
 from syncline.live.process import CONTROL_LOST, MODULE_OF, SHARD_LOST, Job, note_failure, run
@@ -88,6 +88,10 @@ class Supervisor:
         self.begin()
         self._is_busy = True
         self._send("start", job)
+
+    def add(self, job: Job) -> None:
+        """Start the processes of this job, too; they end with those that run already."""
+        self._send("add", job)
 
     def wait(self, timeout_s: float | None = None) -> Ended | None:
         """Wait until all processes of the job have ended. Returns how; None: not within so many seconds."""
@@ -154,6 +158,11 @@ class _Running:
         for role in dict.fromkeys(process.role for process in self._waiting):
             import_module(MODULE_OF[role])
         gc.freeze()  # or the first collection in each process would copy every page that holds an object
+
+    def add(self, job: Job) -> None:
+        """Start the processes of this job beside the others."""
+        self._waiting += [_Process(role, index) for role, index in job.processes]
+        self._job = replace(self._job, processes=[*self._job.processes, *job.processes])
 
     def check(self) -> Ended | None:
         """Restart and kill what is due. Returns how the processes ended, once they have."""
@@ -263,6 +272,8 @@ def supervise(parent: socket.socket) -> None:
                 import_module(MODULE_OF["evaluator"])
                 evaluators.append(_fork(Job(**request["job"]), "evaluator", 0, files[0]))
                 os.close(files[0])
+            elif running and request["kind"] == "add":
+                running.add(Job(**request["job"]))
             elif running:
                 running.kill()
                 ended = Ended()

@@ -1,5 +1,6 @@
 """A worker's process: it computes gradients at the blocks that it is granted, and pushes them to every shard."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -71,7 +72,8 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
         links = Links(worker, staging, config.cluster.shards, config.strategy.interrupts, pulls)
     else:
         links = PulledLinks(worker, staging, config.cluster.shards, rule, pulls)
-    about = {"size": flat.weights.numel(), "num_buffers": flat.buffers.numel(), "num_train": learner.num_train}
+    size, num_buffers = flat.weights.numel(), flat.buffers.numel()
+    about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": learner.num_train}
     with closing(links):
         links.connect(addresses, context.secret, context.tls, about, config.live.leave_s)
         iteration = links.first_iteration()

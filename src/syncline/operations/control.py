@@ -1,4 +1,4 @@
-"""python -m syncline retry and cancel: start a plan again, or stop it."""
+"""python -m syncline retry, cancel and grow: start a plan again, stop it, give a run more workers."""
 
 import argparse
 import json
@@ -10,10 +10,10 @@ import time
 
 from syncline.installation import command_name, program
 from syncline.operations import jobs
-from syncline.operations.arguments import Commands, find_plan
+from syncline.operations.arguments import Commands, find_plan, find_record
 from syncline.operations.states import run_states
-from syncline.records.lock import at_work_on
-from syncline.records.store import RecordError
+from syncline.records.lock import at_work_on, owner_of
+from syncline.records.store import RecordError, read_run_config, want_workers, wanted_workers
 
 CHECKPOINT_S = 60.0  # for checkpoints to be written
 
@@ -29,6 +29,14 @@ Finished runs stay; retry makes the others.
 """
 
 
+GROW_EXAMPLES = """\
+examples:
+  python -m syncline grow <identity> 2
+The run must have begun with fewer workers than it may have:
+  python run.py runner=local strategy=asp cluster.workers=4 runner.initial_workers=2
+"""
+
+
 def add_to(commands: Commands) -> None:
     what = "start a plan again as it was started; finished runs are not repeated"
     parser = commands.add("retry", retry, what, RETRY_EXAMPLES, has_json=False)
@@ -36,6 +44,11 @@ def add_to(commands: Commands) -> None:
     what = "stop the runs of a plan: processes of this host, and Slurm jobs"
     parser = commands.add("cancel", cancel, what, CANCEL_EXAMPLES)
     parser.add_argument("plan", help="its experiment (dssp/table1), its name, or its file")
+    parser = commands.add(
+        "grow", grow, "start more workers in a run of real processes that is under way", GROW_EXAMPLES
+    )
+    parser.add_argument("identity", help="of the run")
+    parser.add_argument("number", type=int, help="of further workers")
 
 
 def retry(args: argparse.Namespace) -> int:
@@ -84,3 +97,22 @@ def cancel(args: argparse.Namespace) -> int:
     if not (cancelled or stopped or left or runs):
         print(f"no run of {plan.stem} is running or queued")
     return 1 if left or runs else 0
+
+
+def grow(args: argparse.Namespace) -> int:
+    """Asks the launcher of the run, which looks for it several times a second."""
+    folder = find_record(args.identity, args.results)
+    config, owner = read_run_config(folder), owner_of(folder)
+    if owner is None or not owner.is_alive or config["runner"]["name"] not in ("local", "multinode"):
+        raise RecordError(f"{args.identity} is not a run of real processes under way")
+    most = config["cluster"]["workers"]
+    now = wanted_workers(folder) or config["runner"]["initial_workers"] or most
+    if not 1 <= args.number <= most - now:
+        rule = f"of cluster.workers={most} {now} are started; further ones must be in 1 .. {most - now}"
+        raise RecordError(f"{rule}, got {args.number}" if now < most else f"all of cluster.workers={most} are started")
+    want_workers(folder, now + args.number)
+    if args.json:
+        print(json.dumps({"identity": args.identity, "workers": now + args.number}, indent=1))
+    else:
+        print(f"{now + args.number} workers instead of {now}")
+    return 0

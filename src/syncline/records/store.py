@@ -25,6 +25,8 @@ import yaml
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is several times as fast, where it is installed
 FORMAT = 2  # of the whole record; a reader refuses a newer one
 
+WORKERS = "workers"  # the file of a run under way whose workers became more
+
 FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
 
 
@@ -41,6 +43,21 @@ def cannot_write(folder: Path, error: OSError) -> RecordError:
 def is_identity(name: str) -> bool:
     """Whether a folder of this name is the record of a run (config/run.py composes the names)."""
     return re.fullmatch(r".+-s\d+-[0-9a-f]{10}", name) is not None
+
+
+def wanted_workers(folder: Path) -> int | None:
+    """Workers that the run shall have, which may be more than it began with; None: as many as it began with."""
+    try:
+        return int((folder / WORKERS).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def want_workers(folder: Path, count: int) -> None:
+    """Ask the launcher of a run for so many workers."""
+    draft = folder / f"{WORKERS}.draft"
+    draft.write_text(str(count))
+    draft.replace(folder / WORKERS)
 
 
 def status(folder: Path) -> str:
