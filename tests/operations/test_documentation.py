@@ -40,7 +40,9 @@ def there(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if not {"timeline", "grow"} & set(command.split())])
+@pytest.mark.parametrize(
+    "command", [command for command in COMMANDS if not {"timeline", "grow"} & set(command.split())]
+)
 def test_a_command_runs(
     there: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,7 +61,9 @@ def test_a_command_runs(
         assert capsys.readouterr().out
 
 
-def test_every_command_is_there_and_what_needs_other_records_is_tested_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_is_there_and_what_needs_other_records_is_tested_elsewhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     listed = re.findall(r"^    (\w+)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
