@@ -171,7 +171,8 @@ class RemoteHosts:
 
     def _wait_for_ends(self, wait_s: float, were_requested: bool) -> None:
         """Wait so long for the processes of every host to end; `were_requested`: only an end on request counts."""
-        running, ends = set(self._agents), time.monotonic() + wait_s
+        started = {name for name, start in self._started.items() if start.job.processes}
+        running, ends = set(self._agents) & started, time.monotonic() + wait_s
         while running and time.monotonic() < ends:
             for host, message in self._receive(0.05):
                 match message:

@@ -15,7 +15,7 @@ from syncline.records.snapshots import latest, numbers, state_path, write_state
 
 def context(folder: Path, resume: float | None = None) -> RunContext:
     config = RunConfig(runner=LocalConfig(), epochs=1)
-    return RunContext(config, folder, b"", None, control_address="", listen_at="", resume=resume)
+    return RunContext(config, folder, b"", None, control_address="", listen_at="", resume=resume, num_present=1)
 
 
 def checkpointer(folder: Path, resume: float | None = None, samples: int = 0, send=lambda message: None):

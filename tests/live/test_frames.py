@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from examples import scaled
@@ -20,7 +21,9 @@ from syncline.server.report import PushReport
 int64 = st.integers(-(2**63), 2**63 - 1)
 count = st.integers(0, 2**32 - 1)
 real = st.floats(allow_nan=False)
-headers = st.builds(Header, st.sampled_from(Kind), st.integers(0, 2**64 - 1), int64, int64, real)
+size, numbers = st.integers(0, 2**64 - 1), (int64, int64, real)
+with_payload = st.builds(Header, st.sampled_from([Kind.JSON, Kind.PUSH, Kind.BLOCK]), size, *numbers)
+without_payload = st.builds(Header, st.sampled_from([Kind.STOP, Kind.REPEAT, Kind.SAVE]), st.just(0), *numbers)
 reports = st.builds(PushReport, count, int64, int64, int64, real, count, count, *[real] * 7)
 
 
@@ -37,9 +40,15 @@ def in_thread(action) -> threading.Thread:
     return thread
 
 
-@given(headers)
+@given(with_payload | without_payload)
 def test_a_header_survives_packing(header):
     assert frames.parse(header.pack()) == header
+
+
+@given(without_payload, st.integers(1, 2**64 - 1))
+def test_a_frame_that_has_no_payload_has_none(header, size):
+    with pytest.raises(WireError, match=f"{header.kind.name} of {size} bytes, expected 0"):
+        frames.parse(replace(header, size=size).pack())
 
 
 @given(reports)

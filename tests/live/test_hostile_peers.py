@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leaks import nothing_left, wait_until
 
+from benchmarks import fuzz_frames
 from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live import frames, handshake, transport
@@ -405,3 +406,12 @@ def test_a_connection_closed_by_its_owner_ends_all_its_threads(way):
         hello.connection.close()
         assert {type(made.inbox.get(timeout=5)) for _ in range(2)} == {Disconnected, VersionSent}
         sock.close()
+
+
+# With the secret, at every door
+
+
+@pytest.mark.parametrize("door", fuzz_frames.DOORS)
+def test_of_faulty_frames_none_is_accepted_and_each_ends_its_connection_with_a_reason(door):
+    """More of them: python -m benchmarks.fuzz_frames."""
+    assert fuzz_frames.main(["--frames", "2000", "--doors", door]) == 0

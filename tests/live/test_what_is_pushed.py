@@ -5,7 +5,6 @@ import signal
 import pytest
 import torch
 
-from benchmarks.fuzz_compressed import main as fuzz_compressed
 from benchmarks.live_run import LiveRun, kill
 from runners.observer import newest_checkpoint
 from syncline.config import compose
@@ -152,12 +151,6 @@ def test_a_compressed_block_of_no_change_ends_the_connection_and_changes_nothing
     with pytest.raises(WireError, match="a compressed BLOCK: places that do not ascend"):
         blocks.add(known)
     assert torch.equal(known, torch.full((10,), 2.0))
-
-
-def test_of_faulty_compressed_pushes_none_is_accepted_and_each_ends_its_connection_with_a_reason(capsys):
-    """More of them: python -m benchmarks.fuzz_compressed."""
-    assert fuzz_compressed(["--frames", "5000"]) == 0
-    assert capsys.readouterr().out.endswith(" 0 faults\n")
 
 
 def test_an_interrupt_ends_the_local_steps(tmp_path):

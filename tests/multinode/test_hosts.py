@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import signal
 import subprocess
 import time
 
@@ -10,6 +11,9 @@ from certificates import over_tls
 
 from benchmarks.cuts import cut_once
 from benchmarks.emulated import EmulatedHosts
+from benchmarks.kills import parent
+from benchmarks.live_run import kill
+from syncline.__main__ import main as syncline
 from syncline.records.events import read_events
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("hosts")]
@@ -71,6 +75,25 @@ def test_psp_on_two_shards_continues_without_a_host_that_is_disconnected_until_i
     cuts = cut_once("psp", hosts, tmp_path, *over_tls(tmp_path))
     assert len(cuts) == 2
     assert all(cut.is_survived for cut in cuts), cuts
+
+
+def test_a_host_whose_worker_is_added_and_whose_agent_is_killed_takes_part_again(
+    hosts: EmulatedHosts, run_on, tmp_path
+):
+    """It has no process until then. `make kills` kills the parts of runs over several hosts at random."""
+    run = run_on(
+        *("strategy=asp", "cluster.workers=3", "max_time_s=60", "epochs=null", *UNEVEN),
+        *("runner.workers_per_host=[1,1,1]", "runner.initial_workers=2"),
+    )
+    run.wait_for_snapshot(1)
+    assert syncline(["grow", run.folder.name, "1", "--results", str(run.folder.parent)]) == 0
+    run.wait_for_output("worker 2 joined")
+    kill(parent(parent(run.pid("worker", 2))))
+    run.wait_for_output("worker 2 left")
+    run.until(lambda: run.output().count("worker 2 joined") == 2)
+    run.process.send_signal(signal.SIGINT)
+    run.wait(expected=130)
+    assert run.has_ended_cleanly(), run.left_over()
 
 
 def test_a_missing_host_is_named_within_the_timeout(hosts: EmulatedHosts, run_on):

@@ -87,12 +87,9 @@ class ControlServer:
             return
         peer = Peer(sock, hello)
         self.messages.put((peer, hello))
-        try:
-            while True:
-                self.messages.put((peer, decode(receive_json(sock))))
-        except OSError as error:
-            self.messages.put((peer, Lost(str(error))))
-            sock.close()
+        why = read_messages(sock, lambda message: self.messages.put((peer, message)))
+        self.messages.put((peer, Lost(why)))
+        sock.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +165,15 @@ class ControlClient:
             send_json(self._sock, encode(message))
 
     def _read(self) -> None:
-        while True:
-            try:
-                message = decode(receive_json(self._sock))
-            except OSError:
-                self._on_loss()
-                return
-            self._on_message(message)
+        read_messages(self._sock, self._on_message)
+        self._on_loss()
+
+
+def read_messages(sock: Socket, on_message: Callable[[Message], None]) -> str:
+    """Until the connection ends, or something arrives that is no message. Returns why it ended."""
+    while True:
+        try:
+            message = decode(receive_json(sock))
+        except OSError as error:
+            return str(error)
+        on_message(message)

@@ -43,6 +43,7 @@ class Kind(IntEnum):
 
 
 _KINDS = {int(kind): kind for kind in Kind}
+_WITHOUT_PAYLOAD = frozenset({Kind.STOP, Kind.REPEAT, Kind.SAVE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,19 @@ class Header:
 
 
 def parse(header: bytes | bytearray | memoryview) -> Header:
-    """The header in these `HEADER.size` bytes. Raises WireError at another version of the format or an unknown kind."""
+    """The header in these `HEADER.size` bytes.
+
+    Raises:
+        WireError: another version of the format, an unknown kind, or one that has no payload with one.
+    """
     kind, resumes, version, iteration, block_version, zero_s, checkpoint, size = HEADER.unpack(header)
     if version != VERSION:
         raise WireError(f"wire format {version}, this version uses {VERSION}")
     known = _KINDS.get(kind)
     if known is None:
         raise WireError(f"unknown kind of frame {kind}")
+    if size and known in _WITHOUT_PAYLOAD:
+        raise WireError(f"{known.name} of {size} bytes, expected 0")
     return Header(known, size, iteration, block_version, zero_s, resumes, checkpoint)
 
 

@@ -121,8 +121,10 @@ class HostAgent:
                 self._control.send(messages.ConnectResults(failures_to_connect(addresses, timeout_s)))
             case messages.Start(job):
                 self._start(job)
-            case messages.Add(job):
+            case messages.Add(job) if self._supervisor.is_busy:
                 self._supervisor.add(job)
+            case messages.Add(job):
+                self._start(job)
             case messages.End():
                 self._end_processes()
                 self._control.send(messages.ProcessesEnded(why="", was_requested=True))
@@ -149,6 +151,8 @@ class HostAgent:
     def _start(self, job: Job) -> None:
         self._close_listener()
         self._end_processes()
+        if not job.processes:
+            return  # its workers are to be added
         interface = interface_of(self._address)
         own = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"} if interface else {}
         self._supervisor.start(replace(job, listen_at=self._listen_at(), environment=job.environment | own))

@@ -66,7 +66,7 @@ class Supervisor:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_busy = False
+        self.is_busy = False  # with a job
 
     def begin(self) -> None:
         """Start the process, which imports torch and handles messages afterwards."""
@@ -84,9 +84,9 @@ class Supervisor:
 
     def start(self, job: Job) -> None:
         """Start the processes of this job; those of the last one must have ended."""
-        assert not self._is_busy
+        assert not self.is_busy
         self.begin()
-        self._is_busy = True
+        self.is_busy = True
         self._send("start", job)
 
     def add(self, job: Job) -> None:
@@ -95,13 +95,13 @@ class Supervisor:
 
     def wait(self, timeout_s: float | None = None) -> Ended | None:
         """Wait until all processes of the job have ended. Returns how; None: not within so many seconds."""
-        if not self._is_busy:
+        if not self.is_busy:
             return Ended()
         assert self._process is not None
         readable, _, _ = select.select([self._socket], [], [], timeout_s)
         if not readable:
             return None
-        self._is_busy = False
+        self.is_busy = False
         try:
             message = self._socket.recv(MAX_MESSAGE_BYTES)
         except ConnectionResetError:  # it ended with unread messages
@@ -110,7 +110,7 @@ class Supervisor:
 
     def kill(self) -> None:
         """Kill the processes of the job, whatever their state; `wait` returns when they have ended."""
-        if self._is_busy:
+        if self.is_busy:
             self._send("kill")
 
     def evaluator(self, job: Job) -> socket.socket:
@@ -127,7 +127,7 @@ class Supervisor:
             self._process.kill()
             self._process.wait()
             self._socket.close()
-        self._process, self._is_busy = None, False
+        self._process, self.is_busy = None, False
 
     def _send(self, kind: str, job: Job | None = None, *files: int) -> None:
         message = {"kind": kind, "job": None if job is None else asdict(job)}
