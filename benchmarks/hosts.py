@@ -56,6 +56,8 @@ CASES: tuple[Case, ...] = (
     Case("bsp, 3 workers, overlap", 3, (*GATHER, OVERLAP, "cluster.workers=3"), 40),
     Case("bsp, 2 workers, overlap, slow", 2, (*GATHER, OVERLAP, "cluster.workers=2"), 10, "100mbit"),
     Case("ds_sync, 4 workers", 4, ("strategy=ds_sync", "cluster.workers=4"), 40),
+    Case("ds_sync, 4 workers, overlap", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 40),
+    Case("ds_sync, 4 workers, overlap, slow", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 10, "100mbit"),
     Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 90),
     Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
     Case("asp, topk 1 %", 4, ("strategy=asp", "cluster.workers=3", "compress=topk", OWN), 60),

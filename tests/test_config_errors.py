@@ -91,21 +91,25 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         ),
         (
             ["strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap", "local.steps=2"],
-            "local.steps must be 1, local.optimizer null, with strategy.impl=overlap, which sends parts of gradients, "
-            "got 2",
+            "local.steps must be 1, local.optimizer null, with strategy.impl=overlap, which sends parts early, got 2",
         ),
         (
             ["strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap", "compress=int8"],
-            "compress must be none with strategy.impl=overlap, which sends parts of gradients, got int8",
+            "compress must be none with strategy.impl=overlap, which sends parts early, got int8",
         ),
         (
             ["strategy=bsp", "strategy.topology=allreduce", "strategy.impl=overlap", "optimizer.clip_norm=1"],
-            "optimizer.clip_norm must be null with strategy.impl=overlap, which sends parts of gradients, got 1.0",
+            "optimizer.clip_norm must be null with strategy.impl=overlap, which sends parts early, got 1.0",
         ),
         (
             ["strategy=bsp", "strategy.impl=overlap"],
             "strategy.impl=overlap needs strategy.topology=allreduce, got server",
         ),
+        (
+            ["strategy=ds_sync", "strategy.impl=overlap", "strategy.average=before_forward"],
+            "strategy.impl=overlap needs strategy.average=after_step, got before_forward",
+        ),
+        (["strategy=ds_sync", "strategy.bucket_mb=-1"], "strategy.bucket_mb must be > 0, got -1.0"),
         (["strategy=bsp", "strategy.bucket_mb=0"], "strategy.bucket_mb must be > 0, got 0.0"),
         (
             ["cluster.ready=[0.5,0.4,1]"],

@@ -32,7 +32,7 @@ class Chain(nn.Module):
 def handed_over(module: Chain, size: int) -> tuple[FlatModule, list[tuple[Tensor, int]]]:
     """The parts of one gradient, each with the number of layers whose gradient was being computed then."""
     flat, parts = FlatModule(module), list[tuple[Tensor, int]]()
-    buckets = Buckets(flat, size, lambda part: parts.append((part.clone(), len(module.order))))
+    buckets = Buckets(flat, size, lambda place: parts.append((flat.gradient[place].clone(), len(module.order))))
     module().backward()
     assert parts == [], "before `begin` nothing is handed over"
     module.order.clear()
@@ -60,15 +60,15 @@ def test_a_part_is_handed_over_once_the_layers_that_it_overlaps_are_done() -> No
 
 
 def test_the_next_gradient_is_handed_over_again_only_if_it_is_begun() -> None:
-    module, parts = Chain([2, 2]), list[Tensor]()
+    module, places = Chain([2, 2]), list[slice]()
     flat = FlatModule(module)
-    buckets = Buckets(flat, 2, parts.append)
+    buckets = Buckets(flat, 2, places.append)
     for begun in (True, False, True):
         if begun:
             buckets.begin()
         module().backward()
         buckets.complete()
-    assert len(parts) == 4
+    assert places == 2 * buckets.places == 2 * [slice(2, 4), slice(0, 2)]
 
 
 @pytest.mark.parametrize("points", [1, 2, 4])

@@ -1,6 +1,7 @@
 """The flat optimizers against torch.optim on the same gradients, in every bit."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from syncline.learning.optimizer import OPTIMIZERS, Optimizer, Sgd, build
+from syncline.learning.optimizer import OPTIMIZERS, InParts, Optimizer, Sgd, build
 
 SIZES: list[tuple[int, ...]] = [(7, 3, 3), (5,), (1,), (33, 17)]  # odd ones: vector code has tails
 N = 630
@@ -219,3 +220,36 @@ def test_the_two_forms_of_momentum_differ_only_after_the_rate_changes():
     inside = 0.09 * b + 0.01
     assert weights["torch"][0].item() == pytest.approx(-torch_form, abs=1e-12)
     assert weights["lr_inside"][0].item() == pytest.approx(-(moved + inside + 0.9 * inside + 0.01), abs=1e-12)
+
+
+@scaled(30)
+@given(
+    st.one_of(sgds(), rmsprops(), adams()).map(lambda drawn: drawn[0]),
+    st.none() | st.floats(0.1, 0.99),
+    st.lists(st.integers(1, N - 1), max_size=4, unique=True),
+    st.data(),
+)
+def test_steps_of_parts_in_any_order_are_the_step_of_the_whole(
+    options: Options, average_decay: float | None, cuts: list[int], data: st.DataObject
+) -> None:
+    """In every bit, and so is what is evaluated; a state is restored in between."""
+    edges = [0, *sorted(cuts), N]
+    places = [slice(begin, end) for begin, end in pairwise(edges)]
+
+    def make() -> Optimizer:
+        return build(average_decay=average_decay, **options)
+
+    whole, parts = make(), InParts(make, places)
+    torch.manual_seed(0)
+    weights = torch.randn(N)
+    ours = weights.clone()
+    for rate in (0.1, 0.03, 0.01):
+        gradient = torch.randn(N)
+        for place in data.draw(st.permutations(places)):
+            parts.step_part(place, ours, gradient.clone(), rate, out=ours)
+        whole.step(weights, gradient, rate, out=weights)
+        assert torch.equal(ours, weights)
+        assert torch.equal(parts.evaluated(ours), whole.evaluated(weights))
+        restored = InParts(make, places)
+        restored.load_state_dict({name: tensor.clone() for name, tensor in parts.state_dict().items()})
+        parts = restored

@@ -56,9 +56,10 @@ def lead_by_counting(log) -> int:
 @pytest.mark.processes
 @pytest.mark.parametrize("average", ["after_step", pytest.param("before_forward", marks=pytest.mark.core)])
 def test_ds_sync_on_a_grid_of_four_equals_virtual_time(tmp_path, average):
-    """after_step with one all-reduce of everything and batch norm, before_forward with one a tensor."""
-    impl = "flat" if average == "after_step" else "naive"
-    words = [f"strategy.average={average}", f"strategy.impl={impl}", "cluster.workers=4", "epochs=null"]
+    """after_step with an all-reduce of each bucket, before_forward with one of each tensor; and batch norm."""
+    impl = "overlap" if average == "after_step" else "naive"
+    words = [f"strategy.average={average}", f"strategy.impl={impl}", "strategy.bucket_mb=0.02", "cluster.workers=4"]
+    words += ["epochs=null", "optimizer.momentum=0.9"]
     words += ["model=resnet8", "max_updates=25", "batch_size=16", "eval_every_epochs=0.5", "optimizer.lr=0.02"]
     words += ["scenario.compute_delay={name: exponential, mean: 0.01}", "runner.checkpoint_every_epochs=0.5"]
     run = LiveRun(tmp_path, "strategy=ds_sync", *words)

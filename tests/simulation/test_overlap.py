@@ -11,6 +11,8 @@ from simulation.test_local_steps import config_of, ended
 from syncline.config import RunConfig
 from syncline.simulation.run import simulate
 from syncline.strategies.bsp import BspOptions
+from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.protocol import StrategyOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Constant, Exponential
 from syncline.timing.network import NetworkConfig
@@ -19,7 +21,7 @@ FLAT = BspOptions(topology="allreduce")
 OVERLAP = replace(FLAT, impl="overlap")
 
 
-def timed(strategy: BspOptions, cluster: ClusterConfig, updates: int = 20, **about: object) -> dict:
+def timed(strategy: StrategyOptions, cluster: ClusterConfig, updates: int = 20, **about: object) -> dict:
     config = config_of(strategy, cluster=cluster, gradients=False, max_updates=updates, **about)
     return simulate(config, lambda row: None, lambda progress: None)
 
@@ -49,6 +51,25 @@ def test_equal_workers_of_a_communication_bound_and_of_a_compute_bound_gradient(
     1.5 times their bytes. The first begins at once where the network is the bottleneck, else the last one is left."""
     cluster = cluster_of(gradient_s=[gradient_s], ready=[1 / 3, 1.0])
     assert timed(mb(4.0), cluster)["time_s"] == pytest.approx(20 * update_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(("gradient_s", "update_s"), [(0.2, 1.1), (2.0, 2.25)])
+def test_groups_of_two_exchange_parts_likewise(gradient_s: float, update_s: float) -> None:
+    """As above; 0.25 s each, since a ring of two takes their bytes once."""
+    cluster = cluster_of(gradient_s=[gradient_s], ready=[1 / 3, 1.0])
+    found = timed(DsSyncOptions(impl="overlap", bucket_mb=0.25), cluster)
+    assert found["time_s"] == pytest.approx(20 * update_s, rel=1e-9)
+
+
+def test_a_group_does_not_wait_for_the_parts_of_another_one() -> None:
+    """Workers 2 and 3 are slow; the first step is of the rows, {0, 1} and {2, 3}, the second one of the columns."""
+    cluster = cluster_of(gradient_s=[0.2, 0.2, 2.0, 2.0], ready=[0.5, 1.0])
+    strategy = DsSyncOptions(impl="overlap", bucket_mb=0.25)
+    first, second = (timed(strategy, cluster, updates=updates) for updates in (1, 2))
+    # Parts are ready after 5/8, 6/8, 7/8 and all of 2.0 s, so the last one is left. Each column waits for a slow one.
+    assert first["time_s"] == pytest.approx(2.25)
+    assert second["time_s"] == pytest.approx(4.5)
+    assert second["max_lead"] == 2
 
 
 @given(

@@ -222,7 +222,7 @@ class RunConfig:
             )
             check(isinstance(self.optimizer, SgdConfig), rule, None)
         if self.strategy.bucket_bytes is not None:
-            rule = "{} with strategy.impl=overlap, which sends parts of gradients"
+            rule = "{} with strategy.impl=overlap, which sends parts early"
             is_plain = local.steps == 1 and local.optimizer is None
             check(is_plain, rule.format("local.steps must be 1, local.optimizer null,"), local.steps)
             check(self.compress.name == "none", rule.format("compress must be none"), self.compress.name)

@@ -19,14 +19,17 @@ class Buckets:
     Args:
         flat: whose gradient.
         size: elements of a part, >= 1; the first one may be smaller.
-        on_ready: called with each part, a view [size], on the thread of the backward pass.
+        on_ready: called with the place of each part in the flat vector, on the thread of the backward pass.
+
+    Attributes:
+        places: of the parts, in the order in which they are handed over.
     """
 
-    def __init__(self, flat: FlatModule, size: int, on_ready: Callable[[Tensor], None]) -> None:
+    def __init__(self, flat: FlatModule, size: int, on_ready: Callable[[slice], None]) -> None:
         ends = range(flat.gradient.numel(), 0, -size)
-        self._parts = [flat.gradient[max(0, end - size) : end] for end in ends]
+        self.places = [slice(max(0, end - size), end) for end in ends]
         self._on_ready = on_ready
-        self._next = len(self._parts)  # part to be handed over next; none before `begin`
+        self._next = len(self.places)  # part to be handed over next; none before `begin`
         self._missing: list[int] = []  # parameters of each part that are not ready
         self._parts_of: list[range] = []  # of each parameter
         begin = 0
@@ -40,7 +43,7 @@ class Buckets:
     def begin(self) -> None:
         """The next gradient is handed over."""
         self._next = 0
-        self._missing = [0] * len(self._parts)
+        self._missing = [0] * len(self.places)
         for parts in self._parts_of:
             for part in parts:
                 self._missing[part] += 1
@@ -51,7 +54,7 @@ class Buckets:
 
     def _hook(self, number: int) -> Callable[[Tensor], None]:
         def ready(parameter: Tensor) -> None:
-            if self._next < len(self._parts):
+            if self._next < len(self.places):
                 for part in self._parts_of[number]:
                     self._missing[part] -= 1
                 self._hand_over(until_missing=True)
@@ -59,10 +62,10 @@ class Buckets:
         return ready
 
     def _hand_over(self, until_missing: bool) -> None:
-        while self._next < len(self._parts) and not (until_missing and self._missing[self._next] > 0):
-            part = self._parts[self._next]
+        while self._next < len(self.places) and not (until_missing and self._missing[self._next] > 0):
+            place = self.places[self._next]
             self._next += 1
-            self._on_ready(part)
+            self._on_ready(place)
 
 
 def ready_shares(
@@ -77,7 +80,7 @@ def ready_shares(
     """
     size = -(-flat.gradient.numel() // points)
     moments: list[float] = []
-    buckets = Buckets(flat, size, lambda part: moments.append(clock()))
+    buckets = Buckets(flat, size, lambda place: moments.append(clock()))
     found = []
     for number in range(1 + repeats):
         moments.clear()

@@ -3,7 +3,7 @@
 Shape legend: n elements of the block.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -15,7 +15,18 @@ from syncline.learning.adam import Adam
 from syncline.learning.rmsprop import RMSPROP_FORMS, RmsProp
 from syncline.learning.sgd import MOMENTUM_FORMS, Sgd
 
-__all__ = ["MOMENTUM_FORMS", "OPTIMIZERS", "RMSPROP_FORMS", "Adam", "Averaged", "Optimizer", "RmsProp", "Sgd", "build"]
+__all__ = [
+    "MOMENTUM_FORMS",
+    "OPTIMIZERS",
+    "RMSPROP_FORMS",
+    "Adam",
+    "Averaged",
+    "InParts",
+    "Optimizer",
+    "RmsProp",
+    "Sgd",
+    "build",
+]
 
 
 class Optimizer(Protocol):
@@ -78,6 +89,46 @@ class Averaged:
         self.optimizer.load_state_dict(state)
         self._average = state["average"].clone() if "average" in state else None
         self._updates = int(state["averaged_updates"]) if "averaged_updates" in state else 0
+
+
+class InParts:
+    """An optimizer for each part of a block, whose step may be made part by part.
+
+    Args:
+        make: one of them.
+        places: of the parts in the block, which they cover.
+    """
+
+    def __init__(self, make: Callable[[], Optimizer], places: Sequence[slice]) -> None:
+        self._parts = {(place.start, place.stop): make() for place in places}
+
+    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
+        for start, stop in self._parts:
+            place = slice(start, stop)
+            self.step_part(place, weights, gradient, rate, out)
+
+    def step_part(self, place: slice, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
+        """The step of one part of these vectors [n]."""
+        self._parts[place.start, place.stop].step(weights[place], gradient[place], rate, out[place])
+
+    def evaluated(self, weights: Tensor) -> Tensor:
+        parts = {(start, stop): weights[start:stop] for start, stop in self._parts}
+        found = {place: self._parts[place].evaluated(part) for place, part in parts.items()}
+        if all(found[place] is part for place, part in parts.items()):
+            return weights
+        return torch.cat([found[place] for place in sorted(found)])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {
+            f"{start}.{name}": tensor
+            for (start, _), part in self._parts.items()
+            for name, tensor in part.state_dict().items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        for (start, _), part in self._parts.items():
+            own = f"{start}."
+            part.load_state_dict({name.removeprefix(own): t for name, t in state.items() if name.startswith(own)})
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {

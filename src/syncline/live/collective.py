@@ -9,6 +9,7 @@ import math
 from array import array
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,7 @@ from syncline.config import RunConfig
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.kept import Kept
+from syncline.learning.optimizer import InParts, Optimizer
 from syncline.live import steps
 from syncline.live.checkpoints import Checkpointer, State, load_parameters, optimizer_tensors, read_checkpoint
 from syncline.live.clock import RunClock
@@ -73,9 +75,12 @@ class Member:
         self._writes_checkpoints = self._writes_states or config.keeps_state_at_workers
         self._clock = RunClock()
         learner = build_learner(config, device, steps.NUM_EXTRA)
-        optimizer = build_optimizer(config)
-        local = learner.local_steps(config)
-        self._replica = steps.Replica(local, optimizer, build_exchange(config, rank, learner.flat))
+        local, exchange = learner.local_steps(config), build_exchange(config, rank, learner.flat)
+        if strategy.replicas and isinstance(exchange, Overlapped):
+            optimizer: Optimizer = InParts(partial(build_optimizer, config), exchange.places)
+        else:
+            optimizer = build_optimizer(config)
+        self._replica = steps.Replica(local, optimizer, exchange)
         self._kept = Kept({"local": local, "exchange": self._replica.exchange})  # by this member alone
         batches = learner.batches(config, rank)
         self._replica.warm_up(batches.take(0))
@@ -217,13 +222,14 @@ class Member:
         absolute = config.live.pace == "absolute"
         rounds, done = self._replica.local.rounds, self.totals.updates
         delays = DelayInjector(config.cluster, config.scenario, config.seed, self._rank, absolute, done, rounds)
+        overlaps = strategy.bucket_bytes is not None
+        kind: type[steps.Step]
         if not strategy.replicas:
-            overlaps = strategy.bucket_bytes is not None
-            kind: type[steps.Step] = steps.AllReduceBuckets if overlaps else steps.AllReduceGradients
+            kind = steps.AllReduceBuckets if overlaps else steps.AllReduceGradients
         elif strategy.averages_first:
             kind = steps.AverageBeforeStep
         else:
-            kind = steps.AverageAfterStep
+            kind = steps.AverageBuckets if overlaps else steps.AverageAfterStep
         return kind(
             self._replica,
             batches,
@@ -244,7 +250,7 @@ def build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
     if (compressor := build_compressor(config, rank, flat.weights.numel())) is not None:
         return CompressedGradients(flat, compressor)
     if config.strategy.bucket_bytes is not None:
-        return Overlapped(flat, config.strategy.bucket_bytes)
+        return Overlapped(flat, config.strategy.replicas, config.strategy.bucket_bytes)
     return AllReduce(flat, config.strategy.replicas, config.strategy.sends_tensors_singly)
 
 

@@ -68,44 +68,51 @@ class AllReduce(Exchange):
         return sums
 
 
-def _at_once() -> None:
+def _at_once(place: slice) -> None:
     """Before a part is sent nothing is to be done."""
 
 
 class Overlapped(Exchange):
-    """All-reduces of parts of the gradient, from its end, while the backward pass computes the rest.
+    """All-reduces of parts, from the end of the vector, each once the backward pass has completed its gradient.
 
     Args:
         flat: what this member has.
+        averages_weights: the weights are exchanged; else the gradient.
         bucket_bytes: of a part.
     """
 
-    def __init__(self, flat: FlatModule, bucket_bytes: int) -> None:
+    def __init__(self, flat: FlatModule, averages_weights: bool, bucket_bytes: int) -> None:
         self._flat = flat
+        self._exchanged = flat.weights if averages_weights else flat.gradient
+        self._with_beside = flat.with_weights if averages_weights else flat.with_gradient
         self._group: Group = None
         self._buckets = Buckets(flat, max(1, bucket_bytes // flat.gradient.element_size()), self._send)
-        self._before_send: Callable[[], None] = _at_once
+        self._before_send: Callable[[slice], None] = _at_once
         self._waits: list[Callable[[], object]] = []
+        self.places = self._buckets.places  # of the parts
 
-    def begin(self, group: Group, before_send: Callable[[], None] = _at_once) -> None:
-        """The next gradient is to be averaged over this group; `before_send` is called when a part is ready."""
+    def begin(self, group: Group, before_send: Callable[[slice], None] = _at_once) -> None:
+        """The next step is to be averaged over this group; `before_send` is called with each part that is ready."""
         self._group, self._before_send = group, before_send
         self._waits.clear()
         self._buckets.begin()
 
-    def average(self, group: Group, turn: int, step: int) -> list[float]:
-        flat, self._before_send = self._flat, _at_once
+    def complete(self) -> None:
+        """The gradient is complete: what is left is sent, too."""
         self._buckets.complete()
+
+    def average(self, group: Group, turn: int, step: int) -> list[float]:
+        flat = self._flat
         self._waits.append(start_all_reduce(flat.beside, group))
         for wait in self._waits:
             wait()
         sums: list[float] = flat.extra.tolist()
-        flat.with_gradient.div_(dist.get_world_size(group))
+        self._with_beside.div_(dist.get_world_size(group))
         return sums
 
-    def _send(self, part: Tensor) -> None:
-        self._before_send()
-        self._waits.append(start_all_reduce(part, self._group))
+    def _send(self, place: slice) -> None:
+        self._before_send(place)
+        self._waits.append(start_all_reduce(self._exchanged[place], self._group))
 
 
 class CompressedGradients(Exchange):

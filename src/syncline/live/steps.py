@@ -16,7 +16,7 @@ from torch import Tensor
 
 from syncline.learning.gradient import MiniBatch, WorkerBatches
 from syncline.learning.local_steps import LocalSteps
-from syncline.learning.optimizer import Optimizer
+from syncline.learning.optimizer import InParts, Optimizer
 from syncline.live.clock import RunClock
 from syncline.live.control import RunContext
 from syncline.live.engine import note_computation
@@ -57,6 +57,11 @@ class Replica:
     def step(self, rate: float) -> None:
         """One optimizer step on the gradient."""
         self.optimizer.step(self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
+
+    def step_part(self, place: slice, rate: float) -> None:
+        """Likewise of a part of the weights."""
+        assert isinstance(self.optimizer, InParts)
+        self.optimizer.step_part(place, self.flat.weights, self.flat.gradient, rate, out=self.flat.weights)
 
     def snapshot_tensors(self) -> dict[str, Tensor]:
         """Copies on the CPU of what is evaluated."""
@@ -114,11 +119,15 @@ class Step(ABC):
             self.replica.exchange.prepare(self.turn(step), step)
         slow_s, late_s = self._delayed(begun_at)
         slowdown_s, delay_s = slowdown_s + slow_s, delay_s + late_s
+        return self._report(step, sum(losses) / len(losses), started_at, slowdown_s, delay_s)
+
+    def _report(self, step: int, loss: float, started_at: float, slowdown_s: float, delay_s: float) -> PushReport:
+        """How the gradient of this step was computed, which ends now."""
         return PushReport(
-            control.rank,
+            self.control.rank,
             iteration=step,
             version=step,
-            loss=sum(losses) / len(losses),
+            loss=loss,
             started_at=started_at,
             computed_at=self.clock.now(),
             slowdown_s=slowdown_s,
@@ -173,52 +182,6 @@ class AllReduceGradients(Step):
         return StepResult(gradient, now, now, mean_loss, is_last, is_applied)
 
 
-class AllReduceBuckets(AllReduceGradients):
-    """BSP: parts of the gradient are averaged while the others are computed.
-
-    Injected slow-downs stretch the gradient, so that its parts are ready as late as on the cluster. Injected delays
-    come before it.
-    """
-
-    _own_s = 0.0  # that the last gradient took, without what was injected
-
-    def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
-        control, exchange, started_at = self.control, self.replica.exchange, self.clock.now()
-        assert isinstance(exchange, Overlapped)
-        control.doing = f"computing step {step} since {started_at:.1f} s"
-        drawn_s, delay_s = self.delays.draw()
-        delay_s = self._wait(delay_s)
-        begun_at, slept_s = self.clock.now(), 0.0
-        stretch = self.delays.wanted_s(drawn_s, self._own_s) / self._own_s if self._own_s else 1.0
-
-        def stretched() -> None:
-            nonlocal slept_s
-            own_s = self.clock.now() - begun_at - slept_s
-            until_s = min(
-                stretch * own_s, self.delays.wanted_s(drawn_s, own_s)
-            )  # the last gradient may have been quicker
-            slept_s += self._wait(until_s - own_s - slept_s)
-
-        exchange.begin(self.groups[self.turn(step)], stretched)
-        (loss,) = self.replica.compute(self.batches, step)
-        self._own_s = self.clock.now() - begun_at - slept_s
-        slept_s += self._wait(self.delays.wanted_s(drawn_s, self._own_s) - self._own_s - slept_s)
-        return PushReport(
-            control.rank,
-            iteration=step,
-            version=step,
-            loss=loss,
-            started_at=started_at,
-            computed_at=self.clock.now(),
-            slowdown_s=slept_s,
-            compute_delay_s=delay_s,
-        )
-
-    def _wait(self, seconds: float) -> float:
-        """Returns the seconds waited: none if the run is to end."""
-        return seconds if seconds > 0 and not self.control.cancel_delay.wait(seconds) else 0.0
-
-
 class AverageAfterStep(Step):
     """DS-Sync: every member applies its own gradient, then the weights are averaged over its group."""
 
@@ -227,6 +190,54 @@ class AverageAfterStep(Step):
         is_last = self._average_weights(step, gradient.loss)
         now = self.clock.now()
         return StepResult(gradient, now, now, gradient.loss, is_last, is_applied=True)
+
+
+class InBuckets(Step):
+    """Parts are exchanged while the backward pass computes the gradient of the others.
+
+    Injected slow-downs stretch the gradient, so that its parts are ready as late as on the cluster. Injected delays
+    come before it.
+    """
+
+    _own_s = 0.0  # that the last gradient took, without what was injected
+
+    def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
+        control, replica, started_at = self.control, self.replica, self.clock.now()
+        exchange = replica.exchange
+        assert isinstance(exchange, Overlapped)
+        control.doing = f"computing step {step} since {started_at:.1f} s"
+        drawn_s, delay_s = self.delays.draw()
+        delay_s = self._wait(delay_s)
+        begun_at, slept_s = self.clock.now(), 0.0
+        stretch = self.delays.wanted_s(drawn_s, self._own_s) / self._own_s if self._own_s else 1.0
+
+        def before_send(place: slice) -> None:
+            nonlocal slept_s
+            if local_rate is not None:
+                replica.step_part(place, local_rate)
+            own_s = self.clock.now() - begun_at - slept_s
+            # the last gradient may have been quicker
+            until_s = min(stretch * own_s, self.delays.wanted_s(drawn_s, own_s))
+            slept_s += self._wait(until_s - own_s - slept_s)
+
+        exchange.begin(self.groups[self.turn(step)], before_send)
+        (loss,) = replica.compute(self.batches, step)
+        exchange.complete()
+        self._own_s = self.clock.now() - begun_at - slept_s
+        slept_s += self._wait(self.delays.wanted_s(drawn_s, self._own_s) - self._own_s - slept_s)
+        return self._report(step, loss, started_at, slept_s, delay_s)
+
+    def _wait(self, seconds: float) -> float:
+        """Returns the seconds waited: none if the run is to end."""
+        return seconds if seconds > 0 and not self.control.cancel_delay.wait(seconds) else 0.0
+
+
+class AllReduceBuckets(InBuckets, AllReduceGradients):
+    """BSP with `impl=overlap`."""
+
+
+class AverageBuckets(InBuckets, AverageAfterStep):
+    """DS-Sync with `impl=overlap`: each part is stepped as soon as it has its gradient."""
 
 
 class AverageBeforeStep(Step):

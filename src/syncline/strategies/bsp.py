@@ -24,6 +24,7 @@ from syncline.strategies.protocol import (
     StrategyOptions,
     TimerFired,
     WorkerJoined,
+    bucket_bytes,
 )
 
 TOPOLOGIES = ("server", "allreduce")
@@ -46,7 +47,6 @@ class BspOptions(StrategyOptions):
             raise ValueError(f"strategy.topology must be one of {', '.join(TOPOLOGIES)}, got {self.topology!r}")
         if self.impl not in IMPLS:
             raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
-
         if not 0 < self.bucket_mb < math.inf:
             raise ValueError(f"strategy.bucket_mb must be > 0, got {self.bucket_mb}")
         if self.impl == "overlap" and self.topology == "server":
@@ -58,7 +58,7 @@ class BspOptions(StrategyOptions):
 
     @property
     def bucket_bytes(self) -> int | None:
-        return max(4, int(self.bucket_mb * 1e6)) if self.impl == "overlap" else None
+        return bucket_bytes(self.impl, self.bucket_mb)
 
     @property
     def has_server(self) -> bool:

@@ -17,6 +17,8 @@ Departures:
   (cifar10.py:97, :210, :261); after an epoch of an odd number of steps the rows average twice in succession. With
   `continues`, as in Algorithm 1, steps are counted through the whole run. Epochs are those of the whole training set,
   so they have whole and different numbers of steps; the published loops end an epoch with a short batch.
+- `impl=overlap` is an addition: parts of the weights are stepped and averaged as soon as the backward pass has their
+  gradient. The weights after a step are the same.
 - The paper does not say which replica is evaluated: here their mean (`evaluate=mean`), or the first one (`first`), as
   in the published code for ImageNet and SQuAD. For CIFAR each worker of that code tests its own (cifar10.py:213).
 """
@@ -26,10 +28,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from syncline.strategies.protocol import StrategyOptions
+from syncline.strategies.protocol import StrategyOptions, bucket_bytes
 
 AVERAGES = ("after_step", "before_forward")
-IMPLS = ("flat", "naive")
+IMPLS = ("flat", "naive", "overlap")
 PARITIES = ("continues", "epoch")
 EVALUATED = ("mean", "first")
 
@@ -39,7 +41,10 @@ class DsSyncOptions(StrategyOptions):
     name: str = "ds_sync"
     group_size: int | None = None  # G >= 2, a divisor of W; None: the largest that is not above sqrt(W)
     average: str = "after_step"  # one of AVERAGES
-    impl: str = "flat"  # one of IMPLS, of the averaging: one all-reduce for all tensors; or one a tensor, blocking
+    # one of IMPLS, of the averaging: one all-reduce for all tensors; one a tensor, blocking; or one a bucket, which the
+    # optimizer steps while the backward pass goes on
+    impl: str = "flat"
+    bucket_mb: float = 0.5  # of impl=overlap, > 0
     parity: str = "continues"  # one of PARITIES: which steps are even
     evaluate: str = "mean"  # one of EVALUATED: the mean of all replicas, or the replica of worker 0
 
@@ -57,10 +62,18 @@ class DsSyncOptions(StrategyOptions):
             raise ValueError(f"strategy.evaluate must be one of {', '.join(EVALUATED)}, got {self.evaluate!r}")
         if self.impl not in IMPLS:
             raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
+        if not 0 < self.bucket_mb < math.inf:
+            raise ValueError(f"strategy.bucket_mb must be > 0, got {self.bucket_mb}")
+        if self.impl == "overlap" and self.averages_first:
+            raise ValueError("strategy.impl=overlap needs strategy.average=after_step, got before_forward")
 
     @property
     def sends_tensors_singly(self) -> bool:
         return self.impl == "naive"
+
+    @property
+    def bucket_bytes(self) -> int | None:
+        return bucket_bytes(self.impl, self.bucket_mb)
 
     @property
     def has_server(self) -> bool:

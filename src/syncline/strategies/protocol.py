@@ -178,6 +178,11 @@ class PullRule(Protocol):
         ...
 
 
+def bucket_bytes(impl: str, bucket_mb: float) -> int | None:
+    """Of a collective's options."""
+    return max(4, int(bucket_mb * 1e6)) if impl == "overlap" else None
+
+
 class StrategyOptions:
     """Base of the options of strategies, frozen dataclasses that check their own ranges (ValueError)."""
 
@@ -211,7 +216,7 @@ class StrategyOptions:
 
     @property
     def bucket_bytes(self) -> int | None:
-        """Bytes of the parts of a gradient that are sent during the backward pass; None: it is sent after that."""
+        """Bytes of the parts that a collective sends during the backward pass; None: all is sent after that."""
         return None
 
     @property
