@@ -1,7 +1,9 @@
-"""make cuts: a host is disconnected in the middle of a run, as root; the others must continue, and let it rejoin.
+"""make cuts: a host is disconnected in the middle of a run, or packets are lost or come late all the time; as root.
 
 Three emulated hosts (benchmarks/emulated.py), a worker on each, the shards on the first ones; a gradient takes 50 ms.
 The cable of the third is cut. `DEAD_S` after its last message its worker is treated as lost; then the cable is healed.
+The others must continue, and let it rejoin. A run over a bad network must end as over a good one, with each mini-batch
+used once and nobody lost.
 """
 
 import argparse
@@ -9,11 +11,12 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.emulated import EmulatedHosts
+from benchmarks.emulated import CannotEmulate, EmulatedHosts
 from benchmarks.live_run import LiveRun
 from syncline.records.events import read_events
 
@@ -28,6 +31,14 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "dssp": ("strategy=dssp",),
     "backup": ("strategy=backup", "strategy.backups=1", "cluster.shards=2"),
     "psp": ("strategy=psp", "cluster.shards=2"),
+}
+
+COLLECTIVE = ("strategy=bsp", "strategy.topology=allreduce")
+GRADIENTS = 150  # of all workers, over a bad network
+NETWORKS: dict[str, Callable[[EmulatedHosts], None]] = {
+    "good": lambda hosts: None,
+    "5 % lost": lambda hosts: hosts.lose(0.05),
+    "10 % late": lambda hosts: hosts.reorder(0.1),
 }
 
 
@@ -46,23 +57,50 @@ class Cut:
         return self.pushes_since_left > 10 and self.pushes_after > 0
 
 
+def run_over(hosts: EmulatedHosts, results: Path, *words: str) -> LiveRun:
+    """A run with a worker on each host; its launcher is on the switch."""
+    return LiveRun(
+        results,
+        *("cluster.workers=3", "cluster.gradient_s=[0.05]", "runner.pace=absolute", "epochs=null"),
+        *("runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1,1,1]"),
+        *("runner.start=command", "runner.start_command='ip netns exec {host}'", *words),
+        on=hosts.on(hosts.switch),
+    )
+
+
+def over_network(network: str, hosts: EmulatedHosts, results: Path, *words: str) -> float:
+    """One run over such a network. Returns its seconds.
+
+    Raises:
+        AssertionError: it did not end correctly.
+        CannotEmulate: this machine has no such network.
+    """
+    NETWORKS[network](hosts)
+    run = run_over(hosts, results, *words)
+    try:
+        run.wait()
+    finally:
+        if run.process.poll() is None:
+            run.kill_launcher()
+    assert run.has_ended_cleanly(), run.left_over()
+    log, summary = read_events(run.folder / "events.arrow").to_pandas(), run.summary()
+    assert summary["restarts"] == 0
+    assert not len(log[log.kind == "left"])
+    for _, own in log[(log.kind == "pushed") & (log["shard"] == 0)].groupby("worker"):
+        assert own.push.is_unique
+    assert summary["gradients_used"] >= GRADIENTS * run.config.cluster.shards
+    return float(summary["time_s"])
+
+
 def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str) -> list[Cut]:
     """One run, which is ended once its lost worker has rejoined. Returns what each shard saw.
 
     Raises:
         AssertionError: it did not continue, or did not end correctly.
     """
-    words = STRATEGIES[strategy]
     name = hosts.names[LOST]
-    run = LiveRun(
-        results,
-        *words,
-        *("cluster.workers=3", "cluster.gradient_s=[0.05]", "runner.pace=absolute", "epochs=null", "max_time_s=60"),
-        *("runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1,1,1]"),
-        *("runner.start=command", "runner.start_command='ip netns exec {host}'", "runner.shards_on=own"),
-        *(f"runner.dead_s={DEAD_S}", "runner.hang_s=1", *overrides),
-        on=hosts.on(hosts.switch),
-    )
+    words = (*STRATEGIES[strategy], "max_time_s=60", "runner.shards_on=own", f"runner.dead_s={DEAD_S}")
+    run = run_over(hosts, results, *words, "runner.hang_s=1", *overrides)
     try:
         run.wait_for_snapshot(2)
         hosts.cut(name)
@@ -116,6 +154,18 @@ def main() -> int:
             flush=True,
         )
         failed += not all(cut.is_survived for cut in cuts)
+    for name, words in {**STRATEGIES, "all-reduce": COLLECTIVE}.items():
+        updates = GRADIENTS // 3 if name in ("all-reduce", "backup") else GRADIENTS
+        for network in NETWORKS if name in options.only or options.only == list(STRATEGIES) else ():
+            with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3, RATE) as hosts:
+                try:
+                    seconds = over_network(network, hosts, Path(folder), *words, f"max_updates={updates}")
+                    print(f"{name:10} {network:9} {seconds:5.1f} s", flush=True)
+                except AssertionError as error:
+                    failed += 1
+                    print(f"{name:10} {network:9} FAILED: {error}", flush=True)
+                except CannotEmulate as error:
+                    print(f"{name:10} {network:9} not tried: {error}", flush=True)
     return 1 if failed else 0
 
 

@@ -63,6 +63,31 @@ class EmulatedHosts:
         for pref in ("10", "100"):
             _ip("-n", name, "rule", "del", "pref", pref)
 
+    def lose(self, share: float) -> None:
+        """From now on this share of the packets that arrive anywhere is lost, at random. Raises CannotEmulate."""
+        for name in [*self.names, self.switch]:
+            self._at_random(name, "input", share, "drop")
+
+    def reorder(self, share: float) -> None:
+        """From now on this share of a host's packets is sent later than those behind it. Raises CannotEmulate.
+
+        They go through a class of their own, of a twentieth of the cable's rate, 1 Gbit/s.
+        """
+        for name in self.names:
+            _run("tc", "-n", name, "qdisc", "replace", "dev", "eth0", "root", "handle", "1:", "htb", "default", "1")
+            for number, rate in (("1:1", "1gbit"), ("1:2", "50mbit")):
+                limit = ("htb", "rate", rate, "burst", "16k", "quantum", "1514")
+                _run("tc", "-n", name, "class", "replace", "dev", "eth0", "parent", "1:", "classid", number, *limit)
+            self._at_random(name, "postrouting", share, "meta priority set 1:2")
+
+    def _at_random(self, name: str, hook: str, share: float, action: str) -> None:
+        """A rule of the packet filter of this host."""
+        if shutil.which("nft") is None:
+            raise CannotEmulate("nftables, which picks packets at random, is absent")
+        rule = f"numgen random mod 1000 < {share * 1000:.0f} {action}"
+        chain = f"chain picked {{\ntype filter hook {hook} priority 0;\n{rule}\n}}"
+        _run(*self.on(name), "nft", f"table ip picked {{\n{chain}\n}}")
+
     def close(self) -> None:
         """Remove the hosts; processes on them lose their network."""
         for name in [*self.names, self.switch]:

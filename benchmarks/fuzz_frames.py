@@ -82,7 +82,7 @@ def faulty_frame(kind: Kind, content: bytes, luck: random.Random) -> Fault:
         content = content[: luck.randrange(size)]
         header = bytearray(Header(kind, size=len(content)).pack())
     else:
-        content += luck.randbytes(luck.randrange(1, 50))
+        content += b"\1" + luck.randbytes(luck.randrange(50))  # JSON may end with white space
         header = bytearray(Header(kind, size=len(content)).pack())
     return what, bytes(header) + content
 

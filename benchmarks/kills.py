@@ -29,7 +29,7 @@ from benchmarks.live_run import LiveRun, kill
 from runners.observer import newest_checkpoint
 from syncline.records.events import read_events
 
-WORKERS = 3
+WORKERS = 4  # DS-Sync needs a grid
 GRADIENT_S = 0.02
 RATE = "1gbit"
 SECONDS = 40.0  # that a run would take undisturbed
@@ -112,7 +112,7 @@ class Series:
         if hosts is None:
             self._run = LiveRun(self.results, *words)
             return
-        words += ["runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1,1,1]"]
+        words += ["runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1]"]
         words += ["runner.start=command", "runner.start_command='ip netns exec {host}'"]
         self._run = LiveRun(self.results, *words, on=hosts.on(hosts.switch))
 
