@@ -123,18 +123,18 @@ class Push:
 
     def correct(self) -> list[tuple[bytes, int]]:
         """Frames that are accepted, and by which way."""
-        return [(frame(Kind.PUSH, REPORT + content), way) for way, (_, content, _) in enumerate(self._ways)]
+        return [(frame(Kind.PUSH, content + REPORT), way) for way, (_, content, _) in enumerate(self._ways)]
 
     def faulty(self, luck: random.Random) -> tuple[Fault, int]:
         way = luck.randrange(len(self._ways))
         scheme, content, _ = self._ways[way]
         wrong = faulty_content(scheme, content, luck) if scheme is not None and luck.random() < 0.6 else None
         if wrong is not None:
-            return (wrong[0], frame(Kind.PUSH, REPORT + wrong[1])), way
+            return (wrong[0], frame(Kind.PUSH, wrong[1] + REPORT)), way
         if luck.random() < 0.2:
             report = pack_report(PushReport(worker=luck.choice([1, 2**15 - 1, 2**31 - 1]), iteration=0))
-            return ("another worker", frame(Kind.PUSH, report + content)), way
-        return faulty_frame(Kind.PUSH, REPORT + content, luck), way
+            return ("another worker", frame(Kind.PUSH, content + report)), way
+        return faulty_frame(Kind.PUSH, content + REPORT, luck), way
 
     def read(self, sock: Socket, way: int) -> Outcome:
         inbox: Inbox = queue.SimpleQueue()
@@ -168,7 +168,7 @@ class Block:
         scheme, weights, none = self._schemes[way], self._block.clone(), torch.zeros(0)
         staging = SimpleNamespace(weights=weights, gradient=weights, buffers=none)
         links = Links(0, staging, 1)  # type: ignore[arg-type]  # the module itself is not needed
-        link = Link(0, sock, Reader(sock), Clock(), weights, weights, none, none)
+        link = Link(0, sock, Reader(sock), Clock(), weights, slice(0, SIZE), weights, none, none)
         if scheme is not None:
             link.pulls = Differences(scheme, weights.clone())
             link.last = Header(Kind.BLOCK)

@@ -142,8 +142,8 @@ class Target:
 
 
 def push_payload(worker: int, iteration: int = 0) -> bytes:
-    """A report, and a gradient of zeros."""
-    return pack_report(PushReport(worker, iteration)) + bytes(PUSH_BYTES - REPORT.size)
+    """A gradient of zeros, and its report."""
+    return bytes(PUSH_BYTES - REPORT.size) + pack_report(PushReport(worker, iteration))
 
 
 def session(worker: int) -> bytes:

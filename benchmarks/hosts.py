@@ -48,7 +48,7 @@ class Case:
 OWN = "runner.shards_on=own"
 BSP = ("strategy=bsp", "cluster.workers=2")
 GATHER = ("strategy=bsp", "strategy.topology=allreduce")
-OVERLAP = "strategy.impl=overlap"
+OVERLAP, PARTS = "strategy.impl=overlap", "push_bucket_mb=0.5"
 BOTH_WAYS = "compress=topk_both"
 CASES: tuple[Case, ...] = (
     Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
@@ -62,6 +62,8 @@ CASES: tuple[Case, ...] = (
     Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
     Case("asp, topk 1 %", 4, ("strategy=asp", "cluster.workers=3", "compress=topk", OWN), 60),
     Case("bsp, int8, 2 shards", 4, (*BSP, "cluster.shards=2", "compress=int8", OWN), 30),
+    Case("asp, 2 workers, in parts", 3, ("strategy=asp", "cluster.workers=2", PARTS, OWN), 40),
+    Case("ssp, 2 workers, in parts, slow", 3, ("strategy=ssp", "cluster.workers=2", PARTS, OWN), 10, "100mbit"),
     Case("bsp, 4 local steps", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 20),
     Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, "100mbit"),
     Case("asp, topk 1 % both ways, slow", 3, ("strategy=asp", "cluster.workers=2", BOTH_WAYS, OWN), 40, "100mbit"),
@@ -78,7 +80,7 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
     here = compose([word for word in words if not word.startswith("runner.")])[0]
     if BOTH_WAYS in words:
         words += (f"cluster.update_s={server_s(here)}",)
-    if OVERLAP in words:
+    if OVERLAP in words or PARTS in words:
         words += (f"cluster.ready={shares_ready(here)}",)
     with EmulatedHosts(case.hosts, case.rate) as hosts:
         run = LiveRun(

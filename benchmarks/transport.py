@@ -105,7 +105,7 @@ def _push(address: str, worker: int, size_bytes: int, seconds: float, result: Pi
     begun = now = time.monotonic()
     trips = []
     while now < begun + seconds:
-        send(sock, Header(Kind.PUSH), [report, gradient])
+        send(sock, Header(Kind.PUSH), [gradient, report])
         reader.payload(reader.next(), [weights])
         then, now = now, time.monotonic()
         trips.append(now - then)

@@ -110,6 +110,29 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
             "strategy.impl=overlap needs strategy.average=after_step, got before_forward",
         ),
         (["strategy=ds_sync", "strategy.bucket_mb=-1"], "strategy.bucket_mb must be > 0, got -1.0"),
+        (["strategy=asp", "push_bucket_mb=0"], "push_bucket_mb must be > 0 or null, got 0.0"),
+        (
+            ["strategy=ds_sync", "push_bucket_mb=1"],
+            "push_bucket_mb must be null: strategy=ds_sync has no server here to push to, got 1.0",
+        ),
+        (
+            ["strategy=k_sync", "push_bucket_mb=1"],
+            "push_bucket_mb must be null: strategy=k_sync interrupts gradients, of which parts would have left, "
+            "got 1.0",
+        ),
+        (
+            ["strategy=psp", "push_bucket_mb=1"],
+            "push_bucket_mb must be null: strategy=psp has a pull rule, which begins when a push is sent, got 1.0",
+        ),
+        (
+            ["strategy=asp", "push_bucket_mb=1", "compress=topk"],
+            "compress must be none with push_bucket_mb, which sends parts early, got topk",
+        ),
+        (
+            ["strategy=asp", "push_bucket_mb=1", "scenario.push_delay={name: constant, value: 1.0}"],
+            "scenario.push_delay must be empty with push_bucket_mb: parts of a push leave one after another, "
+            "got Constant(value=1.0, name='constant')",
+        ),
         (["strategy=bsp", "strategy.bucket_mb=0"], "strategy.bucket_mb must be > 0, got 0.0"),
         (
             ["cluster.ready=[0.5,0.4,1]"],

@@ -66,7 +66,7 @@ def test_a_worker_pushes_and_is_granted():
         assert (hello.connection.worker, hello.about) == (7, {"worker": 7})
         gradient, buffers = torch.rand(SIZE), torch.rand(BUFFERS)
         report = PushReport(7, 3, 5, loss=0.5)
-        parts = [memoryview(pack_report(report)), byte_view(gradient), byte_view(buffers)]
+        parts = [byte_view(gradient), byte_view(buffers), memoryview(pack_report(report))]
         frames.send(sock, Header(Kind.PUSH), parts)
         pushed = made.inbox.get(timeout=5)
         assert isinstance(pushed, Pushed)

@@ -34,8 +34,8 @@ PUSH_BYTES = REPORT.size + 4 * (SIZE + BUFFERS)
 
 
 def push_payload(worker: int, iteration: int = 0) -> bytes:
-    """A report, and a gradient of zeros."""
-    return pack_report(PushReport(worker, iteration)) + bytes(PUSH_BYTES - REPORT.size)
+    """A gradient of zeros, and its report."""
+    return bytes(PUSH_BYTES - REPORT.size) + pack_report(PushReport(worker, iteration))
 
 
 class Server:
@@ -68,7 +68,7 @@ class Server:
         sock, hello = self.worker(3)
         gradient, buffers = torch.rand(SIZE), torch.rand(BUFFERS)
         report = memoryview(pack_report(PushReport(3, 0)))
-        frames.send(sock, Header(Kind.PUSH), [report, byte_view(gradient), byte_view(buffers)])
+        frames.send(sock, Header(Kind.PUSH), [byte_view(gradient), byte_view(buffers), report])
         pushed = self.inbox.get(timeout=10)
         assert isinstance(pushed, Pushed)
         assert torch.equal(pushed.gradient.flat, gradient)

@@ -153,10 +153,12 @@ def test_the_log_of_a_live_run_obeys_the_strategy(dssp):
     assert histogram == dssp.summary()["staleness"]
 
 
-def test_asp_with_one_worker_equals_the_simulator_in_every_bit(tmp_path):
-    run = LiveRun(tmp_path, "strategy=asp", "model=resnet8", "cluster.workers=1", "max_updates=40")
+@pytest.mark.parametrize("words", [[], ["push_bucket_mb=0.02", "cluster.shards=2"]], ids=["whole", "in parts"])
+def test_asp_with_one_worker_equals_the_simulator_in_every_bit(words, tmp_path):
+    """Pushed as a whole to one shard, or to two in parts during the backward pass."""
+    run = LiveRun(tmp_path, "strategy=asp", "model=resnet8", "cluster.workers=1", "max_updates=40", *words)
     run.wait()
-    weights, buffers = final(run.folder)
+    weights, buffers = final(run.folder, run.config.cluster.shards)
     expected, expected_buffers = simulated(run.config)
     assert torch.equal(weights, expected)
     assert torch.equal(buffers, expected_buffers)

@@ -27,12 +27,13 @@ from syncline.simulation.run import SaveParameters, State, simulate
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_sync import KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential, Occasional
-from syncline.timing.network import NetworkConfig
+from syncline.timing.network import SHARINGS, NetworkConfig
 
 NUM_UPDATES = 40
 JITTER = Exponential(1.0)
@@ -210,6 +211,14 @@ def test_messages_that_share_the_nics(strategy: StrategyOptions, tmp_path: Path)
         REMOTE, shards=shards_of(strategy), network=replace(NETWORK, bandwidth_gbps=0.001, sharing="fair")
     )
     check(config_of(strategy, cluster, scenario=DELAYS, gradients=True), tmp_path, random.Random(repr(strategy)))
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("strategy", [AspOptions(), BspOptions(), DsspOptions()], ids=repr)
+def test_parts_of_pushes_in_flight(strategy: StrategyOptions, sharing: str, tmp_path: Path) -> None:
+    cluster = replace(REMOTE, network=replace(NETWORK, bandwidth_gbps=0.001, sharing=sharing))
+    config = replace(config_of(strategy, cluster, gradients=True), push_bucket_mb=2e-4)
+    check(config, tmp_path, random.Random(repr(strategy)))
 
 
 @every_collective

@@ -11,6 +11,17 @@ from torch import Tensor
 from syncline.learning.flat import FlatModule
 
 
+def from_end(n: int, size: int) -> list[slice]:
+    """The parts of a vector [n] from its end, of `size` >= 1 elements; the last one may have fewer."""
+    return [slice(max(0, end - size), end) for end in range(n, 0, -size)]
+
+
+def within(places: Sequence[slice], block: slice) -> list[slice]:
+    """What each of these parts of a vector has in a block of it, by places in the block; empty parts are left out."""
+    cut = [(max(place.start, block.start), min(place.stop, block.stop)) for place in places]
+    return [slice(start - block.start, stop - block.start) for start, stop in cut if start < stop]
+
+
 class Buckets:
     """The gradient in parts of equal size, each handed over once the backward pass has completed it.
 
@@ -26,8 +37,7 @@ class Buckets:
     """
 
     def __init__(self, flat: FlatModule, size: int, on_ready: Callable[[slice], None]) -> None:
-        ends = range(flat.gradient.numel(), 0, -size)
-        self.places = [slice(max(0, end - size), end) for end in ends]
+        self.places = from_end(flat.gradient.numel(), size)
         self._on_ready = on_ready
         self._next = len(self.places)  # part to be handed over next; none before `begin`
         self._missing: list[int] = []  # parameters of each part that are not ready

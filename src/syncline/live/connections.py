@@ -13,7 +13,7 @@ import queue
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,11 +88,14 @@ class ReceivedGradient(Gradient):
     """A gradient that came over a socket."""
 
     compressed: Tensor | None = None  # uint8; what `flat` is decoded from
+    parts: Sequence[slice] = ()  # of `flat`, in the order in which they come; none: it comes as a whole
     views: list[memoryview] = field(init=False)  # its bytes on the wire: gradient, buffers, versions
 
     def __post_init__(self) -> None:
-        parts = (self.flat if self.compressed is None else self.compressed, self.buffers, self.versions)
-        self.views = [byte_view(part) for part in parts if part is not None]
+        sent = [self.flat if self.compressed is None else self.compressed]
+        if self.parts:
+            sent = [self.flat[part] for part in self.parts]
+        self.views = [byte_view(tensor) for tensor in (*sent, self.buffers, self.versions) if tensor is not None]
 
 
 class GradientPool:
@@ -103,13 +106,20 @@ class GradientPool:
         count: allocated beforehand.
         num_versions: that come with each gradient.
         compression: of what comes; None if it comes as it is.
+        parts: as in `ReceivedGradient`.
     """
 
     def __init__(
-        self, size: int, num_buffers: int, count: int, num_versions: int = 0, compression: Compression | None = None
+        self,
+        size: int,
+        num_buffers: int,
+        count: int,
+        num_versions: int = 0,
+        compression: Compression | None = None,
+        parts: Sequence[slice] = (),
     ) -> None:
         self._size, self._num_buffers, self._num_versions = size, num_buffers, num_versions
-        self._compression = compression
+        self._compression, self._parts = compression, parts
         self._free = [self._allocate() for _ in range(count)]
 
     def take(self) -> ReceivedGradient:
@@ -135,7 +145,7 @@ class GradientPool:
         size, scheme = self._size, self._compression
         compressed = None if scheme is None else torch.zeros(scheme.size(size), dtype=torch.uint8)
         flat, buffers = torch.zeros(size), torch.zeros(self._num_buffers)
-        return ReceivedGradient(flat, buffers, versions=versions, compressed=compressed)
+        return ReceivedGradient(flat, buffers, versions=versions, compressed=compressed, parts=self._parts)
 
 
 class Outbox:
@@ -220,7 +230,7 @@ class Connection:
                 if header.kind is not Kind.PUSH:
                     raise WireError(f"{header.kind.name} of worker {self.worker} where its PUSH was expected")
                 gradient = self.pool.take()
-                reader.payload(header, [report_bytes, *gradient.views])
+                reader.payload(header, [*gradient.views, report_bytes])
                 self.pool.decode(gradient)
                 report = unpack_report(report_bytes)
                 if report.worker != self.worker:

@@ -24,7 +24,7 @@ from syncline.server.report import PushReport
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 4  # of the format
+VERSION = 5  # of the format
 MAX_JSON = 1 << 20
 DIRECT_BYTES = 1 << 16  # a payload up to this size is sent by the calling thread: handing it over would take longer
 READ_BYTES = 1 << 16  # received at a time, unless the destination is known
@@ -100,7 +100,12 @@ def byte_view(tensor: "Tensor") -> memoryview:
 def send(sock: Socket, header: Header, payload: Sequence[memoryview] = ()) -> None:
     """Send a frame; `header.size` is set to the bytes of the payload."""
     header = replace(header, size=sum(part.nbytes for part in payload))
-    parts = [memoryview(header.pack()), *(part.cast("B") for part in payload if part.nbytes)]
+    send_bytes(sock, [memoryview(header.pack()), *payload])
+
+
+def send_bytes(sock: Socket, payload: Sequence[memoryview]) -> None:
+    """Send these bytes: a frame, or more of one whose header was sent."""
+    parts = [part.cast("B") for part in payload if part.nbytes]
     if isinstance(sock, TlsSocket):  # has no sendmsg
         for part in parts:
             sock.sendall(part)

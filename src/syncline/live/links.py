@@ -12,15 +12,28 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from syncline.learning.buckets import within
 from syncline.learning.compression import Compression
 from syncline.learning.flat import FlatModule
 from syncline.learning.server import blocks
 from syncline.live.clock import Clock, measure_clock
-from syncline.live.frames import DIRECT_BYTES, Header, Kind, Reader, byte_view, pack_report, send, send_json
+from syncline.live.frames import (
+    DIRECT_BYTES,
+    REPORT,
+    Header,
+    Kind,
+    Reader,
+    byte_view,
+    pack_report,
+    send,
+    send_bytes,
+    send_json,
+)
 from syncline.live.handshake import connect
 from syncline.live.transport import Socket, Tls, WireError
 from syncline.server.report import PushReport
@@ -42,19 +55,19 @@ class Staging:
     def __init__(self, flat: FlatModule, apart: bool = False) -> None:
         self._flat = flat
         self._on_gpu = flat.weights.is_cuda
-        self._is_apart = apart or self._on_gpu
+        self.is_apart = apart or self._on_gpu
         self.weights, self.gradient, self.buffers = (
-            torch.empty_like(tensor, device="cpu", pin_memory=self._on_gpu) if self._is_apart else tensor
+            torch.empty_like(tensor, device="cpu", pin_memory=self._on_gpu) if self.is_apart else tensor
             for tensor in (flat.weights, flat.gradient, flat.buffers)
         )
 
     def to_device(self) -> None:
-        if self._is_apart:
+        if self.is_apart:
             self._flat.weights.copy_(self.weights, non_blocking=True)
             self._flat.buffers.copy_(self.buffers, non_blocking=True)
 
     def from_device(self) -> None:
-        if self._is_apart:
+        if self.is_apart:
             self.gradient.copy_(self._flat.gradient, non_blocking=True)
             self.buffers.copy_(self._flat.buffers, non_blocking=True)
         if self._on_gpu:
@@ -109,6 +122,7 @@ class Link:
     reader: Reader
     clock: Clock  # the shard's
     weights: Tensor  # its block of the staged weights
+    block: slice  # of the flat vector
     gradient: Tensor  # of what is pushed, as it goes over the wire
     buffers: Tensor  # which the forward pass changes; empty but for the first shard
     received_buffers: Tensor  # those that came with the block in use
@@ -122,6 +136,8 @@ class Link:
     is_open: bool = True  # the run goes on at this shard
     waiting: list[ArrivedBlock] = field(default_factory=list)  # in order of arrival; only with a pull rule
     free: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # memory for further blocks
+    sender: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "sender"))  # starts when needed
+    sending: list[Future[None]] = field(default_factory=list)  # parts of the push that has begun
 
 
 class Links:
@@ -146,7 +162,6 @@ class Links:
         self._interrupts = interrupts
         self._pulls = pulls
         self._links: list[Link] = []
-        self._senders = ThreadPoolExecutor(num_shards, "sender")  # starts threads only when they are needed
         self._zero_s: float | None = None  # start of the run on our monotonic clock, as the first shard says
 
     def connect(
@@ -170,7 +185,7 @@ class Links:
                 raise ShardLost(f"shard {shard} at {address}: {error.strerror or error}") from None
             buffers = staging.buffers if shard == 0 else staging.buffers[:0]
             weights, gradient = staging.weights[block], staging.gradient[block]
-            link = Link(shard, sock, Reader(sock), clock, weights, gradient, buffers, buffers.clone())
+            link = Link(shard, sock, Reader(sock), clock, weights, block, gradient, buffers, buffers.clone())
             if self._pulls is not None:
                 link.pulls = Differences(self._pulls, self._known(link))
             self._links.append(link)
@@ -180,7 +195,7 @@ class Links:
         for link in self._links:
             with suppress(OSError):
                 link.sock.shutdown(socket.SHUT_RDWR)
-        self._senders.shutdown()
+            link.sender.shutdown()
 
     @property
     def open(self) -> list[Link]:
@@ -258,20 +273,44 @@ class Links:
                         return False
                 if not link.is_open:
                     continue
-                message = self._push_message(link, report, delays_s[link.shard])
+                parts = [byte_view(link.gradient), *self._after_gradient(link, report, delays_s[link.shard])]
                 link.is_answered = False
                 if self._num_shards > 1 and link.gradient.nbytes > DIRECT_BYTES:
-                    sending.append((link, self._senders.submit(send, *message)))
+                    sending.append((link, link.sender.submit(send, link.sock, Header(Kind.PUSH), parts)))
                 else:
                     with _naming(link):
-                        send(*message)
+                        send(link.sock, Header(Kind.PUSH), parts)
         finally:  # the gradient's memory is used again
             for link, sent in sending:
                 with _naming(link):
                     sent.result()
         return True
 
-    def _push_message(self, link: Link, report: PushReport, delay_s: float) -> tuple[Socket, Header, list[memoryview]]:
+    def push_part(self, place: slice) -> None:
+        """Begin to send a part of the gradient, by its place in the flat vector.
+
+        The parts are those of `learning.buckets.from_end`, in their order; `push_rest` sends what they leave out.
+        """
+        for link in self.open:
+            for part in within([place], link.block):
+                size = link.gradient.nbytes + link.buffers.nbytes + REPORT.size
+                header = [] if link.sending else [memoryview(Header(Kind.PUSH, size=size).pack())]
+                message = [*header, byte_view(link.gradient[part])]
+                link.sending.append(link.sender.submit(send_bytes, link.sock, message))
+
+    def push_rest(self, report: PushReport) -> None:
+        """Send the rest of a push of which all parts were sent before, and wait until all of it is sent."""
+        for link in self.open:
+            link.is_answered = False
+            link.sending.append(link.sender.submit(send_bytes, link.sock, self._after_gradient(link, report, 0.0)))
+        for link in self.open:
+            with _naming(link):
+                for sent in link.sending:
+                    sent.result()
+            link.sending.clear()
+
+    def _after_gradient(self, link: Link, report: PushReport, delay_s: float) -> list[memoryview]:
+        """What a push to this shard has after the gradient."""
         assert link.last is not None
         own = replace(
             report,
@@ -281,8 +320,7 @@ class Links:
             pull_delay_s=link.pull_delay_s,
             push_delay_s=delay_s,
         )
-        parts = [memoryview(pack_report(own)), byte_view(link.gradient), byte_view(link.buffers), *self._appendix()]
-        return link.sock, Header(Kind.PUSH), parts
+        return [byte_view(link.buffers), *self._appendix(), memoryview(pack_report(own))]
 
     def _reset_buffers(self) -> None:
         """The next gradient begins with the buffers of the block in use, even if it is not the first one at it."""

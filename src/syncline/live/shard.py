@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from syncline.assembly import build_compression, build_flat, build_pull_compressor, build_shard, shape_of
+from syncline.learning.buckets import from_end, within
 from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule
+from syncline.learning.server import blocks
 from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.connections import (
@@ -87,7 +89,11 @@ class Gathering:
         num_buffers = flat.buffers.numel() if number == 0 else 0
         num_versions = config.cluster.shards if self.pulls else 0
         count, compression = self._num_workers + 1, build_compression(config)
-        self.pool = GradientPool(block.stop, num_buffers, count, num_versions, compression)
+        parts = []
+        if config.push_bucket_size is not None:
+            size = flat.weights.numel()
+            parts = within(from_end(size, config.push_bucket_size), blocks(size, config.cluster.shards)[number])
+        self.pool = GradientPool(block.stop, num_buffers, count, num_versions, compression, parts)
         listener = listen(context.listen_at, config.live.leave_s)
 
         def pulls(worker: int) -> PullCompressor | None:

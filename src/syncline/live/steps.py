@@ -22,6 +22,7 @@ from syncline.live.control import RunContext
 from syncline.live.engine import note_computation
 from syncline.live.exchange import Exchange, Overlapped
 from syncline.live.member_control import NUM_ELEMENTS, MemberControl, StopConsensus
+from syncline.live.pace import Pace
 from syncline.live.process_group import Group
 from syncline.records.events import EventLog, read_events
 from syncline.rounds import Rounds
@@ -193,43 +194,28 @@ class AverageAfterStep(Step):
 
 
 class InBuckets(Step):
-    """Parts are exchanged while the backward pass computes the gradient of the others.
+    """Parts are exchanged while the backward pass computes the gradient of the others."""
 
-    Injected slow-downs stretch the gradient, so that its parts are ready as late as on the cluster. Injected delays
-    come before it.
-    """
-
-    _own_s = 0.0  # that the last gradient took, without what was injected
+    def __post_init__(self) -> None:
+        self._pace = Pace(self.delays, lambda seconds: 0.0 if self.control.cancel_delay.wait(seconds) else seconds)
 
     def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
-        control, replica, started_at = self.control, self.replica, self.clock.now()
+        replica, pace, started_at = self.replica, self._pace, self.clock.now()
         exchange = replica.exchange
         assert isinstance(exchange, Overlapped)
-        control.doing = f"computing step {step} since {started_at:.1f} s"
-        drawn_s, delay_s = self.delays.draw()
-        delay_s = self._wait(delay_s)
-        begun_at, slept_s = self.clock.now(), 0.0
-        stretch = self.delays.wanted_s(drawn_s, self._own_s) / self._own_s if self._own_s else 1.0
 
         def before_send(place: slice) -> None:
-            nonlocal slept_s
             if local_rate is not None:
                 replica.step_part(place, local_rate)
-            own_s = self.clock.now() - begun_at - slept_s
-            # the last gradient may have been quicker
-            until_s = min(stretch * own_s, self.delays.wanted_s(drawn_s, own_s))
-            slept_s += self._wait(until_s - own_s - slept_s)
+            pace.part_is_ready()
 
+        self.control.doing = f"computing step {step} since {started_at:.1f} s"
+        pace.begin()
         exchange.begin(self.groups[self.turn(step)], before_send)
         (loss,) = replica.compute(self.batches, step)
         exchange.complete()
-        self._own_s = self.clock.now() - begun_at - slept_s
-        slept_s += self._wait(self.delays.wanted_s(drawn_s, self._own_s) - self._own_s - slept_s)
-        return self._report(step, loss, started_at, slept_s, delay_s)
-
-    def _wait(self, seconds: float) -> float:
-        """Returns the seconds waited: none if the run is to end."""
-        return seconds if seconds > 0 and not self.control.cancel_delay.wait(seconds) else 0.0
+        pace.end()
+        return self._report(step, loss, started_at, pace.slowdown_s, pace.delay_s)
 
 
 class AllReduceBuckets(InBuckets, AllReduceGradients):

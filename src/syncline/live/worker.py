@@ -11,6 +11,8 @@ from queue import SimpleQueue
 import torch
 
 from syncline.assembly import build_compressor, build_feedback_compression, build_learner, pick_device
+from syncline.config import ConfigError
+from syncline.learning.buckets import Buckets
 from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.kept import Kept, Stateful
@@ -19,6 +21,7 @@ from syncline.live.checkpoints import drop_old, read_checkpoint
 from syncline.live.control import ControlClient, RunContext
 from syncline.live.links import Links, PulledLinks, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
+from syncline.live.pace import Pace
 from syncline.live.process import CONTROL_LOST, DISK, SHARD_LOST, Job
 from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.server.report import PushReport
@@ -64,6 +67,8 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
     batches = learner.batches(config, worker)
     rounds = config.rounds(learner.num_train)
     staging = Staging(flat, apart=config.local.steps > 1 or config.local.optimizer is not None)
+    if config.push_bucket_size is not None and staging.is_apart:
+        raise ConfigError("push_bucket_mb must be null on a GPU")
     # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
     learner.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
     rule = config.strategy.pull_rule(config.cluster.shards)
@@ -81,7 +86,8 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
             compressor = build_compressor(config, worker, flat.weights.numel())
-            trainer = Trainer(links, staging, learner.local_steps(config), compressor, batches, delays, context)
+            local, part = learner.local_steps(config), config.push_bucket_size
+            trainer = Trainer(links, staging, local, compressor, batches, delays, context, part)
             if links.resumes and config.keeps_state_at_workers:
                 trainer.resume(iteration)
             trainer.run(iteration)
@@ -98,6 +104,7 @@ class Trainer:
     batches: WorkerBatches
     delays: DelayInjector
     context: RunContext
+    bucket_size: int | None = None  # elements of the parts that are pushed during the backward pass; None: all after it
 
     def __post_init__(self) -> None:
         parts: dict[str, Stateful] = {"local": self.local}
@@ -106,6 +113,10 @@ class Trainer:
         self._kept, self._begun = Kept(parts), -1  # the push that was begun last
         self._saved = 0.0, -1  # number of the last checkpoint, and the push before which its state was
         self.links.on_save = self.save
+        self._buckets = None
+        if self.bucket_size is not None:
+            self._pace = Pace(self.delays, lambda seconds: seconds if self.links.wait(seconds) else 0.0)
+            self._buckets = Buckets(self.local.gradient.flat, self.bucket_size, self._part_is_ready)
 
     def resume(self, iteration: int) -> None:
         """Continue with what was kept for the checkpoint, before the push of this number."""
@@ -159,7 +170,9 @@ class Trainer:
                 slowdown_s=slowdown_s,
                 compute_delay_s=delay_s,
             )
-            if not links.push(self.delays, report, computed):
+            if self._buckets is not None:
+                links.push_rest(report)
+            elif not links.push(self.delays, report, computed):
                 cancelled += 1
                 self._kept.undo()
                 continue
@@ -174,6 +187,8 @@ class Trainer:
         Returns:
             The losses, and the seconds of slow-downs and of delays; without the last loss if its delay was cut short.
         """
+        if self._buckets is not None:
+            return self._compute_in_parts(iteration, self._buckets)
         links, flat, size = self.links, self.local.gradient.flat, self.local.rounds.size(iteration)
         losses, slowdown_s, delay_s = list[float](), 0.0, 0.0
         with closing(self.local.steps([flat.weights], flat.buffers, self.batches, iteration)) as steps:
@@ -194,3 +209,17 @@ class Trainer:
                 if links.interrupted or not links.open:
                     break
         return losses, slowdown_s, delay_s
+
+    def _compute_in_parts(self, iteration: int, buckets: Buckets) -> tuple[list[float], float, float]:
+        """The same of a gradient whose parts are pushed while the others are computed."""
+        flat, pace = self.local.gradient.flat, self._pace
+        pace.begin()
+        buckets.begin()
+        losses = list(self.local.steps([flat.weights], flat.buffers, self.batches, iteration))
+        buckets.complete()
+        pace.end()
+        return losses, pace.slowdown_s, pace.delay_s
+
+    def _part_is_ready(self, place: slice) -> None:
+        self._pace.part_is_ready()
+        self.links.push_part(place)

@@ -21,10 +21,12 @@ from syncline.simulation.learners import Learners
 from syncline.simulation.messages import (
     Block,
     Computed,
+    Early,
     Event,
     NetworkTimer,
     PullTimer,
     Push,
+    PushPart,
     Sizes,
     StrategyTimer,
     event_of,
@@ -54,8 +56,9 @@ class Simulation:
         strategies: one state machine a shard.
         cluster: durations.
         block_bytes: size on the wire of each shard's block.
-        push_bytes: that of a push of it; None: the same.
+        push_bytes: that of a push of it, without what leaves early; None: the same.
         pull_bytes: that of a pull of it after a worker's first; None: the same.
+        early: parts of a push that leave while the gradient is computed.
         batch_size: samples in a mini-batch.
         limits: when to end.
         observer: called after updates.
@@ -82,6 +85,7 @@ class Simulation:
         rounds: Rounds = SINGLE,
         push_bytes: Sequence[int] | None = None,
         pull_bytes: Sequence[int] | None = None,
+        early: Sequence[Early] = (),
     ) -> None:
         assert len(strategies) == len(block_bytes) == cluster.num_shards
         self.totals = Totals(cluster.num_workers)
@@ -90,7 +94,7 @@ class Simulation:
         parameters, learners = learning or ((), None)
         self._learners: Learners | None = learners
         self._queue = EventQueue[Event]()
-        sizes = Sizes(block_bytes, push_bytes or block_bytes, pull_bytes or block_bytes)
+        sizes = Sizes(block_bytes, push_bytes or block_bytes, pull_bytes or block_bytes, early)
         self._communication = _communication(cluster, sizes, receives=not rules)
         self._workers = Workers(
             cluster,
@@ -180,6 +184,7 @@ class Simulation:
         return {
             Computed: self._workers.finish if computes else self._transport.send_gradient,
             Push: self._transport.push_arrived,
+            PushPart: self._transport.push_part,
             Block: self._workers.receive,
             StrategyTimer: self._strategy_timer,
             PullTimer: self._workers.pull_timer,

@@ -9,12 +9,22 @@ from syncline.simulation.tensor_table import TensorTable
 
 
 @dataclass(frozen=True, slots=True)
+class Early:
+    """A part of every push that leaves while the gradient is computed."""
+
+    shard: int
+    size_bytes: int
+    ready: float  # the share of the gradient's time after which it leaves
+
+
+@dataclass(frozen=True, slots=True)
 class Sizes:
     """Bytes on the wire, by shard."""
 
     block: Sequence[int]  # of the weights
     push: Sequence[int]
     pull: Sequence[int]  # of a worker's pulls after its first, which is a whole block
+    early: Sequence[Early] = ()  # in order; `push` is the rest
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +41,16 @@ class Push:
     sent_at: float  # seconds
     through_at: float = 0.0  # when the network has delivered it; injected delays follow
     is_handled: bool = False  # the shard has begun with it, if that takes time
+
+
+@dataclass(slots=True, eq=False)
+class PushPart:
+    """A part of a gradient's block is ready, and leaves; the push itself follows with the rest."""
+
+    worker: int
+    shard: int
+    size_bytes: int
+    through_at: float = 0.0  # as in `Push`
 
 
 @dataclass(slots=True, eq=False)
@@ -65,12 +85,12 @@ class NetworkTimer:
     """The time at which the next message has gone through the shared network, unless another was sent meanwhile."""
 
 
-Message = Push | Block
+Message = Push | PushPart | Block
 Computed = int
 """A worker, by its number, has finished its gradient. No object: 10,000 of them would not fit the caches."""
 
-Event = Computed | Push | Block | StrategyTimer | PullTimer | NetworkTimer
-_KINDS = {kind.__name__: kind for kind in (Push, Block, StrategyTimer, PullTimer, NetworkTimer)}
+Event = Computed | Push | PushPart | Block | StrategyTimer | PullTimer | NetworkTimer
+_KINDS = {kind.__name__: kind for kind in (Push, PushPart, Block, StrategyTimer, PullTimer, NetworkTimer)}
 
 
 def plain(event: Event, table: TensorTable) -> Any:

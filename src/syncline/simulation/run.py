@@ -25,6 +25,7 @@ from syncline.assembly import (
 )
 from syncline.config import RunConfig
 from syncline.datasets.sharding import SharedCursor
+from syncline.learning.buckets import from_end, within
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
 from syncline.learning.server import Shard, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
@@ -34,6 +35,7 @@ from syncline.simulation.collective import Collective
 from syncline.simulation.engine import PAUSED, Simulation
 from syncline.simulation.exchanges import Exchange, Part
 from syncline.simulation.learners import Learners
+from syncline.simulation.messages import Early
 from syncline.simulation.replicas import Replicas
 from syncline.timing.cluster import Cluster
 from syncline.timing.network import Network
@@ -148,12 +150,15 @@ def _build_simulation(
     block_bytes = [block.stop - block.start for block in blocks(message_bytes, cluster.shards)]
     compression = build_compression(config)
     compressed = None if compression is None else [compression.size(num // 4) for num in block_bytes]
+    early = _early(config, message_bytes)
+    rest = [num - sum(part.size_bytes for part in early if part.shard == k) for k, num in enumerate(block_bytes)]
     rules = (config.strategy.pull_rule(cluster.shards) for _ in range(cluster.workers))
     simulation = Simulation(
         strategies=[config.strategy.start(cluster.workers) for _ in range(cluster.shards)],
         cluster=Cluster(cluster, config.scenario, config.seed),
         block_bytes=block_bytes,
-        push_bytes=compressed,
+        push_bytes=compressed or rest,
+        early=early,
         pull_bytes=compressed if config.compresses_pulls else None,
         batch_size=config.batch_size,
         rounds=config.rounds(monitor.num_train),
@@ -210,12 +215,29 @@ def _exchanged(config: RunConfig, network: Network, size_bytes: int, num_message
     bucket_bytes = config.strategy.bucket_bytes
     if bucket_bytes is None:
         return [Part(lambda members: network.all_reduce_s(members, size_bytes, num_messages))]
-    shares, parts = config.cluster.ready, []
-    for begin in range(0, size_bytes, bucket_bytes):
-        size = min(bucket_bytes, size_bytes - begin)
-        ready = float(np.interp((begin + size) / size_bytes, np.linspace(0.0, 1.0, len(shares)), shares))
-        parts.append(Part(partial(network.all_reduce_s, size_bytes=size, num_messages=1), ready))
+    parts = []
+    for place in from_end(size_bytes, bucket_bytes):
+        exchange_s = partial(network.all_reduce_s, size_bytes=place.stop - place.start, num_messages=1)
+        parts.append(Part(exchange_s, _ready(config, (size_bytes - place.start) / size_bytes)))
     return [*parts, Part(lambda members: network.all_reduce_s(members, 0, 1))]  # buffers, loss and who stops
+
+
+def _early(config: RunConfig, size_bytes: int) -> list[Early]:
+    """What leaves of a push of so many bytes while its gradient is computed."""
+    if config.push_bucket_size is None:
+        return []
+    own, early = blocks(size_bytes, config.cluster.shards), []
+    for place in from_end(size_bytes, 4 * config.push_bucket_size):
+        ready = _ready(config, (size_bytes - place.start) / size_bytes)
+        for shard, block in enumerate(own):
+            early += [Early(shard, part.stop - part.start, ready) for part in within([place], block) if ready < 1.0]
+    return early
+
+
+def _ready(config: RunConfig, share: float) -> float:
+    """The share of a gradient's time after which this share of its elements, from the end, is ready."""
+    shares = config.cluster.ready
+    return float(np.interp(share, np.linspace(0.0, 1.0, len(shares)), shares))
 
 
 def build_replicas(config: RunConfig) -> Replicas:

@@ -21,6 +21,7 @@ from syncline.simulation.messages import (
     Message,
     NetworkTimer,
     Push,
+    PushPart,
     Sizes,
     StrategyTimer,
     event_of,
@@ -58,6 +59,10 @@ class Transport(ABC):
 
     def push_arrived(self, push: Push) -> None:
         """A message is at its shard."""
+        raise NotImplementedError("nothing is under way where messages take no time")
+
+    def push_part(self, part: PushPart) -> None:
+        """A part of a push leaves."""
         raise NotImplementedError("nothing is under way where messages take no time")
 
     def network_timer(self, timer: NetworkTimer) -> None:
@@ -142,6 +147,9 @@ class NetworkTransport(Transport):
         self._num_blocks = [0] * cluster.num_shards  # of weights, sent by each shard
         self._has_block = [bytearray(cluster.num_workers) for _ in range(cluster.num_shards)]  # by worker: 1 if it does
         self._free_at = [0.0] * cluster.num_shards  # when each shard has handled the pushes that are there
+        self._early_bytes = [0] * cluster.num_shards  # that parts of pushes had which have left
+        if sizes.early:
+            workers.announce(self._send_early)
 
     def send_gradient(self, worker: int, loss: float = 0.0, gradient: Gradient | None = None) -> None:
         """As above.
@@ -161,6 +169,16 @@ class NetworkTransport(Transport):
             self._send(push, self._sizes.push[shard])
         self._communication.sent(worker, now)
         workers.pushed(worker)
+
+    def _send_early(self, worker: int, computed_at: float, gradient_s: float) -> None:
+        """Schedule the parts of a gradient that has begun."""
+        for early in self._sizes.early:
+            at = computed_at - (1.0 - early.ready) * gradient_s
+            self._queue.push(at, PushPart(worker, early.shard, early.size_bytes))
+
+    def push_part(self, part: PushPart) -> None:
+        self._early_bytes[part.shard] += part.size_bytes
+        self._send(part, part.size_bytes)
 
     def push_arrived(self, push: Push) -> None:
         if self._cluster.update_s and not push.is_handled:
@@ -200,18 +218,23 @@ class NetworkTransport(Transport):
         at = self._queue.now + self._cluster.network.latency_s
         for message in self._shared.through(self._queue.now):  # none, if what was sent since holds it up
             message.through_at = at
+            if isinstance(message, PushPart):
+                continue  # the rest of its push comes after it
             late = self._cluster.late_push if isinstance(message, Push) else self._cluster.late_pull
             self._queue.push(late(at, message.shard, message.worker), message)
         self._await_shared()
 
     def _send(self, message: Message, size_bytes: int) -> None:
         """A message leaves now."""
-        now, worker, shard, is_push = self._queue.now, message.worker, message.shard, isinstance(message, Push)
+        now, worker, shard, is_push = self._queue.now, message.worker, message.shard, not isinstance(message, Block)
         if self._shared is not None:
             self._shared.send(now, Flow(is_push, worker, shard), size_bytes, message)
             self._await_shared()
             return
         cluster = self._cluster
+        if isinstance(message, PushPart):
+            cluster.network.push(now, worker, shard, size_bytes)
+            return
         arrives = (
             cluster.push(now, worker, shard, size_bytes) if is_push else cluster.pull(now, shard, worker, size_bytes)
         )
@@ -239,7 +262,8 @@ class NetworkTransport(Transport):
         links = []
         for shard, size in enumerate(self._sizes.push):
             seconds = size * network.seconds_a_byte
-            received = sum(self._workers.num_sent) * seconds
+            early_s = self._early_bytes[shard] * network.seconds_a_byte
+            received = sum(self._workers.num_sent) * seconds + early_s
             whole, pull = self._sizes.block[shard], self._sizes.pull[shard]
             sent = self._num_blocks[shard] * (pull * network.seconds_a_byte)
             sent += sum(self._has_block[shard]) * ((whole - pull) * network.seconds_a_byte)  # the first of each worker
@@ -258,6 +282,7 @@ class NetworkTransport(Transport):
             "blocks": list(self._num_blocks),
             "has_block": [list(workers) for workers in self._has_block],
             "free_at": list(self._free_at),
+            "early_bytes": list(self._early_bytes),
             "shared": shared,
         }
         return super().state_dict(table) | own
@@ -265,6 +290,7 @@ class NetworkTransport(Transport):
     def load_state_dict(self, state: Mapping[str, Any], table: TensorTable) -> None:
         super().load_state_dict(state, table)
         self._num_blocks, self._free_at = list(state["blocks"]), list(state["free_at"])
+        self._early_bytes = list(state["early_bytes"])
         self._has_block = [bytearray(workers) for workers in state["has_block"]]
         if self._shared is not None:
             self._shared.load_state_dict(state["shared"], lambda words: event_of(words, table))

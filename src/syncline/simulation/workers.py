@@ -65,8 +65,21 @@ class Workers:
         self.send_gradient: Callable[[int, float, Gradient | None], None]  # of a worker; set by the simulation
         self._queue = queue
         self._compute_s = cluster.compute_s if rounds == SINGLE else self._round_s
-        self._of_a_batch_s, self._rounds = cluster.compute_s, rounds
+        self._of_a_batch_s, self._draw, self._rounds = cluster.compute_s, cluster.draw_compute, rounds
         self._log = log
+
+    def announce(self, send_early: Callable[[int, float, float], None]) -> None:
+        """From now on this is called when a worker begins a gradient, with when it ends, and the seconds without delay.
+
+        A gradient is of one mini-batch.
+        """
+
+        def compute_s(worker: int) -> float:
+            gradient_s, delay_s = self._draw(worker)
+            send_early(worker, self._queue.now + (gradient_s + delay_s), gradient_s)
+            return gradient_s + delay_s
+
+        self._compute_s = compute_s
 
     def start(self, worker: int) -> None:
         """The worker begins its next gradient."""
