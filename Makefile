@@ -83,13 +83,13 @@ fidelity: $(READY) ## does the simulator predict what real processes do? (4 minu
 calibration: $(READY) ## does a profile that was measured foresee other strategies? Also on emulated hosts, as root (60 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.calibration $(ARGS)
 
-kills: $(READY) ## 50 small runs of real processes, a worker killed in each (20 minutes)
+kills: $(READY) ## 300 parts of small runs of real processes are killed; as root also hosts (45 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
 
 hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated ones, as root (20 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hosts $(ARGS)
 
-cuts: $(READY) ## a host is cut off in the middle of a run, and comes back: each strategy, as root (2 minutes)
+cuts: $(READY) ## a host is cut off and comes back; packets are lost or late: each strategy, as root (8 minutes)
 	$(BIN)/python -m benchmarks.cuts $(ARGS)
 
 races: $(READY) ## do real processes confirm races? On local workers and on emulated hosts, as root (6 minutes)

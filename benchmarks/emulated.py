@@ -35,7 +35,7 @@ class EmulatedHosts:
         if shutil.which("ip") is None or shutil.which("tc") is None:
             raise CannotEmulate("iproute2, which makes network namespaces, is absent")
         try:
-            self._make(rate)
+            self._make(net, rate)
         except CannotEmulate:
             self.close()
             raise
@@ -109,7 +109,7 @@ class EmulatedHosts:
     def _port(self, name: str) -> str:
         return f"port{self.names.index(name)}"
 
-    def _make(self, rate: str | None) -> None:
+    def _make(self, net: str, rate: str | None) -> None:
         switch = self.switch
         _ip("netns", "add", switch)
         _ip("-n", switch, "link", "set", "lo", "up")
@@ -126,6 +126,8 @@ class EmulatedHosts:
             _ip("-n", name, "link", "set", "lo", "up")
             _ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
             _ip("-n", name, "link", "set", "eth0", "up")
+            # Not this machine's: BBR takes long to notice that the bandwidth is free again.
+            _ip("-n", name, "route", "replace", f"{net}.0/24", "dev", "eth0", "src", address, "congctl", "cubic")
             if rate is not None:
                 for place, device in ((name, "eth0"), (switch, port)):
                     limit = ("tbf", "rate", rate, "burst", "256k", "latency", "50ms")

@@ -170,7 +170,7 @@ def server_s(config: RunConfig) -> float:
 def shares_ready(config: RunConfig) -> list[float]:
     """`cluster.ready` of the run's model on this machine: shares of a gradient's time, to three digits."""
     learner = build_learner(config, pick_device(config))
-    batch, flat = learner.batches(replace(config, cluster=replace(config.cluster, workers=1)), 0).take(0), learner.flat
+    batch, flat = learner.batches(config, 0).take(0), learner.flat
     buffers = flat.buffers.clone()
     shares = ready_shares(flat, lambda: learner.gradient([flat.weights], buffers, batch), time.perf_counter)
     return [round(share, 3) for share in shares]

@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -196,8 +197,9 @@ class AverageAfterStep(Step):
 class InBuckets(Step):
     """Parts are exchanged while the backward pass computes the gradient of the others."""
 
-    def __post_init__(self) -> None:
-        self._pace = Pace(self.delays, lambda seconds: 0.0 if self.control.cancel_delay.wait(seconds) else seconds)
+    @cached_property
+    def _pace(self) -> Pace:
+        return Pace(self.delays, lambda seconds: 0.0 if self.control.cancel_delay.wait(seconds) else seconds)
 
     def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
         replica, pace, started_at = self.replica, self._pace, self.clock.now()
