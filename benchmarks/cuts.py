@@ -88,7 +88,7 @@ def over_network(network: str, hosts: EmulatedHosts, results: Path, *words: str)
     assert not len(log[log.kind == "left"])
     for _, own in log[(log.kind == "pushed") & (log["shard"] == 0)].groupby("worker"):
         assert own.push.is_unique
-    assert summary["gradients_used"] >= GRADIENTS * run.config.cluster.shards
+    assert summary["updates"] == run.config.max_updates
     return float(summary["time_s"])
 
 
