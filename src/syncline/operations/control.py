@@ -33,7 +33,7 @@ GROW_EXAMPLES = """\
 examples:
   python -m syncline grow <identity> 2
 The run must have begun with fewer workers than it may have:
-  python run.py runner=local strategy=asp cluster.workers=4 runner.initial_workers=2
+  python run.py runner=local cluster.workers=4 runner.initial_workers=2
 """
 
 
