@@ -274,6 +274,7 @@ class RemoteHosts:
                 )
         old = self._agents.get(host)
         if old is not None:
+            old.send(messages.Signal.EXIT)  # or both would reconnect in turns
             old.disconnect()
         self._agents[host] = peer
 

@@ -47,7 +47,7 @@ K_VARIANTS = ("k_sync", "k_async", "k_batch_sync", "k_batch_async")
         ),
         ("strategy=ds_sync strategy.evaluate=last", "strategy.evaluate must be one of mean, first, got 'last'"),
         ("strategy=ds_sync strategy.parity=odd", "strategy.parity must be one of continues, epoch, got 'odd'"),
-        ("strategy=ds_sync strategy.impl=fast", "strategy.impl must be one of flat, naive, got 'fast'"),
+        ("strategy=ds_sync strategy.impl=fast", "strategy.impl must be one of flat, naive, overlap, got 'fast'"),
         ("strategy=bsp strategy.impl=fast", "strategy.impl must be one of flat, naive, overlap, got 'fast'"),
         ("strategy=bsp strategy.topology=ring", "strategy.topology must be one of server, allreduce, got 'ring'"),
     ],

@@ -89,7 +89,7 @@ def test_commands_of_the_runners_are_called_from_here(name: str, capsys: pytest.
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["timelime"], "unknown command 'timelime'; there are status, retry, cancel, show"),
+        (["timelime"], "unknown command 'timelime'; there are status, retry, cancel, grow, show"),
         (["timeline"], "the following arguments are required: record"),
         (["timeline", "good", "--form", "1"], "unrecognized arguments: --form 1"),
         (["timeline", "good", "--from", "one"], "argument --from: invalid float value: 'one'"),

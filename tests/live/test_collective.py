@@ -138,8 +138,11 @@ def test_buckets_are_sent_as_late_as_slow_gradients_have_them(tmp_path):
     run = LiveRun(tmp_path, *words)
     run.wait()
     summary = run.summary()
-    assert summary["time_s"] / 20 == pytest.approx(0.25, rel=0.1)
-    assert summary["busy_by_worker"] == pytest.approx([1.0, 0.8], abs=0.08)
+    seconds = summary["time_s"] / 20
+    assert 0.25 <= seconds < 0.4, "one after another they would take 0.45 s"
+    slow, quick = (busy * seconds for busy in summary["busy_by_worker"])
+    assert slow > 0.24
+    assert 0.19 < quick < 0.25
     log = read_events(run.folder / "events.arrow").to_pandas()
     delayed = log[(log.kind == "delayed") & (log.worker == 0)].groupby("because").value.sum()
     assert delayed["compute"] == pytest.approx(20 * 0.15)

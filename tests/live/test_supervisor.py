@@ -53,6 +53,7 @@ class Host:
             cwd=str(folder),
             listen_at="unix:",
             processes=[("shard", 0), *(("worker", worker) for worker in range(workers))],
+            num_present=workers,
         )
         supervisor.start(self.job)
         self.pids = {str(peer): peer.hello.pid for peer in (self.connected() for _ in self.job.processes)}
