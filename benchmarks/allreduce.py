@@ -88,6 +88,8 @@ class Ours:
         if isinstance(exchange, Overlapped):
             exchange.begin(None)
         loss, _, _ = self._replica.local.gradient([flat.weights], flat.buffers, batch)
+        if isinstance(exchange, Overlapped):
+            exchange.complete()
         flat.extra.copy_(torch.tensor([loss, *[0.0] * (NUM_EXTRA - 1)]))
         exchange.average(None, turn=0, step=0)
         self._replica.step(RATE)

@@ -11,13 +11,12 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.emulated import CannotEmulate, EmulatedHosts
-from benchmarks.live_run import LiveRun
+from benchmarks.live_run import LiveRun, absences, check_mini_batches
 from syncline.records.events import read_events
 
 RATE = "1gbit"
@@ -32,8 +31,7 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "backup": ("strategy=backup", "strategy.backups=1", "cluster.shards=2"),
     "psp": ("strategy=psp", "cluster.shards=2"),
 }
-
-COLLECTIVE = ("strategy=bsp", "strategy.topology=allreduce")
+ALL = STRATEGIES | {"all-reduce": ("strategy=bsp", "strategy.topology=allreduce")}  # over bad networks
 GRADIENTS = 150  # of all workers, over a bad network
 NETWORKS: dict[str, Callable[[EmulatedHosts], None]] = {
     "good": lambda hosts: None,
@@ -62,8 +60,7 @@ def run_over(hosts: EmulatedHosts, results: Path, *words: str) -> LiveRun:
     return LiveRun(
         results,
         *("cluster.workers=3", "cluster.gradient_s=[0.05]", "runner.pace=absolute", "epochs=null"),
-        *("runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1,1,1]"),
-        *("runner.start=command", "runner.start_command='ip netns exec {host}'", *words),
+        *(*hosts.overrides, "runner.workers_per_host=[1,1,1]", *words),
         on=hosts.on(hosts.switch),
     )
 
@@ -86,8 +83,8 @@ def over_network(network: str, hosts: EmulatedHosts, results: Path, *words: str)
     log, summary = read_events(run.folder / "events.arrow").to_pandas(), run.summary()
     assert summary["restarts"] == 0
     assert not len(log[log.kind == "left"])
-    for _, own in log[(log.kind == "pushed") & (log["shard"] == 0)].groupby("worker"):
-        assert own.push.is_unique
+    for shard in range(run.config.cluster.shards):
+        check_mini_batches(log[log["shard"] == shard], run.config.cluster.workers)
     assert summary["updates"] == run.config.max_updates
     return float(summary["time_s"])
 
@@ -123,22 +120,21 @@ def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str
 def seen(path: Path) -> Cut:
     """What the shard saw that wrote these events."""
     log = read_events(path).to_pandas()
-    left, joined = (log[(log.kind == kind) & (log.worker == LOST)]["at"].max() for kind in ("left", "joined"))
-    pushed = log[log.kind == "pushed"]
-    own = pushed[pushed.worker == LOST]["at"]
-    last = own[own < joined].max()
-    others = pushed[pushed.worker != LOST]["at"]
-    without = others[others.between(last, joined)]
-    pauses = [after - before for before, after in pairwise([last, *without, joined])]
-    return Cut(joined - last, len(without), int((without > left).sum()), max(pauses), int((own > joined).sum()))
+    (absence,) = absences(log)
+    own = log[(log.kind == "pushed") & (log.worker == LOST)]["at"]
+    return Cut(
+        absence.joined_at - absence.began_at,
+        len(absence.others_at),
+        sum(at > absence.left_at for at in absence.others_at),
+        absence.longest_pause_s,
+        int((own > absence.joined_at).sum()),
+    )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", choices=STRATEGIES, default=list(STRATEGIES))
-    options = parser.parse_args()
+def cut_all(strategies: Sequence[str]) -> int:
+    """Returns how many failed."""
     failed = 0
-    for strategy in options.only:
+    for strategy in strategies:
         with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3, RATE) as hosts:
             try:
                 cuts = cut_once(strategy, hosts, Path(folder))
@@ -154,18 +150,33 @@ def main() -> int:
             flush=True,
         )
         failed += not all(cut.is_survived for cut in cuts)
-    for name, words in {**STRATEGIES, "all-reduce": COLLECTIVE}.items():
-        updates = GRADIENTS // 3 if name in ("all-reduce", "backup") else GRADIENTS
-        for network in NETWORKS if name in options.only or options.only == list(STRATEGIES) else ():
-            with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3, RATE) as hosts:
-                try:
-                    seconds = over_network(network, hosts, Path(folder), *words, f"max_updates={updates}")
-                    print(f"{name:10} {network:9} {seconds:5.1f} s", flush=True)
-                except AssertionError as error:
-                    failed += 1
-                    print(f"{name:10} {network:9} FAILED: {error}", flush=True)
-                except CannotEmulate as error:
-                    print(f"{name:10} {network:9} not tried: {error}", flush=True)
+    return failed
+
+
+def over_all_networks(strategy: str) -> int:
+    """Returns how many failed."""
+    failed = 0
+    updates = GRADIENTS // 3 if strategy in ("all-reduce", "backup") else GRADIENTS
+    for network in NETWORKS:
+        with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3, RATE) as hosts:
+            try:
+                words = ALL[strategy]
+                seconds = over_network(network, hosts, Path(folder), *words, f"max_updates={updates}")
+                print(f"{strategy:10} {network:9} {seconds:5.1f} s", flush=True)
+            except AssertionError as error:
+                failed += 1
+                print(f"{strategy:10} {network:9} FAILED: {error}", flush=True)
+            except CannotEmulate as error:
+                print(f"{strategy:10} {network:9} not tried: {error}", flush=True)
+    return failed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=ALL, default=list(ALL))
+    options = parser.parse_args()
+    failed = cut_all([name for name in options.only if name in STRATEGIES])
+    failed += sum(map(over_all_networks, options.only))
     return 1 if failed else 0
 
 

@@ -44,6 +44,12 @@ class EmulatedHosts:
         """The words before a command that is to run there."""
         return ["ip", "netns", "exec", name]
 
+    @property
+    def overrides(self) -> list[str]:
+        """Of a run over all of them."""
+        command = "runner.start_command='ip netns exec {host}'"
+        return ["runner=multinode", f"hosts=[{','.join(self.names)}]", "runner.start=command", command]
+
     def cut(self, name: str) -> None:
         """Unplug its cable from the switch: packets are lost without any notification."""
         _ip("-n", self.switch, "link", "set", self._port(name), "nomaster")

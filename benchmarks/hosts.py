@@ -87,8 +87,7 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
         run = LiveRun(
             results,
             *words,
-            *("runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.pace=absolute", "runner.events=false"),
-            *("runner.start=command", "runner.start_command='ip netns exec {host}'"),
+            *(*hosts.overrides, "runner.pace=absolute", "runner.events=false"),
             on=hosts.on(hosts.switch),
         )
         run.wait()

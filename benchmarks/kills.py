@@ -18,14 +18,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 
-import pandas as pd
-
 from benchmarks.emulated import CannotEmulate, EmulatedHosts
-from benchmarks.live_run import LiveRun, kill
+from benchmarks.live_run import LiveRun, absences, check_mini_batches, kill
 from runners.observer import newest_checkpoint
 from syncline.records.events import read_events
 
@@ -86,17 +84,19 @@ class Series:
         """End what is left of a run that failed."""
         if self._run.process.poll() is None:
             self._run.kill_launcher()
-        if self.hosts is not None:
-            for name in self.hosts.names:
-                self.hosts.heal(name)
 
     def run(self, most: int) -> None:
         """At most so many kills."""
         self._luck = random.Random(self.seed)
         self._start()
         self._until("a checkpoint", lambda: newest_checkpoint(self._run.config, self._run.folder) is not None)
-        while len(self.kills) < most and self._strike():
-            pass
+        try:
+            while len(self.kills) < most and self._strike():
+                pass
+        finally:
+            if self.hosts is not None:  # the run may have ended while a cable was cut
+                for name in self.hosts.names:
+                    self.hosts.heal(name)
         self._run.wait()
         self._check()
 
@@ -112,8 +112,7 @@ class Series:
         if hosts is None:
             self._run = LiveRun(self.results, *words)
             return
-        words += ["runner=multinode", f"hosts=[{','.join(hosts.names)}]", "runner.workers_per_host=[1]"]
-        words += ["runner.start=command", "runner.start_command='ip netns exec {host}'"]
+        words += [*hosts.overrides, "runner.workers_per_host=[1]"]
         self._run = LiveRun(self.results, *words, on=hosts.on(hosts.switch))
 
     def _strike(self) -> bool:
@@ -149,7 +148,7 @@ class Series:
     def _part(self, victim: str, worker: int) -> Kill | None:
         """Kill another part, with which one worker is lost or the whole run must restart."""
         run, hosts = self._run, self.hosts
-        place = worker  # the host of this worker is the one of the same number
+        place = worker  # its host has the same number
         lost_words, back_words = f"worker {worker} left", f"worker {worker} joined"
         is_shared = victim == "shard" or (victim in ("supervisor", "agent", "cable") and (hosts is None or place == 0))
         restarts = is_shared or not run.config.strategy.elastic
@@ -209,34 +208,12 @@ class Series:
         assert summary["updates"] == run.config.max_updates, summary
         assert run.has_ended_cleanly(), run.left_over()
         log = read_events(run.folder / "events.arrow").to_pandas()
-        pushed = log[log.kind == "pushed"]
-        for worker, own in pushed.groupby("worker"):
-            iterations = own.value.astype(int).tolist()
-            assert iterations == list(range(len(iterations))), (worker, iterations)
-        if run.config.strategy.has_server:
-            applied = log[log.kind == "applied"].push
-            assert applied.is_unique
-            assert len(applied) == summary["gradients_used"]
-            assert set(applied) <= set(pushed.push)
-        self.pauses_s = list(pauses(log))
+        check_mini_batches(log, WORKERS)
+        self.pauses_s = [absence.longest_pause_s for absence in absences(log)]
 
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def pauses(log: pd.DataFrame) -> Iterable[float]:
-    """The longest pause between others' pushes while a worker was away, for each that has left and joined again.
-
-    Between its last push and its return, as far as the log knows: a restart forgets what came after its checkpoint.
-    """
-    pushed = log[log.kind == "pushed"]
-    for gone in log[log.kind == "left"].itertuples():
-        own = pushed[(pushed.worker == gone.worker) & (pushed["at"] <= gone.at)]["at"]
-        back = log[(log.kind == "joined") & (log.worker == gone.worker) & (log["at"] >= gone.at)]["at"]
-        if len(own) and len(back):
-            others = pushed[(pushed.worker != gone.worker) & pushed["at"].between(own.max(), back.min())]["at"]
-            yield max(after - before for before, after in pairwise([own.max(), *others, back.min()]))
 
 
 def told(seconds: Sequence[float | None]) -> str:

@@ -6,9 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from syncline.config import RunConfig, compose
 from syncline.records.store import read_summary
@@ -106,6 +110,51 @@ class LiveRun:
         while self.left_over() and time.monotonic() < ends:
             time.sleep(0.02)
         return self.left_over() == [] and not list(self.folder.glob("secret*"))
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """What a shard's log says of a worker that has left and joined again; seconds of the run."""
+
+    began_at: float  # its last push
+    left_at: float
+    joined_at: float
+    others_at: tuple[float, ...]  # pushes of the others in between
+
+    @property
+    def longest_pause_s(self) -> float:
+        return max(after - before for before, after in pairwise([self.began_at, *self.others_at, self.joined_at]))
+
+
+def absences(log: pd.DataFrame) -> Iterator[Absence]:
+    """In order. Those of which a restart has forgotten the beginning or the end are left out."""
+    pushed = log[log.kind == "pushed"]
+    left = log[log.kind == "left"]
+    for worker, left_at in zip(left.worker.tolist(), left["at"].tolist(), strict=True):
+        own = pushed[(pushed.worker == worker) & (pushed["at"] <= left_at)]["at"]
+        back = log[(log.kind == "joined") & (log.worker == worker) & (log["at"] >= left_at)]["at"]
+        if len(own) and len(back):
+            others = pushed[(pushed.worker != worker) & pushed["at"].between(own.max(), back.min())]["at"]
+            yield Absence(own.max(), left_at, back.min(), tuple(others))
+
+
+def check_mini_batches(log: pd.DataFrame, num_workers: int) -> None:
+    """Each was pushed once, in order, and then used or discarded once, but for what is pending at the end.
+
+    Args:
+        log: of one shard, or of a collective.
+
+    Raises:
+        AssertionError: one was not.
+    """
+    pushed = log[log.kind == "pushed"]
+    for worker, own in pushed.groupby("worker"):
+        iterations = own.value.astype(int).tolist()
+        assert iterations == list(range(len(iterations))), (worker, iterations)
+    done = log[log.kind.isin(["applied", "discarded"])].push
+    assert done.is_unique
+    assert set(done) <= set(pushed.push)
+    assert len(pushed) - len(done) <= num_workers, (len(pushed), len(done))
 
 
 def kill(pid: int) -> None:

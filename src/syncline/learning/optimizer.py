@@ -100,33 +100,30 @@ class InParts:
     """
 
     def __init__(self, make: Callable[[], Optimizer], places: Sequence[slice]) -> None:
-        self._parts = {(place.start, place.stop): make() for place in places}
+        self._places = sorted(places, key=lambda place: place.start)
+        self._parts = {place.start: make() for place in places}
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
-        for start, stop in self._parts:
-            place = slice(start, stop)
+        for place in self._places:
             self.step_part(place, weights, gradient, rate, out)
 
     def step_part(self, place: slice, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
         """The step of one part of these vectors [n]."""
-        self._parts[place.start, place.stop].step(weights[place], gradient[place], rate, out[place])
+        self._parts[place.start].step(weights[place], gradient[place], rate, out[place])
 
     def evaluated(self, weights: Tensor) -> Tensor:
-        parts = {(start, stop): weights[start:stop] for start, stop in self._parts}
-        found = {place: self._parts[place].evaluated(part) for place, part in parts.items()}
-        if all(found[place] is part for place, part in parts.items()):
+        own = [weights[place] for place in self._places]
+        found = [self._parts[place.start].evaluated(part) for place, part in zip(self._places, own, strict=True)]
+        if all(each is part for each, part in zip(found, own, strict=True)):
             return weights
-        return torch.cat([found[place] for place in sorted(found)])
+        return torch.cat(found)
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {
-            f"{start}.{name}": tensor
-            for (start, _), part in self._parts.items()
-            for name, tensor in part.state_dict().items()
-        }
+        parts = self._parts.items()
+        return {f"{start}.{name}": tensor for start, part in parts for name, tensor in part.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        for (start, _), part in self._parts.items():
+        for start, part in self._parts.items():
             own = f"{start}."
             part.load_state_dict({name.removeprefix(own): t for name, t in state.items() if name.startswith(own)})
 

@@ -50,7 +50,6 @@ class PushPart:
     worker: int
     shard: int
     size_bytes: int
-    through_at: float = 0.0  # as in `Push`
 
 
 @dataclass(slots=True, eq=False)

@@ -229,8 +229,8 @@ def _early(config: RunConfig, size_bytes: int) -> list[Early]:
     own, early = blocks(size_bytes, config.cluster.shards), []
     for place in from_end(size_bytes, 4 * config.push_bucket_size):
         ready = _ready(config, (size_bytes - place.start) / size_bytes)
-        for shard, block in enumerate(own):
-            early += [Early(shard, part.stop - part.start, ready) for part in within([place], block) if ready < 1.0]
+        for shard, block in enumerate(own if ready < 1.0 else ()):  # what is ready at the end is the push's rest
+            early += [Early(shard, part.stop - part.start, ready) for part in within([place], block)]
     return early
 
 

@@ -177,8 +177,14 @@ class NetworkTransport(Transport):
             self._queue.push(at, PushPart(worker, early.shard, early.size_bytes))
 
     def push_part(self, part: PushPart) -> None:
-        self._early_bytes[part.shard] += part.size_bytes
-        self._send(part, part.size_bytes)
+        """It needs no event when it arrives: the rest of its push comes after it."""
+        worker, shard, size_bytes = part.worker, part.shard, part.size_bytes
+        self._early_bytes[shard] += size_bytes
+        if self._shared is None:
+            self._cluster.network.push(self._queue.now, worker, shard, size_bytes)
+        else:
+            self._shared.send(self._queue.now, Flow(True, worker, shard), size_bytes, part)
+            self._await_shared()
 
     def push_arrived(self, push: Push) -> None:
         if self._cluster.update_s and not push.is_handled:
@@ -217,24 +223,21 @@ class NetworkTransport(Transport):
         assert self._shared is not None
         at = self._queue.now + self._cluster.network.latency_s
         for message in self._shared.through(self._queue.now):  # none, if what was sent since holds it up
-            message.through_at = at
             if isinstance(message, PushPart):
-                continue  # the rest of its push comes after it
+                continue
+            message.through_at = at
             late = self._cluster.late_push if isinstance(message, Push) else self._cluster.late_pull
             self._queue.push(late(at, message.shard, message.worker), message)
         self._await_shared()
 
-    def _send(self, message: Message, size_bytes: int) -> None:
+    def _send(self, message: Push | Block, size_bytes: int) -> None:
         """A message leaves now."""
-        now, worker, shard, is_push = self._queue.now, message.worker, message.shard, not isinstance(message, Block)
+        now, worker, shard, is_push = self._queue.now, message.worker, message.shard, isinstance(message, Push)
         if self._shared is not None:
             self._shared.send(now, Flow(is_push, worker, shard), size_bytes, message)
             self._await_shared()
             return
         cluster = self._cluster
-        if isinstance(message, PushPart):
-            cluster.network.push(now, worker, shard, size_bytes)
-            return
         arrives = (
             cluster.push(now, worker, shard, size_bytes) if is_push else cluster.pull(now, shard, worker, size_bytes)
         )

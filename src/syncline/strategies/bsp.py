@@ -8,7 +8,6 @@ Departures: a worker that leaves is no longer waited for (the live engine instea
 its checkpoint); one that joins takes part in the next update.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,19 +24,17 @@ from syncline.strategies.protocol import (
     TimerFired,
     WorkerJoined,
     bucket_bytes,
+    check_impl,
 )
 
 TOPOLOGIES = ("server", "allreduce")
-IMPLS = ("flat", "naive", "overlap")
 
 
 @dataclass(frozen=True, slots=True)
 class BspOptions(StrategyOptions):
     name: str = "bsp"
     topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce averages the gradients
-    # one of IMPLS, of the all-reduce: one for all tensors; one a tensor, blocking; or, as DDP does, one a bucket while
-    # the backward pass goes on
-    impl: str = "flat"
+    impl: str = "flat"  # one of protocol.IMPLS, of the all-reduce; overlap as in DDP
     bucket_mb: float = 0.5  # of impl=overlap, > 0
 
     elastic: ClassVar[bool] = False
@@ -45,10 +42,7 @@ class BspOptions(StrategyOptions):
     def __post_init__(self) -> None:
         if self.topology not in TOPOLOGIES:
             raise ValueError(f"strategy.topology must be one of {', '.join(TOPOLOGIES)}, got {self.topology!r}")
-        if self.impl not in IMPLS:
-            raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
-        if not 0 < self.bucket_mb < math.inf:
-            raise ValueError(f"strategy.bucket_mb must be > 0, got {self.bucket_mb}")
+        check_impl(self.impl, self.bucket_mb)
         if self.impl == "overlap" and self.topology == "server":
             raise ValueError("strategy.impl=overlap needs strategy.topology=allreduce, got server")
 

@@ -28,10 +28,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from syncline.strategies.protocol import StrategyOptions, bucket_bytes
+from syncline.strategies.protocol import StrategyOptions, bucket_bytes, check_impl
 
 AVERAGES = ("after_step", "before_forward")
-IMPLS = ("flat", "naive", "overlap")
 PARITIES = ("continues", "epoch")
 EVALUATED = ("mean", "first")
 
@@ -41,9 +40,7 @@ class DsSyncOptions(StrategyOptions):
     name: str = "ds_sync"
     group_size: int | None = None  # G >= 2, a divisor of W; None: the largest that is not above sqrt(W)
     average: str = "after_step"  # one of AVERAGES
-    # one of IMPLS, of the averaging: one all-reduce for all tensors; one a tensor, blocking; or one a bucket, which the
-    # optimizer steps while the backward pass goes on
-    impl: str = "flat"
+    impl: str = "flat"  # one of protocol.IMPLS, of the averaging; overlap: the optimizer steps each bucket before
     bucket_mb: float = 0.5  # of impl=overlap, > 0
     parity: str = "continues"  # one of PARITIES: which steps are even
     evaluate: str = "mean"  # one of EVALUATED: the mean of all replicas, or the replica of worker 0
@@ -60,10 +57,7 @@ class DsSyncOptions(StrategyOptions):
             raise ValueError(f"strategy.parity must be one of {', '.join(PARITIES)}, got {self.parity!r}")
         if self.evaluate not in EVALUATED:
             raise ValueError(f"strategy.evaluate must be one of {', '.join(EVALUATED)}, got {self.evaluate!r}")
-        if self.impl not in IMPLS:
-            raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {self.impl!r}")
-        if not 0 < self.bucket_mb < math.inf:
-            raise ValueError(f"strategy.bucket_mb must be > 0, got {self.bucket_mb}")
+        check_impl(self.impl, self.bucket_mb)
         if self.impl == "overlap" and self.averages_first:
             raise ValueError("strategy.impl=overlap needs strategy.average=after_step, got before_forward")
 

@@ -7,6 +7,7 @@ A strategy starts with all its workers holding version 0 and computing. Workers 
 `WorkerJoined`. A collective has neither server nor state machine: its options say which workers average at a step.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, dataclass_transform
@@ -178,8 +179,20 @@ class PullRule(Protocol):
         ...
 
 
+IMPLS = ("flat", "naive", "overlap")
+"""Of a collective's all-reduce: one for all tensors; one a tensor, blocking; one a bucket, during the backward pass."""
+
+
+def check_impl(impl: str, bucket_mb: float) -> None:
+    """Of a collective's options. Raises ValueError if one is out of range."""
+    if impl not in IMPLS:
+        raise ValueError(f"strategy.impl must be one of {', '.join(IMPLS)}, got {impl!r}")
+    if not 0 < bucket_mb < math.inf:
+        raise ValueError(f"strategy.bucket_mb must be > 0, got {bucket_mb}")
+
+
 def bucket_bytes(impl: str, bucket_mb: float) -> int | None:
-    """Of a collective's options."""
+    """Of the parts that a collective sends during the backward pass; None: all is sent after that."""
     return max(4, int(bucket_mb * 1e6)) if impl == "overlap" else None
 
 
