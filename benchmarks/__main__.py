@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import allreduce, criteo_pass, input_pipeline, orchestration, transport, updates
+from benchmarks import allreduce, criteo_pass, input_pipeline, orchestration, stalls, transport, updates
 from benchmarks.live_run import LiveRun
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
 from benchmarks.spread import Spread
@@ -61,6 +61,7 @@ PARTS = {
     "simulator": simulator_report,
     "transport": transport.report,
     "allreduce": allreduce.report,
+    "stalls": stalls.report,
     "start": start_report,
     "input": input_pipeline.report,
     "criteo": criteo_pass.report,

@@ -184,8 +184,8 @@ def against_ddp(num_members: int, case: Case, hosts: EmulatedHosts | None = None
 def report() -> None:
     print("BSP by all-reduce / torch DDP, steps a second (goal >= 1.0): median [min .. max]")
     for num_members in (2, 4):
-        for model in ("lenet", "resnet20"):
-            _show(f"{num_members} processes", num_members, Case(model, pairs=7 if model == "resnet20" else 3))
+        for model, steps in (("lenet", 100), ("resnet20", 10)):
+            _show(f"{num_members} processes", num_members, Case(model, steps=steps))
     for num_members in (2, 4):
         try:
             with EmulatedHosts(num_members, RATE_OF_CABLES) as hosts:

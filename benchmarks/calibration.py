@@ -50,8 +50,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "hosts",
         (
-            *("runner=multinode", "runner.shards_on=own", "runner.pace=absolute", "cluster.workers=3"),
-            *("runner.start=command", "runner.start_command='ip netns exec {host}'"),
+            *("runner.shards_on=own", "runner.pace=absolute", "cluster.workers=3"),
             *("model=resnet8", "model.width=64", "batch_size=2", "cluster.gradient_s=[0.15,0.2,0.3]"),
         ),
         150,
@@ -66,7 +65,7 @@ def measure(case: Case, seed: int, samples: int) -> list[Prediction]:
         words, on = [*case.words], list[str]()
         if case.on_hosts:
             hosts = stack.enter_context(EmulatedHosts(HOSTS, RATE))
-            words.append(f"hosts=[{','.join(hosts.names)}]")
+            words += hosts.overrides
             on = hosts.on(hosts.switch)
         words += [f"name={case.name}", f"seed={seed}", f"samples={samples}", f"results={folder}/results"]
         made = Path(folder) / "predictions.json"

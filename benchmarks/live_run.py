@@ -46,9 +46,9 @@ class LiveRun:
             stderr=self._output,
         )
 
-    def wait(self, expected: int = 0) -> str:
+    def wait(self, expected: int = 0, timeout_s: float = TIMEOUT_S) -> str:
         """Wait for its end. Returns what it printed."""
-        code = self.process.wait(TIMEOUT_S)
+        code = self.process.wait(timeout_s)
         self._output.seek(0)
         output = self._output.read()
         self._output.close()

@@ -46,9 +46,9 @@ def goodput(transport: str, num_workers: int, seconds: float) -> float:
     return 2 * BLOCK_BYTES * len(trips) / spent / 1e9
 
 
-def round_trip(transport: str, seconds: float) -> float:
-    """Median microseconds from a push of 64 bytes to its answer."""
-    trips, _ = _serve(transport, 1, DIRECT_BYTES, seconds)
+def round_trip(transport: str, num_workers: int, seconds: float) -> float:
+    """Median microseconds from a push of 64 bytes to its answer, when so many workers push at the same time."""
+    trips, _ = _serve(transport, num_workers, DIRECT_BYTES, seconds)
     return Spread(tuple(trips)).median * 1e6
 
 
@@ -185,7 +185,7 @@ def report(repeats: int = 3, seconds: float = 2.0) -> None:
     """Print all measurements, each beside iperf3 of the same minute."""
     print("Parameter server's wire, 7 MB pushed and pulled, GB/s: median [min .. max]")
     print("(goal: >= 0.9 of iperf3)")
-    for num_workers in (1, 2, 4, 8):
+    for num_workers in (1, 2, 4, 8, 16, 32):
         rows: dict[str, list[Any]] = {"iperf3": [], "tcp": [], "unix": []}
         for _ in range(repeats):
             rows["iperf3"].append(iperf3(num_workers, seconds))
@@ -200,9 +200,12 @@ def report(repeats: int = 3, seconds: float = 2.0) -> None:
     print(f"  gloo send/recv, 2 processes: {Spread(tuple(gloo(seconds) for _ in range(repeats)))}")
     print("Round trip of a push of 64 bytes, microseconds, and of 64 bytes between two processes (goal <= 50)")
     for transport in ("tcp", "unix"):
-        pairs = [(round_trip(transport, 1.0), plain_round_trip(transport, 1.0)) for _ in range(repeats)]
+        pairs = [(round_trip(transport, 1, 1.0), plain_round_trip(transport, 1.0)) for _ in range(repeats)]
         ours, plain = (Spread(tuple(column)) for column in zip(*pairs, strict=True))
         print(f"  {transport:6} {ours}; plain {plain}")
+        for num_workers in (8, 16, 32):
+            loaded = Spread(tuple(round_trip(transport, num_workers, 1.0) for _ in range(repeats)))
+            print(f"         {num_workers:2} workers at once {loaded}")
 
 
 if __name__ == "__main__":

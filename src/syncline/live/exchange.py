@@ -75,6 +75,8 @@ def _at_once(place: slice) -> None:
 class Overlapped(Exchange):
     """All-reduces of parts, from the end of the vector, each once the backward pass has completed its gradient.
 
+    The last part is sent with buffers and extra elements, so that it leaves when the loss is known.
+
     Args:
         flat: what this member has.
         averages_weights: the weights are exchanged; else the gradient.
@@ -90,6 +92,8 @@ class Overlapped(Exchange):
         self._before_send: Callable[[slice], None] = _at_once
         self._waits: list[Callable[[], object]] = []
         self.places = self._buckets.places  # of the parts
+        self._last = self._exchanged[self.places[-1]]
+        self._message = flat.beside.new_empty(self._last.numel() + flat.beside.numel())  # with the last part
 
     def begin(self, group: Group, before_send: Callable[[slice], None] = _at_once) -> None:
         """The next step is to be averaged over this group; `before_send` is called with each part that is ready."""
@@ -98,21 +102,25 @@ class Overlapped(Exchange):
         self._buckets.begin()
 
     def complete(self) -> None:
-        """The gradient is complete: what is left is sent, too."""
+        """The gradient is complete: what is left may be sent, too."""
         self._buckets.complete()
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
         flat = self._flat
-        self._waits.append(start_all_reduce(flat.beside, group))
+        torch.cat([self._last, flat.beside], out=self._message)
+        self._waits.append(start_all_reduce(self._message, group))
         for wait in self._waits:
             wait()
+        self._last.copy_(self._message[: self._last.numel()])
+        flat.beside.copy_(self._message[self._last.numel() :])
         sums: list[float] = flat.extra.tolist()
         self._with_beside.div_(dist.get_world_size(group))
         return sums
 
     def _send(self, place: slice) -> None:
         self._before_send(place)
-        self._waits.append(start_all_reduce(self._exchanged[place], self._group))
+        if place != self.places[-1]:
+            self._waits.append(start_all_reduce(self._exchanged[place], self._group))
 
 
 class CompressedGradients(Exchange):
