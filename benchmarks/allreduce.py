@@ -37,7 +37,6 @@ from syncline.timing.cluster import ClusterConfig
 
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 1e-4
 COMPARED_STEPS = 20
-RATE_OF_CABLES = "1gbit"
 
 
 @dataclass(frozen=True)
@@ -188,11 +187,11 @@ def report() -> None:
             _show(f"{num_members} processes", num_members, Case(model, steps=steps))
     for num_members in (2, 4):
         try:
-            with EmulatedHosts(num_members, RATE_OF_CABLES) as hosts:
+            with EmulatedHosts(num_members) as hosts:
                 for model, batch_size, steps in (("resnet20", 32, 10), ("wrn-16-4", 8, 4), ("wrn-10-8", 8, 4)):
                     for impl in ("flat", "overlap"):
                         case = Case(model, batch_size, impl, steps=steps)
-                        _show(f"{num_members} hosts, {RATE_OF_CABLES}", num_members, case, hosts)
+                        _show(f"{num_members} hosts, 1 Gbit/s", num_members, case, hosts)
         except CannotEmulate as error:
             print(f"  {num_members} hosts: not measured, {error}")
 

@@ -23,7 +23,6 @@ from runners.calibrate import asked_for, calibrate
 from syncline.records.environment import environment
 from syncline.timing.calibration import Prediction
 
-RATE = "1gbit"
 HOSTS = 4  # of three workers and the server
 MEDIAN, LARGEST = 0.02, 0.05  # goals of the errors of a case
 LOCAL = ("runner=local", "runner.pace=absolute", "model=resnet8", "cluster.workers=3")
@@ -64,7 +63,7 @@ def measure(case: Case, seed: int, samples: int) -> list[Prediction]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         words, on = [*case.words], list[str]()
         if case.on_hosts:
-            hosts = stack.enter_context(EmulatedHosts(HOSTS, RATE))
+            hosts = stack.enter_context(EmulatedHosts(HOSTS))
             words += hosts.overrides
             on = hosts.on(hosts.switch)
         words += [f"name={case.name}", f"seed={seed}", f"samples={samples}", f"results={folder}/results"]

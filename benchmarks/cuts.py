@@ -19,7 +19,6 @@ from benchmarks.emulated import CannotEmulate, EmulatedHosts
 from benchmarks.live_run import LiveRun, absences, check_mini_batches
 from syncline.records.events import read_events
 
-RATE = "1gbit"
 DEAD_S = 3.0
 LOST = 2  # the worker, and the host
 ALONE_S = 1.0  # of the others alone, once the lost worker has left
@@ -135,7 +134,7 @@ def cut_all(strategies: Sequence[str]) -> int:
     """Returns how many failed."""
     failed = 0
     for strategy in strategies:
-        with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3, RATE) as hosts:
+        with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3) as hosts:
             try:
                 cuts = cut_once(strategy, hosts, Path(folder))
             except AssertionError as error:
@@ -158,7 +157,7 @@ def over_all_networks(strategy: str) -> int:
     failed = 0
     updates = GRADIENTS // 3 if strategy in ("all-reduce", "backup") else GRADIENTS
     for network in NETWORKS:
-        with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3, RATE) as hosts:
+        with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3) as hosts:
             try:
                 words = ALL[strategy]
                 seconds = over_network(network, hosts, Path(folder), *words, f"max_updates={updates}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 NETWORK = "10.77"  # 10.77.X.Y, X by the process that makes them
+BURST_S = 0.002  # what a cable sends at once after a pause, in seconds of its bandwidth
 BRIDGE = "02:00:00:00:00:fe"  # MAC address of the launcher's NIC
 
 
@@ -19,13 +20,13 @@ class EmulatedHosts:
 
     Args:
         count: of hosts.
-        rate: of each cable, each way, as tc writes it (1gbit); None: as fast as the machine is.
+        gbps: bandwidth of each cable, each way, Gbit/s.
 
     Raises:
         CannotEmulate.
     """
 
-    def __init__(self, count: int, rate: str | None = None) -> None:
+    def __init__(self, count: int, gbps: float = 1.0) -> None:
         mark = f"syncline{os.getpid()}"
         net = f"{NETWORK}.{os.getpid() % 250}"
         self.names = [f"{mark}-{host}" for host in range(1, count + 1)]
@@ -35,7 +36,7 @@ class EmulatedHosts:
         if shutil.which("ip") is None or shutil.which("tc") is None:
             raise CannotEmulate("iproute2, which makes network namespaces, is absent")
         try:
-            self._make(net, rate)
+            self._make(net, gbps)
         except CannotEmulate:
             self.close()
             raise
@@ -115,7 +116,7 @@ class EmulatedHosts:
     def _port(self, name: str) -> str:
         return f"port{self.names.index(name)}"
 
-    def _make(self, net: str, rate: str | None) -> None:
+    def _make(self, net: str, gbps: float) -> None:
         switch = self.switch
         _ip("netns", "add", switch)
         _ip("-n", switch, "link", "set", "lo", "up")
@@ -134,10 +135,10 @@ class EmulatedHosts:
             _ip("-n", name, "link", "set", "eth0", "up")
             # Not this machine's: BBR takes long to notice that the bandwidth is free again.
             _ip("-n", name, "route", "replace", f"{net}.0/24", "dev", "eth0", "src", address, "congctl", "cubic")
-            if rate is not None:
-                for place, device in ((name, "eth0"), (switch, port)):
-                    limit = ("tbf", "rate", rate, "burst", "256k", "latency", "50ms")
-                    _run("tc", "-n", place, "qdisc", "replace", "dev", device, "root", *limit)
+            rate, burst = f"{1000 * gbps:g}mbit", f"{BURST_S * gbps * 1e9 / 8:.0f}"
+            for place, device in ((name, "eth0"), (switch, port)):
+                limit = ("tbf", "rate", rate, "burst", burst, "latency", "50ms")
+                _run("tc", "-n", place, "qdisc", "replace", "dev", device, "root", *limit)
             lines.append(f"{address} {name}")
         self._etc.mkdir(parents=True, exist_ok=True)
         (self._etc / "hosts").write_text("\n".join(lines) + "\n")

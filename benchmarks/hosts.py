@@ -23,7 +23,7 @@ from syncline.config import compose
 from syncline.records.environment import environment
 from syncline.simulation.run import simulate
 
-RATES = {"1gbit": 1.0, "100mbit": 0.1}  # of a cable -> Gbit/s
+SLOW_GBPS = 0.1
 GOAL = 0.10  # of the median error of a case
 GRADIENT_S = 0.25
 COMMON = (
@@ -42,7 +42,7 @@ class Case:
     hosts: int
     words: tuple[str, ...]
     updates: int
-    rate: str = "1gbit"  # one of RATES
+    gbps: float = 1.0  # of a cable
 
 
 OWN = "runner.shards_on=own"
@@ -54,36 +54,36 @@ CASES: tuple[Case, ...] = (
     Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
     Case("bsp, 3 workers, all-reduce", 3, (*GATHER, "cluster.workers=3"), 40),
     Case("bsp, 3 workers, overlap", 3, (*GATHER, OVERLAP, "cluster.workers=3"), 40),
-    Case("bsp, 2 workers, overlap, slow", 2, (*GATHER, OVERLAP, "cluster.workers=2"), 10, "100mbit"),
+    Case("bsp, 2 workers, overlap, slow", 2, (*GATHER, OVERLAP, "cluster.workers=2"), 10, SLOW_GBPS),
     Case("ds_sync, 4 workers", 4, ("strategy=ds_sync", "cluster.workers=4"), 40),
     Case("ds_sync, 4 workers, overlap", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 40),
-    Case("ds_sync, 4 workers, overlap, slow", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 10, "100mbit"),
+    Case("ds_sync, 4 workers, overlap, slow", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 10, SLOW_GBPS),
     Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 90),
     Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
     Case("asp, topk 1 %", 4, ("strategy=asp", "cluster.workers=3", "compress=topk", OWN), 60),
     Case("bsp, int8, 2 shards", 4, (*BSP, "cluster.shards=2", "compress=int8", OWN), 30),
     Case("asp, 1 worker, in parts", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 40),
-    Case("asp, 1 worker, in parts, slow", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 10, "100mbit"),
+    Case("asp, 1 worker, in parts, slow", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 10, SLOW_GBPS),
     Case("dssp, 3 workers, in parts", 4, ("strategy=dssp", "cluster.workers=3", PARTS, OWN), 90),
     Case("bsp, 4 local steps", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 20),
-    Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, "100mbit"),
-    Case("asp, topk 1 % both ways, slow", 3, ("strategy=asp", "cluster.workers=2", BOTH_WAYS, OWN), 40, "100mbit"),
-    Case("bsp, all-gather, int8, slow", 3, (*GATHER, "cluster.workers=3", "compress=int8"), 10, "100mbit"),
-    Case("ds_sync, topk 1 %, slow", 4, ("strategy=ds_sync", "cluster.workers=4", "compress=topk"), 40, "100mbit"),
-    Case("bsp, 4 local steps, slow", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 6, "100mbit"),
+    Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, SLOW_GBPS),
+    Case("asp, topk 1 % both ways, slow", 3, ("strategy=asp", "cluster.workers=2", BOTH_WAYS, OWN), 40, SLOW_GBPS),
+    Case("bsp, all-gather, int8, slow", 3, (*GATHER, "cluster.workers=3", "compress=int8"), 10, SLOW_GBPS),
+    Case("ds_sync, topk 1 %, slow", 4, ("strategy=ds_sync", "cluster.workers=4", "compress=topk"), 40, SLOW_GBPS),
+    Case("bsp, 4 local steps, slow", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 6, SLOW_GBPS),
 )
 
 
 def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
     """Seconds an update: measured with real processes, and predicted."""
-    bandwidth = f"cluster.network.bandwidth_gbps={RATES[case.rate]:g}"
+    bandwidth = f"cluster.network.bandwidth_gbps={case.gbps:g}"
     words = (*COMMON, bandwidth, *case.words, f"seed={seed}", f"max_updates={case.updates}")
     here = compose([word for word in words if not word.startswith("runner.")])[0]
     if BOTH_WAYS in words:
         words += (f"cluster.update_s={server_s(here)}",)
     if OVERLAP in words or PARTS in words:
         words += (f"cluster.ready={shares_ready(here)}",)
-    with EmulatedHosts(case.hosts, case.rate) as hosts:
+    with EmulatedHosts(case.hosts, case.gbps) as hosts:
         run = LiveRun(
             results,
             *words,
@@ -120,7 +120,7 @@ def main() -> int:
         made.append(
             {
                 "case": case.name,
-                "rate": case.rate,
+                "gbps": case.gbps,
                 "measured_s": measured.values,
                 "predicted_s": predicted.values,
                 "load": load,

@@ -29,7 +29,6 @@ from syncline.records.events import read_events
 
 WORKERS = 4  # DS-Sync needs a grid
 GRADIENT_S = 0.02
-RATE = "1gbit"
 SECONDS = 40.0  # that a run would take undisturbed
 PAUSES_S = 0.2, 2.0  # between a recovery and the next kill
 ALONE_S = 1.0  # a host stays cut off after it was treated as lost
@@ -249,7 +248,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         hosts = None
         try:
-            hosts = stack.enter_context(EmulatedHosts(WORKERS, RATE))
+            hosts = stack.enter_context(EmulatedHosts(WORKERS))
         except CannotEmulate as why:
             print(f"one host alone: {why}")
         settings = [(name, None) for name in STRATEGIES] + [(name, hosts) for name in ON_HOSTS if hosts is not None]

@@ -25,7 +25,7 @@ CASES = {
         *("cluster.network.sharing=fair", "cluster.network.later_weight=0.7"),
     ),
 }
-HOSTS, RATE = 4, "1gbit"  # three workers and the server
+HOSTS = 4  # three workers and the server
 
 
 def raced(case: str, seed: int, folder: Path) -> WrittenStudy:
@@ -33,7 +33,7 @@ def raced(case: str, seed: int, folder: Path) -> WrittenStudy:
     with ExitStack() as stack:
         words, on = [*WORDS, *CASES[case]], list[str]()
         if case == "hosts":
-            hosts = stack.enter_context(EmulatedHosts(HOSTS, RATE))
+            hosts = stack.enter_context(EmulatedHosts(HOSTS))
             live = (
                 f"runner=multinode hosts=[{','.join(hosts.names)}] runner.shards_on=own runner.pace=absolute "
                 "runner.evaluate=during runner.start=command \"runner.start_command='ip netns exec {host}'\""

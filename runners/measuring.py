@@ -155,10 +155,10 @@ def server_s(config: RunConfig) -> float:
     """
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     shard = build_shard(config, 0, flat, num_train=1, is_whole=False)
-    size, spent = shard.current.weights.numel(), []
+    size, spent, numbers = shard.current.weights.numel(), list[float](), torch.Generator().manual_seed(0)
     compressor = build_pull_compressor(config, 0, 0) if config.compresses_pulls else None
     for update in range(UPDATES):
-        gradient = Gradient(torch.full([size], 1e-6), torch.zeros_like(shard.current.buffers))
+        gradient = Gradient(1e-6 * torch.randn(size, generator=numbers), torch.zeros_like(shard.current.buffers))
         begun = time.perf_counter()
         shard.apply([gradient], 1.0, update, update)
         if compressor is not None:

@@ -10,7 +10,7 @@ from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.learning.compression import CHUNK, Compression, Int8, PushCompressor, RandK, Sign, TopK
+from syncline.learning.compression import CHUNK, SAMPLE, Compression, Int8, PushCompressor, RandK, Sign, TopK
 from syncline.learning.kept import Kept
 
 SCHEMES: list[Compression] = [TopK(0.1), TopK(1.0), RandK(0.1), RandK(1.0), Int8(), Sign()]
@@ -51,6 +51,17 @@ def test_topk_sends_the_largest_and_nothing_else() -> None:
     assert torch.equal(found[kept], block[kept])
     assert block[kept].abs().min() >= block[~kept].abs().max()
     assert TopK(0.05).size(1000) == 400
+
+
+@pytest.mark.parametrize("density", [0.0001, 0.01, 0.2, 0.9])
+@pytest.mark.parametrize("nonzero", [0.001, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("digits", [0, 7], ids=["many equal", "few equal"])
+def test_topk_of_a_large_block_is_the_beginning_of_a_stable_sort(density: float, nonzero: float, digits: int) -> None:
+    block = torch.round(block_of(3 * SAMPLE + 5), decimals=digits)
+    block[torch.rand(block.numel(), generator=torch.Generator().manual_seed(1)) >= nonzero] = 0
+    data = TopK(density).encode(block, 0)
+    places = data[: data.numel() // 2].view(torch.int32).numpy()
+    assert places.tolist() == sorted(np.argsort(-block.abs().numpy(), kind="stable")[: len(places)].tolist())
 
 
 def test_of_equal_elements_topk_sends_the_first_and_of_no_numbers_as_many() -> None:

@@ -13,7 +13,7 @@ from benchmarks.live_run import LiveRun
 def hosts() -> Iterator[EmulatedHosts]:
     """Three, with cables of 1 Gbit/s."""
     try:
-        made = EmulatedHosts(3, "1gbit")
+        made = EmulatedHosts(3)
     except CannotEmulate as error:
         pytest.skip(f"no network namespaces here: {error}")
     with made:

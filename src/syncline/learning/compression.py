@@ -23,6 +23,7 @@ from torch import Tensor
 from syncline.datasets.streams import Purpose, stream
 
 CHUNK = 1024  # elements that share a scale
+SAMPLE = 8192  # elements of a block, from which the size of its largest is estimated
 
 
 class Compression(Protocol):
@@ -236,16 +237,35 @@ def _share(density: float, n: int) -> int:
 
 
 def _largest(values: NDArray[np.float32], k: int) -> Tensor:
-    """The places of the k largest, ascending; of equal ones the first. (Thrice as fast as torch.topk.)"""
+    """The places of the k largest, of values >= 0, ascending; of equal ones the first.
+
+    They are looked for among those above a bound that a sample gives: numpy's partition is slow where most are equal.
+    """
     n = len(values)
     if k == n:
         return torch.arange(n)
-    least = np.partition(values, n - k)[n - k]
-    above = np.flatnonzero(values > least)
-    places = np.sort(np.concatenate([above, np.flatnonzero(values == least)[: k - len(above)]]))
-    if len(places) < k:  # there are values that are no numbers
-        places = np.sort(np.argpartition(values, n - k)[n - k :])
-    return torch.from_numpy(places)
+    if np.isnan(values.max()):
+        return torch.from_numpy(np.sort(np.argpartition(values, n - k)[n - k :]))
+    bound = _bound(values, k)
+    places = np.flatnonzero(values > bound)
+    if len(places) < k and bound > 0:
+        bound = 0.0
+        places = np.flatnonzero(values > bound)
+    if len(places) > k:
+        among = values[places]
+        least = np.partition(among, len(places) - k)[len(places) - k]
+        above, equal = places[among > least], places[among == least]
+    else:
+        above, equal = places, np.flatnonzero(values == bound)
+    return torch.from_numpy(np.sort(np.concatenate([above, equal[: k - len(above)]])))
+
+
+def _bound(values: NDArray[np.float32], k: int) -> float:
+    """A value that probably a few more than k are above."""
+    sample = values[:: max(1, len(values) // SAMPLE)]
+    wanted = len(sample) * k / len(values)
+    rank = math.ceil(wanted + 4 * math.sqrt(wanted) + 4)
+    return float(np.sort(sample)[-rank]) if rank <= len(sample) else 0.0
 
 
 def _read(data: Tensor, dtype: torch.dtype) -> Tensor:
