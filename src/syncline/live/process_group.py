@@ -57,13 +57,23 @@ def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> lis
 def all_gather(tensor: Tensor, group: Group = None, memory: Sequence[Tensor] = ()) -> list[Tensor]:
     """That of each member of the group, by rank; all are of one size. Raises MemberLost if it failed.
 
+    By a ring: each sends to the next member what it received last. On slow networks gloo's own takes up to 1.5 times as
+    long, since its messages delay the acknowledgements of those that come.
+
     Args:
         memory: that is used again: what another call for tensors of this size has returned.
     """
-    size = dist.get_world_size(group)
+    size, rank = dist.get_world_size(group), dist.get_rank(group)
     parts = [*memory[:size], *(torch.empty_like(tensor) for _ in range(size - len(memory)))]
+    parts[rank].copy_(tensor)
+    ranks = dist.get_process_group_ranks(group)
+    after, before = ranks[(rank + 1) % size], ranks[rank - 1]
     try:
-        dist.all_gather(parts, tensor, group)
+        for source in range(rank, rank - size + 1, -1):
+            sent, received = parts[source % size], parts[(source - 1) % size]
+            pair = [dist.P2POp(dist.isend, sent, after, group), dist.P2POp(dist.irecv, received, before, group)]
+            for work in dist.batch_isend_irecv(pair):
+                work.wait()
     except RuntimeError as error:
         raise _lost(error, "all-gather") from None
     return parts
