@@ -57,8 +57,8 @@ def make_groups(rank: int, partitions: Sequence[Sequence[Sequence[int]]]) -> lis
 def all_gather(tensor: Tensor, group: Group = None, memory: Sequence[Tensor] = ()) -> list[Tensor]:
     """That of each member of the group, by rank; all are of one size. Raises MemberLost if it failed.
 
-    By a ring: each sends to the next member what it received last. On slow networks gloo's own takes up to 1.5 times as
-    long, since its messages delay the acknowledgements of those that come.
+    By a ring: each sends to the next member what it received last. gloo's own takes up to 1.5 times as long on a slow
+    network. There a member asks for data on the connection on which it sends: it must ask before it sends.
 
     Args:
         memory: that is used again: what another call for tensors of this size has returned.
@@ -71,7 +71,7 @@ def all_gather(tensor: Tensor, group: Group = None, memory: Sequence[Tensor] = (
     try:
         for source in range(rank, rank - size + 1, -1):
             sent, received = parts[source % size], parts[(source - 1) % size]
-            pair = [dist.P2POp(dist.isend, sent, after, group), dist.P2POp(dist.irecv, received, before, group)]
+            pair = [dist.P2POp(dist.irecv, received, before, group), dist.P2POp(dist.isend, sent, after, group)]
             for work in dist.batch_isend_irecv(pair):
                 work.wait()
     except RuntimeError as error:
