@@ -47,7 +47,7 @@ class Case:
 
     @property
     def batch_size(self) -> int:
-        """Where parts leave during the backward pass, its own time is near the set one, on two cores for all workers."""
+        """Where parts leave during the backward pass, its own time is near the set one; all share two cores."""
         return 32 // self.workers if {OVERLAP, PARTS} & set(self.words) else 2
 
     @property

@@ -194,9 +194,8 @@ class Maker:
     def shown(self, paper: str, name: str) -> tuple[Artefact, Table]:
         """A table of an artefact. Raises Kept where it is not complete, LookupError or ValueError if there is none."""
         own, _, suffix = name.partition("-")
-        show = SHOWN[paper].shows[own]
         artefact = self.complete(f"{paper}/{own}")
-        item = show(artefact)[suffix]
+        item = SHOWN[paper].exhibit(own, artefact)[suffix]
         if not isinstance(item, Table):
             raise ValueError("it is no table")
         return artefact, item
