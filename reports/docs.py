@@ -194,6 +194,8 @@ class Maker:
     def shown(self, paper: str, name: str) -> tuple[Artefact, Table]:
         """A table of an artefact. Raises Kept where it is not complete, LookupError or ValueError if there is none."""
         own, _, suffix = name.partition("-")
+        if own not in SHOWN[paper].shows:
+            raise KeyError(own)
         artefact = self.complete(f"{paper}/{own}")
         item = SHOWN[paper].exhibit(own, artefact)[suffix]
         if not isinstance(item, Table):
