@@ -46,9 +46,14 @@ class Case:
     gbps: float = 1.0  # of a cable
 
     @property
+    def sends_parts(self) -> bool:
+        """During the backward pass."""
+        return OVERLAP in self.words or PARTS in self.words
+
+    @property
     def batch_size(self) -> int:
         """Where parts leave during the backward pass, its own time is near the set one; all share two cores."""
-        return 32 // self.workers if {OVERLAP, PARTS} & set(self.words) else 2
+        return 32 // self.workers if self.sends_parts else 2
 
     @property
     def workers(self) -> int:
@@ -87,18 +92,12 @@ CASES: tuple[Case, ...] = (
 def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
     """Seconds an update: measured with real processes, and predicted."""
     bandwidth = f"cluster.network.bandwidth_gbps={case.gbps * PAYLOAD:.4f}"
-    words = (
-        *COMMON,
-        f"batch_size={case.batch_size}",
-        bandwidth,
-        *case.words,
-        f"seed={seed}",
-        f"max_updates={case.updates}",
-    )
+    chosen = (f"batch_size={case.batch_size}", f"seed={seed}", f"max_updates={case.updates}")
+    words = (*COMMON, bandwidth, *case.words, *chosen)
     here = compose([word for word in words if not word.startswith("runner.")])[0]
     if BOTH_WAYS in words:
         words += (f"cluster.update_s={server_s(here)}",)
-    if OVERLAP in words or PARTS in words:
+    if case.sends_parts:
         words += (f"cluster.ready={shares_ready(here)}",)
     with EmulatedHosts(case.hosts, case.gbps) as hosts:
         run = LiveRun(

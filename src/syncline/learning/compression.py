@@ -261,7 +261,7 @@ def _largest(values: NDArray[np.float32], k: int) -> Tensor:
 
 
 def _bound(values: NDArray[np.float32], k: int) -> float:
-    """A value that probably a few more than k are above."""
+    """A value that probably a few more than k are above: four standard deviations of a count in the sample."""
     sample = values[:: max(1, len(values) // SAMPLE)]
     wanted = len(sample) * k / len(values)
     rank = math.ceil(wanted + 4 * math.sqrt(wanted) + 4)
