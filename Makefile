@@ -13,7 +13,7 @@ PAPERS := $(sort $(patsubst %/,%,$(dir $(EXPERIMENTS))))
 RESULTS := $(lastword $(patsubst results=%,%,$(filter results=%,$(ARGS))))
 INTO := $(if $(RESULTS),--results $(RESULTS))
 CORES = $(shell $(PYTHON) -c "import os; print(os.cpu_count())")
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --dist loadgroup
 SCALED := scale=$(SCALE) $(if $(SEEDS),'scale.seeds=[$(SEEDS)]') $(ARGS)
 
 # Runs, then their report, if there is a plan: experiment, its plans' names, further words.

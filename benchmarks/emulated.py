@@ -135,6 +135,8 @@ class EmulatedHosts:
             _ip("-n", name, "link", "set", "eth0", "up")
             # Not this machine's: BBR takes long to notice that the bandwidth is free again.
             _ip("-n", name, "route", "replace", f"{net}.0/24", "dev", "eth0", "src", address, "congctl", "cubic")
+            # As clusters are set: else each message after a pause begins slowly beside those that are under way.
+            _run(*self.on(name), "sh", "-c", "echo 0 > /proc/sys/net/ipv4/tcp_slow_start_after_idle")
             rate, burst = f"{1000 * gbps:g}mbit", f"{BURST_S * gbps * 1e9 / 8:.0f}"
             for place, device in ((name, "eth0"), (switch, port)):
                 limit = ("tbf", "rate", rate, "burst", burst, "latency", "50ms")

@@ -3,6 +3,7 @@
 `make test` runs what has no marker of a tier, and of the others what is marked `core`; `make test-all` runs everything.
 """
 
+import os
 import signal
 
 import pytest
@@ -23,6 +24,9 @@ for name, max_examples in PROFILES.items():
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
 settings.load_profile("quick")
+
+# Sums are in one order, and tests share the cores; torch, here and in the processes that tests start, reads it later.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

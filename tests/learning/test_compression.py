@@ -10,7 +10,8 @@ from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.learning.compression import CHUNK, SAMPLE, Compression, Int8, PushCompressor, RandK, Sign, TopK
+from syncline.learning.compression import CHUNK, SAMPLE, Compression, Int8, Mean, PushCompressor, RandK, Sign, TopK
+from syncline.learning.consensus import mean_of
 from syncline.learning.kept import Kept
 
 SCHEMES: list[Compression] = [TopK(0.1), TopK(1.0), RandK(0.1), RandK(1.0), Int8(), Sign()]
@@ -157,6 +158,33 @@ def test_with_feedback_a_quadratic_is_solved_and_without_noise_hides_all_but_one
             assert (weights - aim).abs().max() < 0.5
         else:
             assert torch.equal(weights[1:], torch.zeros(4)), "never sent"
+
+
+@every_scheme
+@pytest.mark.parametrize("members", [1, 2, 3])
+def test_the_mean_of_what_members_send_has_the_bits_of_the_mean_of_whole_vectors(
+    scheme: Compression, members: int
+) -> None:
+    """Again and again in the same memory; places that several send count once each."""
+    mean, out, wanted = Mean(scheme, 300), block_of(300), block_of(300)
+    for seed in range(0, 30, 10):
+        parts = [scheme.encode(block_of(300, seed + member), seed + member) for member in range(members)]
+        mean.add_to(out, parts)
+        whole = [torch.empty(300) for _ in parts]
+        for part, vector in zip(parts, whole, strict=True):
+            scheme.decode(part, vector)
+        wanted.add_(mean_of(whole))
+        assert torch.equal(out, wanted)
+
+
+def test_of_a_mean_with_bytes_of_no_vector_nothing_is_added() -> None:
+    mean, out = Mean(TopK(0.2), 10), torch.zeros(10)
+    good = TopK(0.2).encode(block_of(10), 0)
+    with pytest.raises(ValueError, match="do not ascend"):
+        mean.add_to(out, [good, torch.zeros_like(good)])
+    assert torch.equal(out, torch.zeros(10))
+    mean.add_to(out, [good])
+    assert torch.equal(out, through(TopK(0.2), block_of(10)))
 
 
 @every_scheme

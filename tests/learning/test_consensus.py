@@ -24,7 +24,8 @@ def average(group: list[Consensus], weights: list[Tensor], number: int) -> None:
     pairs = list(zip(group, weights, strict=True))
     mean = mean_of([member.send(own, number)[1] for member, own in pairs])
     for member, own in pairs:
-        member.receive(own, mean)
+        member.apart.add_(mean)
+        member.step(own)
 
 
 @pytest.mark.parametrize(("scheme", "step"), SCHEMES, ids=repr)

@@ -11,6 +11,7 @@ feedback for any compression); Tang et al. 2019, DoubleSqueeze (both directions)
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -46,8 +47,27 @@ class Compression(Protocol):
         ...
 
 
+class Sparse(ABC):
+    """Some elements of a block are sent; the others count as zero."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def entries(self, data: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        """The places int64, each once, and the values of the elements that were sent, of a block of n elements.
+
+        Raises:
+            ValueError: no block has these bytes.
+        """
+
+    def decode(self, data: Tensor, out: Tensor) -> None:
+        places, values = self.entries(data, out.numel())
+        out.zero_()
+        out[places] = values
+
+
 @dataclass(frozen=True, slots=True)
-class TopK:
+class TopK(Sparse):
     """The k elements of the largest absolute values: their places int32 in ascending order, then their values."""
 
     density: float  # k / n, in (0, 1]
@@ -59,17 +79,16 @@ class TopK:
         places = _largest(block.abs().numpy(), _share(self.density, block.numel()))
         return torch.cat([places.to(torch.int32).view(torch.uint8), block[places].view(torch.uint8)])
 
-    def decode(self, data: Tensor, out: Tensor) -> None:
+    def entries(self, data: Tensor, n: int) -> tuple[Tensor, Tensor]:
         half = data.numel() // 2
-        places, values = _read(data[:half], torch.int32).long(), _read(data[half:], torch.float32)
-        if not _ascend(places, out.numel()):
+        places = _read(data[:half], torch.int32).long()
+        if not _ascend(places, n):
             raise ValueError("places that do not ascend within the block")
-        out.zero_()
-        out[places] = values
+        return places, _read(data[half:], torch.float32)
 
 
 @dataclass(frozen=True, slots=True)
-class RandK:
+class RandK(Sparse):
     """k random elements: the seed int64 from which their places follow, then their values.
 
     Without error feedback they are divided by the density: the mean over seeds is the block.
@@ -87,12 +106,11 @@ class RandK:
             values = values * (block.numel() / max(1, values.numel()))
         return torch.cat([torch.tensor([seed]).view(torch.uint8), values.view(torch.uint8)])
 
-    def decode(self, data: Tensor, out: Tensor) -> None:
+    def entries(self, data: Tensor, n: int) -> tuple[Tensor, Tensor]:
         seed = int(data[:8].view(torch.int64).item())
         if seed < 0:
             raise ValueError(f"a seed below 0: {seed}")
-        out.zero_()
-        out[self._places(seed, out.numel())] = _read(data[8:], torch.float32)
+        return self._places(seed, n), _read(data[8:], torch.float32)
 
     def _places(self, seed: int, n: int) -> Tensor:
         generator = np.random.Generator(np.random.Philox(seed))
@@ -147,6 +165,42 @@ def compressed(compression: Compression, block: Tensor, seed: int) -> Tensor:
     sent = compression.encode(block, seed)
     compression.decode(sent, block)
     return sent
+
+
+class Mean:
+    """The mean of compressed vectors; its memory is used again and again.
+
+    Args:
+        compression: of all of them.
+        n: elements of a vector.
+    """
+
+    def __init__(self, compression: Compression, n: int) -> None:
+        self._compression = compression
+        self._sum = torch.zeros(n)  # of sparse vectors: zero between two means
+        self._one = torch.empty(0 if isinstance(compression, Sparse) else n)
+
+    def add_to(self, out: Tensor, parts: Sequence[Tensor]) -> None:
+        """Add to `out` [n] the mean of what these bytes stand for, which are summed in their order.
+
+        Of sparse vectors only what was sent is touched: a pass over a long vector costs more.
+
+        Raises:
+            ValueError: no vector has these bytes; `out` is as before.
+        """
+        if isinstance(self._compression, Sparse):
+            entries = [self._compression.entries(part, self._sum.numel()) for part in parts]
+            for places, values in entries:
+                self._sum[places] += values
+            for places, _ in entries:  # one that several sent comes again, as zero
+                out[places.to(out.device)] += (self._sum[places] / len(parts)).to(out.device)
+                self._sum[places] = 0.0
+            return
+        for number, part in enumerate(parts):
+            self._compression.decode(part, self._one if number else self._sum)
+            if number:
+                self._sum.add_(self._one)
+        out.add_(self._sum.div_(len(parts)).to(out.device))
 
 
 @dataclass(eq=False, slots=True)

@@ -35,7 +35,8 @@ class Consensus:
 
     def __init__(self, compression: Compression, weights: Tensor, step: float, worker: int, seed: int) -> None:
         self.compression, self._step, self._worker, self._seed = compression, step, worker, seed
-        self._own, self._apart = weights.clone(), torch.zeros_like(weights)
+        self._own = weights.clone()
+        self.apart = torch.zeros_like(weights)  # mean of y_j, less y_i: to it the mean of all changes is to be added [n]
 
     def send(self, weights: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """The change of these weights [n] in training step `number`: its bytes, and what they stand for [n]."""
@@ -44,22 +45,21 @@ class Consensus:
         sent = compressed(self.compression, change, int(seed))
         change = change.to(weights.device)
         self._own.add_(change)
-        self._apart.sub_(change)
+        self.apart.sub_(change)
         return sent, change
 
-    def receive(self, weights: Tensor, mean: Tensor) -> None:
-        """Step towards the mean: `mean` [n] is that of what all members have sent; `weights` [n] change."""
-        self._apart.add_(mean)
-        weights.add_(self._apart, alpha=self._step)
+    def step(self, weights: Tensor) -> None:
+        """Step towards the mean, once `apart` knows the changes of all members; these weights [n] change."""
+        weights.add_(self.apart, alpha=self._step)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Its own tensors, which the next averaging changes."""
-        return {"own": self._own, "apart": self._apart}
+        return {"own": self._own, "apart": self.apart}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state_dict` gave."""
         self._own.copy_(state["own"])
-        self._apart.copy_(state["apart"])
+        self.apart.copy_(state["apart"])
 
 
 def mean_of(tensors: list[Tensor]) -> Tensor:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from syncline.learning.buckets import Buckets
-from syncline.learning.compression import Compression, PushCompressor
+from syncline.learning.compression import Compression, Mean, PushCompressor
 from syncline.learning.consensus import Consensus
 from syncline.learning.flat import FlatModule
 from syncline.live.process_group import Group, MemberLost, all_gather, all_reduce, start_all_reduce
@@ -135,9 +135,7 @@ class CompressedGradients(Exchange):
         (self._sent,) = self._compressor(self._flat.gradient, step)
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
-        mean, sums = self._gathered(self._sent, group)
-        self._flat.gradient.copy_(mean)
-        return sums
+        return self._gathered(self._sent, group, self._flat.gradient.zero_())
 
     def state_dict(self) -> dict[str, Tensor]:
         return self._compressor.state_dict()
@@ -162,8 +160,9 @@ class CompressedWeights(Exchange):
         self._sent, _ = self._consensus[turn].send(self._flat.weights, step)
 
     def average(self, group: Group, turn: int, step: int) -> list[float]:
-        mean, sums = self._gathered(self._sent, group)
-        self._consensus[turn].receive(self._flat.weights, mean)
+        consensus = self._consensus[turn]
+        sums = self._gathered(self._sent, group, consensus.apart)
+        consensus.step(self._flat.weights)
         return sums
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -184,33 +183,30 @@ class _Gathering:
     """
 
     def __init__(self, flat: FlatModule, compression: Compression) -> None:
-        self._flat, self._compression = flat, compression
-        self._mean, self._other = (torch.empty(flat.weights.numel()) for _ in range(2))
+        self._flat, self._mean = flat, Mean(compression, flat.weights.numel())
         self._parts: list[Tensor] = []
 
-    def __call__(self, sent: Tensor, group: Group) -> tuple[Tensor, list[float]]:
-        """Send these bytes to all members; buffers and extra elements become their means.
+    def __call__(self, sent: Tensor, group: Group, out: Tensor) -> list[float]:
+        """Send these bytes to all members, and add to `out` [n] the mean of what the bytes of all stand for.
+
+        They are summed in order of ranks: all members have the same bits. Buffers and extra elements become their means.
 
         Returns:
-            The mean of what the bytes of all stand for [n], summed in order of ranks: all members have the same bits.
-            And the sums of the extra elements.
+            The sums of the extra elements.
 
         Raises:
             MemberLost: another member is lost, or sends what no vector has as its bytes.
         """
-        flat = self._flat
+        flat, size = self._flat, sent.numel()
         message = torch.cat([sent.to(flat.weights.device), flat.beside.view(torch.uint8)])
         self._parts = all_gather(message, group, self._parts)
+        try:
+            self._mean.add_to(out, [part[:size].cpu() for part in self._parts])
+        except ValueError as error:
+            raise MemberLost(f"an all-gather failed: a member has sent {error}") from None
         flat.beside.zero_()
-        for number, part in enumerate(self._parts):
-            vector = self._other if number else self._mean
-            try:
-                self._compression.decode(part[: sent.numel()].cpu(), vector)
-            except ValueError as error:
-                raise MemberLost(f"an all-gather failed: a member has sent {error}") from None
-            if number:
-                self._mean.add_(vector)
-            flat.beside.add_(part[sent.numel() :].clone().view(flat.beside.dtype))
+        for part in self._parts:
+            flat.beside.add_(part[size:].clone().view(flat.beside.dtype))
         sums: list[float] = flat.extra.tolist()
         flat.beside.div_(len(self._parts))
-        return self._mean.div_(len(self._parts)).to(flat.weights.device), sums
+        return sums

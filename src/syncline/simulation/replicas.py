@@ -158,4 +158,5 @@ class Replicas:
                 changes = [self._consensus[worker][turn].send(self.weights[worker], step)[1] for worker in group]
                 mean = mean_of(changes)
                 for worker in group:
-                    self._consensus[worker][turn].receive(self.weights[worker], mean)
+                    self._consensus[worker][turn].apart.add_(mean)
+                    self._consensus[worker][turn].step(self.weights[worker])
