@@ -21,12 +21,13 @@ class EmulatedHosts:
     Args:
         count: of hosts.
         gbps: bandwidth of each cable, each way, Gbit/s.
+        slow_start_after_idle: a message after a pause begins slowly, beside those that are under way (Linux's default).
 
     Raises:
         CannotEmulate.
     """
 
-    def __init__(self, count: int, gbps: float = 1.0) -> None:
+    def __init__(self, count: int, gbps: float = 1.0, slow_start_after_idle: bool = True) -> None:
         mark = f"syncline{os.getpid()}"
         net = f"{NETWORK}.{os.getpid() % 250}"
         self.names = [f"{mark}-{host}" for host in range(1, count + 1)]
@@ -36,7 +37,7 @@ class EmulatedHosts:
         if shutil.which("ip") is None or shutil.which("tc") is None:
             raise CannotEmulate("iproute2, which makes network namespaces, is absent")
         try:
-            self._make(net, gbps)
+            self._make(net, gbps, slow_start_after_idle)
         except CannotEmulate:
             self.close()
             raise
@@ -116,7 +117,7 @@ class EmulatedHosts:
     def _port(self, name: str) -> str:
         return f"port{self.names.index(name)}"
 
-    def _make(self, net: str, gbps: float) -> None:
+    def _make(self, net: str, gbps: float, slow_start_after_idle: bool) -> None:
         switch = self.switch
         _ip("netns", "add", switch)
         _ip("-n", switch, "link", "set", "lo", "up")
@@ -135,8 +136,8 @@ class EmulatedHosts:
             _ip("-n", name, "link", "set", "eth0", "up")
             # Not this machine's: BBR takes long to notice that the bandwidth is free again.
             _ip("-n", name, "route", "replace", f"{net}.0/24", "dev", "eth0", "src", address, "congctl", "cubic")
-            # As clusters are set: else each message after a pause begins slowly beside those that are under way.
-            _run(*self.on(name), "sh", "-c", "echo 0 > /proc/sys/net/ipv4/tcp_slow_start_after_idle")
+            slow = f"echo {slow_start_after_idle:d} > /proc/sys/net/ipv4/tcp_slow_start_after_idle"
+            _run(*self.on(name), "sh", "-c", slow)
             rate, burst = f"{1000 * gbps:g}mbit", f"{BURST_S * gbps * 1e9 / 8:.0f}"
             for place, device in ((name, "eth0"), (switch, port)):
                 limit = ("tbf", "rate", rate, "burst", burst, "latency", "50ms")

@@ -3,7 +3,8 @@
 The hosts are network namespaces with cables of 1 Gbit/s, or of 100 Mbit/s. A network of 4.9 million weights (20 MB a
 message) learns; a gradient takes a set time, longer than its computation, with 10 % of noise (without, workers that
 share a NIC stay in step for ever in virtual time, which real ones do not). The same config in virtual time predicts the
-time of an update, for NICs that messages share as TCP does, with the bandwidth that the cables leave to TCP's data.
+time of an update, with the bandwidth that the cables leave to TCP's data. Messages share a NIC equally there, as with a
+TCP that does not begin slowly after each pause; for others calibration fits `cluster.network.later_weight`.
 """
 
 import argparse
@@ -99,7 +100,7 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
         words += (f"cluster.update_s={server_s(here)}",)
     if case.sends_parts:
         words += (f"cluster.ready={shares_ready(here)}",)
-    with EmulatedHosts(case.hosts, case.gbps) as hosts:
+    with EmulatedHosts(case.hosts, case.gbps, slow_start_after_idle=False) as hosts:
         run = LiveRun(
             results,
             *words,

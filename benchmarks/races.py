@@ -3,6 +3,7 @@ emulated hosts of 1 Gbit/s (Linux, as root). Their seconds to the target stand b
 with the same seed."""
 
 import argparse
+import shlex
 import statistics
 import subprocess
 import sys
@@ -34,11 +35,8 @@ def raced(case: str, seed: int, folder: Path) -> WrittenStudy:
         words, on = [*WORDS, *CASES[case]], list[str]()
         if case == "hosts":
             hosts = stack.enter_context(EmulatedHosts(HOSTS))
-            live = (
-                f"runner=multinode hosts=[{','.join(hosts.names)}] runner.shards_on=own runner.pace=absolute "
-                "runner.evaluate=during runner.start=command \"runner.start_command='ip netns exec {host}'\""
-            )
-            words.append(f"race.live={live}")
+            live = (*hosts.overrides, "runner.shards_on=own", "runner.pace=absolute", "runner.evaluate=during")
+            words.append(f"race.live={shlex.join(live)}")
             on = hosts.on(hosts.switch)
         first, results = 100 * seed, folder / f"{case}-{seed}"
         words += [f"scale.seeds=[{first}]", f"race.tuning_seeds=[{first + 50},{first + 51}]", f"results={results}"]

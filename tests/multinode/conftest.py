@@ -26,10 +26,7 @@ def run_on(hosts, tmp_path):
     made = []
 
     def start(*overrides: str, results: Path = tmp_path) -> LiveRun:
-        words = ["runner=multinode", f"hosts=[{','.join(hosts.names)}]", "epochs=null"]
-        if not any(word.startswith("runner.start=") for word in overrides):
-            words += ["runner.start=command", "runner.start_command='ip netns exec {host}'"]
-        made.append(LiveRun(results, *words, *overrides, on=hosts.on(hosts.switch)))
+        made.append(LiveRun(results, *hosts.overrides, "epochs=null", *overrides, on=hosts.on(hosts.switch)))
         return made[-1]
 
     yield start

@@ -139,7 +139,7 @@ def test_a_host_that_does_not_see_the_results_is_named(hosts: EmulatedHosts, run
 
 
 def test_commands_are_printed_for_any_launcher_and_agents_end_when_theirs_was_killed(hosts: EmulatedHosts, run_on):
-    run = run_on(*SMALL, "runner.start=print", "runner.start_timeout_s=60")
+    run = run_on(*SMALL, "runner.start=print", "runner.start_command=", "runner.start_timeout_s=60")
     run.wait_for_output(f"on {hosts.names[2]}: ")
     lines = run.output().replace("\n", " ").split(f"on {hosts.names[0]}: ")[1]
     command = shlex.split(lines.split(" on ")[0])
