@@ -5,6 +5,7 @@ and steps no optimizer: only the transport is measured.
 """
 
 import json
+import os
 import queue
 import shutil
 import subprocess
@@ -31,7 +32,7 @@ from syncline.live.connections import (
 )
 from syncline.live.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
 from syncline.live.handshake import connect
-from syncline.live.transport import address_of, dial, listen, tune
+from syncline.live.transport import SPIN_S, address_of, dial, listen, tune, wait_readable
 from syncline.server.report import PushReport
 
 BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32
@@ -87,9 +88,12 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     accept_workers(listener, SECRET, None, pool, inbox)
     context = get_context("spawn")
     pipes, processes = [], []
+    spin_s = SPIN_S if num_workers + 1 <= len(os.sched_getaffinity(0)) else 0.0
     for worker in range(num_workers):
         ours, theirs = context.Pipe()
-        process = context.Process(target=_push, args=(address_of(listener), worker, size_bytes, seconds, theirs))
+        process = context.Process(
+            target=_push, args=(address_of(listener), worker, size_bytes, seconds, spin_s, theirs)
+        )
         process.start()
         pipes.append(ours)
         processes.append(process)
@@ -119,7 +123,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     return [trip for trips, _, _ in results for trip in trips], ended - begun
 
 
-def _push(address: str, worker: int, size_bytes: int, seconds: float, result: Pipe) -> None:
+def _push(address: str, worker: int, size_bytes: int, seconds: float, spin_s: float, result: Pipe) -> None:
     """A worker that computes nothing."""
     sock = connect(address, SECRET)
     send_json(sock, {"worker": worker})
@@ -133,6 +137,7 @@ def _push(address: str, worker: int, size_bytes: int, seconds: float, result: Pi
     trips = []
     while now < begun + seconds:
         send(sock, Header(Kind.PUSH), [gradient, report])
+        wait_readable([sock], None, spin_s)
         reader.payload(reader.next(), [weights])
         then, now = now, time.monotonic()
         trips.append(now - then)

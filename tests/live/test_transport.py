@@ -13,7 +13,7 @@ from leaks import nothing_left
 
 from syncline.live import frames, handshake, transport
 from syncline.live.frames import Header, Kind
-from syncline.live.transport import Socket, TlsSocket, WireError, address_of, dial, listen
+from syncline.live.transport import Socket, TlsSocket, WireError, address_of, dial, listen, wait_readable
 
 SECRET = b"the run's own"
 RECORD_OF_16K = b"\x17\x03\x03\x40\x00"  # the header of a TLS record that never follows
@@ -250,3 +250,24 @@ def test_an_eavesdropper_sees_neither_the_preamble_nor_a_frame(two_certificates)
     assert len(seen) > 1000
     assert handshake.MAGIC not in seen
     assert b"in confidence" not in seen
+
+
+@pytest.mark.parametrize("spin_s", [0.0, 1e-4, 10.0])
+def test_who_waits_for_one_of_several_sockets_is_told_which_can_be_read(spin_s):
+    """Whether it spins or sleeps: at once, while it waits, or not within the time."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    ours, theirs = zip(*pairs, strict=True)
+    try:
+        begun = time.monotonic()
+        assert wait_readable(ours, 0.05, spin_s) == []
+        assert 0.05 <= time.monotonic() - begun < 5
+        assert wait_readable(ours, 0.0, spin_s) == []
+        late = threading.Timer(0.05, theirs[1].sendall, [b"x"])
+        late.start()
+        assert wait_readable(ours, None, spin_s) == [ours[1]]
+        theirs[2].close()
+        assert wait_readable(ours, None, spin_s) == [ours[1], ours[2]]
+        late.join()
+    finally:
+        for sock in (*ours, *theirs):
+            sock.close()

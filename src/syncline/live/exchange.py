@@ -189,7 +189,7 @@ class _Gathering:
     def __call__(self, sent: Tensor, group: Group, out: Tensor) -> list[float]:
         """Send these bytes to all members, and add to `out` [n] the mean of what the bytes of all stand for.
 
-        They are summed in order of ranks: all members have the same bits. Buffers and extra elements become their means.
+        They are summed in order of ranks: all members have the same bits. Buffers and extra elements become means.
 
         Returns:
             The sums of the extra elements.

@@ -5,7 +5,6 @@ once, and receives from several what has arrived: a shard that is slow, or busy 
 `Links` waits for an answer of every shard; in `PulledLinks` a pull rule decides when the worker continues.
 """
 
-import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +34,7 @@ from syncline.live.frames import (
     send_json,
 )
 from syncline.live.handshake import connect
-from syncline.live.transport import Socket, Tls, WireError
+from syncline.live.transport import Socket, Tls, WireError, wait_readable
 from syncline.server.report import PushReport
 from syncline.strategies.protocol import PullRule
 from syncline.timing.cluster import DelayInjector
@@ -149,12 +148,14 @@ class Links:
 
     Attributes:
         on_save: called when a checkpoint was written, with its number and the worker's next push in it.
+        spin_s: as in `wait_readable`.
     """
 
     def __init__(
         self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False, pulls: Compression | None = None
     ) -> None:
         self.on_save: Callable[[float, int], None] = lambda checkpoint, iteration: None
+        self.spin_s = 0.0
         self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
         self.worker = worker
         self._staging = staging
@@ -344,7 +345,7 @@ class Links:
         links = self.open
         ready = [link for link in links if link.reader.pending]
         if not ready:
-            readable, _, _ = select.select([link.sock for link in links], [], [], timeout)
+            readable = wait_readable([link.sock for link in links], timeout, self.spin_s)
             ready = [link for link in links if link.sock in readable]
         for link in ready:
             with _naming(link):

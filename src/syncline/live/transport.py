@@ -11,13 +11,14 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 HANDSHAKE_S = 20.0  # a loaded machine may take seconds to schedule a process
 BUFFER_BYTES = 1 << 20  # asked for on each socket
 RECORD_BYTES = 1 << 20  # most that is handed to TLS at once
+SPIN_S = 5e-5  # about what it takes to wake a thread that sleeps
 RETRY_S = 0.1  # after a temporary shortage of file descriptors or memory
 
 _T = TypeVar("_T")
@@ -229,6 +230,22 @@ def _prepare(sock: socket.socket, dead_s: float | None) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * dead_s)))
+
+
+def wait_readable(socks: Sequence[Socket], timeout_s: float | None, spin_s: float = 0.0) -> list[Socket]:
+    """Wait until one of these can be read. Returns those that can; none: not within so many seconds.
+
+    Args:
+        spin_s: how long to ask again and again before the thread sleeps, for one that has a core of its own.
+    """
+    if timeout_s is not None:
+        spin_s = min(spin_s, timeout_s)
+        timeout_s -= spin_s
+    ends = time.monotonic() + spin_s
+    while time.monotonic() < ends:
+        if readable := select.select(socks, [], [], 0.0)[0]:
+            return readable
+    return select.select(socks, [], [], timeout_s)[0]
 
 
 def default_address() -> str:

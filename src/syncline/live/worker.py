@@ -23,6 +23,7 @@ from syncline.live.links import Links, PulledLinks, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.pace import Pace
 from syncline.live.process import CONTROL_LOST, DISK, SHARD_LOST, Job
+from syncline.live.transport import SPIN_S
 from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
@@ -40,7 +41,8 @@ def main(job: Job, worker: int) -> int:
     shards = messages.get()
     assert isinstance(shards, Addresses)
     try:
-        run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker))
+        spin_s = SPIN_S if job.has_cores(context.config.threads) else 0.0
+        run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker), spin_s)
     except OSError as error:
         if error.errno in DISK:
             raise
@@ -51,11 +53,14 @@ def main(job: Job, worker: int) -> int:
     return 0
 
 
-def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local_rank: int) -> None:
+def run_worker(
+    context: RunContext, worker: int, addresses: Sequence[str], local_rank: int, spin_s: float = 0.0
+) -> None:
     """Be this worker until the run is over.
 
     Args:
         local_rank: among the workers of this host, from 0; it decides which GPU this worker has.
+        spin_s: as in `wait_readable`.
 
     Raises:
         ShardLost: a connection ended before.
@@ -77,6 +82,7 @@ def run_worker(context: RunContext, worker: int, addresses: Sequence[str], local
         links = Links(worker, staging, config.cluster.shards, config.strategy.interrupts, pulls)
     else:
         links = PulledLinks(worker, staging, config.cluster.shards, rule, pulls)
+    links.spin_s = spin_s
     size, num_buffers = flat.weights.numel(), flat.buffers.numel()
     about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": learner.num_train}
     with closing(links):
