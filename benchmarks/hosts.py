@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.emulated import EmulatedHosts
 from benchmarks.live_run import LiveRun
 from benchmarks.spread import Spread
-from runners.measuring import server_s, shares_ready
+from runners.measuring import shares_ready, update_seconds
 from syncline.config import compose
 from syncline.records.environment import environment
 from syncline.simulation.run import simulate
@@ -65,7 +65,6 @@ OWN = "runner.shards_on=own"
 BSP = ("strategy=bsp", "cluster.workers=2")
 GATHER = ("strategy=bsp", "strategy.topology=allreduce")
 OVERLAP, PARTS = "strategy.impl=overlap", "push_bucket_mb=0.5"
-BOTH_WAYS = "compress=topk_both"
 CASES: tuple[Case, ...] = (
     Case("asp, 1 worker, 1 shard", 2, ("strategy=asp", "cluster.workers=1", OWN), 40),
     Case("bsp, 3 workers, all-reduce", 3, (*GATHER, "cluster.workers=3"), 40),
@@ -83,7 +82,13 @@ CASES: tuple[Case, ...] = (
     Case("dssp, 3 workers, in parts", 4, ("strategy=dssp", "cluster.workers=3", PARTS, OWN), 90),
     Case("bsp, 4 local steps", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 20),
     Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, SLOW_GBPS),
-    Case("asp, topk 1 % both ways, slow", 3, ("strategy=asp", "cluster.workers=2", BOTH_WAYS, OWN), 40, SLOW_GBPS),
+    Case(
+        "asp, topk 1 % both ways, slow",
+        3,
+        ("strategy=asp", "cluster.workers=2", "compress=topk_both", OWN),
+        40,
+        SLOW_GBPS,
+    ),
     Case("bsp, all-gather, int8, slow", 3, (*GATHER, "cluster.workers=3", "compress=int8"), 10, SLOW_GBPS),
     Case("ds_sync, topk 1 %, slow", 4, ("strategy=ds_sync", "cluster.workers=4", "compress=topk"), 40, SLOW_GBPS),
     Case("bsp, 4 local steps, slow", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 6, SLOW_GBPS),
@@ -96,8 +101,7 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
     chosen = (f"batch_size={case.batch_size}", f"seed={seed}", f"max_updates={case.updates}")
     words = (*COMMON, bandwidth, *case.words, *chosen)
     here = compose([word for word in words if not word.startswith("runner.")])[0]
-    if BOTH_WAYS in words:
-        words += (f"cluster.update_s={server_s(here)}",)
+    words += (f"cluster.update_s={update_seconds(here)}",)
     if case.sends_parts:
         words += (f"cluster.ready={shares_ready(here)}",)
     with EmulatedHosts(case.hosts, case.gbps, slow_start_after_idle=False) as hosts:

@@ -37,11 +37,11 @@ from runners.measuring import (
     Taken,
     make,
     predicted_times,
-    server_s,
     shares_ready,
     streams,
     taken,
     under,
+    update_seconds,
     validate,
 )
 from runners.stop import StopRequested, handle_signals
@@ -206,7 +206,7 @@ def findings(asked: Asked) -> Findings:
     update_s, made = 0.0, list[StreamRun]()
     if asked.links:
         say("measures links: streams of small and large messages, of one worker and of all at once")
-        update_s = server_s(config) if isinstance(config.runner, LiveConfig) else config.cluster.update_s
+        update_s = update_seconds(config) if isinstance(config.runner, LiveConfig) else config.cluster.update_s
         made = streams(config, update_s, results)
         networks = _networks(made, update_s)
     found = _with_messages(run, networks, update_s, [each.stream for each in made])

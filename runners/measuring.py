@@ -4,19 +4,22 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from runners.display import RunDisplay, say
 from runners.one import run_one
 from syncline.assembly import (
+    build_compression,
     build_flat,
     build_learner,
+    build_optimizer,
     build_pull_compressor,
     build_shard,
     count_parameters,
@@ -27,6 +30,7 @@ from syncline.config import ConfigError, LiveConfig, RunConfig, SimulateConfig, 
 from syncline.config.datasets import CtrSyntheticConfig
 from syncline.config.models import DeepfmConfig
 from syncline.learning.buckets import ready_shares
+from syncline.learning.compression import Mean
 from syncline.learning.server import Gradient
 from syncline.records.events import EventLog, read_events
 from syncline.records.measured import Measured, measured
@@ -39,7 +43,7 @@ from syncline.timing.distributions import Constant, Empirical
 from syncline.timing.network import NetworkConfig
 
 HELD_OUT = ("ssp", "dssp", "k_async", "backup")  # strategies of which nothing is fitted
-UPDATES = 21  # of the server
+UPDATES = 21  # of the server, or of a member of a collective
 STREAM_UPDATES = 60  # of each sender of a stream
 MOST_STREAM_BYTES = 64e6
 SMALLER = 16  # times is a small message
@@ -148,23 +152,57 @@ def predicted_times(config: RunConfig, cluster: ClusterConfig) -> list[Measured]
     return found
 
 
-def server_s(config: RunConfig) -> float:
-    """Seconds for which a shard of the run is busy with a push, the median of several here.
+def update_seconds(config: RunConfig) -> float:
+    """`cluster.update_s` of the run on this machine, the median of several updates.
 
-    That is its optimizer's step and, where pulls are compressed, what that takes.
+    That is an optimizer's step and, where pulls are compressed, what that takes; in a collective the mean of what all
+    members have sent, and the step where it is made after the exchange.
     """
-    flat = build_flat(config, shape_of(config), torch.device("cpu"))
-    shard = build_shard(config, 0, flat, num_train=1, is_whole=False)
-    size, spent, numbers = shard.current.weights.numel(), list[float](), torch.Generator().manual_seed(0)
-    compressor = build_pull_compressor(config, 0, 0) if config.compresses_pulls else None
-    for update in range(UPDATES):
-        gradient = Gradient(1e-6 * torch.randn(size, generator=numbers), torch.zeros_like(shard.current.buffers))
+    update, spent = (_of_shard if config.strategy.has_server else _of_member)(config), list[float]()
+    for number in range(UPDATES):
         begun = time.perf_counter()
-        shard.apply([gradient], 1.0, update, update)
-        if compressor is not None:
-            compressor(shard.current.weights)
+        update(number)
         spent.append(time.perf_counter() - begun)
     return statistics.median(spent)
+
+
+def _of_shard(config: RunConfig) -> Callable[[int], object]:
+    flat = build_flat(config, shape_of(config), torch.device("cpu"))
+    shard = build_shard(config, 0, flat, num_train=1, is_whole=False)
+    gradient = Gradient(_small(shard.current.weights.numel()), torch.zeros_like(shard.current.buffers))
+    compressor = build_pull_compressor(config, 0, 0) if config.compresses_pulls else None
+
+    def update(number: int) -> None:
+        shard.apply([gradient], 1.0, number, number)
+        if compressor is not None:
+            compressor(shard.current.weights)
+
+    return update
+
+
+def _of_member(config: RunConfig) -> Callable[[int], object]:
+    flat, strategy = build_flat(config, shape_of(config), torch.device("cpu")), config.strategy
+    size, optimizer, compression = flat.weights.numel(), build_optimizer(config), build_compression(config)
+    members = max(map(len, strategy.groups(0, config.cluster.workers)))
+    flat.gradient.copy_(_small(size))
+    sent = [] if compression is None else [compression.encode(flat.gradient, number) for number in range(members)]
+    mean = None if compression is None else Mean(compression, size)
+
+    def update(number: int) -> None:
+        if mean is not None:
+            mean.add_to(flat.gradient if strategy.replicas else flat.gradient.zero_(), sent)
+        else:
+            flat.gradient.div_(1.0)  # of the sum; or the weights
+        if not strategy.replicas:
+            optimizer.step(flat.weights, flat.gradient, 1.0, out=flat.weights)
+        elif mean is not None:
+            flat.weights.add_(flat.gradient, alpha=1e-3)
+
+    return update
+
+
+def _small(size: int) -> Tensor:
+    return 1e-6 * torch.randn(size, generator=torch.Generator().manual_seed(0))
 
 
 def shares_ready(config: RunConfig) -> list[float]:

@@ -10,6 +10,7 @@ from commands import made
 
 from runners import calibrate, measuring
 from runners.failures import RunFailed
+from syncline.config import compose
 from syncline.timing.calibration import LEAST
 from syncline.timing.cluster import ClusterConfig
 from syncline.timing.distributions import Trace
@@ -120,6 +121,24 @@ def test_a_documented_command_measures_real_processes(tmp_path: Path, monkeypatc
     assert 0 < cluster.update_s < 0.1
     for told in ("# Start-up: ", "# Stream of 1 sender: ", "# Stream of 2 senders: "):
         assert told in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["strategy=asp"],
+        ["strategy=asp", "compress=topk_both"],
+        ["strategy=bsp", "strategy.topology=allreduce"],
+        ["strategy=bsp", "strategy.topology=allreduce", "compress=int8"],
+        ["strategy=ds_sync", "compress=topk"],
+        ["strategy=ds_sync"],
+    ],
+    ids=" ".join,
+)
+def test_what_a_shard_or_a_member_does_with_what_it_received_is_measured(words: list[str]) -> None:
+    config, _ = compose(["model=mlp", "dataset=digits", "cluster.workers=4", *words])
+    seconds = measuring.update_seconds(config)
+    assert 1e-6 < seconds < 0.1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ d_i(t), and injected delays come before the gradient:
 
     joined(t, k) = x_k + max(joined(t, k-1), max of computed_j(t) - (1 - r_k) d_j(t) over the group)
 
+What a member does with what it has received (`cluster.update_s`) ends the exchange.
+
 Where rows and columns alternate no worker is ever more than two gradients ahead: before a worker begins step t+1 its
 group has computed step t, and before that the groups of step t-1 of all these have computed step t-1; together they are
 all workers. Where the rows of two successive steps are the same it may be three ahead.
@@ -47,9 +49,10 @@ class Exchange:
     Args:
         groups: every worker is in one of them.
         parts: in order; the last one is ready when the gradient is.
+        update_s: what each member spends on what it has received.
     """
 
-    def __init__(self, groups: Sequence[Sequence[int]], parts: Sequence[Part]) -> None:
+    def __init__(self, groups: Sequence[Sequence[int]], parts: Sequence[Part], update_s: float = 0.0) -> None:
         sizes = [len(group) for group in groups]
         self.groups = groups
         self._members = np.concatenate([np.asarray(group) for group in groups])  # [P], group after group
@@ -58,7 +61,8 @@ class Exchange:
         self._group_of = np.empty_like(self._members)  # [P]
         self._group_of[self._members] = np.repeat(np.arange(len(groups)), sizes)
         self._parts = [(part.ready, np.array([part.seconds(size) for size in sizes])) for part in parts]
-        self._seconds = sum((seconds for _, seconds in self._parts), np.zeros(len(sizes)))
+        self._update_s = update_s
+        self._seconds = sum((seconds for _, seconds in self._parts), np.full(len(sizes), update_s))
         self.seconds = self._seconds.take(self._group_of)  # [P], what each worker's takes after its gradient
 
     def joined(self, computed: Array) -> Array:
@@ -76,6 +80,7 @@ class Exchange:
         at = np.full(len(self._starts), -np.inf)
         for ready, seconds in self._parts:
             at = np.maximum(at, self._last(computed - (1.0 - ready) * gradient)) + seconds
+        at += self._update_s
         after = at - self._last(computed)
         return at.take(self._group_of), after.take(self._group_of)
 

@@ -185,7 +185,7 @@ def _build_collective(
     num_messages = cluster.message_tensors or num_tensors if strategy.sends_tensors_singly else 1
     times = Cluster(cluster, config.scenario, config.seed)
     parts = _exchanged(config, times.network, message_bytes, num_messages)
-    even, odd = (Exchange(strategy.groups(turn, cluster.workers), parts) for turn in (0, 1))
+    even, odd = (Exchange(strategy.groups(turn, cluster.workers), parts, cluster.update_s) for turn in (0, 1))
     steps_an_epoch = config.steps_an_epoch(monitor.num_train)
     simulation = Collective(
         cluster=times,
@@ -219,7 +219,7 @@ def _exchanged(config: RunConfig, network: Network, size_bytes: int, num_message
     for place in from_end(size_bytes, bucket_bytes):
         exchange_s = partial(network.all_reduce_s, size_bytes=place.stop - place.start, num_messages=1)
         parts.append(Part(exchange_s, _ready(config, (size_bytes - place.start) / size_bytes)))
-    return [*parts, Part(lambda members: network.all_reduce_s(members, 0, 1))]  # buffers, loss and who stops
+    return parts
 
 
 def _early(config: RunConfig, size_bytes: int) -> list[Early]:

@@ -39,7 +39,8 @@ class ClusterConfig:
     # shares of a gradient's time after which 0, 1/K, ..., K/K of its elements are ready, from the end; linear between
     ready: list[float] = field(default_factory=lambda: [0.33, 1.0])
     message_tensors: int | None = None  # tensors that impl=naive sends one by one; None: the model's parameter tensors
-    update_s: float = 0.0  # seconds for which a shard is busy with each push while others wait, >= 0
+    # seconds >= 0 for which a shard is busy with each push while others wait, or a member of a collective with the mean
+    update_s: float = 0.0
     measured_workers: int | None = None  # of a profile of measured workers: how many they were, >= 1; more repeat them
 
     def __post_init__(self) -> None:
