@@ -142,7 +142,7 @@ def _text(words: str, makers: Mapping[str, "Maker"]) -> str:
 
 
 def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
-    """One a claim of a paper: at the first of these scales that judges it, else why the last one does not.
+    """One a claim of a paper: at the first of these scales that judges it by runs, else why the last one does not.
 
     Raises:
         Kept: the reference lacks runs of a claim.
@@ -153,7 +153,7 @@ def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
         if not judged:
             for name in of_claim[-1].claim.artefacts:
                 makers[-1].complete(name)
-        found.append(judged[0] if judged else of_claim[-1])
+        found.append(next((each for each in judged if each.numbers), judged[0]) if judged else of_claim[-1])
     return found
 
 
