@@ -36,9 +36,8 @@ class Consensus:
     def __init__(self, compression: Compression, weights: Tensor, step: float, worker: int, seed: int) -> None:
         self.compression, self._step, self._worker, self._seed = compression, step, worker, seed
         self._own = weights.clone()
-        self.apart = torch.zeros_like(
-            weights
-        )  # mean of y_j, less y_i: to it the mean of all changes is to be added [n]
+        # mean of y_j, less y_i [n]: after `send` the mean of what all have sent is to be added to it
+        self.apart = torch.zeros_like(weights)
 
     def send(self, weights: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """The change of these weights [n] in training step `number`: its bytes, and what they stand for [n]."""
