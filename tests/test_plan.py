@@ -461,12 +461,15 @@ TUNED = [
 
 @pytest.mark.parametrize(("name", "scale"), TUNED)
 def test_the_arms_are_what_tuning_chose(name: str, scale: str) -> None:
-    """The study is in the reference."""
-    answer = read_study(study_path(CONF.parent / "reference", f"tune-{stem_of(name, scale)}")).answer
+    """The study is in the reference: of this experiment, or of one that is based on it."""
+    based = [other for other in EXPERIMENTS if f"/experiment/{name}" in own_file(other).get("defaults", [])]
+    paths = {other: study_path(CONF.parent / "reference", f"tune-{stem_of(other, scale)}") for other in (name, *based)}
+    (tuned,) = (other for other, path in paths.items() if path.exists())
+    answer = read_study(paths[tuned]).answer
     assert answer is not None
     rates = {
         label: [float(word.partition("=")[2]) for word in words if word.startswith(f"{answer['key']}=")][-1]
-        for label, words in grid(experiment(name), scale)
+        for label, words in grid(experiment(tuned), scale)
         if not label.endswith("/timing")
     }
     for choice in answer["choices"]:
