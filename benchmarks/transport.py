@@ -5,7 +5,6 @@ and steps no optimizer: only the transport is measured.
 """
 
 import json
-import os
 import queue
 import shutil
 import subprocess
@@ -32,7 +31,7 @@ from syncline.live.connections import (
 )
 from syncline.live.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
 from syncline.live.handshake import connect
-from syncline.live.transport import SPIN_S, address_of, dial, listen, tune, wait_readable
+from syncline.live.transport import address_of, dial, listen, spin_seconds, tune, wait_readable
 from syncline.server.report import PushReport
 
 BLOCK_BYTES = 7_000_000  # ResNet-110 in fp32
@@ -88,7 +87,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
     accept_workers(listener, SECRET, None, pool, inbox)
     context = get_context("spawn")
     pipes, processes = [], []
-    spin_s = SPIN_S if num_workers + 1 <= len(os.sched_getaffinity(0)) else 0.0
+    spin_s = spin_seconds(num_workers + 1)
     for worker in range(num_workers):
         ours, theirs = context.Pipe()
         process = context.Process(

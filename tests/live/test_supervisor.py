@@ -116,15 +116,6 @@ def test_a_worker_has_the_environment_that_torchrun_would_set() -> None:
     assert job.variables("shard", 0) == {"WORLD_SIZE": "4"}
 
 
-@pytest.mark.parametrize(("cores", "threads", "has"), [(3, 1, True), (2, 1, False), (6, 2, True), (5, 2, False)])
-def test_a_host_has_cores_if_there_is_one_for_each_thread(
-    cores: int, threads: int, has: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
-    job = Job("record", "secret", "unix:launcher", "/", processes=[("shard", 0), ("worker", 2), ("worker", 3)])
-    assert job.has_cores(threads) is has
-
-
 def test_a_killed_worker_is_restarted_and_the_others_stay(host: Host) -> None:
     kill(host.pids["worker 1"])
     again = host.connected()

@@ -13,7 +13,7 @@ from leaks import nothing_left
 
 from syncline.live import frames, handshake, transport
 from syncline.live.frames import Header, Kind
-from syncline.live.transport import Socket, TlsSocket, WireError, address_of, dial, listen, wait_readable
+from syncline.live.transport import Socket, TlsSocket, WireError, address_of, dial, listen, spin_seconds, wait_readable
 
 SECRET = b"the run's own"
 RECORD_OF_16K = b"\x17\x03\x03\x40\x00"  # the header of a TLS record that never follows
@@ -271,3 +271,9 @@ def test_who_waits_for_one_of_several_sockets_is_told_which_can_be_read(spin_s):
     finally:
         for sock in (*ours, *theirs):
             sock.close()
+
+
+@pytest.mark.parametrize(("cores", "threads", "polls"), [(3, 3, True), (2, 3, False), (6, 4, True)])
+def test_only_where_each_thread_has_a_core_it_polls(cores, threads, polls, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    assert (spin_seconds(threads) > 0) is polls

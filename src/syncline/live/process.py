@@ -48,10 +48,6 @@ class Job:
         """The indices of this host's processes of this role; the position of a process is its local rank."""
         return [index for each, index in self.processes if each == role]
 
-    def has_cores(self, threads: int) -> bool:
-        """Whether this host has a core for each thread of its processes."""
-        return len(self.processes) * threads <= len(os.sched_getaffinity(0))
-
     def variables(self, role: str, index: int) -> dict[str, str]:
         """The environment of a process; ranks are named as by torchrun."""
         if role not in ("worker", "member"):

@@ -4,6 +4,7 @@ An address is "unix:NAME" (Linux's abstract sockets: no file that could stay beh
 """
 
 import errno
+import os
 import secrets
 import select
 import socket
@@ -232,11 +233,16 @@ def _prepare(sock: socket.socket, dead_s: float | None) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * dead_s)))
 
 
+def spin_seconds(threads: int) -> float:
+    """How long `wait_readable` is to poll on a host with so many busy threads: only if each has a core of its own."""
+    return SPIN_S if threads <= len(os.sched_getaffinity(0)) else 0.0
+
+
 def wait_readable(socks: Sequence[Socket], timeout_s: float | None, spin_s: float = 0.0) -> list[Socket]:
     """Wait until one of these can be read. Returns those that can; none: not within so many seconds.
 
     Args:
-        spin_s: how long to ask again and again before the thread sleeps, for one that has a core of its own.
+        spin_s: how long to poll before the thread sleeps; see `spin_seconds`.
     """
     if timeout_s is not None:
         spin_s = min(spin_s, timeout_s)

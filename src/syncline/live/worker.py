@@ -23,7 +23,7 @@ from syncline.live.links import Links, PulledLinks, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.pace import Pace
 from syncline.live.process import CONTROL_LOST, DISK, SHARD_LOST, Job
-from syncline.live.transport import SPIN_S
+from syncline.live.transport import spin_seconds
 from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
@@ -41,7 +41,7 @@ def main(job: Job, worker: int) -> int:
     shards = messages.get()
     assert isinstance(shards, Addresses)
     try:
-        spin_s = SPIN_S if job.has_cores(context.config.threads) else 0.0
+        spin_s = spin_seconds(len(job.processes) * context.config.threads)
         run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker), spin_s)
     except OSError as error:
         if error.errno in DISK:
