@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import allreduce, criteo_pass, input_pipeline, orchestration, stalls, transport, updates
+from benchmarks import allreduce, criteo_pass, gpu, input_pipeline, orchestration, stalls, transport, updates
 from benchmarks.live_run import LiveRun
 from benchmarks.simulator import against_a_plain_loop, steps_per_cpu_second
 from benchmarks.spread import Spread
@@ -67,6 +67,7 @@ PARTS = {
     "criteo": criteo_pass.report,
     "orchestration": orchestration.report,
     "updates": updates.report,
+    "gpu": gpu.report,
 }
 
 

@@ -109,7 +109,7 @@ class Learner:
         return WorkerShare(self.num_train, 1, 0, config.batch_size, config.seed)
 
 
-def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -> Learner:
+def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0, in_graphs: bool = False) -> Learner:
     """The network with its initial weights, and the data.
 
     If the config determines the input shape, the network is built first: a model that does not fit the data is refused
@@ -117,6 +117,8 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
 
     Args:
         num_extra: see FlatModule.
+        in_graphs: on a GPU gradients are computed by CUDA graphs, unless the network draws random numbers, or a part is
+            the user's own.
 
     Raises:
         ConfigError: the model does not fit the data, or they are too few. DataMissingError: the data are missing.
@@ -131,13 +133,15 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0) -
         raise ConfigError(f"dataset={config.dataset.name} must be a {shape} by its config, got a {dataset.shape}")
     precision = getattr(torch, config.precision)
     stepping = config.local.optimizer or config.optimizer
+    has_own = any(isinstance(part, OwnPart) for part in (config.model, config.dataset, config.task))
+    in_graphs = in_graphs and device.type == "cuda" and not flat.is_random and not has_own
     learner = Learner(
         flat=flat,
-        gradient=GradientFunction(flat, build_task(config), stepping.clip_norm, precision),
+        gradient=GradientFunction(flat, build_task(config), stepping.clip_norm, precision, in_graphs),
         dataset=dataset,
         source=dataset.batch_source(device, config.batch_task),
     )
-    if any(isinstance(part, OwnPart) for part in (config.model, config.dataset, config.task)):
+    if has_own:
         _probe(config, learner)
     return learner
 
@@ -172,6 +176,16 @@ def pick_device(config: RunConfig, index: int = 0) -> torch.device:
     if config.device == "cuda" and device.type == "cpu":
         raise ConfigError("device=cuda, but torch sees no CUDA device; use device=auto or device=cpu")
     return torch.device("cuda", index % torch.cuda.device_count()) if device.type == "cuda" else device
+
+
+def configure_torch(config: RunConfig) -> None:
+    """The threads of this process. On a GPU the same seed gives the same bits, and float32 is what it says.
+
+    By default cuDNN's convolutions round their inputs to TensorFloat-32.
+    """
+    torch.set_num_threads(config.threads)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def load_dataset(config: RunConfig) -> Dataset:

@@ -1,4 +1,4 @@
-"""A simulated run on a GPU learns what it learns on the CPU, to rounding."""
+"""A simulated run on a GPU learns what it learns on the CPU, to rounding, and the same again in every bit."""
 
 from dataclasses import replace
 
@@ -31,3 +31,17 @@ def final(config: RunConfig) -> dict[str, float]:
 
 def test_a_gpu_learns_what_the_cpu_learns():
     assert final(CONFIG)["loss"] == pytest.approx(final(replace(CONFIG, device="cpu"))["loss"], rel=1e-3)
+
+
+def test_the_same_seed_learns_the_same_bits_again():
+    ends = []
+    for _ in range(2):
+        files = {}
+        simulate(
+            CONFIG,
+            lambda row: None,
+            lambda progress: None,
+            save_parameters=lambda name, tensors, about, files=files: files.update(tensors),
+        )
+        ends.append(files["weights"].clone())
+    assert torch.equal(*ends)

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 import torch
 
-from syncline.assembly import Learner, build_learner, build_module, build_optimizer, build_rate, pick_device
+from syncline.assembly import (
+    Learner,
+    build_learner,
+    build_module,
+    build_optimizer,
+    build_rate,
+    configure_torch,
+    pick_device,
+)
 from syncline.config import ConfigError, RunConfig
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import GradientFunction, MiniBatch
@@ -40,7 +48,7 @@ def check_learning(config: RunConfig) -> Measured:
     Raises:
         ConfigError: a rule is broken. DataMissingError: the data are missing. Any error of the user's code.
     """
-    torch.set_num_threads(config.threads)
+    configure_torch(config)
     device = pick_device(config)
     learner = build_learner(config, device)
     batches = learner.batches_of_all(config)[0]

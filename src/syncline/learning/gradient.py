@@ -3,7 +3,8 @@
 Shape legend: n parameters, m float buffer elements.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from syncline.datasets.batch_source import Batch, BatchSource
 from syncline.datasets.imagenet import PhotographSource
 from syncline.datasets.sharding import BatchOrder
 from syncline.datasets.streams import Purpose, stream
+from syncline.learning.cuda_graphs import CudaGraphs
 from syncline.learning.flat import FlatModule
 from syncline.learning.task import Task
 
@@ -71,23 +73,35 @@ class GradientFunction:
     task: Task
     clip_norm: float | None = None  # upper bound of the L2 norm, to which larger gradients are scaled
     precision: torch.dtype = torch.float32  # of the forward and backward pass; determines the memory format of images
+    in_graphs: bool = False  # by CUDA graphs: model and task must be such that CudaGraphs can record them
+    _passes: Callable[[Batch], Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert not (self.in_graphs and self.flat.is_random)
+        object.__setattr__(self, "_passes", CudaGraphs(self._pass) if self.in_graphs else self._pass)
 
     def __call__(self, weights: list[Tensor], buffers: Tensor, batch: MiniBatch) -> tuple[float, Tensor, Tensor]:
         flat = self.flat
         flat.load(weights, buffers)
-        flat.gradient.zero_()
         if flat.is_random:
             torch.manual_seed(batch.noise_seed())
+        loss = self._passes(batch.samples)
+        return loss.item(), flat.gradient, flat.buffers
+
+    def _pass(self, samples: Batch) -> Tensor:
+        """Forward and backward at the weights that the module has; the loss."""
+        flat = self.flat
+        flat.gradient.zero_()
         if self.precision == torch.float32:
-            loss = self.task.loss(flat.module, batch.samples)
+            loss = self.task.loss(flat.module, samples)
         else:
-            samples = tuple(_channels_last(tensor) for tensor in batch.samples)
+            samples = tuple(_channels_last(tensor) for tensor in samples)
             with torch.autocast(flat.gradient.device.type, self.precision):
                 loss = self.task.loss(flat.module, samples)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(flat.trained, self.clip_norm)
-        return loss.item(), flat.gradient, flat.buffers
+        return loss.detach()
 
 
 def _channels_last(tensor: Tensor) -> Tensor:

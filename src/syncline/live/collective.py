@@ -14,7 +14,15 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from syncline.assembly import build_compressor, build_consensus, build_learner, build_optimizer, build_rate, pick_device
+from syncline.assembly import (
+    build_compressor,
+    build_consensus,
+    build_learner,
+    build_optimizer,
+    build_rate,
+    configure_torch,
+    pick_device,
+)
 from syncline.config import RunConfig
 from syncline.learning.flat import FlatModule
 from syncline.learning.gradient import WorkerBatches
@@ -41,7 +49,7 @@ def main(job: Job, rank: int) -> int:
     """Be this member until the run ends. Returns the exit code: RESTART if another member is lost."""
     context = RunContext.of(job)
     config = context.config
-    torch.set_num_threads(config.threads)
+    configure_torch(config)
     listener = listen(context.listen_at) if rank == 0 else None
     control = MemberControl(context, rank, address_of(listener) if listener else "")
     members_here = job.on_host("member")

@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from syncline.assembly import build_learner, pick_device
+from syncline.assembly import build_learner, configure_torch, pick_device
 from syncline.config import RunConfig, from_plain
 from syncline.learning.evaluate import are_finite, evaluated_replica
 from syncline.live.process import Job
@@ -44,7 +42,7 @@ class SnapshotEvaluator:
     """Metrics of states that all shards have written, or all replicas."""
 
     def __init__(self, config: RunConfig) -> None:
-        torch.set_num_threads(config.threads)
+        configure_torch(config)
         self._device = pick_device(config)
         learner = build_learner(config, self._device)
         self._has_replicas, self._is_mean = config.strategy.replicas, config.strategy.evaluates_mean

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from syncline.assembly import build_compression, build_flat, build_pull_compressor, build_shard, shape_of
+from syncline.assembly import (
+    build_compression,
+    build_flat,
+    build_pull_compressor,
+    build_shard,
+    configure_torch,
+    shape_of,
+)
 from syncline.learning.buckets import from_end, within
 from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule
@@ -50,7 +57,7 @@ def main(job: Job, number: int) -> int:
     """Be this shard until the run ends. Returns the exit code: RESTART if a worker is lost that the strategy needs."""
     context = RunContext.of(job)
     config = context.config
-    torch.set_num_threads(config.threads)
+    configure_torch(config)
     flat = build_flat(config, shape_of(config), torch.device("cpu"))
     gathering = Gathering(context, number, flat)
     if not gathering.wait(for_begin=False):

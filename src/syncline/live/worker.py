@@ -8,9 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-import torch
-
-from syncline.assembly import build_compressor, build_feedback_compression, build_learner, pick_device
+from syncline.assembly import build_compressor, build_feedback_compression, build_learner, configure_torch, pick_device
 from syncline.config import ConfigError
 from syncline.learning.buckets import Buckets
 from syncline.learning.compression import PushCompressor
@@ -66,7 +64,7 @@ def run_worker(
         ShardLost: a connection ended before.
     """
     config = context.config
-    torch.set_num_threads(config.threads)
+    configure_torch(config)
     learner = build_learner(config, pick_device(config, local_rank))
     flat = learner.flat
     batches = learner.batches(config, worker)

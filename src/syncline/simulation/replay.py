@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
+from syncline.assembly import configure_torch
 from syncline.config import RunConfig
 from syncline.learning.server import Gradient, Version
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
@@ -45,7 +46,7 @@ def replay(
         ReplayError: the log contradicts the strategies. RecordError: the record is no whole one of a live run.
     """
     monitor = RunMonitor(config, on_evaluation, on_progress)
-    torch.set_num_threads(source.threads)
+    configure_torch(source)
     recorded = read_summary(folder)
     if recorded["engine"] != "live" or not source.strategy.has_server:
         raise RecordError(f"{folder}: only a run of real processes through a parameter server can be replayed")

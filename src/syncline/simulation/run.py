@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from syncline.assembly import (
@@ -20,6 +19,7 @@ from syncline.assembly import (
     build_pull_compressor,
     build_rate,
     build_shard,
+    configure_torch,
     count_parameters,
     pick_device,
 )
@@ -113,7 +113,7 @@ def simulate(
         DataMissingError: the data set is not there.
     """
     monitor = RunMonitor(config, on_evaluation, on_progress, 0.0 if state is None else state[1]["observer"]["wall_s"])
-    torch.set_num_threads(config.threads)
+    configure_torch(config)
     build = _build_simulation if config.strategy.has_server else _build_collective
     simulation, observer = build(config, monitor, checkpointer, log)
     if state is None:
@@ -246,7 +246,7 @@ def build_replicas(config: RunConfig) -> Replicas:
     Raises:
         ConfigError, DataMissingError: as `simulate`.
     """
-    learner = build_learner(config, pick_device(config))
+    learner = build_learner(config, pick_device(config), in_graphs=True)
     num_optimizers = config.cluster.workers if config.strategy.replicas else 1
     workers, weights = range(config.cluster.workers), learner.flat.weights
     return Replicas(
@@ -271,7 +271,7 @@ def build_learning(config: RunConfig) -> Learning:
     Raises:
         ConfigError, DataMissingError: as `simulate`.
     """
-    learner = build_learner(config, pick_device(config))
+    learner = build_learner(config, pick_device(config), in_graphs=True)
     flat, num_train = learner.flat, learner.num_train
     shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
