@@ -14,7 +14,7 @@ from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
 from syncline.timing.cluster import ClusterConfig
 
-ROUNDS, GRADIENTS = 7, 200
+ROUNDS, GRADIENTS = 5, 100
 BASE = RunConfig(
     dataset=GlyphsConfig(train_size=4000, test_size=100, image_size=32),
     optimizer=SgdConfig(lr=0.01, momentum=0.9),
