@@ -22,6 +22,7 @@ CASES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:RNN module weights:UserWarning")  # each call copies them into one piece
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
 def test_a_gradient_has_the_same_bits(words):
     """Also at other weights, of batches of two shapes in turn, and of what batch norm leaves."""
