@@ -14,7 +14,6 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch see
 TINY = ["dataset.train_size=64", "dataset.test_size=8"]
 CASES = {
     "char_lstm": ["model=char_lstm", "dataset=pydoc_text", "optimizer.clip_norm=0.5"],
-    "deepfm": ["model=deepfm", "dataset=ctr_synthetic"],
     "lenet": ["model=lenet", "dataset=mnist_digits"],
     "resnet": ["model=resnet8", "dataset=glyphs10"],
     "resnet bfloat16": ["model=resnet8", "dataset=glyphs10", "precision=bfloat16"],
