@@ -44,6 +44,10 @@ from syncline.targets import fault
 from syncline.timing.draws import BLOCK
 
 
+# Of batches that are alike, which CUDA graphs were tried with.
+TASKS_IN_GRAPHS = ("classification", "language")
+
+
 @dataclass(frozen=True, slots=True)
 class Learner:
     """The network and its data, on one device."""
@@ -117,8 +121,8 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0, i
 
     Args:
         num_extra: see FlatModule.
-        in_graphs: on a GPU gradients are computed by CUDA graphs, unless the network draws random numbers, or a part is
-            the user's own.
+        in_graphs: on a GPU gradients are computed by CUDA graphs, if the task is one of TASKS_IN_GRAPHS, the network
+            draws no random numbers, and no part is the user's own.
 
     Raises:
         ConfigError: the model does not fit the data, or they are too few. DataMissingError: the data are missing.
@@ -134,7 +138,8 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0, i
     precision = getattr(torch, config.precision)
     stepping = config.local.optimizer or config.optimizer
     has_own = any(isinstance(part, OwnPart) for part in (config.model, config.dataset, config.task))
-    in_graphs = in_graphs and device.type == "cuda" and not flat.is_random and not has_own
+    in_graphs = in_graphs and device.type == "cuda" and config.task_name in TASKS_IN_GRAPHS
+    in_graphs = in_graphs and not flat.is_random and not has_own
     learner = Learner(
         flat=flat,
         gradient=GradientFunction(flat, build_task(config), stepping.clip_norm, precision, in_graphs),
