@@ -13,11 +13,12 @@ from runners.stop import StopRequested, defer_stop
 from syncline.operations.tables import counted
 from syncline.plan import Entry, Plan
 from syncline.progress import Progress
-from syncline.records.environment import cores
+from syncline.records.environment import cores, has_gpu
 from syncline.records.lock import owner_of
 
 POLL_S = 0.5  # for messages of the runs
 ELSEWHERE_EVERY_S = 2.0  # between two looks at the runs that other processes make
+JOBS_ON_GPU = 2  # one prepares while the other computes
 STOP_S = 30.0  # for runs that are asked to stop to write their checkpoints
 
 
@@ -67,11 +68,16 @@ def run_plan(
 
 
 def num_jobs(entries: Sequence[Entry]) -> int:
-    """One for each core; runs of real processes are timed by the clock, and have the machine to themselves."""
+    """One for each core; on a GPU two, as the kernels of several processes take turns there.
+
+    Runs of real processes are timed by the clock, and have the machine to themselves.
+    """
     if any(entry.config.runner.time_kind == "wall" for entry in entries):
         return 1
     allotted = os.environ.get("SLURM_CPUS_PER_TASK", "")  # not every cluster binds a task to its cores
-    return min(cores(), int(allotted)) if allotted.isdigit() else cores()
+    most = min(cores(), int(allotted)) if allotted.isdigit() else cores()
+    on_gpu = any(entry.config.gradients and entry.config.device != "cpu" for entry in entries) and has_gpu()
+    return min(most, JOBS_ON_GPU) if on_gpu else most
 
 
 class _Scheduler:

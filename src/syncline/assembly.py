@@ -43,7 +43,6 @@ from syncline.shapes import Shape, sizes
 from syncline.targets import fault
 from syncline.timing.draws import BLOCK
 
-
 # Of batches that are alike, which CUDA graphs were tried with.
 TASKS_IN_GRAPHS = ("classification", "language")
 

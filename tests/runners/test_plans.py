@@ -4,14 +4,18 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
-from runners import pool
+from runners import plan, pool
+from syncline.config import RunConfig
+from syncline.config.runners import LocalConfig
 from syncline.operations.states import LEFT, run_states
+from syncline.plan import Entry
 from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
 
@@ -172,3 +176,19 @@ def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Pa
         again.communicate(timeout=30)
     assert again.returncode == 130
     assert not list(tmp_path.glob("*.lock"))
+
+
+def test_runs_that_learn_on_a_gpu_are_made_two_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    monkeypatch.setattr(plan, "cores", lambda: 16)
+    monkeypatch.setattr(plan, "has_gpu", lambda: True)
+    learning = RunConfig(epochs=1.0)
+    for config, expected in (
+        (learning, 2),
+        (replace(learning, device="cpu"), 16),
+        (replace(learning, gradients=False), 16),
+        (replace(learning, runner=LocalConfig()), 1),
+    ):
+        assert plan.num_jobs([Entry("row", (), config)]) == expected
+    monkeypatch.setattr(plan, "has_gpu", lambda: False)
+    assert plan.num_jobs([Entry("row", (), learning)]) == 16
