@@ -171,7 +171,7 @@ def _epochs(of: Network, name: str, other: str) -> tuple[str, Sample, Sample]:
 
 
 MIXED = (
-    "A small ResNet learns drawn characters in few epochs, and whether DSSP can be faster than SSP at all depends on "
+    "A small ResNet learns in few epochs, and whether DSSP can be faster than SSP at all depends on "
     "the reading of its upper bound."
 )
 FULL_LAYERS = (
@@ -179,7 +179,7 @@ FULL_LAYERS = (
     "are averaged."
 )
 SERVER = "The simulated server takes no time for an update, and the paper gives no seconds of a gradient."
-SMALL = "Small ResNets learn drawn characters in few epochs, and more noise of the times makes up for the shorter run."
+SMALL = "Small ResNets learn in few epochs, and more noise of the times makes up for the shorter run."
 ALEXNET = ("alexnet/bsp",)
 
 CLAIMS = (
