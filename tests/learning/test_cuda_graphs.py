@@ -30,7 +30,9 @@ def test_a_gradient_has_the_same_bits(words):
     device = torch.device("cuda", 0)
     plain, recorded = (build_learner(config, device, in_graphs=in_graphs) for in_graphs in (False, True))
     assert recorded.gradient.in_graphs
-    kinds = [[learner.batches(replace(config, batch_size=size), 0) for size in (8, 16)] for learner in (plain, recorded)]
+    kinds = [
+        [learner.batches(replace(config, batch_size=size), 0) for size in (8, 16)] for learner in (plain, recorded)
+    ]
     weights, buffers = plain.flat.weights.clone(), plain.flat.buffers.clone()
     for step in range(4 + 2 * WARM_UP):
         found = []
