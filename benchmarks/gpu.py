@@ -29,7 +29,6 @@ CASES = {
         BASE, model=ResnetConfig(depth=8, width=8), batch_size=128, precision="bfloat16"
     ),
     "ResNet-20, batch 128": replace(BASE, model=ResnetConfig(depth=20), batch_size=128),
-    "ResNet-110, batch 128": replace(BASE, model=ResnetConfig(depth=110), batch_size=128),
 }
 
 

@@ -18,7 +18,7 @@ from syncline.records.lock import owner_of
 
 POLL_S = 0.5  # for messages of the runs
 ELSEWHERE_EVERY_S = 2.0  # between two looks at the runs that other processes make
-JOBS_ON_GPU = 2  # one prepares while the other computes
+JOBS_ON_GPU = 2  # one may prepare while the other computes
 STOP_S = 30.0  # for runs that are asked to stop to write their checkpoints
 
 

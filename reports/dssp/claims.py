@@ -171,8 +171,8 @@ def _epochs(of: Network, name: str, other: str) -> tuple[str, Sample, Sample]:
 
 
 MIXED = (
-    "A small ResNet learns in few epochs, and whether DSSP can be faster than SSP at all depends on "
-    "the reading of its upper bound."
+    "A small ResNet learns in few epochs, and whether DSSP can be faster than SSP at all depends on the reading of its "
+    "upper bound."
 )
 FULL_LAYERS = (
     "A smaller network with full layers learns for few epochs, at a rate chosen for BSP, and few of the thirteen SSPs "
