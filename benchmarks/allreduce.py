@@ -209,5 +209,8 @@ def _show(where: str, num_members: int, case: Case, hosts: EmulatedHosts | None 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["member"]:
         member(Case(**json.loads(sys.argv[2])))
+        # gloo's threads may still hold tensors; one that drops a tensor while Python ends aborts the process.
+        sys.stdout.flush()
+        os._exit(0)  # as a process of a live run ends (syncline.live.supervisor)
     else:
         report()
