@@ -52,6 +52,8 @@ class Claim:
         baseline: of a claim about learning: patterns of the labels whose runs must have learned, without their arm. No
             row whose failure to learn is the claim.
         arm: SAME or OWN: in which arm a claim about learning is decided.
+        rows: patterns of the labels of all rows that it reads, without their arm, or a function: artefact -> patterns.
+            The seeds of other rows do not matter to it.
         contradiction: the number of the paper, with its place, that contradicts the claim; empty: none does.
     """
 
@@ -62,11 +64,19 @@ class Claim:
     basis: str = TIMED
     baseline: tuple[str, ...] = ()
     arm: str = SAME
+    rows: "Rows" = ("*",)
     contradiction: str = ""
 
     def __post_init__(self) -> None:
         assert self.basis in BASES, self.basis
         assert bool(self.baseline) == (self.basis == LEARNED), f"{self.key}: a baseline is of what was learned"
+
+    def reads(self, artefact: Artefact) -> Sequence[str]:
+        """Patterns of the labels of the rows that it reads of one of its artefacts."""
+        return self.rows(artefact) if callable(self.rows) else self.rows
+
+
+Rows = Sequence[str] | Callable[[Artefact], Sequence[str]]
 
 
 def claim(
@@ -76,10 +86,11 @@ def claim(
     basis: str,
     baseline: Sequence[str] = (),
     arm: str = SAME,
+    rows: Rows = ("*",),
     contradiction: str = "",
 ) -> Claim:
     """A claim that is named as its function."""
-    return Claim(effects.__name__, artefacts, effects, may_differ, basis, tuple(baseline), arm, contradiction)
+    return Claim(effects.__name__, artefacts, effects, may_differ, basis, tuple(baseline), arm, rows, contradiction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +144,7 @@ def _in_arm(claim: Claim, text: str, scale: str, artefacts: Sequence[Artefact], 
     none = Verdict(claim, text, scale, NOT_RUN, "", arm=arm)
     found = none
     try:
-        looks, level = at_common_looks([artefact.arm(arm) for artefact in artefacts])
+        looks, level = at_common_looks([artefact.arm(arm).only(claim.reads(artefact)) for artefact in artefacts])
         for number, chosen in enumerate(looks, 1):
             found = _at_look(replace(none, level=level, look=number), chosen)
             if found.is_decided:

@@ -86,9 +86,9 @@ class Paper:
 
     def exhibit(self, name: str, artefact: Artefact) -> Exhibit:
         """The items of an artefact; where each strategy also has its own learning rate, those again as `own`, ..."""
-        items = dict(self.shows[name](artefact.arm(SAME)))
+        items = dict(self.shows[name](artefact.arm(SAME).with_common_seeds()))
         if OWN in artefact.arms:
-            for suffix, item in self.shows[name](artefact.arm(OWN)).items():
+            for suffix, item in self.shows[name](artefact.arm(OWN).with_common_seeds()).items():
                 titled = replace(item, title=f"{item.title}, {ARM_NAMES[OWN]}")
                 items[f"{OWN}-{suffix}" if suffix else OWN] = titled
         return items

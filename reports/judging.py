@@ -43,10 +43,11 @@ def judgements(
             verdict = judge(claim, paper.claim_text(claim.key), scale, load)
             num_seeds = max((effect.num_seeds for effect in verdict.effects), default=0)
             asks = verdict.verdict == UNDECIDED and claim.basis == LEARNED and not _waits(verdict, load(name))
-            yield Judgement(f"{paper.key}.{claim.key}", verdict.verdict, verdict.because, num_seeds, asks)
+            needs = load(name).labels(verdict.arm, claim.reads(load(name))) if asks else ()
+            yield Judgement(f"{paper.key}.{claim.key}", verdict.verdict, verdict.because, num_seeds, tuple(needs))
 
 
 def _waits(verdict: Verdict, own: Artefact) -> bool:
     """Whether the claim was judged at an earlier look than this artefact's last one: another artefact is behind."""
-    looks, _ = at_looks(own.arm(verdict.arm))
+    looks, _ = at_looks(own.arm(verdict.arm).only(verdict.claim.reads(own)))
     return verdict.look < len(looks)

@@ -42,9 +42,10 @@ def at_looks(artefact: Artefact) -> tuple[list[Artefact], float]:
         if artefact.missing:
             raise RecordError(f"{len(artefact.missing)} runs are missing, {artefact.missing[0]} first")
         return [artefact], ALPHA
-    open_seeds = {missing.seed for missing in artefact.missing}
-    planned = sorted({*artefact.seeds, *open_seeds})
-    num_complete = next((place for place, seed in enumerate(planned) if seed in open_seeds), len(planned))
+    rows, open_seeds = artefact.planned().values(), {missing.seed for missing in artefact.missing}
+    planned = sorted(set[int]().union(*rows))
+    complete = set(planned).intersection(*rows) - open_seeds
+    num_complete = next((place for place, seed in enumerate(planned) if seed not in complete), len(planned))
     taken = [size for size in sizes if size <= num_complete]
     if not taken:
         first = f", {artefact.missing[0]} is missing first" if artefact.missing else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -95,6 +96,7 @@ class Artefact:
     report: Mapping[str, Any]  # the section `report` of the experiment's file
     runs: list[Run]
     missing: list[Missing]
+    grown: Sequence[str] = ()  # labels of the rows that have more seeds than these, for claims
 
     def rows(self) -> dict[str, list[Run]]:
         """Label -> its runs, one a seed; in the order of the plan."""
@@ -107,11 +109,17 @@ class Artefact:
     def seeds(self) -> list[int]:
         return sorted({run.seed for run in self.runs})
 
+    def planned(self) -> dict[str, set[int]]:
+        """Label -> the seeds of its runs, finished or missing."""
+        rows: dict[str, set[int]] = {}
+        for one in (*self.runs, *self.missing):
+            rows.setdefault(one.label, set()).add(one.seed)
+        return rows
+
     @property
     def arms(self) -> tuple[str, ...]:
         """SAME, and OWN where a row of it was planned."""
-        planned = [run.label for run in self.runs] + [one.label for one in self.missing]
-        return (SAME, OWN) if OWN in map(_arm_of, planned) else (SAME,)
+        return (SAME, OWN) if OWN in map(_arm_of, self.planned()) else (SAME,)
 
     def arm(self, name: str) -> "Artefact":
         """The rows of one arm, without its suffix, and those of times alone.
@@ -123,6 +131,23 @@ class Artefact:
             raise LookupError(f"{self.name} has no runs at {ARM_NAMES[name]}")
         runs, missing = _of_arm(self.runs, name), _of_arm(self.missing, name)
         return replace(self, runs=runs, missing=missing)
+
+    def labels(self, arm: str, patterns: Sequence[str]) -> list[str]:
+        """Labels, with their arm, of its rows and of times alone that have such a label without it ("alexnet/*")."""
+        chosen = (label for label in self.planned() if _arm_of(label) in (arm, None))
+        return [label for label in chosen if _matches(_without_arm(label), patterns)]
+
+    def only(self, patterns: Sequence[str]) -> "Artefact":
+        """The rows whose label is so, and their times alone; of one arm."""
+        runs = [run for run in self.runs if _matches(run.label, patterns)]
+        return replace(self, runs=runs, missing=[one for one in self.missing if _matches(one.label, patterns)])
+
+    def with_common_seeds(self) -> "Artefact":
+        """The runs of the seeds that all rows were planned with: what tables and figures compare."""
+        planned = self.planned()
+        common = set.intersection(*planned.values())
+        grown = [label for label, seeds in planned.items() if seeds > common]
+        return replace(self.with_seeds(common), grown=grown) if grown else self
 
     def with_seeds(self, seeds: Collection[int]) -> "Artefact":
         """The runs of these seeds."""
@@ -170,7 +195,7 @@ class Artefact:
     @property
     def closing_notes(self) -> list[str]:
         """The last lines below every table: its command, where its runs are from, and what is missing."""
-        return [f"Made by: {self.command}", f"{self.origins}.", *filter(None, [self.incomplete])]
+        return [f"Made by: {self.command}", f"{self.origins}.", *filter(None, [self.incomplete, self.more_seeds])]
 
     @property
     def origins(self) -> str:
@@ -185,6 +210,11 @@ class Artefact:
         return f"NOT COMPLETE: {len(self.missing)} runs are missing: {', '.join(map(str, self.missing[:6]))}"
 
     @property
+    def more_seeds(self) -> str:
+        """One line on the rows that have more seeds than these; empty if there are none."""
+        return f"Claims are judged by more seeds of {', '.join(self.grown)}" if self.grown else ""
+
+    @property
     def command(self) -> str:
         """The command that makes it again."""
         return make_command(self.name, self.scale)
@@ -196,13 +226,22 @@ def _arm_of(label: str) -> str | None:
     return None if last == TIMING else OWN if last == OWN else SAME
 
 
+def _without_arm(label: str) -> str:
+    return label.removesuffix(f"/{OWN}")
+
+
+def _matches(label: str, patterns: Sequence[str]) -> bool:
+    """Whether a label without its arm, or that of the row whose times alone it has, is so."""
+    return any(fnmatchcase(label.removesuffix(f"/{TIMING}"), pattern) for pattern in patterns)
+
+
 Planned = TypeVar("Planned", Run, Missing)
 
 
 def _of_arm(planned: Sequence[Planned], arm: str) -> list[Planned]:
     """Those of the arm and of both, without its suffix."""
     chosen = [one for one in planned if _arm_of(one.label) in (arm, None)]
-    return [replace(one, label=one.label.removesuffix(f"/{OWN}")) if one.label.endswith(OWN) else one for one in chosen]
+    return [replace(one, label=_without_arm(one.label)) for one in chosen]
 
 
 def load_artefact(name: str, scale: str, results: Path, reference: Source | None = None) -> Artefact:

@@ -180,15 +180,18 @@ FULL_LAYERS = (
 )
 SERVER = "The simulated server takes no time for an update, and the paper gives no seconds of a gradient."
 SMALL = "Small ResNets learn in few epochs, and more noise of the times makes up for the shorter run."
-ALEXNET = ("alexnet/bsp",)
+ALEXNET, ALEXNETS = ("alexnet/bsp",), ("alexnet/*",)
+TABLE_1 = ("bsp", "asp", DSSP, *SSPS)
 
 CLAIMS = (
-    claim(hetero_time, MIXED, "dssp/table1", basis=LEARNED, baseline=("bsp",)),
-    claim(hetero_accuracy, MIXED, "dssp/table1", basis=LEARNED, baseline=("bsp",)),
-    claim(fc_fast, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET),
-    claim(fc_asp_floor, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET),
-    claim(fc_dssp_ge_ssp, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET),
+    claim(hetero_time, MIXED, "dssp/table1", basis=LEARNED, baseline=("bsp",), rows=TABLE_1),
+    claim(hetero_accuracy, MIXED, "dssp/table1", basis=LEARNED, baseline=("bsp",), rows=TABLE_1),
+    claim(fc_fast, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET, rows=ALEXNETS),
+    claim(fc_asp_floor, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET, rows=ALEXNETS),
+    claim(fc_dssp_ge_ssp, FULL_LAYERS, "dssp/fig3", basis=LEARNED, baseline=ALEXNET, rows=ALEXNETS),
     claim(conv_bsp_throughput, SERVER, "dssp/fig3", basis=TIMED),
-    claim(conv_bsp_floor, SMALL, "dssp/fig3", basis=LEARNED, baseline=("resnet50/bsp", "resnet110/bsp")),
-    claim(homogeneous_small, SMALL, "dssp/fig3", basis=LEARNED, baseline=("resnet110/bsp",)),
+    claim(
+        conv_bsp_floor, SMALL, "dssp/fig3", basis=LEARNED, baseline=("resnet50/bsp", "resnet110/bsp"), rows=("resnet*",)
+    ),
+    claim(homogeneous_small, SMALL, "dssp/fig3", basis=LEARNED, baseline=("resnet110/bsp",), rows=("resnet110/*",)),
 )

@@ -121,11 +121,24 @@ def _printed(setting: str, key: str) -> float:
 
 SYNC = ("*/sync",)
 
+
+def _beside_sync(scenario: str, setting: str) -> tuple[str, str]:
+    """The rows of a claim about a setting."""
+    return f"{scenario}/sync", f"{scenario}/{setting}"
+
+
 CLAIMS = (
     claim(push28_time, CLUSTER, TABLE, basis=FITTED),
     claim(push28_pull90_time, CLUSTER, TABLE, basis=FITTED),
-    claim(push28_pull90_error, SCALE, TABLE, basis=LEARNED, baseline=SYNC),
-    claim(too_small, SCALE, TABLE, basis=LEARNED, baseline=SYNC),
-    claim(normal_scenario, f"{CLUSTER} {SCALE}", TABLE, basis=LEARNED, baseline=SYNC),
+    claim(push28_pull90_error, SCALE, TABLE, basis=LEARNED, baseline=SYNC, rows=_beside_sync(DELAYED, "push28_pull90")),
+    claim(too_small, SCALE, TABLE, basis=LEARNED, baseline=SYNC, rows=_beside_sync(DELAYED, "push20_pull75")),
+    claim(
+        normal_scenario,
+        f"{CLUSTER} {SCALE}",
+        TABLE,
+        basis=LEARNED,
+        baseline=SYNC,
+        rows=_beside_sync(IN_TIME, "push28_pull90"),
+    ),
     claim(sync_prolonged, CLUSTER, TABLE, basis=FITTED),
 )

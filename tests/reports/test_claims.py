@@ -252,6 +252,32 @@ def test_a_claim_of_two_artefacts_is_judged_at_the_looks_that_both_have():
     assert [judged(*nums).look for nums in ((20, 5), (10, 20), (20, 20))] == [1, 2, 4]
 
 
+def test_a_claim_is_judged_at_the_looks_of_the_rows_that_it_reads():
+    """Rows with fewer seeds, or with runs that are missing, do not matter to it if it does not read them."""
+    runs = [*study({"bsp": 0.5, "asp": 0.5, "bsp/timing": 0.1}, 10), *study({"ssp": 0.5}, 5)]
+    artefact = Artefact("dssp/fig3", "laptop", {"looks": {"laptop": [5, 10]}}, runs, [Missing("ssp", 5)])
+
+    def judged(*rows: str) -> Verdict:
+        claim = Claim("higher", ("dssp/fig3",), more_accurate, "", LEARNED, ("bsp",), rows=rows)
+        return judge(claim, "", "laptop", lambda name: artefact)
+
+    assert [(found.look, found.effects[0].num_seeds) for found in (judged("bsp", "asp"), judged("*"))] == [
+        (2, 10),
+        (1, 5),
+    ]
+    assert artefact.labels(SAME, ["bsp", "s*"]) == ["bsp", "bsp/timing", "ssp"]
+
+
+def test_tables_compare_the_seeds_that_all_rows_have_and_say_which_have_more():
+    runs = [*study({"bsp": 0.5, "asp": 0.5}, 10), *study({"ssp": 0.5}, 4)]
+    shown = Artefact("dssp/fig3", "laptop", {}, runs, [Missing("ssp", 4)]).with_common_seeds()
+    assert {label: len(runs) for label, runs in shown.rows().items()} == {"bsp": 5, "asp": 5, "ssp": 4}
+    assert shown.incomplete == "NOT COMPLETE: 1 runs are missing: ssp seed 4"
+    assert shown.more_seeds == "Claims are judged by more seeds of bsp, asp"
+    equal = Artefact("dssp/fig3", "laptop", {}, study({"bsp": 0.5, "asp": 0.5}), [])
+    assert equal.with_common_seeds() is equal
+
+
 def test_before_the_first_look_nothing_is_judged_and_one_look_has_the_whole_level():
     early = judged_by(study({"bsp": 0.5, "asp": 0.6}, 4), looks=[5, 10])
     assert (early.verdict, early.because) == (NOT_RUN, "the first look takes 5 seeds, 4 are complete")

@@ -79,7 +79,7 @@ def test_without_a_baseline_there_is_the_figure_alone(tmp_path: Path) -> None:
 
 
 def test_a_study_that_judges_is_its_table_of_verdicts(tmp_path: Path) -> None:
-    claim = {"claim": "dssp.fc_fast", "verdict": "holds", "because": "inside", "num_seeds": 10, "asks": False}
+    claim = {"claim": "dssp.fc_fast", "verdict": "holds", "because": "inside", "num_seeds": 10, "needs": []}
     study = WrittenStudy("judge", "dssp/fig3", "gpu", "dssp-fig3-gpu", [], {}, [], None, None)
     path = study_path(tmp_path, "judge-dssp-fig3-gpu")
     write_study(path, study)

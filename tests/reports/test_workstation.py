@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from synthetic import ALWAYS, study, targets
 
-from reports.claims import CONTRADICTED, LEARNED, NOT_RUN, Verdict, judge
+from reports.claims import CONTRADICTED, LEARNED, NOT_RUN, Claim, Verdict, judge
 from reports.exhibits import Exhibit
 from reports.figures import Figure
 from reports.papers import PAPERS, SHOWN
-from reports.records import OWN, Artefact, load_artefact
+from reports.records import OWN, SAME, Artefact, load_artefact
 from reports.settings import settings
 from reports.tables import Table
 from runners.one import run_one
@@ -96,6 +96,15 @@ def verdicts(has_targets: bool) -> Mapping[str, Verdict]:
         claim.key: judge(claim, paper.claim_text(claim.key), SCALE, lambda name: made_up(name, has_targets))
         for paper, claim in CLAIMS
     }
+
+
+@pytest.mark.parametrize(
+    "claim", [claim for _, claim in CLAIMS if claim.key not in LEFT_OUT], ids=lambda claim: claim.key
+)
+def test_a_claim_reads_no_rows_but_those_that_it_names(claim: Claim) -> None:
+    whole = [made_up(name, True).arm(SAME) for name in claim.artefacts]
+    chosen = [artefact.only(claim.reads(artefact)) for artefact in whole]
+    assert claim.effects(*chosen) == claim.effects(*whole)
 
 
 def test_every_claim_is_judged_once_the_targets_are_there() -> None:

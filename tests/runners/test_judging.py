@@ -157,7 +157,7 @@ class FakeRuns:
 
     def _declared(self, name: str, costs: dict[str, float]) -> Declared:
         rows = tuple(Row(label, (f"experiment={name}",)) for label in costs)
-        verdicts = [Judgement(name, "undecided", "", 0, name in self.asks)]
+        verdicts = [Judgement(name, "undecided", "", 0, tuple(costs) if name in self.asks else ())]
         study = Judging(rows, tuple(range(20)), (5, 10, 15, 20), lambda trials: verdicts)
         return Declared(study, "judge", f"judge-{name}", name, "laptop", (), Plan(name, "laptop", (), {}))
 

@@ -17,9 +17,11 @@ from syncline.studies.study import ABSENT, Answer, Outcome, Stage, Trial
 LOOKS = (5, 10, 15, 20)
 SEEDS = tuple(range(20))
 ROWS = (Row("bsp", ("strategy=bsp",)), Row("asp", ("strategy=asp",)))
+LABELS = tuple(row.label for row in ROWS)
 ALPHA = 0.05
 LEVEL = pocock_level(ALPHA, LOOKS)
 VERDICTS = {"greater": "holds", "less": "fails"}
+FINISHED = Outcome("finished")
 
 
 def seeds_of(trials: Sequence[Trial], row: str) -> list[int]:
@@ -46,7 +48,7 @@ class Made:
         return Judging(ROWS, SEEDS, LOOKS, self.verdicts)
 
     def records(self, trial: Trial) -> Outcome:
-        return Outcome("finished") if trial in self.trials else ABSENT
+        return FINISHED if trial in self.trials else ABSENT
 
     def verdicts(self, trials: Sequence[Trial]) -> list[Judgement]:
         """The first look that decides counts."""
@@ -59,8 +61,8 @@ class Made:
         for size in (look for look in LOOKS if look <= num):
             for side, verdict in VERDICTS.items():
                 if self.p_values[size, side][claim] <= self.level:
-                    return Judgement(str(claim), verdict, f"by {size}", size, False)
-        return Judgement(str(claim), "undecided", f"by {num}", num, True)
+                    return Judgement(str(claim), verdict, f"by {size}", size, ())
+        return Judgement(str(claim), "undecided", f"by {num}", num, LABELS)
 
     def answer(self, most: int | None = None) -> Judged | None:
         """Ask, make what is absent, ask again; None once `most` runs were made."""
@@ -122,6 +124,33 @@ def test_broken_off_anywhere_it_comes_to_the_answer_of_the_whole(seed: int, mean
     broken.answer(most)
     assert broken.answer() == found
     assert set(broken.trials) == set(whole.trials)
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.sampled_from("abcd"), min_size=1), st.integers(1, len(LOOKS) + 1)), max_size=5),
+    st.integers(0, 80),
+)
+def test_a_further_look_makes_the_rows_that_undecided_claims_rest_on(
+    claims: list[tuple[set[str], int]], most: int
+) -> None:
+    """Each claim rests on some rows and is decided at a look, or at none."""
+    rows, made = tuple(Row(label, ()) for label in "abcd"), set[Trial]()
+
+    def verdicts(trials: Sequence[Trial]) -> list[Judgement]:
+        look = LOOKS.index(max(len(seeds_of(trials, label)) for label in "abcd")) + 1
+        found = []
+        for needs, decided in claims:
+            if decided > look:
+                assert all(seeds_of(trials, label) == list(SEEDS[: LOOKS[look - 1]]) for label in needs)
+            found.append(Judgement("", "", "", 0, tuple(needs) if decided > look else ()))
+        return found
+
+    study = Judging(rows, SEEDS, LOOKS, verdicts)
+    while isinstance(step := study.next(lambda trial: FINISHED if trial in made else ABSENT), Stage):
+        made.update([trial for trial in step.trials if trial not in made][: most or None])
+    for label in "abcd":
+        looks = max([1, *(min(decided, len(LOOKS)) for needs, decided in claims if label in needs)])
+        assert seeds_of(list(made), label) == list(SEEDS[: LOOKS[looks - 1]])
 
 
 def test_without_claims_that_ask_one_look_is_all() -> None:

@@ -1,8 +1,9 @@
 """Judging: how many seeds, and which verdicts on the claims of an experiment.
 
-The seeds are looked at several times. A look takes every row of the experiment with so many of its seeds; then its
-claims are judged, at a level that allows for all looks (sequential.py). The study stops when no claim asks for more
-seeds, and at the last look. A claim that is decided stays as it is.
+The seeds are looked at several times. The first look takes every row of the experiment with so many of its seeds; then
+its claims are judged, at a level that allows for all looks (sequential.py). A further look takes only the rows that
+undecided claims rest on. The study stops when no claim asks for more seeds, and at the last look. A claim that is
+decided stays as it is.
 
 How a claim is judged is not known here: a function gives the verdicts on the runs that were made.
 
@@ -32,7 +33,7 @@ class Judgement:
     verdict: str  # in the words of the reports
     because: str
     num_seeds: int  # by which it was judged; 0: it was not
-    asks: bool  # whether more seeds of this experiment may decide it
+    needs: tuple[str, ...]  # rows of this experiment with which more seeds may decide it; (): none may
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +68,22 @@ class Judging:
 
     def num_asking(self, stage: Stage) -> int:
         """Claims that ask for this stage, a second look or a later one."""
-        return sum(judgement.asks for judgement in self.verdicts(stage.before))
+        return sum(bool(judgement.needs) for judgement in self.verdicts(stage.before))
 
     def _stages(self) -> Generator[Stage, None, Answer[Judged]]:
-        completed, made = tuple[Completed, ...](), tuple[Trial, ...]()
+        completed, made, rows = tuple[Completed, ...](), tuple[Trial, ...](), self.rows
         for number, (before, size) in enumerate(pairwise((0, *self.looks)), 1):
             name = f"look {number}"
             trials = tuple(
-                Trial(row.label, (*row.overrides, f"seed={seed}"))
-                for row in self.rows
-                for seed in self.seeds[before:size]
+                Trial(row.label, (*row.overrides, f"seed={seed}")) for row in rows for seed in self.seeds[before:size]
             )
             yield Stage(name, trials, completed)
             made += trials
             found = tuple(self.verdicts(made))
             completed += (Completed(name, len(trials), (), tuple(map(_told, found))),)
-            if not any(judgement.asks for judgement in found):
+            needed = {label for judgement in found for label in judgement.needs}
+            rows = tuple(row for row in rows if row.label in needed)
+            if not rows:
                 break
         return Answer(Judged(size, found), completed)
 
