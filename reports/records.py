@@ -112,7 +112,8 @@ class Artefact:
     def planned(self) -> dict[str, set[int]]:
         """Label -> the seeds of its runs, finished or missing."""
         rows: dict[str, set[int]] = {}
-        for one in (*self.runs, *self.missing):
+        planned: list[Run | Missing] = [*self.runs, *self.missing]
+        for one in planned:
             rows.setdefault(one.label, set()).add(one.seed)
         return rows
 
