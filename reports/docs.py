@@ -33,9 +33,9 @@ from reports.races import of_pushes as map_of_pushes
 from reports.records import Artefact
 from reports.tables import DASH, Heading, Table
 from syncline.records.plans import stem_of
-from syncline.records.reference import Reference, write_file
+from syncline.records.reference import Reference
 from syncline.records.sources import provenance
-from syncline.records.store import RecordError
+from syncline.records.store import RecordError, write_file
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- made by python -m reports docs: ", "<!-- end -->"
@@ -85,7 +85,7 @@ def refresh(paths: Sequence[Path], reference: Path, check: bool = False) -> list
         new = "".join(parts)
         blocks += made
         if new != old and not check:
-            write_file(path, new.encode())
+            write_file(path, new)
     return blocks
 
 

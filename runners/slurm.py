@@ -18,6 +18,7 @@ from syncline.installation import program
 from syncline.operations import jobs
 from syncline.plan import Plan
 from syncline.records.plans import plan_path
+from syncline.records.store import write_file
 
 TIMEOUT_S = 60.0  # of sbatch, on a busy cluster
 
@@ -154,9 +155,7 @@ def _submit_array(script: Path, tasks: Mapping[int, list[str]]) -> str:
 
 
 def _write_job(folder: Path, about: Mapping[str, Any]) -> None:
-    draft = folder / "job.json.draft"
-    draft.write_text(json.dumps(about) + "\n")
-    draft.replace(folder / "job.json")
+    write_file(folder / "job.json", json.dumps(about) + "\n")
 
 
 def _new_folder(parent: Path) -> Path:

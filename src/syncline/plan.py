@@ -13,7 +13,7 @@ from typing import Any
 
 from syncline.config import ConfigError, RunConfig
 from syncline.records.plans import plan_path, stem_of
-from syncline.records.store import FINISHED, cannot_write, status
+from syncline.records.store import FINISHED, cannot_write, status, write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,7 @@ class Plan:
             ],
         }
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft = path.with_suffix(".draft")
-            draft.write_text(json.dumps(content, indent=1) + "\n")
-            draft.replace(path)
+            write_file(path, json.dumps(content, indent=1) + "\n")
         except OSError as error:
             raise cannot_write(path, error) from None
         return path

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from syncline.records.store import (
     read_metrics,
     read_summary,
     status,
+    write_file,
 )
 from syncline.records.writer import RecordWriter
 
@@ -179,6 +180,30 @@ def test_the_summary_is_written_last_and_all_at_once(tmp_path: Path) -> None:
     assert not list(folder.glob("*.draft"))
     (folder / "summary.json").rename(folder / "summary.json.draft")  # killed while it was written
     assert status(folder) == UNFINISHED
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_a_file_that_several_processes_write_at_once_is_always_whole(tmp_path: Path) -> None:
+    path, length = tmp_path / "plan.json", 100_000
+    write_file(path, "0" * length)
+    writers = list[int]()
+    for letter in "abcd":
+        if not (pid := os.fork()):
+            code = 1
+            with suppress(OSError):
+                for _ in range(100):
+                    write_file(path, letter * length)
+                code = 0
+            os._exit(code)
+        writers.append(pid)
+    codes = dict[int, int]()
+    while len(codes) < len(writers):
+        content = path.read_text()
+        assert content == content[0] * length
+        codes |= dict(os.waitpid(pid, os.WNOHANG) for pid in writers if pid not in codes)
+        codes.pop(0, None)  # one that has not ended
+    assert set(codes.values()) == {0}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, RuntimeError])

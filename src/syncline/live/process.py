@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from syncline.records.store import cannot_write
+from syncline.records.store import cannot_write, write_file
 from syncline.targets import fault
 
 # Exit codes, beside 0 and 1
@@ -81,9 +81,7 @@ def note_failure(job: Job, role: str, index: int, error: str, trace: str) -> Non
     """Write an error down; the launcher shows the first one."""
     path = Path(job.folder) / "log" / f"failure-{role}-{index}.json"
     note = {"at": time.time(), "role": role, "index": index, "error": error, "trace": trace}
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(note))
-    draft.replace(path)
+    write_file(path, json.dumps(note))
 
 
 def _write_output_to(path: Path) -> None:

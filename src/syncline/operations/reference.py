@@ -17,9 +17,9 @@ from syncline.installation import REFERENCE, reference_folder
 from syncline.operations.arguments import Commands, all_plans, find_plan
 from syncline.operations.tables import columns, counted, size
 from syncline.records.plans import WrittenPlan
-from syncline.records.reference import Reference, ReferenceRecord, columns_of, write_file, write_log, write_runs
+from syncline.records.reference import Reference, ReferenceRecord, columns_of, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
-from syncline.records.store import RecordError
+from syncline.records.store import RecordError, write_file
 from syncline.records.studies import read_study, study_path, study_stems, write_study
 
 EXAMPLES = """\
@@ -171,10 +171,10 @@ def restore(record: ReferenceRecord, results: Path) -> bool:
         return False
     summary = record.summary()
     config = {"format": summary["format"], **record.config()}
-    write_file(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
-    write_file(folder / "environment.json", json.dumps(record.environment()).encode())
-    write_file(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.metrics()).encode())
-    write_file(folder / "summary.json", json.dumps(summary).encode())  # the last: now it is finished
+    write_file(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+    write_file(folder / "environment.json", json.dumps(record.environment()))
+    write_file(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.metrics()))
+    write_file(folder / "summary.json", json.dumps(summary))  # the last: now it is finished
     os.utime(folder / "summary.json", (record.date(), record.date()))
     return True
 

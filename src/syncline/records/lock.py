@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from syncline.records.store import RecordError, cannot_write
+from syncline.records.store import RecordError, cannot_write, write_file
 
 RENEW_S = 20.0
 STALE_S = 120.0  # six renewals; a file system may show a change late
@@ -81,9 +81,7 @@ def announced(plans: Sequence[Path]) -> Iterator[None]:
     try:
         for path in paths:
             try:
-                draft = path.with_suffix(".draft")
-                draft.write_text(json.dumps(asdict(me)))
-                draft.replace(path)
+                write_file(path, json.dumps(asdict(me)))
             except OSError as error:
                 raise cannot_write(path, error) from None
         with _renewed(paths):

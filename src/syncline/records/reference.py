@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from syncline.records.events import SCHEMA
 from syncline.records.plans import WrittenPlan, read_plan
 from syncline.records.sources import REFERENCE, Record
-from syncline.records.store import RecordError, check_format
+from syncline.records.store import RecordError, check_format, write_file
 
 FORMAT = 1  # of a part; a reader refuses another one
 FORMAT_KEY = b"syncline_reference_format"
@@ -223,14 +223,6 @@ def write_log(path: Path, events: pa.Table, max_bytes: int) -> int:
             return num_rows
         num_rows = min(num_rows - 1, int(num_rows * 0.9 * max_bytes / len(content)))  # rows take about as much each
     return 0
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file atomically, in a folder that is made if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
-    draft.write_bytes(content)
-    draft.replace(path)
 
 
 def _write_parquet(path: Path, table: pa.Table) -> Path:

@@ -15,7 +15,9 @@ Our own record is authoritative; a tracker only mirrors it. Readers need neither
 """
 
 import json
+import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,25 @@ def cannot_write(folder: Path, error: OSError) -> RecordError:
     return RecordError(f"cannot write the record {folder}: {what}; results=<folder> puts it elsewhere")
 
 
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file as a whole, in a folder that is made if need be.
+
+    Readers see the old content or the new one, also where several processes write the file at once: each has a draft of
+    its own, and the last one stays.
+
+    Raises:
+        OSError: it cannot be written; an existing file is unchanged.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.draft")
+    try:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
 def is_identity(name: str) -> bool:
     """Whether a folder of this name is the record of a run (config/run.py composes the names)."""
     return re.fullmatch(r".+-s\d+-[0-9a-f]{10}", name) is not None
@@ -55,9 +76,7 @@ def wanted_workers(folder: Path) -> int | None:
 
 def want_workers(folder: Path, count: int) -> None:
     """Ask the launcher of a run for so many workers."""
-    draft = folder / f"{WORKERS}.draft"
-    draft.write_text(str(count))
-    draft.replace(folder / WORKERS)
+    write_file(folder / WORKERS, str(count))
 
 
 def status(folder: Path) -> str:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from syncline.records.store import RecordError, cannot_write
+from syncline.records.store import RecordError, cannot_write, write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,7 @@ def study_stems(results: Path) -> list[str]:
 def write_study(path: Path, study: WrittenStudy) -> None:
     """Write the study. Raises RecordError if it cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(asdict(study), indent=1, default=str) + "\n")  # text: a share of the length
-        draft.replace(path)
+        write_file(path, json.dumps(asdict(study), indent=1, default=str) + "\n")  # text: a share of the length
     except OSError as error:
         raise cannot_write(path, error) from None
 

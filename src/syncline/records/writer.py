@@ -10,7 +10,15 @@ import yaml
 
 from syncline.records.environment import environment
 from syncline.records.events import EventLog
-from syncline.records.store import FINISHED, FORMAT, cannot_write, measured_durations, read_environment, status
+from syncline.records.store import (
+    FINISHED,
+    FORMAT,
+    cannot_write,
+    measured_durations,
+    read_environment,
+    status,
+    write_file,
+)
 
 Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml is several times as fast, where it is installed
 
@@ -68,10 +76,7 @@ class RecordWriter:
         self._write("environment.json", self._environment)
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a file of the record atomically."""
-        draft = self.folder / f"{name}.draft"
-        draft.write_text(json.dumps(content, indent=2) + "\n")
-        draft.replace(self.folder / name)
+        write_file(self.folder / name, json.dumps(content, indent=2) + "\n")
 
     def evaluation(self, row: Mapping[str, Any]) -> None:
         """One line of metrics.jsonl; on disk when this returns."""
