@@ -1,5 +1,6 @@
 """python -m syncline reference: finished runs are added once, nothing there changes, and what is there is listed."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -54,15 +55,18 @@ def test_the_finished_runs_of_a_plan_are_added_and_adding_twice_adds_nothing(
 
 
 def test_what_is_restored_is_what_was_added(
-    add: Callable[..., Any], results: Path, reference: Path, tmp_path: Path
+    add: Callable[..., Any], results: Path, reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add("paper/table")
     clone = tmp_path / "clone"
 
-    def restore(plan: str) -> int:
-        return main(["reference", "restore", plan, "--reference", str(reference), "--results", str(clone)])
+    def restore(plan: str, *more: str) -> int:
+        return main(["reference", "restore", plan, "--reference", str(reference), "--results", str(clone), *more])
 
-    assert restore("paper-table-smoke") == 0
+    capsys.readouterr()
+    assert restore("paper-table-smoke", "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)["plans"]
+    assert told == {"plan": "paper-table-smoke", "restored": 2, "there": 0, "missing": 4}
     for identity in (TEN[0], TEN[1]):
         old, new = ResultsFolder(results).record(identity), ResultsFolder(clone).record(identity)
         assert old is not None

@@ -47,6 +47,16 @@ class Added:
     note: str  # why the plan in the reference stays; empty if it is this one
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The runs of one plan, copied back."""
+
+    plan: str
+    restored: int
+    there: int  # in the results already
+    missing: int  # in the reference
+
+
 def add_to(commands: Commands) -> None:
     what = "the results that ship with the project: add finished runs to them, list them, or copy them back"
     parser = commands.add("reference", run, what, EXAMPLES)
@@ -146,12 +156,18 @@ def add_study(stem: str, results: Path, reference: Path) -> bool:
 def _restore(args: argparse.Namespace) -> int:
     known = {stem: store for store in _scales(args.reference) for stem in store.stems}
     wanted = [stem for name in args.plans for stem in _meant(name, list(known))]
+    restored = list[Restored]()
     for stem in wanted:
         plan = known[stem].plan(stem)
         assert plan is not None
         records = [record for identity in plan.once() if (record := known[stem].record(identity)) is not None]
         num, missing = sum(restore(record, args.results) for record in records), len(plan.once()) - len(records)
-        print(f"{stem}: {counted(num, 'run')} restored, {len(records) - num} there, {missing} missing")
+        restored.append(Restored(stem, num, len(records) - num, missing))
+    if args.json:
+        print(json.dumps({"reference": str(args.reference), "plans": list(map(asdict, restored))}, indent=1))
+        return 0
+    for one in restored:
+        print(f"{one.plan}: {counted(one.restored, 'run')} restored, {one.there} there, {one.missing} missing")
     return 0
 
 
