@@ -12,10 +12,11 @@ is not judged by ours at any scale.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, Number, judged, together
 from reports.learned import at_chance
-from reports.looks import ALPHA, at_common_looks
+from reports.looks import ALPHA, at_common_looks, level
 from reports.records import ARM_NAMES, OWN, SAME, Artefact
 from syncline.records.store import RecordError
 
@@ -144,15 +145,15 @@ def _in_arm(claim: Claim, text: str, scale: str, artefacts: Sequence[Artefact], 
     none = Verdict(claim, text, scale, NOT_RUN, "", arm=arm)
     found = none
     try:
-        looks, level = at_common_looks([artefact.arm(arm).only(claim.reads(artefact)) for artefact in artefacts])
-        for number, chosen in enumerate(looks, 1):
-            found = _at_look(replace(none, level=level, look=number), chosen)
-            if found.is_decided:
-                break
+        looks, sizes = at_common_looks([artefact.arm(arm).only(claim.reads(artefact)) for artefact in artefacts])
     except RecordError as error:
         return _unless_contradicted(replace(none, because=str(error)))
     except LookupError as error:
-        return _unless_contradicted(replace(none, because=f"not part of this scale: {error}"))
+        return _unless_contradicted(replace(none, because=_no_part(error)))
+    for number, chosen in enumerate(looks, 1):
+        found = _at_look(replace(none, level=level(sizes), look=number), chosen, partial(level, sizes))
+        if found.is_decided:
+            break
     if claim.contradiction:
         return _unless_contradicted(found)
     if scale == SMOKE:
@@ -161,14 +162,25 @@ def _in_arm(claim: Claim, text: str, scale: str, artefacts: Sequence[Artefact], 
     return found
 
 
-def _at_look(none: Verdict, artefacts: Sequence[Artefact]) -> Verdict:
+def _at_look(none: Verdict, artefacts: Sequence[Artefact], level: Callable[[int], float]) -> Verdict:
     """The verdict by these seeds."""
     claim = none.claim
-    numbers = judged(claim.effects(*artefacts), none.level)
-    unlearned = at_chance(artefacts, claim.baseline) if claim.baseline and none.scale != SMOKE else ""
+    try:
+        numbers = judged(claim.effects(*artefacts), level)
+        unlearned = at_chance(artefacts, claim.baseline) if claim.baseline and none.scale != SMOKE else ""
+    except LookupError as error:
+        return replace(none, because=_no_part(error))
     if unlearned and not claim.contradiction:
         return replace(none, because=unlearned)
-    return replace(none, verdict=together(numbers), because=_because(numbers), numbers=numbers)
+    verdict = together(numbers)
+    empty = next((number for number in numbers if not number.effect.num_present), None)
+    if verdict == UNDECIDED and empty is not None:
+        return replace(none, because=empty.why)
+    return replace(none, verdict=verdict, because=_because(numbers), numbers=numbers)
+
+
+def _no_part(error: LookupError) -> str:
+    return f"not part of this scale: {error}"
 
 
 def _unless_contradicted(verdict: Verdict) -> Verdict:

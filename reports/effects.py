@@ -9,12 +9,12 @@ Ratios of two strategies are ratios of means. The mean of ratios seed by seed is
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from reports.statistics import Sample
-from syncline.statistics import holm, mean_interval, mean_p, proportion_interval, proportion_p, ratio_interval
+from syncline.statistics import mean_interval, mean_p, proportion_interval, proportion_p, ratio_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 ROUNDING = 1e-9  # relative: numbers that differ by less are equal
@@ -34,6 +34,7 @@ class Effect:
         over: as many values; the number is then mean(sample) / mean(over). None: it is mean(sample).
         is_share: values are 0 or 1; the number is the share of seeds with 1.
         equal: the number of two sides that are alike: 1 of a ratio, 0 of a difference. None: not a comparison of runs.
+        size: the largest of the values that a difference is of; below ROUNDING of it the difference is none.
     """
 
     what: str
@@ -46,6 +47,7 @@ class Effect:
     over: Sample | None = None
     is_share: bool = False
     equal: float | None = None
+    size: float = 0.0
 
     @property
     def num_seeds(self) -> int:
@@ -80,7 +82,7 @@ class Effect:
         estimate = self.estimate
         others = [1.0] * self.num_seeds if self.over is None else self.over.present
         pairs = list(zip(self.sample.present, others, strict=True))
-        size = max(abs(value) for value, _ in pairs)
+        size = max(self.size, *(abs(value) for value, _ in pairs))
         is_point = all(abs(value - estimate * other) <= ROUNDING * size for value, other in pairs)
         return estimate if is_point else None
 
@@ -107,11 +109,15 @@ class Effect:
 
     @property
     def outside_p(self) -> float:
-        """p-value of the test for "outside the region": the smaller one, times the number of finite bounds."""
+        """p-value of the test for "outside the region": of `num_bounds` one-sided tests the smaller one."""
         opposite: dict[Side, Side] = {"less": "greater", "greater": "less"}
         tests = self._inner_sides()
-        p_values = [self._p(bound, opposite[side], self.is_strict) for bound, side in tests]
-        return min(1.0, len(p_values) * min(p_values, default=1.0))
+        return min((self._p(bound, opposite[side], self.is_strict) for bound, side in tests), default=1.0)
+
+    @property
+    def num_bounds(self) -> int:
+        """Finite bounds of the region."""
+        return len(self._inner_sides())
 
     def _inner_sides(self) -> list[tuple[float, Side]]:
         """The finite bounds, each with the side of it that the region is on."""
@@ -129,7 +135,7 @@ class Effect:
         point = self.point
         if point is not None:
             beyond = point - bound if side == "greater" else bound - point
-            slack = ROUNDING * max(abs(point), abs(bound))
+            slack = ROUNDING * max(abs(point), abs(bound), self.size)
             return 0.0 if beyond > slack or (counts_bound and beyond >= -slack) else 1.0
         if self.is_share:
             return proportion_p(self._successes, self.num_seeds, min(1.0, max(0.0, bound)), side)
@@ -185,7 +191,8 @@ def of_difference(
     is_strict: bool = False,
 ) -> Effect:
     """mean(first - second), two strategies under the same seeds."""
-    return Effect(what, first - second, at_least, at_most, published, digits, is_strict, equal=0.0)
+    size = max((abs(value) for value in (*first.present, *second.present)), default=0.0)
+    return Effect(what, first - second, at_least, at_most, published, digits, is_strict, equal=0.0, size=size)
 
 
 def of_share(what: str, hits: Sample, at_least: float = -math.inf, at_most: float = math.inf) -> Effect:
@@ -214,6 +221,8 @@ class Number:
         """One line on the effect's verdict; of an undecided one also which size is excluded."""
         effect = self.effect
         missing = effect.num_seeds - effect.num_present
+        if not effect.num_present:
+            return f"{effect.what}: nothing to compare, no seed has a value"
         if missing:
             return f"{effect.what}: {missing} of {effect.num_seeds} seeds have no value, and others decide nothing"
         if not effect.can_be_judged:
@@ -230,24 +239,32 @@ class Number:
         return f"{effect.what}: {kind} lies between {self.interval_text.replace(' to ', ' and ')}, {claimed}"
 
 
-def judged(effects: Sequence[Effect], level: float) -> list[Number]:
+def judged(effects: Sequence[Effect], level: Callable[[int], float]) -> list[Number]:
     """The effects of one claim, each with its verdict.
 
-    An effect holds if the test for "inside" has p <= level: all of a claim must hold, so nothing is corrected
-    (intersection-union). It fails if the test for "outside" has p <= level after Holm's correction for the number of
-    effects, as one that fails refutes the claim.
+    An effect holds if the test for "inside" has p <= level(1): all of a claim must hold, so nothing is corrected
+    (intersection-union). It fails by Holm's procedure over the tests for "outside", as one effect that fails refutes
+    the claim: the smallest p first, as long as p <= level(tests that are left), where one of two bounds counts twice.
 
     Args:
         effects: at least one.
-        level: in (0, 0.25].
+        level: a number of tests, >= 1 -> the level of each p-value, so that all of them err with a given probability.
+
+    Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
     """
-    outside = holm([effect.outside_p for effect in effects])
-    return list(_numbers(effects, outside, level))
+    failed = set[int]()
+    order = sorted(range(len(effects)), key=lambda number: effects[number].outside_p * effects[number].num_bounds)
+    for place, number in enumerate(order):
+        effect = effects[number]
+        if not effect.num_bounds or effect.outside_p > level((len(effects) - place) * effect.num_bounds):
+            break
+        failed.add(number)
+    return list(_numbers(effects, failed, level(1)))
 
 
-def _numbers(effects: Sequence[Effect], outside: Sequence[float], level: float) -> Iterator[Number]:
-    for effect, p in zip(effects, outside, strict=True):
-        verdict = HOLDS if effect.inside_p <= level else FAILS if p <= level else UNDECIDED
+def _numbers(effects: Sequence[Effect], failed: Collection[int], level: float) -> Iterator[Number]:
+    for number, effect in enumerate(effects):
+        verdict = HOLDS if effect.inside_p <= level else FAILS if number in failed else UNDECIDED
         yield Number(effect, verdict, *effect.interval(level))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reports.claims import LEARNED, Verdict, judge
 from reports.effects import UNDECIDED
-from reports.looks import at_looks
+from reports.looks import num_planned
 from reports.papers import SHOWN
 from reports.records import Artefact, artefact_of, load_artefact
 from syncline.records.plans import PlannedRun
@@ -42,12 +42,11 @@ def judgements(
         if name in claim.artefacts:
             verdict = judge(claim, paper.claim_text(claim.key), scale, load)
             num_seeds = max((effect.num_seeds for effect in verdict.effects), default=0)
-            asks = verdict.verdict == UNDECIDED and claim.basis == LEARNED and not _waits(verdict, load(name))
+            asks = verdict.verdict == UNDECIDED and claim.basis == LEARNED and _is_at_last_look(verdict, load(name))
             needs = load(name).labels(verdict.arm, claim.reads(load(name))) if asks else ()
             yield Judgement(f"{paper.key}.{claim.key}", verdict.verdict, verdict.because, num_seeds, tuple(needs))
 
 
-def _waits(verdict: Verdict, own: Artefact) -> bool:
-    """Whether the claim was judged at an earlier look than this artefact's last one: another artefact is behind."""
-    looks, _ = at_looks(own.arm(verdict.arm).only(verdict.claim.reads(own)))
-    return verdict.look < len(looks)
+def _is_at_last_look(verdict: Verdict, own: Artefact) -> bool:
+    """Whether the claim was judged at the last look that was planned: no artefact is behind, no run failed."""
+    return verdict.look == num_planned(own.arm(verdict.arm).only(verdict.claim.reads(own)))

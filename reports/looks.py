@@ -14,9 +14,9 @@ ALPHA = 0.05  # one-sided, in each direction
 
 
 @cache
-def level(sizes: tuple[int, ...]) -> float:
-    """Of the p-values, so that all looks together err with ALPHA; the level of a single look is ALPHA."""
-    return pocock_level(ALPHA, sizes) if len(sizes) > 1 else ALPHA
+def level(sizes: tuple[int, ...], num_tests: int = 1) -> float:
+    """Of p-values, so that so many tests at all these looks together err with ALPHA at most; sizes (): of one look."""
+    return pocock_level(ALPHA / num_tests, sizes) if len(sizes) > 1 else ALPHA / num_tests
 
 
 def declared(artefact: Artefact) -> tuple[int, ...]:
@@ -31,8 +31,14 @@ def declared(artefact: Artefact) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def at_looks(artefact: Artefact) -> tuple[list[Artefact], float]:
-    """The artefact with the seeds of each complete look, the first look first, and the level.
+def num_planned(artefact: Artefact) -> int:
+    """Looks whose seeds all its rows were planned with, at least 1."""
+    complete = set.intersection(*artefact.planned().values())
+    return max(1, sum(size <= len(complete) for size in declared(artefact)))
+
+
+def at_looks(artefact: Artefact) -> list[Artefact]:
+    """The artefact with the seeds of each complete look, the first look first.
 
     Raises:
         RecordError: runs are missing; with looks: of the seeds of the first one.
@@ -41,7 +47,7 @@ def at_looks(artefact: Artefact) -> tuple[list[Artefact], float]:
     if not sizes:
         if artefact.missing:
             raise RecordError(f"{len(artefact.missing)} runs are missing, {artefact.missing[0]} first")
-        return [artefact], ALPHA
+        return [artefact]
     rows, open_seeds = artefact.planned().values(), {missing.seed for missing in artefact.missing}
     planned = sorted(set[int]().union(*rows))
     complete = set(planned).intersection(*rows) - open_seeds
@@ -50,11 +56,11 @@ def at_looks(artefact: Artefact) -> tuple[list[Artefact], float]:
     if not taken:
         first = f", {artefact.missing[0]} is missing first" if artefact.missing else ""
         raise RecordError(f"the first look takes {sizes[0]} seeds, {num_complete} are complete{first}")
-    return [artefact.with_seeds(planned[:size]) for size in taken], level(sizes)
+    return [artefact.with_seeds(planned[:size]) for size in taken]
 
 
-def at_common_looks(artefacts: Sequence[Artefact]) -> tuple[list[list[Artefact]], float]:
-    """The artefacts of a claim at each look that is complete in all of them, and the level.
+def at_common_looks(artefacts: Sequence[Artefact]) -> tuple[list[list[Artefact]], tuple[int, ...]]:
+    """The artefacts of a claim at each look that is complete in all of them, and the sizes that set the level.
 
     One that declares no looks stands in each of them whole.
 
@@ -62,6 +68,7 @@ def at_common_looks(artefacts: Sequence[Artefact]) -> tuple[list[list[Artefact]]
         RecordError: as `at_looks`.
     """
     found = [at_looks(artefact) for artefact in artefacts]
-    several = [len(looks) for artefact, (looks, _) in zip(artefacts, found, strict=True) if declared(artefact)]
-    common = [[looks[min(number, len(looks) - 1)] for looks, _ in found] for number in range(min(several, default=1))]
-    return common, min(level for _, level in found)
+    sizes = [declared(artefact) for artefact in artefacts]
+    several = [len(looks) for own, looks in zip(sizes, found, strict=True) if own]
+    common = [[looks[min(number, len(looks) - 1)] for looks in found] for number in range(min(several, default=1))]
+    return common, min(sizes, key=level)

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from syncline.statistics import mean_interval, restricted_times
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,30 @@ def horizon(*ends: Sample) -> float:
     return max(times)
 
 
-Key = TypeVar("Key")
+@dataclass(frozen=True, slots=True)
+class Times(Generic[Key]):
+    """Times to a fixed target of several strategies as restricted times over one horizon.
+
+    What is compared has no values where none of the compared strategies reaches the target with half of its seeds: all
+    would count with the horizon, and look as if they took equally long.
+    """
+
+    times: Mapping[Key, Sample]
+    arrived: frozenset[Key]  # strategies that reach the target with half of their seeds
+
+    def of(self, *strategies: Key) -> list[Sample]:
+        """Those of strategies that are compared with each other."""
+        if self.arrived.intersection(strategies):
+            return [self.times[strategy] for strategy in strategies]
+        return [Sample((None,) * len(self.times[strategy].values)) for strategy in strategies]
+
+    def pair(self, first: Key, second: Key) -> tuple[Sample, Sample]:
+        """Those of two strategies that are compared."""
+        one, other = self.of(first, second)
+        return one, other
 
 
-def restricted(reached: Mapping[Key, Sample], ends: Mapping[Key, Sample]) -> dict[Key, Sample]:
+def restricted(reached: Mapping[Key, Sample], ends: Mapping[Key, Sample]) -> Times[Key]:
     """Times to a fixed target of several strategies as restricted times over one horizon.
 
     Args:
@@ -101,13 +123,11 @@ def restricted(reached: Mapping[Key, Sample], ends: Mapping[Key, Sample]) -> dic
         ends: strategy -> times of the whole run.
 
     Raises:
-        LookupError: no strategy reaches it with half of its seeds, so that there are no times to compare. (To ask it of
-            the baseline alone would leave out the studies in which that is slow.)
+        LookupError: no run has an end.
     """
-    if all(2 * times.n < len(times.values) for times in reached.values()):
-        raise LookupError("a target that a strategy reaches with half of its seeds")
+    arrived = frozenset(strategy for strategy, times in reached.items() if 2 * times.n >= len(times.values))
     end = horizon(*ends.values())
-    return {strategy: times.restricted(end) for strategy, times in reached.items()}
+    return Times({strategy: times.restricted(end) for strategy, times in reached.items()}, arrived)
 
 
 def average(samples: Sequence[Sample]) -> Sample:

@@ -45,7 +45,10 @@ def _declared(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     judge = invocation.judge
     assert isinstance(judge, JudgeConfig)
     seeds, report = sorted(chosen.seeds), chosen.report
-    looks = judge.looks or (report.get("looks") or {}).get(scale)
+    declared = (report.get("looks") or {}).get(scale)
+    if declared and judge.looks:
+        raise ConfigError(f"judge.looks goes with no looks of {chosen.name} at scale {scale}: its file has {declared}")
+    looks = judge.looks or declared
     if looks:
         report["looks"] = {**(report.get("looks") or {}), scale: looks}
         tuning = (chosen.content.get("tune") or {}).get("seeds") or TuneConfig().seeds

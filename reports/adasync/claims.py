@@ -183,9 +183,9 @@ def adasync_fastest(fig11: Artefact) -> list[Effect]:
         place = f"{DELAY}/{variant}"
         seconds = restricted_seconds(fig11, DELAY, variant)
         adasync = _from_fine_tuned(fig11, variant)
-        for rival in fig11.rivals(place, list(filter(is_fixed, seconds))):
+        for rival in fig11.rivals(place, list(filter(is_fixed, seconds.times))):
             what = f"time to the fixed training loss, {_name(adasync)} / {_name(rival)}, {_name(variant)}"
-            effects.append(of_ratio(what, seconds[adasync], seconds[rival], at_most=1.0, is_strict=True))
+            effects.append(of_ratio(what, *seconds.pair(adasync, rival), at_most=1.0, is_strict=True))
     return effects
 
 

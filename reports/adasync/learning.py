@@ -11,7 +11,7 @@ import numpy as np
 
 from reports.figures import Figure, Panel, Points, Series, curve, points
 from reports.records import Artefact, Run, in_summary, published
-from reports.statistics import Sample, restricted
+from reports.statistics import Sample, Times, restricted
 from reports.tables import Column, Table
 
 SETTLED = 0.25  # the last part of a run's time: its final value is the mean over it
@@ -174,7 +174,7 @@ def seconds_to(artefact: Artefact, place: Place, goal: Mapping[int, float]) -> S
     return artefact.sample(runs, lambda run: time_to_loss(run, goal[run.seed]))
 
 
-def restricted_seconds(artefact: Artefact, delay: str, variant: str) -> dict[str, Sample]:
+def restricted_seconds(artefact: Artefact, delay: str, variant: str) -> Times[str]:
     """K1, ..., adasync, ... -> seconds to the fixed training loss, as `restricted` takes them; LookupError without."""
     goal = dict.fromkeys(artefact.seeds, artefact.target(f"{delay}/{variant}"))
     rows = {which: runs for (at, of, which), runs in places(artefact).items() if (at, of) == (delay, variant)}

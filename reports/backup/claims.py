@@ -85,12 +85,13 @@ def sync_scales(fig1: Artefact) -> Sequence[Effect]:
     Figure 1): it loses little, and less than asynchronous training.
     """
     of, known = cells(fig1), published("backup")
-    lost = {kind: fig1.sample(of[kind, 50], accuracy) - fig1.sample(of[kind, 100], accuracy) for kind in (SYNC, ASYNC)}
+    ends = {kind: [fig1.sample(of[kind, n], accuracy) for n in NAMED] for kind in (SYNC, ASYNC)}
+    (few, many), lost = ends[SYNC], {kind: ends[kind][0] - ends[kind][1] for kind in ends}
     theirs = known["sync_loses"]
     more = known["table1"][50]["accuracy"] - known["table1"][100]["accuracy"] - theirs
     what = "accuracy lost from 50 to 100 workers, async less sync, points"
     return [
-        Effect("accuracy of sync, 50 workers less 100, points", lost[SYNC], at_most=ONLY, published=theirs, equal=0.0),
+        of_difference("accuracy of sync, 50 workers less 100, points", few, many, at_most=ONLY, published=theirs),
         of_difference(what, lost[ASYNC], lost[SYNC], at_least=0.0, published=more, is_strict=True),
     ]
 
@@ -161,14 +162,17 @@ def draw_speed(draw: Artefact) -> Sequence[Effect]:
     length that are not in the text.
     """
     seconds, work = (rates.restricted_to_level(draw, over) for over in ("time_s", "epoch"))
-    what, alone = "time to the level, {} / one worker", seconds[rates.SINGLE]
+    what = "time to the level, {} / one worker"
     best_rates = rates.best_rates(draw, SYNC), rates.best_rates(draw, ASYNC)
     theirs = 1.0 / (1.0 + 0.5 * sum(published("backup")["draw_faster"]))
     return [
-        *(of_ratio(what.format(kind), seconds[kind], alone, at_most=1.0, is_strict=True) for kind in (ASYNC, SYNC)),
+        *(
+            of_ratio(what.format(kind), *seconds.pair(kind, rates.SINGLE), at_most=1.0, is_strict=True)
+            for kind in (ASYNC, SYNC)
+        ),
         of_ratio("best rate, sync / async", *best_rates, at_least=1.0, is_strict=True),
         of_ratio(
-            "work to the level, sync / async", work[SYNC], work[ASYNC], at_most=1.0, published=theirs, is_strict=True
+            "work to the level, sync / async", *work.pair(SYNC, ASYNC), at_most=1.0, published=theirs, is_strict=True
         ),
     ]
 

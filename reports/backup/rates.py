@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from reports.backup.runs import ASYNC, SYNC, crossing, name_of
 from reports.figures import Figure, Panel, Series, curve, points
 from reports.records import Artefact, Run, in_summary, published
-from reports.statistics import Sample, restricted
+from reports.statistics import Sample, Times, restricted
 from reports.tables import Column, Table
 
 SINGLE = "single"
@@ -199,7 +199,7 @@ def to_draw_level(artefact: Artefact, runs: Sequence[Run], over: str) -> Sample:
     return artefact.sample(levelled, lambda run: crossing(*run.curve("bound", over), at[run.seed], falling=True))
 
 
-def restricted_to_level(artefact: Artefact, over: str) -> dict[str, Sample]:
+def restricted_to_level(artefact: Artefact, over: str) -> Times[str]:
     """Strategy -> where it reaches the fixed level, as `restricted` takes them; LookupError without a level."""
     artefact.target()  # raises where none is fixed
     of = best_runs(artefact)

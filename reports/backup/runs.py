@@ -120,10 +120,9 @@ def times_to_level(artefact: Artefact, runs: Sequence[Run], others: Sequence[Run
     """Where the one and the other reach the fixed level, over `epoch` or `time_s`, as `restricted` takes them.
 
     Raises:
-        LookupError: no level is fixed, or neither reaches it.
+        LookupError: no level is fixed.
     """
     at, sides = dict.fromkeys(artefact.seeds, 100.0 * artefact.target()), {0: runs, 1: others}
     reached = {side: artefact.sample(own, to_level(at, over)) for side, own in sides.items()}
     ends = {side: artefact.sample(own, lambda run: run.curve("accuracy", over)[0][-1]) for side, own in sides.items()}
-    times = restricted(reached, ends)
-    return times[0], times[1]
+    return restricted(reached, ends).pair(0, 1)

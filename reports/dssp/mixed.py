@@ -8,7 +8,7 @@ from reports.dssp.runs import PUBLISHED, cut, fixed_target, reached
 from reports.figures import Figure, Panel, Series, curve
 from reports.records import TIMING, Artefact, Run, in_summary, published
 from reports.settings import learned_with
-from reports.statistics import Sample, ratio, restricted
+from reports.statistics import Sample, Times, ratio, restricted
 from reports.tables import Column, Table
 
 
@@ -50,7 +50,7 @@ def times(artefact: Artefact, label: str, goals: Mapping[int, float]) -> Sample:
     return artefact.sample(runs, lambda run: reached(run.curve("accuracy"), goals[run.seed]))
 
 
-def restricted_times(artefact: Artefact, *labels: str) -> dict[str, Sample]:
+def restricted_times(artefact: Artefact, *labels: str) -> Times[str]:
     """Virtual seconds to the fixed target of these and of BSP, as `restricted` takes them.
 
     Raises:

@@ -13,7 +13,7 @@ import numpy as np
 
 from reports.figures import Points
 from reports.records import TIMING, Artefact, Run, published
-from reports.statistics import Sample, restricted
+from reports.statistics import Sample, Times, restricted
 
 Value = TypeVar("Value")
 
@@ -136,7 +136,7 @@ class Network:
 
         return self.sample(of_seed)
 
-    def restricted_seconds(self, *paradigms: str) -> dict[str, Sample]:
+    def restricted_seconds(self, *paradigms: str) -> Times[str]:
         """Seconds to the fixed target of these and of BSP, as `restricted` takes them; LookupError without a target."""
         if self.target is None:
             raise LookupError(f"a fixed target for {self.name}")

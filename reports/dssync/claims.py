@@ -112,7 +112,8 @@ def iteration_time_16(fig3: Artefact, fig4: Artefact) -> list[Effect]:
 
     Larger by a digit that shows.
     """
-    few, many = _speedups(fig3), _speedups(fig4)
+    common = {*fig3.seeds} & {*fig4.seeds}
+    few, many = _speedups(fig3.with_seeds(common)), _speedups(fig4.with_seeds(common))
     effects = []
     for task in many:
         theirs = [published_speedup(task, workers) or math.nan for workers in (16, 4)]
@@ -155,7 +156,7 @@ def wall_time(table4: Artefact) -> list[Effect]:
         if not race.is_fixed:
             raise LookupError(f"a fixed target for {task_name(race.task)} with {race.num_workers} workers")
         what = f"W = {race.num_workers}, {task_name(race.task)}: BSP's seconds to the target / DS-Sync's"
-        sides = race.restricted_s(BSP), race.restricted_s("ds_sync")
+        sides = race.restricted_s.pair(BSP, "ds_sync")
         effects.append(of_ratio(what, *sides, at_least=1.0, published=race.published_gain("seconds"), is_strict=True))
     return effects
 

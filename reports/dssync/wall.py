@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from reports.dssync.accuracy import BSP
 from reports.dssync.text import SCORES, published_epoch, published_target, strategy_name, task_name, text
 from reports.records import Artefact, Run
-from reports.statistics import Sample, horizon
+from reports.statistics import Sample, Times, restricted
 from reports.tables import Column, Table, Value
 
 DS_SYNC = "ds_sync"
@@ -35,10 +35,11 @@ class Race:
         """`time_s`, `updates`, `epoch` or `learning_rate` at the first evaluation that reaches the target."""
         return self.artefact.sample(self.rows[strategy], lambda run: run.time_to(self.metric, self.target, over))
 
-    def restricted_s(self, strategy: str) -> Sample:
-        """Seconds to the target as restricted times, over one horizon for both strategies."""
-        end = horizon(*(self.artefact.sample(runs, lambda run: run.time_s) for runs in self.rows.values()))
-        return self.reached(strategy, "time_s").restricted(end)
+    @property
+    def restricted_s(self) -> Times[str]:
+        """Seconds to the target, as `restricted` takes them."""
+        ends = {strategy: self.artefact.sample(runs, lambda run: run.time_s) for strategy, runs in self.rows.items()}
+        return restricted({strategy: self.reached(strategy, "time_s") for strategy in self.rows}, ends)
 
     def gain(self, over: str) -> Sample:
         """BSP's over DS-Sync's, in the seeds in which both reach the target."""

@@ -417,7 +417,8 @@ def test_a_run_that_does_not_converge_counts_with_the_longest_run(tmp_path: Path
     assert seconds.sample.values == (720.0,) * 3, "8 epochs of 90 s"
     write_learning(tmp_path, {**ENDS, "backup50": (90.0, 1.0), "async50": (90.0, 1.0)})
     neither = judged(tmp_path, "backup_time")
-    assert (neither.verdict, "a target that a strategy reaches" in neither.because) == (NOT_RUN, True)
+    assert neither.effects[0].num_present == 0, "neither reaches it"
+    assert (neither.verdict, "accuracy" in neither.because) == (FAILS, True)
 
 
 def test_times_are_judged_by_a_level_that_is_fixed_beforehand_and_shown_by_that_of_each_seed(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from in_memory import learned
 
 from reports.claims import CONTRADICTED, LEARNED, NOT_JUDGED, NOT_RUN, TIMED, Claim, Verdict, judge, verdicts_at
-from reports.effects import FAILS, HOLDS, UNDECIDED, Effect
+from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, of_ratio
 from reports.exhibits import SCALES
-from reports.looks import ALPHA
+from reports.looks import ALPHA, at_looks, level, num_planned
 from reports.records import OWN, SAME, Artefact, Missing, Run
 from reports.scoreboard import scoreboard
 from reports.statistics import Sample
@@ -45,7 +45,7 @@ def verdict_on(*effects: Effect, missing: tuple[Missing, ...] = (), scale: str =
         ((0.80, None, None), UNDECIDED),
         ((0.80, 0.81, 0.82, None), UNDECIDED),
         ((0.80, 0.81, math.inf), UNDECIDED),
-        ((None, None), UNDECIDED),
+        ((None, None), NOT_RUN),
         ((0.9, 0.9, 0.9), HOLDS),
     ],
 )
@@ -276,6 +276,48 @@ def test_tables_compare_the_seeds_that_all_rows_have_and_say_which_have_more():
     assert shown.more_seeds == "Claims are judged by more seeds of bsp, asp"
     equal = Artefact("dssp/fig3", "laptop", {}, study({"bsp": 0.5, "asp": 0.5}), [])
     assert equal.with_common_seeds() is equal
+
+
+def test_a_look_at_which_too_few_arrive_leaves_the_claim_to_the_next_one():
+    def reached_late(artefact: Artefact) -> list[Effect]:
+        if len(artefact.seeds) < 10:
+            raise LookupError("a target that a strategy reaches with half of its seeds")
+        return more_accurate(artefact)
+
+    runs = study({"bsp": 0.5, "asp": 0.6}, 10)
+    for num, verdict, look in ((10, HOLDS, 2), (5, NOT_RUN, 1)):
+        artefact = Artefact("x", "laptop", {"looks": {"laptop": [5, 10]}}, runs, []).with_seeds(range(num))
+        found = judge(Claim("late", ("x",), reached_late, "", LEARNED, ("bsp",)), "", "laptop", {"x": artefact}.get)
+        assert (found.verdict, found.look) == (verdict, look)
+
+
+@pytest.mark.parametrize(("ends", "verdict"), [((0.5, 0.6), NOT_RUN), ((0.6, 0.5), FAILS)])
+def test_a_claim_with_a_number_that_nobody_has_cannot_hold_but_may_fail(ends, verdict):
+    def with_a_number_of_nobody(artefact: Artefact) -> list[Effect]:
+        none = Sample((None,) * len(artefact.seeds))
+        return [*more_accurate(artefact), of_ratio("time to the target, asp / bsp", none, none, 0.9, 1.1)]
+
+    artefact = Artefact("x", "laptop", {}, study({"bsp": ends[0], "asp": ends[1]}), [])
+    claim = Claim("both", ("x",), with_a_number_of_nobody, "", LEARNED, ("bsp",))
+    found = judge(claim, "", "laptop", {"x": artefact}.get)
+    assert found.verdict == verdict
+    if verdict == NOT_RUN:
+        assert found.because == "time to the target, asp / bsp: nothing to compare, no seed has a value"
+
+
+def test_looks_that_were_planned_count_also_where_a_run_of_theirs_failed():
+    runs = [run for run in study({"bsp": 0.5, "asp": 0.5}, 10) if (run.label, run.seed) != ("asp", 7)]
+    artefact = Artefact("x", "laptop", {"looks": {"laptop": [5, 10, 15]}}, runs, [Missing("asp", 7)])
+    assert (num_planned(artefact), len(at_looks(artefact))) == (2, 1)
+    assert num_planned(artefact.with_seeds(range(5))) == 1
+
+
+def test_the_level_is_shared_by_looks_and_tests():
+    assert [level((), 3), level((5,), 3), level((5, 10, 15, 20), 3)] == [
+        ALPHA / 3,
+        ALPHA / 3,
+        pocock_level(ALPHA / 3, [5, 10, 15, 20]),
+    ]
 
 
 def test_before_the_first_look_nothing_is_judged_and_one_look_has_the_whole_level():

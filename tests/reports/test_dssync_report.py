@@ -434,6 +434,8 @@ def test_ds_sync_is_sooner_at_a_fixed_target_or_not(tmp_path: Path) -> None:
         path.write_text(path.read_text().replace("0.896", "0.5").replace("0.92", "0.5").replace("0.9}", "0.5}"))
     lost = verdict(tmp_path, "wall_time")
     assert (lost.verdict, lost.effects[0].estimate) == (FAILS, 0.5)
+    write_races(tmp_path, report={"targets": {"laptop": {"W4/cifar10": 0.99}}})
+    assert verdict(tmp_path, "wall_time").verdict == NOT_RUN, "nobody reaches it"
 
 
 def test_a_target_that_the_judged_runs_set_judges_nothing(tmp_path: Path) -> None:

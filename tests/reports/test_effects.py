@@ -1,6 +1,7 @@
 """One number of a claim: p-values, intervals, and how several are judged together."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import stats
 
 from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, judged, of_difference, of_ratio, of_share, together
 from reports.statistics import Sample
+from syncline.statistics import holm
 
 VALUES = st.lists(st.floats(-100, 100), min_size=2, max_size=12)
 
@@ -20,7 +22,12 @@ def effect(*values: float | None, at_least: float = -math.inf, at_most: float = 
 
 
 def verdicts(*effects: Effect, level: float = 0.05) -> list[str]:
-    return [number.verdict for number in judged(effects, level)]
+    return [number.verdict for number in judged(effects, shared(level))]
+
+
+def shared(level: float) -> Callable[[int], float]:
+    """Bonferroni's level of so many tests."""
+    return lambda num_tests: level / num_tests
 
 
 # Intervals and p-values say the same.
@@ -67,13 +74,16 @@ def test_a_share_is_exact():
         of_share("there is one", Sample((0.5, 1.0)), at_least=0.5)
 
 
-def test_a_region_of_two_bounds_is_two_tests_inside_and_a_doubled_one_outside():
+def test_a_region_of_two_bounds_is_two_tests_inside_and_two_outside():
     sample = Sample((0.3, 0.5, 0.9, 0.6))
     both = of_difference("points", sample, 0.0 * sample, -1.0, 1.0)
     low, high = (of_difference("points", sample, 0.0 * sample, **one) for one in ({"at_least": -1.0}, {"at_most": 1.0}))
     assert both.inside_p == max(low.inside_p, high.inside_p)
     far = of_difference("points", sample, 0.0 * sample, 2.0, 3.0)
-    assert far.outside_p == pytest.approx(2 * float(stats.ttest_1samp(sample.values, 2.0, alternative="less").pvalue))
+    p = float(stats.ttest_1samp(sample.values, 2.0, alternative="less").pvalue)
+    assert (far.outside_p, far.num_bounds) == (pytest.approx(p), 2)
+    assert verdicts(far, level=2.01 * p) == [FAILS]
+    assert verdicts(far, level=1.99 * p) == [UNDECIDED]
 
 
 # Points: values that are all equal.
@@ -93,6 +103,16 @@ def test_the_last_bit_decides_nothing():
     assert verdicts(of_ratio("time", 3.0 * times, times, at_least=3.0, at_most=3.0)) == [HOLDS]
 
 
+@given(st.lists(st.floats(1.0, 100.0), min_size=3, max_size=8), st.lists(st.sampled_from([-1, 0, 1]), min_size=8))
+def test_two_sides_that_differ_by_rounding_are_equal(values, signs):
+    """As the mean of three equal accuracies is not always the accuracy: 100 * mean([0.1] * 3) is above 10."""
+    ours = Sample(tuple(values))
+    theirs = Sample(tuple(value + sign * math.ulp(value) for value, sign in zip(values, signs, strict=False)))
+    equal = of_difference("points", ours, theirs, at_most=0.0)
+    assert verdicts(equal) == [HOLDS]
+    assert verdicts(replace(equal, is_strict=True)) == [FAILS]
+
+
 # Together.
 
 
@@ -104,19 +124,27 @@ def test_outside_is_corrected_for_the_number_of_effects_and_inside_is_not():
     good = effect(*(values - values.mean() - 10.0), at_most=0.0)
     assert verdicts(bad) == [FAILS]
     assert verdicts(bad, *[good] * 9) == [UNDECIDED] + [HOLDS] * 9
-    assert together(judged([bad, *[good] * 9], 0.05)) == UNDECIDED
+    assert together(judged([bad, *[good] * 9], shared(0.05))) == UNDECIDED
     assert verdicts(*[good] * 40) == [HOLDS] * 40
+
+
+@given(st.lists(st.floats(0.0, 4.0), min_size=1, max_size=8), st.integers(0, 99))
+def test_failing_is_decided_by_holms_procedure(shifts, seed):
+    noise = np.random.default_rng(seed).normal(size=6)
+    effects = [effect(*(noise + shift), at_most=0.0) for shift in shifts]
+    adjusted = holm([one.outside_p for one in effects])
+    assert [verdict == FAILS for verdict in verdicts(*effects)] == [p <= 0.05 for p in adjusted]
 
 
 def test_what_is_undecided_says_which_size_is_excluded():
     rng = np.random.default_rng(0)
     ours, theirs = (Sample(tuple(5.0 + rng.normal(size=5))) for _ in range(2))
-    (number,) = judged([of_difference("accuracy, points", ours, theirs, at_least=0.0)], 0.05)
+    (number,) = judged([of_difference("accuracy, points", ours, theirs, at_least=0.0)], shared(0.05))
     size = max(abs(number.low), abs(number.high))
     assert f"a difference above {size:.2f} is excluded" in number.why
-    (number,) = judged([of_ratio("time", ours, theirs, at_most=1.0)], 0.05)
+    (number,) = judged([of_ratio("time", ours, theirs, at_most=1.0)], shared(0.05))
     assert f"the ratio lies between {number.low:.2f} and {number.high:.2f}" in number.why
-    (number,) = judged([of_share("there is one", Sample((1.0, 0.0, 1.0)), at_least=0.5)], 0.05)
+    (number,) = judged([of_share("there is one", Sample((1.0, 0.0, 1.0)), at_least=0.5)], shared(0.05))
     assert "the share lies between 0.14 and 0.98" in number.why
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.statistics import Sample, average, difference, horizon, ratio
+from reports.statistics import Sample, average, difference, horizon, ratio, restricted
 
 
 def test_mean_and_deviation_of_a_known_sample():
@@ -59,6 +59,15 @@ def test_a_run_without_the_target_counts_with_the_longest_of_all_runs():
     assert reached.restricted(horizon(*ends)).values == (4.0, 20.0, 9.0)
     with pytest.raises(LookupError, match="no run has an end"):
         horizon(Sample((None,)))
+
+
+def test_two_strategies_that_both_miss_the_target_have_no_times_to_compare():
+    """Both would count with the horizon, and look as if they took equally long."""
+    reached = {"a": Sample((4.0, None)), "b": Sample((None, None)), "c": Sample((None, None))}
+    times = restricted(reached, dict.fromkeys(reached, Sample((9.0, 9.0))))
+    assert times.pair("a", "b") == (Sample((4.0, 9.0)), Sample((9.0, 9.0)))
+    assert times.pair("b", "c") == (Sample((None, None)), Sample((None, None)))
+    assert times.of("c", "b", "a")[:2] == [Sample((9.0, 9.0)), Sample((9.0, 9.0))]
 
 
 def test_an_average_is_seed_by_seed_and_of_all():

@@ -79,6 +79,10 @@ def test_a_paper_is_a_study_an_experiment_whose_command_goes_on_with_it() -> Non
         ([*TINY, "seed=3"], "+judge goes with no seed=; scale.seeds sets those of the first look"),
         ([*TINY, "judge.budget=6"], "judge.budget must be a time as 6h or 90m, got 6"),
         ([*TINY, "judge.budget=0h"], "judge.budget must be a time as 6h or 90m, got 0h"),
+        (
+            ["+experiment=dssp/table1", "scale=workstation", "judge.looks=[5]"],
+            "judge.looks goes with no looks of dssp/table1 at scale workstation: its file has [5, 10, 15, 20]",
+        ),
         ([*TINY, "judge.looks=[5,6]"], "judge.looks must grow by 3 or more, from 3 or more, got [5, 6]"),
     ],
 )
@@ -264,11 +268,11 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
 @pytest.mark.slow
 def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_path: Path, command: Command) -> None:
     """No data are there; the runs of times alone need none."""
-    words = ["+experiment=dssp/table1", "scale=workstation", "epochs=1", "jobs=2", "dataset=cifar10"]
+    words = ["+experiment=dssp/table1", "scale=gpu", "epochs=1", "jobs=2", "dataset=cifar10"]
     places = [f"dataset.root={tmp_path / 'empty'}", f"results={tmp_path}"]
     said = command("+judge=claims", *words, "judge.looks=[3,6]", *places)
     assert said.code == 1
-    study = read_study(study_path(tmp_path, "judge-dssp-table1-workstation"))
+    study = read_study(study_path(tmp_path, "judge-dssp-table1-gpu"))
     assert study.answer is not None
     assert {claim["verdict"] for claim in study.answer["claims"]} == {"not run"}
     assert len(study.stages) == 1
