@@ -175,7 +175,7 @@ def _at_look(none: Verdict, artefacts: Sequence[Artefact], level: Callable[[int]
     verdict = together(numbers)
     empty = next((number for number in numbers if not number.effect.num_present), None)
     if verdict == UNDECIDED and empty is not None:
-        return replace(none, because=empty.why)
+        return replace(none, because=empty.why, numbers=numbers)
     return replace(none, verdict=verdict, because=_because(numbers), numbers=numbers)
 
 

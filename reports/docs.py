@@ -149,7 +149,7 @@ def _verdicts(makers: Sequence["Maker"], key: str) -> list[Verdict]:
     """
     found = []
     for of_claim in zip(*(maker.verdicts(key) for maker in makers), strict=True):
-        judged = [verdict for verdict in of_claim if verdict.verdict != NOT_RUN]
+        judged = [verdict for verdict in of_claim if verdict.verdict != NOT_RUN or verdict.numbers]
         if not judged:
             for name in of_claim[-1].claim.artefacts:
                 makers[-1].complete(name)
