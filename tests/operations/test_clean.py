@@ -1,5 +1,6 @@
 """clean: lists first, removes only what no process makes, keeps finished runs unless asked."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from operations.planned import age, fail, finish, identity_of, interrupt, lock, lock_of_the_dead
 
+from syncline.__main__ import main
 from syncline.operations import clean, jobs
 from syncline.records.lock import STALE_S, held
 
@@ -91,6 +93,20 @@ def test_finished_records_of_no_plan_are_removed_only_on_request(results: Path, 
 def test_what_is_queued_stays(results: Path, as_json: AsJson, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "waiting", lambda submissions: {identity_of(seed): "queued" for seed in (3, 4)})
     assert [thing["why"] for thing in as_json("clean")["things"]] == ["lock of a dead process"]
+
+
+def test_nothing_is_removed_while_slurm_does_not_say_what_is_queued(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = results / "plans" / "paper-table-smoke.slurm" / "1"
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps({"job_id": "7", "submitted": 1.5, "tasks": {0: [identity_of(4)]}}))
+    monkeypatch.setenv("PATH", "/nowhere")
+    before = everything(results)
+    assert main(["clean", "--yes", "--results", str(results)]) == 1
+    line = "error: squeue is not on this machine's PATH: Slurm is not installed here\n"
+    assert capsys.readouterr().err == line
+    assert everything(results) == before
 
 
 def test_what_was_begun_or_finished_since_it_was_listed_stays(

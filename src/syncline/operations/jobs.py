@@ -55,10 +55,11 @@ def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
     Raises:
         NoAnswer.
     """
-    tasks = {job.job_id: job.tasks for job in jobs}
-    if not tasks:
+    jobs = list(jobs)
+    if not jobs:
         return {}
-    listed = call(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F %K %T"])
+    tasks = {job.job_id: job.tasks for job in jobs}
+    listed = call(["squeue", "--noheader", "--array", _users(jobs), "--format=%F %K %T"])
     states: dict[str, str] = {}
     for line in listed.splitlines():
         job_id, index, state = line.split()
@@ -74,12 +75,21 @@ def cancel(jobs: Sequence[Submission]) -> list[str]:
     """Cancel the jobs that have not ended, those that would submit more first. Returns their ids. Raises NoAnswer."""
     if not jobs:
         return []
-    listed = call(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])
+    listed = call(["squeue", "--noheader", _users(jobs), "--format=%F"])
     ids = [job.next_id for job in jobs if job.next_id is not None] + [job.job_id for job in jobs]
     alive = [job_id for job_id in ids if job_id in listed.split()]
     if alive:
         call(["scancel", *alive])
     return alive
+
+
+def _users(jobs: Iterable[Submission]) -> str:
+    """This user, and those who own the submissions of a folder that several share.
+
+    The jobs themselves cannot be asked for: squeue fails if one has left its memory.
+    """
+    owners = {str(job.folder.stat().st_uid) for job in jobs}
+    return f"--user={','.join([getpass.getuser(), *sorted(owners)])}"
 
 
 def call(command: Sequence[str], timeout_s: float = TIMEOUT_S, environment: Mapping[str, str] | None = None) -> str:
