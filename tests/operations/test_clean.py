@@ -126,6 +126,18 @@ def test_what_was_begun_or_finished_since_it_was_listed_stays(
     assert (results / identity_of(4) / "summary.json").exists()
 
 
+def test_finished_copies_stay_while_their_place_is_empty(results: Path, said: Said) -> None:
+    """A rerun was killed between two renames."""
+    record = results / identity_of(0)
+    beside = [record.with_name(f"{record.name}.{kind}") for kind in ("rerun", "old")]
+    record.rename(beside[0])
+    finish(results, 0).rename(beside[1])
+    before = everything(beside[0]), everything(beside[1])
+    said("clean", "--yes")
+    assert (everything(beside[0]), everything(beside[1])) == before
+    assert not clean._remove(clean.Leftover(beside[0], "of an interrupted rerun", 0, record))
+
+
 def test_an_interrupted_removal_leaves_nothing_that_looks_finished(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

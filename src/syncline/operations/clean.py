@@ -17,6 +17,7 @@ from syncline.operations.states import names, run_states
 from syncline.operations.tables import columns, size
 from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, is_identity, status
+from syncline.records.writer import is_only_copy
 
 EXAMPLES = """\
 examples:
@@ -96,7 +97,7 @@ def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
                 yield Leftover(path, "draft", _size(path), None)
         elif kind == "lock" and is_owner_dead(path):
             yield Leftover(path, "lock of a dead process", _size(path), results / identity)
-        elif kind in ("rerun", "old"):
+        elif kind in ("rerun", "old") and not is_only_copy(path, results / identity):
             yield Leftover(path, "of an interrupted rerun", _size(path), results / identity)
         elif kind.startswith("lock.") and _is_old(path, clock):
             yield Leftover(path, "draft of a lock", _size(path), None)
@@ -124,6 +125,8 @@ def _remove(leftover: Leftover) -> bool:
     with suppress(Held), held(leftover.record):
         if leftover.path.suffix == ".lock":
             return True  # it was taken over, and is removed on release
+        if is_only_copy(leftover.path, leftover.record):
+            return False
         if leftover.path == leftover.record and (status(leftover.path) == FINISHED) != was_finished:
             return False
         (leftover.path / "summary.json").unlink(missing_ok=True)  # first: half a record must not look finished

@@ -128,6 +128,21 @@ class RecordWriter:
             raise cannot_write(self.folder, error) from error
 
 
+def is_only_copy(beside: Path, folder: Path) -> bool:
+    """Whether this is a finished record beside its empty place: a rerun was killed while it replaced the old one."""
+    return status(beside) == FINISHED and not folder.exists()
+
+
+def recover(folder: Path) -> None:
+    """Put the record of a rerun that was killed while it replaced the old one, or else the old one, into its place.
+
+    The caller holds the lock.
+    """
+    for beside in (folder.with_name(f"{folder.name}.{kind}") for kind in ("rerun", "old")):
+        if is_only_copy(beside, folder):
+            beside.rename(folder)
+
+
 def _with_own_files(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A config that names the record's own copies of its files, and these copies: name -> content."""
     copies = {}
