@@ -157,5 +157,5 @@ class _Scheduler:
             case Failed(cause):
                 self.num_failed += 1
                 self._display.failed(entry, cause)
-                if self._fail_fast:
+                if self._fail_fast and not self._is_stopping:  # a second signal would interrupt checkpoints
                     self._stop()
