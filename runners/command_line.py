@@ -302,7 +302,9 @@ def show_ranking(paths: Sequence[Path]) -> None:
 
 
 def submit_all(plans: Sequence[Plan], launcher: SlurmConfig, invocation: Invocation) -> int:
-    show_jobs(*submit(plans, Path(invocation.results), launcher, invocation.rerun))
+    if invocation.rerun:
+        raise ConfigError("rerun=true goes not with Slurm, whose tasks leave finished runs; remove their records first")
+    show_jobs(*submit(plans, Path(invocation.results), launcher))
     return 0
 
 

@@ -44,7 +44,7 @@ class Job:
 
 
 def submit(
-    plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bool, follow_up: FollowUp | None = None
+    plans: Sequence[Plan], results: Path, options: SlurmConfig, follow_up: FollowUp | None = None
 ) -> tuple[list[Job], int]:
     """Submit the unfinished runs of the plans, an array job for each; runs that several share are in the first.
 
@@ -67,7 +67,7 @@ def submit(
     taken, num_waiting = set(waits), 0
     made = []
     for plan in plans:
-        left = {entry.config.identity for entry in plan.left(results, rerun)}
+        left = {entry.config.identity for entry in plan.left(results)}
         num_waiting += len(left & set(waits))
         left -= taken
         taken |= left

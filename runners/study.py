@@ -177,7 +177,7 @@ def submit_study(
         raise ConfigError(
             f"{present.name}: no run was made since the last job; its output tells why, the same command retries"
         )
-    jobs, num_waiting = submit([present], made.results, invocation.launcher, False, follow_up)
+    jobs, num_waiting = submit([present], made.results, invocation.launcher, follow_up)
     whole.write(made.results)
     return written, jobs, num_waiting
 
