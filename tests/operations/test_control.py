@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import ROOT, Said, started, wait_for
-from operations.planned import write_plan
+from operations.planned import summary, write_plan
 
 from syncline.__main__ import main
 from syncline.config import compose
@@ -143,3 +143,14 @@ def test_grow_asks_the_launcher_of_a_run_under_way_and_refuses_more_workers_than
         assert grown(2) == (1, line)
         assert grown(1) == (0, "4 workers instead of 3")
         assert grown(1) == (1, "error: all of cluster.workers=4 are started")
+
+
+def test_grow_asks_the_launcher_of_a_rerun(tmp_path: Path) -> None:
+    config, _ = compose(["runner=local", "strategy=asp", "cluster.workers=4", "runner.initial_workers=1"])
+    folder = tmp_path / config.identity
+    with RecordWriter(folder, config.as_dict(), with_events=False) as record:
+        record.finish(summary())
+    with held(folder), RecordWriter(folder, config.as_dict(), with_events=False) as record:
+        assert main(["grow", folder.name, "2", "--results", str(tmp_path)]) == 0
+        assert wanted_workers(record.folder) == 3
+    assert wanted_workers(folder) is None

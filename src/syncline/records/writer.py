@@ -14,6 +14,7 @@ from syncline.records.store import (
     FINISHED,
     FORMAT,
     cannot_write,
+    made_in,
     measured_durations,
     read_environment,
     status,
@@ -49,7 +50,7 @@ class RecordWriter:
         log: Mapping[str, Any] | None = None,
     ) -> None:
         self._place = folder
-        self.folder = folder = folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
+        self.folder = folder = made_in(folder)
         try:
             config, copies = _with_own_files(_plain(config))
             if folder.exists() and not resumes:
