@@ -288,7 +288,8 @@ def study_status(declared: Declared, invocation: Invocation) -> int:
 def make_runs(plan: Plan, invocation: Invocation) -> int:
     """Make the runs of a plan that are not finished. Returns the exit code."""
     results, jobs = Path(invocation.results), invocation.jobs
-    return 1 if run_plan(plan, results, jobs=jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun) else 0
+    ended = run_plan(plan, results, jobs=jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun)
+    return 1 if ended.failed else 0
 
 
 def show_ranking(paths: Sequence[Path]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.display import say
-from runners.plan import run_plan
+from runners.plan import Ended, run_plan
 from runners.slurm import FollowUp, Job, submit
 from syncline.config import ConfigError, Invocation, RunConfig, SlurmConfig, compose
 from syncline.plan import Entry, Plan
@@ -45,7 +45,7 @@ class Made:
     results: Path
     since: set[str] | None = None  # identities that count, since others are to be repeated; None: all count
     _configs: dict[tuple[str, ...], RunConfig] = field(default_factory=dict)  # without the seed
-    _finished: dict[str, Outcome] = field(default_factory=dict)  # by identity
+    _known: dict[str, Outcome] = field(default_factory=dict)  # by identity
 
     def entry(self, trial: Trial) -> Entry:
         """Raises ConfigError if the trial is no valid run."""
@@ -60,10 +60,18 @@ class Made:
         identity = self.entry(trial).config.identity
         if self.since is not None and identity not in self.since:
             return ABSENT
-        outcome = self._finished.get(identity) or read_outcome(self.results / identity)
+        outcome = self._known.get(identity) or read_outcome(self.results / identity)
         if outcome.status == "finished":
-            self._finished[identity] = outcome
+            self._known[identity] = outcome
         return outcome
+
+    def repeated(self, ended: Ended) -> None:
+        """Count these runs, if others are to be repeated. One that failed has failed, although its old record stays."""
+        if self.since is not None:
+            self.since |= ended.finished | ended.failed
+            self._known |= dict.fromkeys(ended.failed, Outcome("failed"))
+            for identity in ended.finished:
+                self._known.pop(identity, None)
 
 
 def present_stage(declared: Declared, invocation: Invocation) -> Plan | None:
@@ -132,7 +140,7 @@ def make_stage(
     """
     present = _present(declared, stage, made)
     with announced([plan_path(made.results, present.stem)]):
-        num_failed = run_plan(
+        ended = run_plan(
             present,
             made.results,
             jobs=invocation.jobs,
@@ -141,9 +149,8 @@ def make_stage(
             until=until,
             about=about,
         )
-    if made.since is not None:
-        made.since |= {entry.config.identity for entry in present.entries}
-    return num_failed
+    made.repeated(ended)
+    return len(ended.failed)
 
 
 def submit_study(

@@ -118,7 +118,7 @@ def test_failures_while_the_others_stop_ask_nobody_a_second_time(tmp_path: Path)
     display = PlanDisplay(runs, done=0)
     scheduler = plan._Scheduler(runs.entries, tmp_path, cast(pool.Pool, failing), display, 3, True, math.inf)
     scheduler.run(lambda: None)
-    assert (scheduler.num_failed, failing.num_stops) == (3, 1)
+    assert (len(scheduler.ended.failed), failing.num_stops) == (3, 1)
 
 
 @pytest.mark.processes
