@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,9 +17,9 @@ from operations.planned import summary, write_plan
 
 from syncline.__main__ import main
 from syncline.config import compose
-from syncline.operations import jobs
+from syncline.operations import control, jobs
 from syncline.operations.states import run_states
-from syncline.records.lock import at_work_on, held
+from syncline.records.lock import Owner, at_work_on, held
 from syncline.records.plans import read_plan
 from syncline.records.store import wanted_workers
 from syncline.records.writer import RecordWriter
@@ -104,6 +105,17 @@ def test_cancel_names_what_it_cannot_stop_and_the_jobs_it_cancelled(
     assert lines[1].startswith("still at work: process 7 on far-away since ")
     assert lines[1].endswith("; cancel it on far-away")
     assert lines[2].startswith("still running: asp-timing-digits-s2-")
+
+
+def test_cancel_goes_on_after_a_process_that_has_just_ended(
+    results: Path, as_json: AsJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, sleeping = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
+    ended.wait()
+    owners = [Owner(socket.gethostname(), process.pid, 1, 0.0) for process in (ended, sleeping)]
+    monkeypatch.setattr(control, "at_work_on", lambda plan: owners)
+    as_json("cancel", "paper/table", code=1)
+    assert sleeping.wait(timeout=10) == -signal.SIGTERM
 
 
 def test_retry_becomes_the_program_with_the_plans_words(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 import time
+from contextlib import suppress
 
 from syncline.installation import command_name, program
 from syncline.operations import jobs
@@ -69,7 +70,8 @@ def cancel(args: argparse.Namespace) -> int:
     cancelled = jobs.cancel(jobs.submissions(results, plan.stem))
     here = [owner for owner in at_work_on(plan.path) if owner.is_here]
     for owner in here:
-        os.kill(owner.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(owner.pid, signal.SIGTERM)
     until = time.monotonic() + CHECKPOINT_S
     while any(owner.is_alive for owner in here) and time.monotonic() < until:
         time.sleep(0.05)
