@@ -314,7 +314,9 @@ def show_jobs(jobs: Sequence[Job], num_waiting: int) -> None:
     for job in jobs:
         size = f"{counted(job.num_runs, 'run')} in {counted(job.num_tasks, 'task')}"
         what = "report" if job.after is None or job.after.stem == "report" else "next stage"
-        if job.job_id is None:
+        if not job.num_tasks and job.after is not None:
+            print(f"job {job.after_id}: the {what} of runs in Slurm already; output in {job.after.parent}")
+        elif job.job_id is None:
             print(f"{size}, not submitted: sbatch {job.script}")
             if job.after is not None and what != "report":
                 print(f"its {what}: sbatch --dependency=afterany:JOB {job.after}")

@@ -171,10 +171,9 @@ def submit_study(
         raise ConfigError("rerun=true goes with no study in Slurm: each of its jobs would begin it again")
     assert isinstance(invocation.launcher, SlurmConfig)
     made = Made(Path(invocation.results))
-    step = declared.study.next(made.outcome)
-    written, whole = _write(declared, step, made), _plan(declared, step, made)
+    step = ask(declared, made)
+    written = read_study(study_path(made.results, declared.stem))
     if isinstance(step, Answer):
-        whole.write(made.results)
         return written, [], 0
     present = _present(declared, step, made)
     num_made = sum(stage.num_trials for stage in step.completed)
@@ -185,11 +184,10 @@ def submit_study(
             f"{present.name}: no run was made since the last job; its output tells why, the same command retries"
         )
     jobs, num_waiting = submit([present], made.results, invocation.launcher, follow_up)
-    whole.write(made.results)
     return written, jobs, num_waiting
 
 
-def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> WrittenStudy:
+def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> None:
     """Write the study as it is now."""
     present = {"name": step.name, "num_trials": len(step.trials)} if isinstance(step, Stage) else None
     answer = asdict(step.result) if isinstance(step, Answer) else None
@@ -204,9 +202,7 @@ def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> Written
         present,
         answer,
     )
-    path = study_path(made.results, declared.stem)
-    write_study(path, written)
-    return read_study(path)
+    write_study(study_path(made.results, declared.stem), written)
 
 
 def _plan(declared: Declared, step: Stage | Answer[Any], made: Made) -> Plan:
