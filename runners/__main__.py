@@ -46,7 +46,11 @@ def main(arguments: list[str]) -> int:
         print(f"error: unknown command {name!r}; there are {', '.join(COMMANDS)}{hint}", file=sys.stderr)
         return 1
     module, _ = COMMANDS[name]
-    return called(name, module, words)
+    try:
+        return called(name, module, words)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130  # as shells have it
 
 
 def called(name: str, module: str, words: list[str]) -> int:

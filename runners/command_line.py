@@ -288,7 +288,8 @@ def study_status(declared: Declared, invocation: Invocation) -> int:
 def make_runs(plan: Plan, invocation: Invocation) -> int:
     """Make the runs of a plan that are not finished. Returns the exit code."""
     results, jobs = Path(invocation.results), invocation.jobs
-    return 1 if run_plan(plan, results, jobs=jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun) else 0
+    ended = run_plan(plan, results, jobs=jobs, fail_fast=invocation.fail_fast, rerun=invocation.rerun)
+    return 1 if ended.failed else 0
 
 
 def show_ranking(paths: Sequence[Path]) -> None:
@@ -302,7 +303,9 @@ def show_ranking(paths: Sequence[Path]) -> None:
 
 
 def submit_all(plans: Sequence[Plan], launcher: SlurmConfig, invocation: Invocation) -> int:
-    show_jobs(*submit(plans, Path(invocation.results), launcher, invocation.rerun))
+    if invocation.rerun:
+        raise ConfigError("rerun=true goes not with Slurm, whose tasks leave finished runs; remove their records first")
+    show_jobs(*submit(plans, Path(invocation.results), launcher))
     return 0
 
 
@@ -311,7 +314,9 @@ def show_jobs(jobs: Sequence[Job], num_waiting: int) -> None:
     for job in jobs:
         size = f"{counted(job.num_runs, 'run')} in {counted(job.num_tasks, 'task')}"
         what = "report" if job.after is None or job.after.stem == "report" else "next stage"
-        if job.job_id is None:
+        if not job.num_tasks and job.after is not None:
+            print(f"job {job.after_id}: the {what} of runs in Slurm already; output in {job.after.parent}")
+        elif job.job_id is None:
             print(f"{size}, not submitted: sbatch {job.script}")
             if job.after is not None and what != "report":
                 print(f"its {what}: sbatch --dependency=afterany:JOB {job.after}")

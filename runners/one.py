@@ -17,7 +17,7 @@ from syncline.records.lock import held
 from syncline.records.snapshots import write_state
 from syncline.records.store import FINISHED, RecordError, read_run_config, read_summary, status
 from syncline.records.trackers.process import Tracker, check_installed
-from syncline.records.writer import RecordWriter
+from syncline.records.writer import RecordWriter, recover
 from syncline.targets import fault
 
 
@@ -61,6 +61,7 @@ def run_one(
     check_possible(config)
     folder = results / config.identity
     with held(folder):
+        recover(folder)
         if status(folder) == FINISHED and not restart:  # another process has finished it since it was planned
             return read_summary(folder)
         if config.runner.name == "simulate":

@@ -4,6 +4,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from runners.display import PlanDisplay, say
@@ -22,6 +23,14 @@ JOBS_ON_GPU = 2  # one may prepare while the other computes
 STOP_S = 30.0  # for runs that are asked to stop to write their checkpoints
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The identities of the runs that were made."""
+
+    finished: set[str]
+    failed: set[str]
+
+
 def run_plan(
     plan: Plan,
     results: Path,
@@ -31,7 +40,7 @@ def run_plan(
     rerun: bool,
     until: float = math.inf,
     about: Callable[[], str] = str,
-) -> int:
+) -> Ended:
     """Make the runs of a plan that are not finished, `jobs` at a time, and show their progress.
 
     Runs that another process makes are waited for.
@@ -41,7 +50,8 @@ def run_plan(
         about: further words for each line of progress.
 
     Returns:
-        How many failed. With `fail_fast` the first failure stops the others, which stay unfinished.
+        The runs that finished, and those that failed. With `fail_fast` the first failure stops the others, which stay
+        unfinished.
 
     Raises:
         ConfigError: this machine cannot make one of the runs.
@@ -64,7 +74,7 @@ def run_plan(
         pool.close()
     if number is not None:
         raise StopRequested(number, f"{display.words()}, {scheduler.num_checkpointed} checkpointed")
-    return scheduler.num_failed
+    return scheduler.ended
 
 
 def num_jobs(entries: Sequence[Entry]) -> int:
@@ -93,7 +103,7 @@ class _Scheduler:
         fail_fast: bool,
         until: float,
     ) -> None:
-        self.num_failed = self.num_checkpointed = 0
+        self.ended, self.num_checkpointed = Ended(set(), set()), 0
         self._waiting = list(reversed(left))
         self._elsewhere = list[Entry]()
         self._results, self._pool, self._display = results, pool, display
@@ -147,6 +157,7 @@ class _Scheduler:
             case Progress():
                 self._display.progressed(entry, message)
             case Finished(summary):
+                self.ended.finished.add(entry.config.identity)
                 self._display.finished(entry, summary)
             case MadeElsewhere(owner):
                 self._elsewhere.append(entry)
@@ -155,7 +166,7 @@ class _Scheduler:
                 self.num_checkpointed += 1
                 self._display.stopped(entry)
             case Failed(cause):
-                self.num_failed += 1
+                self.ended.failed.add(entry.config.identity)
                 self._display.failed(entry, cause)
-                if self._fail_fast:
+                if self._fail_fast and not self._is_stopping:  # a second signal would interrupt checkpoints
                     self._stop()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ TIMEOUT_S = 60.0  # of sbatch, on a busy cluster
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """The job after a plan's array, which makes runs or asks a study; of plans of experiments it is their report."""
+    """The job after a stage of a study, which asks it again; of plans of experiments it is their report."""
 
     name: str
     words: Sequence[str]  # arguments of `syncline run`; the folder of the results is added
@@ -36,7 +37,7 @@ class Job:
     """A plan's array job, and the job that follows it."""
 
     script: Path
-    num_tasks: int
+    num_tasks: int  # 0: all runs are in other jobs, and only what follows is submitted
     num_runs: int
     job_id: str | None  # None: not submitted
     after: Path | None  # of the report, or of the follow-up
@@ -44,11 +45,12 @@ class Job:
 
 
 def submit(
-    plans: Sequence[Plan], results: Path, options: SlurmConfig, rerun: bool, follow_up: FollowUp | None = None
+    plans: Sequence[Plan], results: Path, options: SlurmConfig, follow_up: FollowUp | None = None
 ) -> tuple[list[Job], int]:
     """Submit the unfinished runs of the plans, an array job for each; runs that several share are in the first.
 
-    A plan is written once its job is submitted: one that Slurm refuses leaves no files.
+    What follows a plan waits for all jobs that hold runs of it. A plan is written once its job is submitted: one that
+    Slurm refuses leaves no files. A study writes its plan itself.
 
     Returns:
         The jobs, and how many runs were left out because they are queued or running in Slurm already.
@@ -61,37 +63,55 @@ def submit(
         raise ConfigError(
             "launcher=slurm needs sbatch on this machine's PATH; launcher.submit=false writes the script alone"
         )
-    waits = (
-        jobs.waiting(job for plan in plans for job in jobs.submissions(results, plan.stem)) if options.submit else {}
-    )
-    taken, num_waiting = set(waits), 0
+    earlier = {plan.stem: jobs.submissions(results, plan.stem) for plan in plans} if options.submit else {}
+    before = list(chain.from_iterable(earlier.values()))
+    queued = jobs.queue(before)
+    holders: dict[str, set[str]] = {}  # identity -> ids of the jobs that hold the run
+    for identity, job, _ in jobs.held(before, queued):
+        holders.setdefault(identity, set()).add(job.job_id)
+    waiting, num_waiting = set(holders), 0
     made = []
     for plan in plans:
-        left = {entry.config.identity for entry in plan.left(results, rerun)}
-        num_waiting += len(left & set(waits))
-        left -= taken
-        taken |= left
-        if left:
-            made.append(_submit_one(plan, left, results.absolute(), options, follow_up))
-        else:
+        unfinished = {entry.config.identity for entry in plan.left(results)}
+        num_waiting += len(unfinished & waiting)
+        left = unfinished - set(holders)
+        held_by = set[str]().union(*(holders.get(identity, ()) for identity in unfinished))
+        is_followed = any(queued.get((str(job.next_id), "N/A")) == "PENDING" for job in earlier.get(plan.stem, ()))
+        has_next = follow_up is not None or "/" in plan.name
+        if left or (held_by and has_next and not is_followed):
+            made.append(_submit_one(plan, left, held_by, results.absolute(), options, follow_up))
+            holders |= {identity: {*filter(None, [made[-1].job_id])} for identity in left}
+        elif follow_up is None:
             plan.write(results)
     return made, num_waiting
 
 
-def _submit_one(plan: Plan, left: set[str], results: Path, options: SlurmConfig, follow_up: FollowUp | None) -> Job:
-    """Write the scripts of a plan's unfinished runs, submit them if that is wanted, and write the plan."""
+def _submit_one(
+    plan: Plan, left: set[str], held_by: set[str], results: Path, options: SlurmConfig, follow_up: FollowUp | None
+) -> Job:
+    """Write the scripts of a plan's unfinished runs, submit them if that is wanted, and write the plan.
+
+    Args:
+        left: identities of the runs that no job holds.
+        held_by: ids of the jobs that hold the others.
+    """
     identities, size = [entry.config.identity for entry in plan.unique()], options.runs_per_task
     parts = [identities[first : first + size] for first in range(0, len(identities), size)]
     tasks = {index: part for index, part in enumerate(parts) if left.intersection(part)}  # with unfinished runs
-    if options.submit:
+    if options.submit and tasks:
         _check_size(max(tasks) + 1)
     stored = plan_path(results, plan.stem)
     folder = _new_folder(stored.with_suffix(".slurm"))
     script, after = _write_scripts(plan, folder, stored.stem, tasks, results, options, follow_up)
-    job_id = _submit_array(script, tasks) if options.submit else None
-    plan.write(results)
-    after_id = None if job_id is None or after is None else _sbatch(after, f"--dependency=afterany:{job_id}")
-    if after_id is not None and follow_up is not None:  # what cancels the array cancels what would submit more
+    job_id = after_id = None
+    if options.submit and tasks:
+        job_id = _submit_first(script, tasks)
+    if follow_up is None:
+        plan.write(results)
+    if options.submit and after is not None:
+        all_of_it = f"--dependency=afterany:{':'.join(sorted({*held_by, *filter(None, [job_id])}))}"
+        after_id = _sbatch(after, all_of_it) if tasks else _submit_first(after, {}, all_of_it)
+        # What cancels the array cancels what follows it.
         _write_job(folder, {**json.loads((folder / "job.json").read_text()), "next_id": after_id})
     return Job(script, len(tasks), len(left), job_id, after, after_id)
 
@@ -112,20 +132,20 @@ def _write_scripts(
     own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before the job runs
     here = str(Path.cwd())  # relative paths of data are meant from here
     array = folder / "array.sbatch"
-    array.write_text(
-        array_script(
-            name,
-            shlex.quote(str(own_plan)),
-            ranges(tasks, options.max_parallel),
-            resources,
-            log=f"{folder}/%a.txt",
-            runs_per_task=options.runs_per_task,
-            signal_delay_s=options.signal_delay_s,
-            folder=here,
-            program=shlex.join(program("run")),
-            results=shlex.quote(str(results)),
-        )
+    text = array_script(
+        name,
+        shlex.quote(str(own_plan)),
+        ranges(tasks, options.max_parallel),
+        resources,
+        log=f"{folder}/%a.txt",
+        runs_per_task=options.runs_per_task,
+        signal_delay_s=options.signal_delay_s,
+        folder=here,
+        program=shlex.join(program("run")),
+        results=shlex.quote(str(results)),
     )
+    if tasks:
+        array.write_text(text)
     if follow_up is not None:
         kind, after_name = "next", follow_up.name
         words = [word for word in follow_up.words if not word.startswith("results=")]
@@ -140,11 +160,11 @@ def _write_scripts(
     return array, after
 
 
-def _submit_array(script: Path, tasks: Mapping[int, list[str]]) -> str:
-    """Submit the script, and write job.json beside it. Returns the job's id."""
+def _submit_first(script: Path, tasks: Mapping[int, list[str]], *options: str) -> str:
+    """Submit the script, and write job.json beside it; one that is refused leaves no files. Returns the job's id."""
     folder = script.parent
     try:
-        job_id = _sbatch(script)
+        job_id = _sbatch(script, *options)
     except ConfigError:
         shutil.rmtree(folder)
         with suppress(OSError):  # it holds other jobs

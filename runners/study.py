@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.display import say
-from runners.plan import run_plan
+from runners.plan import Ended, run_plan
 from runners.slurm import FollowUp, Job, submit
 from syncline.config import ConfigError, Invocation, RunConfig, SlurmConfig, compose
 from syncline.plan import Entry, Plan
@@ -45,7 +45,7 @@ class Made:
     results: Path
     since: set[str] | None = None  # identities that count, since others are to be repeated; None: all count
     _configs: dict[tuple[str, ...], RunConfig] = field(default_factory=dict)  # without the seed
-    _finished: dict[str, Outcome] = field(default_factory=dict)  # by identity
+    _known: dict[str, Outcome] = field(default_factory=dict)  # by identity
 
     def entry(self, trial: Trial) -> Entry:
         """Raises ConfigError if the trial is no valid run."""
@@ -60,10 +60,18 @@ class Made:
         identity = self.entry(trial).config.identity
         if self.since is not None and identity not in self.since:
             return ABSENT
-        outcome = self._finished.get(identity) or read_outcome(self.results / identity)
+        outcome = self._known.get(identity) or read_outcome(self.results / identity)
         if outcome.status == "finished":
-            self._finished[identity] = outcome
+            self._known[identity] = outcome
         return outcome
+
+    def repeated(self, ended: Ended) -> None:
+        """Count these runs, if others are to be repeated. One that failed has failed, although its old record stays."""
+        if self.since is not None:
+            self.since |= ended.finished | ended.failed
+            self._known |= dict.fromkeys(ended.failed, Outcome("failed"))
+            for identity in ended.finished:
+                self._known.pop(identity, None)
 
 
 def present_stage(declared: Declared, invocation: Invocation) -> Plan | None:
@@ -132,7 +140,7 @@ def make_stage(
     """
     present = _present(declared, stage, made)
     with announced([plan_path(made.results, present.stem)]):
-        num_failed = run_plan(
+        ended = run_plan(
             present,
             made.results,
             jobs=invocation.jobs,
@@ -141,9 +149,8 @@ def make_stage(
             until=until,
             about=about,
         )
-    if made.since is not None:
-        made.since |= {entry.config.identity for entry in present.entries}
-    return num_failed
+    made.repeated(ended)
+    return len(ended.failed)
 
 
 def submit_study(
@@ -164,10 +171,9 @@ def submit_study(
         raise ConfigError("rerun=true goes with no study in Slurm: each of its jobs would begin it again")
     assert isinstance(invocation.launcher, SlurmConfig)
     made = Made(Path(invocation.results))
-    step = declared.study.next(made.outcome)
-    written, whole = _write(declared, step, made), _plan(declared, step, made)
+    step = ask(declared, made)
+    written = read_study(study_path(made.results, declared.stem))
     if isinstance(step, Answer):
-        whole.write(made.results)
         return written, [], 0
     present = _present(declared, step, made)
     num_made = sum(stage.num_trials for stage in step.completed)
@@ -177,12 +183,11 @@ def submit_study(
         raise ConfigError(
             f"{present.name}: no run was made since the last job; its output tells why, the same command retries"
         )
-    jobs, num_waiting = submit([present], made.results, invocation.launcher, False, follow_up)
-    whole.write(made.results)
+    jobs, num_waiting = submit([present], made.results, invocation.launcher, follow_up)
     return written, jobs, num_waiting
 
 
-def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> WrittenStudy:
+def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> None:
     """Write the study as it is now."""
     present = {"name": step.name, "num_trials": len(step.trials)} if isinstance(step, Stage) else None
     answer = asdict(step.result) if isinstance(step, Answer) else None
@@ -197,9 +202,7 @@ def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> Written
         present,
         answer,
     )
-    path = study_path(made.results, declared.stem)
-    write_study(path, written)
-    return read_study(path)
+    write_study(study_path(made.results, declared.stem), written)
 
 
 def _plan(declared: Declared, step: Stage | Answer[Any], made: Made) -> Plan:

@@ -20,11 +20,11 @@ class Tools:
     def says(self, name: str, text: str) -> None:
         self._write(name, f"echo \"$@\" >> {self._folder}/{name}.asked\necho '{text}'\n")
 
-    def numbers(self, name: str, first: int) -> None:
-        """It prints the next number each time."""
-        self._write(
-            name, f"echo x >> {self._folder}/{name}.calls\nexpr {first - 1} + $(wc -l < {self._folder}/{name}.calls)\n"
-        )
+    def numbers(self, name: str, first: int, most: int = 99) -> None:
+        """It prints the next number each time, and fails after `most` calls."""
+        asked = f"{self._folder}/{name}.asked"
+        count = f'echo "$@" >> {asked}\ncount=$(wc -l < {asked})\n'
+        self._write(name, f"{count}[ $count -le {most} ] && expr {first - 1} + $count || exit 1\n")
 
     def asked(self, name: str) -> list[str]:
         """The arguments of each call of a command that `says` something."""

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import syncline
+from runners.__main__ import main as syncline_main
 from syncline.__main__ import OTHERS, main
 from syncline.records.events import EventLog
 from syncline.records.writer import RecordWriter
@@ -110,6 +112,19 @@ def test_bad_input_is_one_line(results: Path, capsys: pytest.CaptureFixture[str]
     assert (ended.value.code, out) == (1, "")
     (line,) = err.splitlines()
     assert line.startswith("error: " + said.replace("RESULTS", str(results)))
+
+
+@pytest.mark.parametrize(("entry", "command"), [(main, "clean"), (main, "new"), (syncline_main, "new")])
+def test_ctrl_c_is_one_line(
+    entry: Callable[[list[str]], int], command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("syncline.operations.clean.find", interrupted)
+    monkeypatch.setattr("runners.new.main", interrupted)
+    assert entry([command]) == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
 
 
 def test_a_log_that_is_broken_is_one_line(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,9 @@ def main(arguments: list[str], prog: str = "python -m syncline") -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130  # as shells have it
 
 
 if __name__ == "__main__":

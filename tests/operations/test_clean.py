@@ -1,5 +1,6 @@
 """clean: lists first, removes only what no process makes, keeps finished runs unless asked."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from operations.planned import age, fail, finish, identity_of, interrupt, lock, lock_of_the_dead
 
+from syncline.__main__ import main
 from syncline.operations import clean, jobs
 from syncline.records.lock import STALE_S, held
 
@@ -93,6 +95,20 @@ def test_what_is_queued_stays(results: Path, as_json: AsJson, monkeypatch: pytes
     assert [thing["why"] for thing in as_json("clean")["things"]] == ["lock of a dead process"]
 
 
+def test_nothing_is_removed_while_slurm_does_not_say_what_is_queued(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = results / "plans" / "paper-table-smoke.slurm" / "1"
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps({"job_id": "7", "submitted": 1.5, "tasks": {0: [identity_of(4)]}}))
+    monkeypatch.setenv("PATH", "/nowhere")
+    before = everything(results)
+    assert main(["clean", "--yes", "--results", str(results)]) == 1
+    line = "error: squeue is not on this machine's PATH: Slurm is not installed here\n"
+    assert capsys.readouterr().err == line
+    assert everything(results) == before
+
+
 def test_what_was_begun_or_finished_since_it_was_listed_stays(
     results: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +124,18 @@ def test_what_was_begun_or_finished_since_it_was_listed_stays(
     assert text.count("stays: it is running, or was finished meanwhile") == 2
     assert (results / identity_of(3)).exists()
     assert (results / identity_of(4) / "summary.json").exists()
+
+
+def test_finished_copies_stay_while_their_place_is_empty(results: Path, said: Said) -> None:
+    """A rerun was killed between two renames."""
+    record = results / identity_of(0)
+    beside = [record.with_name(f"{record.name}.{kind}") for kind in ("rerun", "old")]
+    record.rename(beside[0])
+    finish(results, 0).rename(beside[1])
+    before = everything(beside[0]), everything(beside[1])
+    said("clean", "--yes")
+    assert (everything(beside[0]), everything(beside[1])) == before
+    assert not clean._remove(clean.Leftover(beside[0], "of an interrupted rerun", 0, record))
 
 
 def test_an_interrupted_removal_leaves_nothing_that_looks_finished(

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,13 +13,13 @@ from typing import Any
 
 import pytest
 from commands import ROOT, Said, started, wait_for
-from operations.planned import write_plan
+from operations.planned import summary, write_plan
 
 from syncline.__main__ import main
 from syncline.config import compose
-from syncline.operations import jobs
+from syncline.operations import control, jobs
 from syncline.operations.states import run_states
-from syncline.records.lock import at_work_on, held
+from syncline.records.lock import Owner, at_work_on, held
 from syncline.records.plans import read_plan
 from syncline.records.store import wanted_workers
 from syncline.records.writer import RecordWriter
@@ -106,6 +107,17 @@ def test_cancel_names_what_it_cannot_stop_and_the_jobs_it_cancelled(
     assert lines[2].startswith("still running: asp-timing-digits-s2-")
 
 
+def test_cancel_goes_on_after_a_process_that_has_just_ended(
+    results: Path, as_json: AsJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, sleeping = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
+    ended.wait()
+    owners = [Owner(socket.gethostname(), process.pid, 1, 0.0) for process in (ended, sleeping)]
+    monkeypatch.setattr(control, "at_work_on", lambda plan: owners)
+    as_json("cancel", "paper/table", code=1)
+    assert sleeping.wait(timeout=10) == -signal.SIGTERM
+
+
 def test_retry_becomes_the_program_with_the_plans_words(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started_with = []
     monkeypatch.setattr(os, "execv", lambda program, words: started_with.append(words))
@@ -143,3 +155,14 @@ def test_grow_asks_the_launcher_of_a_run_under_way_and_refuses_more_workers_than
         assert grown(2) == (1, line)
         assert grown(1) == (0, "4 workers instead of 3")
         assert grown(1) == (1, "error: all of cluster.workers=4 are started")
+
+
+def test_grow_asks_the_launcher_of_a_rerun(tmp_path: Path) -> None:
+    config, _ = compose(["runner=local", "strategy=asp", "cluster.workers=4", "runner.initial_workers=1"])
+    folder = tmp_path / config.identity
+    with RecordWriter(folder, config.as_dict(), with_events=False) as record:
+        record.finish(summary())
+    with held(folder), RecordWriter(folder, config.as_dict(), with_events=False) as record:
+        assert main(["grow", folder.name, "2", "--results", str(tmp_path)]) == 0
+        assert wanted_workers(record.folder) == 3
+    assert wanted_workers(folder) is None

@@ -1,6 +1,7 @@
 """Slurm's jobs of a plan, with Slurm and without. (A real one: tests/slurm.)"""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ def test_only_jobs_that_are_not_over_are_cancelled(tmp_path: Path, squeue: Path)
     squeue.write_text("9\n11\n")
     assert cancel(submissions(tmp_path, "a")) == ["9"]
     assert (squeue.parent / "cancelled").read_text() == "9\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_the_jobs_of_all_who_submitted_are_asked_for(tmp_path: Path, squeue: Path) -> None:
+    """In a folder that several users share."""
+    os.chown(submitted(tmp_path, "a", 1, "7", {0: ["x"]}), 4321, -1)
+    (squeue.parent / "squeue").write_text('#!/bin/bash\n[[ "$*" == *--user=*,4321* ]] && echo 7 0 PENDING\n')
+    assert waiting(submissions(tmp_path, "a")) == {"x": "queued"}
 
 
 def test_without_submissions_slurm_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,20 @@
 """python -m syncline reference: finished runs are added once, nothing there changes, and what is there is listed."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from operations.planned import finish, identity_of, write_plan
+from operations.planned import finish, identity_of, lock, write_plan
 
 from syncline.__main__ import main
 from syncline.records.plans import read_plan
 from syncline.records.reference import Reference
 from syncline.records.sources import ResultsFolder
+from syncline.records.store import FINISHED, status
 from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
 
 Said, AsJson = Callable[..., str], Callable[..., Any]
@@ -78,6 +80,21 @@ def test_what_is_restored_is_what_was_added(
     assert restore("all") == 0
     assert {path: content for path, content in files(clone).items() if path in before} == before
     assert restore("paper-table-laptop") == 1
+
+
+def test_restoring_goes_on_after_an_interruption_and_leaves_a_run_that_is_being_made(
+    add: Callable[..., Any], as_json: AsJson, results: Path, reference: Path
+) -> None:
+    add("paper/table")
+    (results / TEN[0] / "summary.json").unlink()
+    (results / TEN[0] / "log.txt").touch()
+    lock(results, 1)
+    shutil.rmtree(results / TEN[1])
+    (told,) = as_json("reference", "restore", "paper/table", "--reference", str(reference))["plans"]
+    assert (told["restored"], told["there"]) == (1, 1)
+    assert status(results / TEN[0]) == FINISHED
+    assert not (results / TEN[0] / "log.txt").exists()
+    assert not (results / TEN[1]).exists()
 
 
 def test_a_run_with_other_numbers_is_named_and_stays(

@@ -112,6 +112,17 @@ def test_rerun_repeats_a_finished_run_with_the_same_bits(default: Default, tmp_p
     assert read_events(record / "events.arrow").equals(read_events(default.record / "events.arrow"))
 
 
+@pytest.mark.parametrize("beside", [("rerun", "old"), ("old",)])
+def test_a_record_whose_replacement_was_killed_is_put_back(tmp_path: Path, beside: tuple[str, ...]) -> None:
+    record = made(tmp_path, *TIMING)
+    number = (record / "summary.json").stat().st_ino
+    for kind in beside[1:]:
+        shutil.copytree(record, f"{record}.{kind}")
+    record.rename(f"{record}.{beside[0]}")
+    made(tmp_path, *TIMING)
+    assert (record / "summary.json").stat().st_ino == number
+
+
 def test_another_seed_is_another_run(default: Default) -> None:
     record = made(default.results.parent / "seeds", *SHORT, "seed=1")
     assert record.name != default.record.name

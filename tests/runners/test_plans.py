@@ -1,21 +1,25 @@
 """Plans of many runs: all are made, none twice; the failure of one does not affect the others."""
 
 import json
+import math
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import cast
 
 import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
 from runners import plan, pool
+from runners.display import PlanDisplay
 from syncline.config import RunConfig
 from syncline.config.runners import LocalConfig
 from syncline.operations.states import LEFT, run_states
-from syncline.plan import Entry
+from syncline.plan import Entry, Plan
 from syncline.records.events import read_events
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
 
@@ -86,6 +90,35 @@ def test_one_failing_run_does_not_stop_the_others_and_fail_fast_does(tmp_path: P
     fast = command(*words, f"results={tmp_path / 'fast'}", "fail_fast=true")
     assert fast.code == 1
     assert states(tmp_path / "fast") == [FAILED, LEFT, LEFT, LEFT]
+
+
+def test_failures_while_the_others_stop_ask_nobody_a_second_time(tmp_path: Path) -> None:
+    """A run that is asked twice ends at once, without a checkpoint."""
+
+    class Failing:
+        """All runs under way fail, one after another; no processes."""
+
+        begun, num_stops = list[Entry](), 0
+
+        @property
+        def num_running(self) -> int:
+            return len(self.begun)
+
+        def start(self, entry: Entry) -> None:
+            self.begun.append(entry)
+
+        def messages(self, timeout_s: float) -> Iterator[tuple[Entry, pool.Message]]:
+            yield self.begun.pop(), pool.Failed("no data")
+
+        def stop(self) -> None:
+            self.num_stops += 1
+
+    entries = tuple(Entry("row", (), RunConfig(seed=seed, epochs=1.0)) for seed in range(3))
+    runs, failing = Plan("sweep", "", entries, {}), Failing()
+    display = PlanDisplay(runs, done=0)
+    scheduler = plan._Scheduler(runs.entries, tmp_path, cast(pool.Pool, failing), display, 3, True, math.inf)
+    scheduler.run(lambda: None)
+    assert (len(scheduler.ended.failed), failing.num_stops) == (3, 1)
 
 
 @pytest.mark.processes

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import yaml
 from commands import Command, one_error_line, started, wait_for, without_wall_time
-from studies.made import SMALL
+from studies.made import SMALL, finish
 
 from reports.__main__ import main as reports
+from runners.study import Made, ask
 from runners.tuning import declared_tuning
 from syncline.__main__ import main
 from syncline.config import ConfigError, compose
@@ -22,6 +23,7 @@ from syncline.records.plans import read_plan
 from syncline.records.reference import Reference
 from syncline.records.store import FINISHED, read_metrics, status
 from syncline.records.studies import read_study
+from syncline.studies.study import Stage
 from syncline.studies.tune import Tuning
 
 
@@ -220,6 +222,18 @@ def test_a_failed_run_is_worst_and_with_fail_fast_the_study_stops(tmp_path: Path
     assert said.code == 1
     assert "strategy=bsp: every value diverged or failed" in said.out
     assert {choice["value"] for choice in answer_of(tmp_path / "all")["choices"]} == {None}
+
+
+def test_a_study_that_is_repeated_gives_no_answer_from_old_records(tmp_path: Path, command: Command) -> None:
+    """The data are gone since: every run fails, and its old record stays."""
+    words = ["dataset=cifar10", f"dataset.root={tmp_path / 'empty'}", "jobs=1", f"results={tmp_path}"]
+    declared, _ = declared_tuning([*SMALL, "tune.finalists=1", *words])
+    while isinstance(step := ask(declared, Made(tmp_path)), Stage):
+        for trial in step.trials:
+            finish(tmp_path, Made(tmp_path).entry(trial).config)
+    assert None not in {choice["value"] for choice in answer_of(tmp_path)["choices"]}
+    assert command(*SMALL, "tune.finalists=1", *words, "rerun=true").code == 1
+    assert {choice["value"] for choice in answer_of(tmp_path)["choices"]} == {None}
 
 
 @pytest.mark.processes

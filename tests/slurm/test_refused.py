@@ -48,6 +48,11 @@ def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(tools: Tools, t
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()} == before
 
 
+def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
+    assert "rerun=true goes not with Slurm" in refused(tmp_path, "rerun=true", "runner.submit=false")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_job_that_is_taken_is_in_the_plan(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tools.says("scontrol", "MaxArraySize = 1001")
     tools.says("sbatch", "17")

@@ -11,11 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from syncline.operations import jobs
 from syncline.operations.arguments import Commands, all_plans
-from syncline.operations.states import names, run_states, slurm_states
+from syncline.operations.states import names, run_states
 from syncline.operations.tables import columns, size
 from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead
 from syncline.records.store import FAILED, FINISHED, UNFINISHED, is_identity, status
+from syncline.records.writer import is_only_copy
 
 EXAMPLES = """\
 examples:
@@ -66,12 +68,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
-    """Everything that may be removed. `with_orphans`: also finished records that no plan names."""
+    """Everything that may be removed.
+
+    Args:
+        with_orphans: also finished records that no plan names.
+
+    Raises:
+        NoAnswer: runs were submitted to Slurm, which does not say whether they are still queued.
+    """
     found, plans = names(results), all_plans(results)
+    stems = [path.stem for path in (results / "plans").glob("*.slurm")]
+    waiting = jobs.waiting(job for stem in stems for job in jobs.submissions(results, stem))
     clock = partial(file_clock, results)
     records = [name for name in found if is_identity(name)]
     planned = {run.identity for plan in plans for run in plan.runs}
-    for identity, state in run_states(results, records, slurm_states(results, [plan.stem for plan in plans])).items():
+    for identity, state in run_states(results, records, waiting).items():
         folder = results / identity
         if state.state in (FAILED, UNFINISHED):
             point = ", with a checkpoint to resume from" if any(folder.glob("checkpoint/*")) else ""
@@ -86,7 +97,7 @@ def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
                 yield Leftover(path, "draft", _size(path), None)
         elif kind == "lock" and is_owner_dead(path):
             yield Leftover(path, "lock of a dead process", _size(path), results / identity)
-        elif kind in ("rerun", "old"):
+        elif kind in ("rerun", "old") and not is_only_copy(path, results / identity):
             yield Leftover(path, "of an interrupted rerun", _size(path), results / identity)
         elif kind.startswith("lock.") and _is_old(path, clock):
             yield Leftover(path, "draft of a lock", _size(path), None)
@@ -114,6 +125,8 @@ def _remove(leftover: Leftover) -> bool:
     with suppress(Held), held(leftover.record):
         if leftover.path.suffix == ".lock":
             return True  # it was taken over, and is removed on release
+        if is_only_copy(leftover.path, leftover.record):
+            return False
         if leftover.path == leftover.record and (status(leftover.path) == FINISHED) != was_finished:
             return False
         (leftover.path / "summary.json").unlink(missing_ok=True)  # first: half a record must not look finished

@@ -7,13 +7,14 @@ import shlex
 import signal
 import sys
 import time
+from contextlib import suppress
 
 from syncline.installation import command_name, program
 from syncline.operations import jobs
 from syncline.operations.arguments import Commands, find_plan, find_record
 from syncline.operations.states import run_states
 from syncline.records.lock import at_work_on, owner_of
-from syncline.records.store import RecordError, read_run_config, want_workers, wanted_workers
+from syncline.records.store import RecordError, made_in, read_run_config, want_workers, wanted_workers
 
 CHECKPOINT_S = 60.0  # for checkpoints to be written
 
@@ -69,7 +70,8 @@ def cancel(args: argparse.Namespace) -> int:
     cancelled = jobs.cancel(jobs.submissions(results, plan.stem))
     here = [owner for owner in at_work_on(plan.path) if owner.is_here]
     for owner in here:
-        os.kill(owner.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(owner.pid, signal.SIGTERM)
     until = time.monotonic() + CHECKPOINT_S
     while any(owner.is_alive for owner in here) and time.monotonic() < until:
         time.sleep(0.05)
@@ -101,9 +103,10 @@ def cancel(args: argparse.Namespace) -> int:
 
 def grow(args: argparse.Namespace) -> int:
     """Asks the launcher of the run, which looks for it several times a second."""
-    folder = find_record(args.identity, args.results)
-    config, owner = read_run_config(folder), owner_of(folder)
-    if owner is None or not owner.is_alive or config["runner"]["name"] not in ("local", "multinode"):
+    place = find_record(args.identity, args.results)
+    folder = made_in(place)
+    config = read_run_config(folder) if owner_of(place) is not None else None
+    if config is None or config["runner"]["name"] not in ("local", "multinode"):
         raise RecordError(f"{args.identity} is not a run of real processes under way")
     most = config["cluster"]["workers"]
     now = wanted_workers(folder) or config["runner"]["initial_workers"] or most

@@ -3,7 +3,7 @@
 import getpass
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class Submission:
     submitted: float  # seconds since 1970
     tasks: dict[int, list[str]]  # array index -> identities of its runs, in order
     folder: Path  # of its script and its output
-    next_id: str | None = None  # the job after it, which would submit more (of a study's stage)
+    next_id: str | None = None  # the job after it: its report, or what would submit more (of a study's stage)
 
 
 def submissions(results: Path, stem: str) -> list[Submission]:
@@ -49,37 +49,55 @@ def submissions(results: Path, stem: str) -> list[Submission]:
     return jobs
 
 
-def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
-    """identity -> "queued" or "running", of the runs whose tasks have not ended; calls squeue once if there are jobs.
+def queue(jobs: Sequence[Submission]) -> dict[tuple[str, str], str]:
+    """(job id, array index or N/A) -> state, of all that has not ended; calls squeue once if there are jobs.
 
     Raises:
         NoAnswer.
     """
-    tasks = {job.job_id: job.tasks for job in jobs}
-    if not tasks:
+    if not jobs:
         return {}
-    listed = call(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F %K %T"])
-    states: dict[str, str] = {}
-    for line in listed.splitlines():
-        job_id, index, state = line.split()
-        if job_id in tasks and index.isdigit():
-            is_running = state in RUNNING
-            for identity in tasks[job_id].get(int(index), ()):
-                if states.get(identity) != "running":
-                    states[identity] = "running" if is_running else "queued"
+    listed = call(["squeue", "--noheader", "--array", _users(jobs), "--format=%F %K %T"])
+    return {(job_id, index): state for job_id, index, state in map(str.split, listed.splitlines())}
+
+
+def held(jobs: Iterable[Submission], queued: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, Submission, str]]:
+    """(identity, job, state) of the runs whose tasks have not ended; `queued` is from `queue`."""
+    for job in jobs:
+        for index, identities in job.tasks.items():
+            if (state := queued.get((job.job_id, str(index)))) is not None:
+                for identity in identities:
+                    yield identity, job, state
+
+
+def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
+    """identity -> "queued" or "running", of the runs whose tasks have not ended. Raises NoAnswer."""
+    jobs, states = list(jobs), dict[str, str]()
+    for identity, _, state in held(jobs, queue(jobs)):
+        if states.get(identity) != "running":
+            states[identity] = "running" if state in RUNNING else "queued"
     return states
 
 
 def cancel(jobs: Sequence[Submission]) -> list[str]:
-    """Cancel the jobs that have not ended, those that would submit more first. Returns their ids. Raises NoAnswer."""
+    """Cancel the jobs that have not ended, those after others first. Returns their ids. Raises NoAnswer."""
     if not jobs:
         return []
-    listed = call(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%F"])
+    listed = call(["squeue", "--noheader", _users(jobs), "--format=%F"])
     ids = [job.next_id for job in jobs if job.next_id is not None] + [job.job_id for job in jobs]
-    alive = [job_id for job_id in ids if job_id in listed.split()]
+    alive = [job_id for job_id in dict.fromkeys(ids) if job_id in listed.split()]
     if alive:
         call(["scancel", *alive])
     return alive
+
+
+def _users(jobs: Iterable[Submission]) -> str:
+    """This user, and those who own the submissions of a folder that several share.
+
+    The jobs themselves cannot be asked for: squeue fails if one has left its memory.
+    """
+    owners = {str(job.folder.stat().st_uid) for job in jobs}
+    return f"--user={','.join([getpass.getuser(), *sorted(owners)])}"
 
 
 def call(command: Sequence[str], timeout_s: float = TIMEOUT_S, environment: Mapping[str, str] | None = None) -> str:

@@ -6,7 +6,9 @@ It also copies them back into a folder of results, where an experiment or a stud
 import argparse
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,13 @@ import yaml
 from syncline.installation import REFERENCE, reference_folder
 from syncline.operations.arguments import Commands, all_plans, find_plan
 from syncline.operations.tables import columns, counted, size
+from syncline.records.lock import Held, held
 from syncline.records.plans import WrittenPlan
 from syncline.records.reference import Reference, ReferenceRecord, columns_of, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
-from syncline.records.store import RecordError, write_file
+from syncline.records.store import FINISHED, RecordError, status, write_file
 from syncline.records.studies import read_study, study_path, study_stems, write_study
+from syncline.records.writer import recover
 
 EXAMPLES = """\
 examples:
@@ -53,7 +57,7 @@ class Restored:
 
     plan: str
     restored: int
-    there: int  # in the results already
+    there: int  # in the results already, or being made
     missing: int  # in the reference
 
 
@@ -181,18 +185,27 @@ def _meant(name: str, known: Sequence[str]) -> list[str]:
 
 
 def restore(record: ReferenceRecord, results: Path) -> bool:
-    """Write the record of a run into the results, without event log and checkpoints; False if the run has one there."""
+    """Write the record of a run into the results, without event log and checkpoints.
+
+    Returns:
+        False if the run is finished there, or another process makes it.
+    """
     folder = results / record.identity
-    if folder.exists():
-        return False
-    summary = record.summary()
-    config = {"format": summary["format"], **record.config()}
-    write_file(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-    write_file(folder / "environment.json", json.dumps(record.environment()))
-    write_file(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.metrics()))
-    write_file(folder / "summary.json", json.dumps(summary))  # the last: now it is finished
-    os.utime(folder / "summary.json", (record.date(), record.date()))
-    return True
+    with suppress(Held), held(folder):
+        recover(folder)
+        if status(folder) == FINISHED:
+            return False
+        if folder.exists():
+            shutil.rmtree(folder)
+        summary = record.summary()
+        config = {"format": summary["format"], **record.config()}
+        write_file(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+        write_file(folder / "environment.json", json.dumps(record.environment()))
+        write_file(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.metrics()))
+        write_file(folder / "summary.json", json.dumps(summary))  # the last: now it is finished
+        os.utime(folder / "summary.json", (record.date(), record.date()))
+        return True
+    return False
 
 
 def copy_file(content: bytes, target: Path) -> bool:

@@ -88,6 +88,11 @@ def status(folder: Path) -> str:
     return UNFINISHED if folder.exists() else ABSENT
 
 
+def made_in(folder: Path) -> Path:
+    """Where the run of this record is made: a finished record stays until the next one is finished."""
+    return folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
+
+
 def read_summary(folder: Path) -> dict[str, Any]:
     """The summary of a finished run.
 

@@ -14,6 +14,7 @@ from syncline.records.store import (
     FINISHED,
     FORMAT,
     cannot_write,
+    made_in,
     measured_durations,
     read_environment,
     status,
@@ -49,7 +50,7 @@ class RecordWriter:
         log: Mapping[str, Any] | None = None,
     ) -> None:
         self._place = folder
-        self.folder = folder = folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
+        self.folder = folder = made_in(folder)
         try:
             config, copies = _with_own_files(_plain(config))
             if folder.exists() and not resumes:
@@ -126,6 +127,21 @@ class RecordWriter:
             error = error or at_close
         if isinstance(error, OSError):
             raise cannot_write(self.folder, error) from error
+
+
+def is_only_copy(beside: Path, folder: Path) -> bool:
+    """Whether this is a finished record beside its empty place: a rerun was killed while it replaced the old one."""
+    return status(beside) == FINISHED and not folder.exists()
+
+
+def recover(folder: Path) -> None:
+    """Put the record of a rerun that was killed while it replaced the old one, or else the old one, into its place.
+
+    The caller holds the lock.
+    """
+    for beside in (folder.with_name(f"{folder.name}.{kind}") for kind in ("rerun", "old")):
+        if is_only_copy(beside, folder):
+            beside.rename(folder)
 
 
 def _with_own_files(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
