@@ -13,6 +13,7 @@ from syncline.records.events import EventLog
 from syncline.records.store import (
     FINISHED,
     FORMAT,
+    WORKERS,
     cannot_write,
     measured_durations,
     read_environment,
@@ -89,11 +90,14 @@ class RecordWriter:
         self._metrics.truncate()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Close everything, then write summary.json, which finishes the record, and remove the checkpoint."""
+        """Close everything, write summary.json, which finishes the record, then remove what only a resumption needs."""
         self.close()
         restarts = len(self._environment.get("restarts", ()))
         self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
-        shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+        for path in [*self.folder.glob("events-*.arrow"), self.folder / WORKERS]:
+            path.unlink(missing_ok=True)
+        for name in ("checkpoint", "snapshots"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
         if self.folder != self._place:
             old = self._place.with_name(f"{self._place.name}.old")
             if old.exists():
