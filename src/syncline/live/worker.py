@@ -20,9 +20,10 @@ from syncline.live.control import ControlClient, RunContext
 from syncline.live.links import Links, PulledLinks, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.pace import Pace
-from syncline.live.process import CONTROL_LOST, DISK, SHARD_LOST, Job
+from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
 from syncline.live.transport import spin_seconds
 from syncline.records.snapshots import state_path, worker_part, write_state
+from syncline.records.store import DISK
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
 

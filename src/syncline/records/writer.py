@@ -15,6 +15,7 @@ from syncline.records.store import (
     FORMAT,
     WORKERS,
     cannot_write,
+    is_write_error,
     measured_durations,
     read_environment,
     status,
@@ -127,8 +128,9 @@ class RecordWriter:
         try:
             self.close()
         except OSError as at_close:
-            error = error or at_close
-        if isinstance(error, OSError):
+            if error is None:
+                raise cannot_write(self.folder, at_close) from at_close
+        if isinstance(error, OSError) and is_write_error(self._place, error):
             raise cannot_write(self.folder, error) from error
 
 
