@@ -5,13 +5,17 @@ import threading
 import time
 from contextlib import closing
 
-from leaks import nothing_left
+import pytest
+from leaks import nothing_left, wait_until
 
 from runners.attempt import Attempt
+from runners.failures import RunFailed
+from runners.hosts import RemoteHosts
 from runners.observer import LiveObserver
 from syncline.config import compose
 from syncline.live.frames import send_json
 from syncline.live.handshake import connect
+from syncline.live.host_agent import versions
 from syncline.live.messages import Done, Hello, ProgressReport, encode
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import RunMonitor
@@ -64,3 +68,15 @@ def test_a_target_ends_a_run_whose_shard_reports_all_the_time(tmp_path):
         assert attempt.run().ended_by == "target"
         assert time.monotonic() - begun < LONG_S / 2
         attempt.end()
+
+
+def test_an_agent_that_is_lost_before_the_launcher_looks_is_awaited_again(tmp_path):
+    words = ["runner=multinode", "runner.hosts=[127.0.0.1]", "runner.start=print", "runner.start_timeout_s=0.2"]
+    with nothing_left():
+        hosts = RemoteHosts(compose([*words, "strategy=asp"])[0], tmp_path)
+        with connect(hosts._server.address, (tmp_path / "secret-agents").read_bytes()) as sock:
+            send_json(sock, encode(Hello("agent", -1, "127.0.0.1", pid=1, host="127.0.0.1", versions=versions())))
+        assert wait_until(lambda: hosts._server.messages.qsize() == 2)
+        with pytest.raises(RunFailed, match=r"host 127\.0\.0\.1: its agent did not connect to"):
+            hosts.prepare()
+        hosts.close()
