@@ -178,14 +178,21 @@ def test_a_data_set_that_never_returns_the_same_is_one_line(my: Path, tmp_path: 
         run_one(config, tmp_path / "results", lambda progress: None)
 
 
-def test_a_file_that_a_data_set_lacks_is_one_line_and_the_run_has_failed(my: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [["runner=simulate"], pytest.param(["runner=local", "runner.start_timeout_s=20"], marks=pytest.mark.processes)],
+    ids=" ".join,
+)
+def test_a_file_that_a_data_set_lacks_is_one_line_and_the_run_has_failed(
+    my: Path, words: list[str], tmp_path: Path
+) -> None:
     code = (
-        "from waves import Waves\n\n\nclass Gone(Waves):\n    def __getitem__(self, index):\n"
-        "        open('absent.png')\n"
+        "from waves import Waves\n\n\nclass Gone(Waves):\n    n = 0\n\n    def __getitem__(self, index):\n"
+        "        self.n += 1\n        return super().__getitem__(index) if self.n < 20 else open('absent.png')\n"
     )
     write(my, {"gone.py": code, "dataset/gone.yaml": "_target_: gone.Gone\nnoise: 0.1\n"})
-    config, _ = compose(["model=net", "dataset=gone", *SHORT])
-    with pytest.raises(ConfigError, match=r"gone\.py:6: FileNotFoundError: .*absent\.png'$"):
+    config, _ = compose(["model=net", "dataset=gone", *words, *SHORT])
+    with pytest.raises(ValueError, match=r"gone\.py:9: FileNotFoundError: .*absent\.png'$"):
         run_one(config, tmp_path / "results", lambda progress: None)
     assert status(tmp_path / "results" / config.identity) == FAILED
 

@@ -25,6 +25,7 @@ from syncline.live.transport import spin_seconds
 from syncline.records.snapshots import state_path, worker_part, write_state
 from syncline.records.store import DISK
 from syncline.server.report import PushReport
+from syncline.targets import fault
 from syncline.timing.cluster import DelayInjector
 
 
@@ -43,7 +44,7 @@ def main(job: Job, worker: int) -> int:
         spin_s = spin_seconds(len(job.processes) * context.config.threads)
         run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker), spin_s)
     except OSError as error:
-        if error.errno in DISK:
+        if error.errno in DISK or fault(error) is not None:
             raise
         print(f"lost: {error}", file=sys.stderr)
         control.send(Unreachable(str(error)))
