@@ -12,6 +12,7 @@ import syncline
 from runners.display import say
 from syncline.config import ConfigError, MultinodeConfig
 from syncline.live.transport import HANDSHAKE_S
+from syncline.operations.jobs import call
 
 CODE = Path(syncline.__file__).parents[1]  # on every host, since they share a file system
 RETRY_S = 5.0  # between two starts of an agent, on a host that was lost
@@ -113,14 +114,14 @@ def allocated_hosts(runner: MultinodeConfig) -> list[str]:
 
     Raises:
         ConfigError: there is none, or it is too small.
+        NoAnswer: Slurm does not tell its hosts.
     """
     nodes = os.environ.get("SLURM_JOB_NODELIST")
     if runner.start != "srun" or not nodes:
         raise ConfigError("runner.hosts must name the hosts; only start=srun inside a Slurm allocation knows them")
     if runner.nodes is None:
         raise ConfigError("runner.nodes must say how many hosts of the allocation are taken")
-    command = ["scontrol", "show", "hostnames", nodes]
-    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    names = call(["scontrol", "show", "hostnames", nodes]).split()
     if len(names) < runner.nodes:
         raise ConfigError(f"runner.nodes must be at most {len(names)}, the allocation's; got {runner.nodes}")
     return names[: runner.nodes]

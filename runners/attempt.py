@@ -26,6 +26,7 @@ from syncline.records.store import cannot_write, wanted_workers
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
 NOTE_BYTES = 1 << 16  # free on the disk, with which a process can write down why it failed
+CHECK_EVERY_S = 0.1  # how often the launcher looks whether the run can continue
 ANSWER_S = 2.0  # for the members of a collective to say what they are doing
 
 
@@ -73,12 +74,14 @@ class Attempt:
 
     def run(self) -> Outcome:
         """Until the run is over at all processes that write states. Raises RunFailed, Restart, KeyboardInterrupt."""
-        deadline = time.monotonic() + self._config.live.start_timeout_s
+        next_check = time.monotonic()
+        deadline = next_check + self._config.live.start_timeout_s
         try:
             while len(self._done) < self._num_parts:
                 try:
-                    self._handle(*self._server.messages.get(timeout=0.1))
-                except queue.Empty:
+                    self._handle(*self._server.messages.get(timeout=max(next_check - time.monotonic(), 0.0)))
+                except queue.Empty:  # only then: who is judged silent has sent nothing that waits here
+                    next_check = time.monotonic() + CHECK_EVERY_S
                     self._check(deadline)
         except KeyboardInterrupt:
             self._stop()
@@ -119,7 +122,7 @@ class Attempt:
             say(f"worker {worker}{self._hosts.where('worker', worker)} is started")
 
     def _check(self, deadline: float) -> None:
-        """What is due while no message arrives. Raises RunFailed, Restart: the run cannot continue."""
+        """What is due now and then. Raises RunFailed, Restart: the run cannot continue."""
         self._observer.tick()
         self._watch()
         self._add_workers()

@@ -354,6 +354,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0
+    handle_signals()
     try:
         calibrate(asked_for(arguments))
         return 0
@@ -366,5 +367,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    handle_signals()
     sys.exit(main(sys.argv[1:]))

@@ -6,7 +6,7 @@ run; one that lost its connection reconnects by itself.
 
 import queue
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -242,16 +242,16 @@ class RemoteHosts:
             return False
         return not self._has_server or bool(self._places[name].workers and self._places[other].shards)
 
-    def _receive(self, timeout_s: float) -> list[tuple[str, messages.Message | Lost]]:
-        """Messages of agents, with their host; wait so long for the first.
+    def _receive(self, timeout_s: float) -> Iterator[tuple[str, messages.Message | Lost]]:
+        """Messages of agents, with their host; wait so long for the first. `_agents` are those at the time of each.
 
         Raises:
             RunFailed: a host does not belong to the run, or has other versions.
         """
-        received = list[tuple[str, messages.Message | Lost]]()
         with suppress(queue.Empty):
             while True:
-                peer, message = self._server.messages.get(timeout=0.0 if received else timeout_s)
+                peer, message = self._server.messages.get(timeout=timeout_s)
+                timeout_s = 0.0
                 host = peer.hello.host
                 if isinstance(message, messages.Hello):
                     self._connected(host, peer)
@@ -260,8 +260,7 @@ class RemoteHosts:
                 elif isinstance(message, Lost):
                     del self._agents[host]
                     self._listening.pop(host, None)
-                received.append((host, message))
-        return received
+                yield host, message
 
     def _connected(self, host: str, peer: Peer) -> None:
         if host not in self._places:

@@ -7,7 +7,6 @@ If a part of the run is lost that the others need (a shard, a worker of BSP or D
 checkpoint. An error in a process ends the run, and is shown.
 """
 
-import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
 from syncline.records.spans import timeline_of
-from syncline.records.store import FAILED, UNFINISHED, WORKERS, status
+from syncline.records.store import FAILED, UNFINISHED, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
 from syncline.records.writer import RecordWriter
 
@@ -60,16 +59,10 @@ def run_live(
     with closing(supervisor or Supervisor()) as own, closing(LiveObserver(config, record, monitor, own)) as observer:
         outcome = _attempts(config, record, observer, own)
         ended_by = observer.finish(outcome.ended_by)
-    logs = sorted(folder.glob("events-*.arrow"))
     time_use = None
     if config.live.events:
-        merge_events(logs, folder / "events.arrow")
+        merge_events(sorted(folder.glob("events-*.arrow")), folder / "events.arrow")
         time_use = _time_use(config, folder, outcome.totals.time_s, monitor.num_train)
-    # Only now is the run complete: until here it could be resumed from its checkpoint.
-    for path in [*logs, folder / WORKERS]:
-        path.unlink(missing_ok=True)
-    for name in ("checkpoint", "snapshots"):
-        shutil.rmtree(folder / name, ignore_errors=True)
     return monitor.summary("live", outcome.totals, ended_by, time_use) | {
         "start_s": observer.start_s,
         "restart_s": observer.restart_s,

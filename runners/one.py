@@ -15,7 +15,7 @@ from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
-from syncline.records.store import FINISHED, RecordError, read_run_config, read_summary, status
+from syncline.records.store import FINISHED, RecordError, is_write_error, read_run_config, read_summary, status
 from syncline.records.trackers.process import Tracker, check_installed
 from syncline.records.writer import RecordWriter, recover
 from syncline.targets import fault
@@ -54,6 +54,7 @@ def run_one(
 
     Raises:
         Held: another process makes this run.
+        RecordError: the record cannot be written, and stays unfinished.
         ValueError: bad input; the record shows the run as failed. Any other error likewise, with its traceback in
             log.txt.
         KeyboardInterrupt: the record stays unfinished.
@@ -78,9 +79,9 @@ def run_one(
 
             try:
                 record.finish(_run(config, record, on_evaluation, on_progress, state, supervisor))
-            except OSError:
-                raise  # the record names the file in one line
             except Exception as error:
+                if isinstance(error, OSError) and is_write_error(folder, error):
+                    raise  # the record says so in one line
                 record.fail(traceback.format_exc())
                 if _is_out_of_memory(error):
                     cause = str(error).partition("\n")[0]
@@ -122,7 +123,8 @@ def _users_fault(config: RunConfig, error: Exception) -> str | None:
     """One line on an error of the user's own code, or on one to which a strategy of the user's own led the engine."""
     if isinstance(error, ValueError):
         return None
-    if (told := fault(error)) is None and isinstance(config.strategy, OwnPart):
+    told = fault(error)
+    if told is None and isinstance(config.strategy, OwnPart) and not isinstance(error, OSError):
         name, what = config.strategy.name, f"{type(error).__name__}: {error}"
         return f"strategy={name} broke its contract ({what}); python -m syncline check strategy={name} shows the event"
     return told

@@ -19,7 +19,7 @@ from syncline.assembly import build_learner
 from syncline.config import ConfigError, choices, compose, from_plain
 from syncline.config.folders import use
 from syncline.records.outcomes import read_outcome
-from syncline.records.store import FINISHED, read_run_config, read_summary, status
+from syncline.records.store import FAILED, FINISHED, read_run_config, read_summary, status
 from syncline.server.interpreter import Deadlock
 from syncline.targets import TargetError
 
@@ -176,6 +176,25 @@ def test_a_data_set_that_never_returns_the_same_is_one_line(my: Path, tmp_path: 
     config, _ = compose(["model=net", "dataset=drift", *SHORT])
     with pytest.raises(ConfigError, match="the data set returns another sample for the same index"):
         run_one(config, tmp_path / "results", lambda progress: None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["runner=simulate"], pytest.param(["runner=local", "runner.start_timeout_s=20"], marks=pytest.mark.processes)],
+    ids=" ".join,
+)
+def test_a_file_that_a_data_set_lacks_is_one_line_and_the_run_has_failed(
+    my: Path, words: list[str], tmp_path: Path
+) -> None:
+    code = (
+        "from waves import Waves\n\n\nclass Gone(Waves):\n    n = 0\n\n    def __getitem__(self, index):\n"
+        "        self.n += 1\n        return super().__getitem__(index) if self.n < 20 else open('absent.png')\n"
+    )
+    write(my, {"gone.py": code, "dataset/gone.yaml": "_target_: gone.Gone\nnoise: 0.1\n"})
+    config, _ = compose(["model=net", "dataset=gone", *words, *SHORT])
+    with pytest.raises(ValueError, match=r"gone\.py:9: FileNotFoundError: .*absent\.png'$"):
+        run_one(config, tmp_path / "results", lambda progress: None)
+    assert status(tmp_path / "results" / config.identity) == FAILED
 
 
 STRATEGIES = {

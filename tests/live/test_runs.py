@@ -15,12 +15,14 @@ from certificates import over_tls
 
 from benchmarks.live_run import ROOT, LiveRun, is_alive, kill
 from benchmarks.simulator import NullObserver
+from runners.live import can_resume, run_live
 from syncline.__main__ import main
 from syncline.config import RunConfig, compose, from_plain
 from syncline.progress import Limits
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state
-from syncline.records.store import UNFINISHED, read_config, read_metrics, status
+from syncline.records.store import UNFINISHED, read_config, read_metrics, status, want_workers
+from syncline.records.writer import RecordWriter
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning
 from syncline.timing.cluster import Cluster, DelayInjector
@@ -276,6 +278,19 @@ def test_a_stopped_run_ends_within_5_s_and_resumes_where_it_was(tmp_path):
     log = read_events(again.folder / "events.arrow").to_pandas()
     assert log[log.kind == "applied"].groupby("version").size().tolist() == [2] * 160
     assert "resumed" in set(log.because)
+
+
+def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path):
+    words = ["runner=local", "runner.checkpoint_every_epochs=0.1", "runner.initial_workers=1", "cluster.workers=2"]
+    config, _ = compose([*words, "strategy=asp", "model=softmax_regression", "epochs=1"])
+    with RecordWriter(tmp_path / config.identity, config.as_dict(), with_events=False) as record:
+        want_workers(record.folder, 2)
+        summary = run_live(config, record, lambda row: None, lambda progress: None)
+        before = {path.name for path in record.folder.iterdir()}
+        assert can_resume(config, record.folder)
+        record.finish(summary)
+    left = {path.name for path in record.folder.iterdir()} - {"summary.json"}
+    assert before - left == {"checkpoint", "snapshots", "events-0.arrow", "workers"}
 
 
 @pytest.mark.parametrize("words", [["strategy=asp"], ["strategy=ds_sync"]], ids=" ".join)

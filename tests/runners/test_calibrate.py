@@ -1,5 +1,6 @@
 """The command that measures a cluster: in virtual time the cluster is known, and must be found again."""
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from commands import made
 
 from runners import calibrate, measuring
 from runners.failures import RunFailed
+from runners.stop import CTRL_C, SIGNALS
+from syncline.__main__ import main as syncline
 from syncline.config import compose
 from syncline.timing.calibration import LEAST
 from syncline.timing.cluster import ClusterConfig
@@ -210,6 +213,20 @@ def test_what_is_not_good_enough_is_said(tmp_path: Path, capsys: pytest.CaptureF
         [calibrate.Prediction("ssp", 1.0, 1.06, 1.0), calibrate.Prediction("bsp", 1.0, 0.96, 1.0)],
     )
     assert line == "ssp is foreseen with an error of +6.0%, above 5%"
+
+
+def test_ctrl_c_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through the documented command."""
+    monkeypatch.setattr(calibrate, "findings", lambda asked: signal.raise_signal(signal.SIGINT))
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        assert syncline(["calibrate", "name=lab", "--config-dir", str(tmp_path)]) == CTRL_C
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert capsys.readouterr().err == "interrupted; no profile is written\n"
 
 
 def test_help_is_the_page_of_the_command() -> None:

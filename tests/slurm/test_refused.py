@@ -10,6 +10,7 @@ from slurm_tools import Tools
 from runners import command_line
 from syncline.__main__ import main
 from syncline.config import ConfigError
+from syncline.records.store import RecordError
 
 UNCONFIGURED = """\
 {name}: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
@@ -33,6 +34,19 @@ def test_clients_that_are_not_set_up_are_one_line_and_leave_nothing(tools: Tools
     line = refused(tmp_path / "results")
     assert line == "scontrol: Could not establish a configuration source; is Slurm set up on this machine?"
     assert not (tmp_path / "results").exists()
+
+
+def test_an_allocation_whose_hosts_are_not_told_is_one_line(
+    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "node[1-2]")
+    words = ["runner=multinode", "runner.start=srun", "runner.nodes=2", f"results={tmp_path}"]
+    tools.fails("scontrol", UNCONFIGURED.format(name="scontrol"))
+    with pytest.raises(RecordError, match=r"^scontrol: Could not establish a configuration source;[^\n]+$"):
+        command_line.main(words)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RecordError, match=r"^scontrol is not on this machine's PATH:[^\n]+$"):
+        command_line.main(words)
 
 
 def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(tools: Tools, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What each process of a run is told, and what it does by its role; supervisor.py starts them."""
 
-import errno
 import json
 import os
 import sys
@@ -12,15 +11,13 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from syncline.records.store import cannot_write, write_file
+from syncline.records.store import DISK, cannot_write, write_file
 from syncline.targets import fault
 
 # Exit codes, beside 0 and 1
 RESTART = 75  # the run must restart from its checkpoint
 SHARD_LOST = 76  # a worker lost a shard, or cannot connect to one
 CONTROL_LOST = 77  # a process lost its launcher
-
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of an OSError: a file cannot be written
 
 MODULE_OF = {  # of a role: its `main(job, index)` is the process, and returns the exit code
     "shard": "syncline.live.shard",

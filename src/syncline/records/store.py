@@ -14,6 +14,7 @@
 Our own record is authoritative; a tracker only mirrors it. Readers need neither torch nor hydra.
 """
 
+import errno
 import json
 import os
 import re
@@ -29,6 +30,8 @@ FORMAT = 2  # of the whole record; a reader refuses a newer one
 
 WORKERS = "workers"  # the file of a run under way whose workers became more
 
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of an OSError: a file cannot be written
+
 FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
 
 
@@ -40,6 +43,11 @@ def cannot_write(folder: Path, error: OSError) -> RecordError:
     """The error for a full disk, a missing permission and the like."""
     what = error.strerror or error
     return RecordError(f"cannot write the record {folder}: {what}; results=<folder> puts it elsewhere")
+
+
+def is_write_error(folder: Path, error: OSError) -> bool:
+    """Whether the record could not be written: it is of a disk, or of a file in the record or beside it by its name."""
+    return error.errno in DISK or os.path.abspath(str(error.filename)).startswith(os.path.abspath(folder))
 
 
 def write_file(path: Path, content: str | bytes) -> None:

@@ -13,7 +13,9 @@ from syncline.records.events import EventLog
 from syncline.records.store import (
     FINISHED,
     FORMAT,
+    WORKERS,
     cannot_write,
+    is_write_error,
     made_in,
     measured_durations,
     read_environment,
@@ -90,11 +92,14 @@ class RecordWriter:
         self._metrics.truncate()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Close everything, then write summary.json, which finishes the record, and remove the checkpoint."""
+        """Close everything, write summary.json, which finishes the record, then remove what only a resumption needs."""
         self.close()
         restarts = len(self._environment.get("restarts", ()))
         self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
-        shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+        for path in [*self.folder.glob("events-*.arrow"), self.folder / WORKERS]:
+            path.unlink(missing_ok=True)
+        for name in ("checkpoint", "snapshots"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
         if self.folder != self._place:
             old = self._place.with_name(f"{self._place.name}.old")
             if old.exists():
@@ -124,8 +129,9 @@ class RecordWriter:
         try:
             self.close()
         except OSError as at_close:
-            error = error or at_close
-        if isinstance(error, OSError):
+            if error is None:
+                raise cannot_write(self.folder, at_close) from at_close
+        if isinstance(error, OSError) and is_write_error(self._place, error):
             raise cannot_write(self.folder, error) from error
 
 
