@@ -14,6 +14,7 @@ from syncline.config import ConfigError, MultinodeConfig
 from syncline.live.transport import HANDSHAKE_S
 
 CODE = Path(syncline.__file__).parents[1]  # on every host, since they share a file system
+TERMINATE_S = 2.0  # for srun to kill its agents
 RETRY_S = 5.0  # between two starts of an agent, on a host that was lost
 
 
@@ -64,13 +65,20 @@ class AgentStarter:
         return f"host {host}: its agent did not start: {error}"
 
     def close(self, wait_s: float) -> None:
-        """Wait so long for the agents to end, then terminate what started them."""
-        ends = time.monotonic() + wait_s
+        """Wait so long for the agents to end, then end what started them, and agents that are its own process."""
+        self._wait(wait_s)
+        for starter in self._starters.values():
+            starter.terminate()  # by it srun kills its agents; an agent ignores it
+        self._wait(TERMINATE_S)
+        for starter in self._starters.values():
+            starter.kill()
+            starter.wait()
+
+    def _wait(self, seconds: float) -> None:
+        """Until all that started agents has ended, but not longer."""
+        ends = time.monotonic() + seconds
         while any(starter.poll() is None for starter in self._starters.values()) and time.monotonic() < ends:
             time.sleep(0.02)
-        for starter in self._starters.values():
-            starter.terminate()
-            starter.wait()
 
     def _is_due(self, host: str, now: float) -> bool:
         if host not in self._started_at:

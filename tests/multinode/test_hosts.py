@@ -12,7 +12,7 @@ from certificates import over_tls
 from benchmarks.cuts import cut_once
 from benchmarks.emulated import EmulatedHosts
 from benchmarks.kills import parent
-from benchmarks.live_run import kill
+from benchmarks.live_run import LiveRun, kill
 from syncline.__main__ import main as syncline
 from syncline.records.events import read_events
 
@@ -93,6 +93,21 @@ def test_a_host_whose_worker_is_added_and_whose_agent_is_killed_takes_part_again
     run.until(lambda: run.output().count("worker 2 joined") == 2)
     run.process.send_signal(signal.SIGINT)
     run.wait(expected=130)
+    assert run.has_ended_cleanly(), run.left_over()
+
+
+def test_a_signal_that_reaches_the_agent_too_leaves_a_checkpoint(tmp_path):
+    """SIGTERM, as from a batch system that preempts a job. The host is this one, without emulation."""
+    run = LiveRun(
+        tmp_path,
+        *("runner=multinode", "hosts=[127.0.0.1]", "runner.start=command", "runner.start_command=env"),
+        *("strategy=asp", "cluster.workers=2", "max_updates=4000", "epochs=null", *UNEVEN),
+        "runner.checkpoint_every_epochs=100",
+    )
+    run.wait_for_snapshot(1)
+    run.signal_all(signal.SIGTERM)
+    run.wait(expected=75)
+    assert len(list((run.folder / "checkpoint").iterdir())) == 1
     assert run.has_ended_cleanly(), run.left_over()
 
 
