@@ -283,9 +283,16 @@ def test_a_stopped_run_ends_within_5_s_and_resumes_where_it_was(tmp_path):
     assert "resumed" in set(log.because)
 
 
-@pytest.mark.parametrize("words", [["strategy=asp"], ["strategy=ds_sync"]], ids=" ".join)
-def test_a_full_disk_is_one_line(words, tmp_path):
-    """A snapshot may be written, but no checkpoint, which has the momentum, too."""
+KEEPS_MORE = ["cluster.shards=2", "compress=topk", "local.optimizer={name: adamw, lr: 0.002}"]  # than a shard has
+
+
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [(["strategy=asp"], "shard"), (["strategy=ds_sync"], "member"), (["strategy=asp", *KEEPS_MORE], "worker")],
+    ids=["shard", "member", "worker"],
+)
+def test_a_full_disk_is_one_line(words, who, tmp_path):
+    """A snapshot may be written, but no checkpoint, which has the momentum, too, or no worker's part of one."""
     words = [*words, "cluster.workers=4", "max_updates=400", "epochs=null", "batch_size=8", "model=lenet"]
     words += ["runner.checkpoint_every_epochs=0.2"]
     run = LiveRun(tmp_path, *words, on=["prlimit", "--fsize=150000"])
@@ -293,7 +300,7 @@ def test_a_full_disk_is_one_line(words, tmp_path):
     assert "Traceback" not in said
     (line,) = [line for line in said.splitlines() if line.startswith("error: ")]
     where = "cannot write the record .*: File too large; results=<folder> puts it elsewhere"
-    assert re.fullmatch(rf"error: (shard|member) \d: {where}", line)
+    assert re.fullmatch(rf"error: {who} \d: {where}", line)
     assert run.has_ended_cleanly()
 
 
