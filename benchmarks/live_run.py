@@ -90,16 +90,28 @@ class LiveRun:
         """Wait until it has printed this."""
         self.until(lambda: words in self.output())
 
+    def signal_all(self, number: int) -> None:
+        """Send it to all processes of this run, as a batch system does; to the launcher a moment after the others."""
+        for pid in self._alive():
+            if pid != self.process.pid:
+                os.kill(pid, number)
+        time.sleep(0.2)
+        self.process.send_signal(number)
+
     def left_over(self) -> list[str]:
         """Processes of this run that are alive."""
+        return list(self._alive().values())
+
+    def _alive(self) -> dict[int, str]:
+        """Its processes, and their commands."""
         folder, marked = str(self.folder.absolute()).encode(), f"{MARK}={self.folder}".encode()
-        found = []
+        found = {}
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 words = (path.parent / "cmdline").read_bytes().split(b"\0")
                 is_ours = marked in path.read_bytes().split(b"\0") or folder in words
                 if is_ours and is_alive(int(path.parent.name)):
-                    found.append(b" ".join(words).decode())
+                    found[int(path.parent.name)] = b" ".join(words).decode()
             except OSError:
                 continue  # it has ended, or is not ours
         return found

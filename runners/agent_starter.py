@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import syncline
@@ -15,7 +16,15 @@ from syncline.live.transport import HANDSHAKE_S
 from syncline.operations.jobs import call
 
 CODE = Path(syncline.__file__).parents[1]  # on every host, since they share a file system
-RETRY_S = 5.0  # between two starts of an agent, on a host that was lost
+TERMINATE_S = 2.0  # for srun to kill its agents
+RETRY_S = 5.0  # between two starts of an agent, and for the agent of a lost host to reconnect by itself
+ALIVE = ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]  # of ssh: it notices that the host has gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    process: subprocess.Popen[bytes]  # ssh, srun, ...; of several hosts by one srun
+    output: Path
 
 
 class AgentStarter:
@@ -28,8 +37,9 @@ class AgentStarter:
 
     def __init__(self, runner: MultinodeConfig, folder: Path, control_address: str) -> None:
         self._runner, self._folder, self._control_address = runner, folder, control_address
-        self._starters: dict[str, subprocess.Popen[bytes]] = {}  # by host
+        self._starts: dict[str, _Start] = {}  # by host, the last one
         self._started_at: dict[str, float] = {}  # by host, the last start, monotonic
+        self._lost_at: dict[str, float] = {}  # by host, when its agent was lost since its last start, monotonic
 
     def start(self, hosts: Collection[str]) -> None:
         """Start the agents of these hosts, except where that was tried a moment ago."""
@@ -41,43 +51,65 @@ class AgentStarter:
         if self._runner.start == "print":
             for host in due:
                 say(f"on {host}: {shlex.join(self._agent(host))}")
-        elif self._runner.start == "srun":
-            starter = self._spawn(self._srun(due), due[0])
-            self._starters |= dict.fromkeys(due, starter)
+        elif self._runner.start == "srun" and not self._starts:
+            self._starts = dict.fromkeys(due, self._spawn(self._srun(due), "agents"))
         else:
             for host in due:
-                self._starters[host] = self._spawn(self._command(host), host)
+                self._lost_at.pop(host, None)
+                self._end_own(host)
+                self._starts[host] = self._spawn(self._command(host), f"agent-{host}")
+
+    def lost(self, host: str) -> None:
+        """Its agent was there, and is lost."""
+        self._lost_at[host] = time.monotonic()
 
     def error_of(self, host: str) -> str:
         """Why its agent did not start; empty while it may still."""
-        starter = self._starters.get(host)
-        if starter is None:
+        start = self._starts.get(host)
+        if start is None:
             return ""
-        first = next(other for other, each in self._starters.items() if each is starter)  # whose output it shares
-        lines = [line for line in self._output_of(first).read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in start.output.read_text(errors="replace").splitlines() if line.strip()]
         own = [line for line in lines if line.startswith(f"host {host}: ")]
         if own:
             return own[0]
-        code = starter.poll()
+        code = start.process.poll()
         if code is None:
             return ""
         error = next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {code}")
         return f"host {host}: its agent did not start: {error}"
 
     def close(self, wait_s: float) -> None:
-        """Wait so long for the agents to end, then terminate what started them."""
-        ends = time.monotonic() + wait_s
-        while any(starter.poll() is None for starter in self._starters.values()) and time.monotonic() < ends:
+        """Wait so long for the agents to end, then end what started them, and agents that are its own process."""
+        self._wait(wait_s)
+        for start in self._starts.values():
+            start.process.terminate()  # by it srun kills its agents; an agent ignores it
+        self._wait(TERMINATE_S)
+        for start in self._starts.values():
+            start.process.kill()
+            start.process.wait()
+
+    def _wait(self, seconds: float) -> None:
+        """Until all that started agents has ended, but not longer."""
+        ends = time.monotonic() + seconds
+        while any(start.process.poll() is None for start in self._starts.values()) and time.monotonic() < ends:
             time.sleep(0.02)
-        for starter in self._starters.values():
-            starter.terminate()
-            starter.wait()
+
+    def _end_own(self, host: str) -> None:
+        """Kill what started this host's agent before, unless it serves others, too."""
+        old = self._starts.pop(host, None)
+        if old is not None and old not in self._starts.values():
+            old.process.kill()
+            old.process.wait()
 
     def _is_due(self, host: str, now: float) -> bool:
         if host not in self._started_at:
             return True
-        starter = self._starters.get(host)
-        return starter is not None and starter.poll() is not None and now > self._started_at[host] + RETRY_S
+        start = self._starts.get(host)
+        if start is None:
+            return False  # it is started by hand
+        if start.process.poll() is not None:
+            return now > self._started_at[host] + RETRY_S
+        return host in self._lost_at and now > self._lost_at[host] + RETRY_S
 
     def _agent(self, *host: str) -> list[str]:
         arguments = [str(self._folder.absolute()), self._control_address, *host]
@@ -87,26 +119,27 @@ class AgentStarter:
         runner = self._runner
         if runner.start == "command":
             return [*shlex.split(runner.start_command.replace("{host}", host)), *self._agent(host)]
+        if runner.start == "srun":
+            return self._srun([host], "--overlap")  # the first step still has the node's cores and memory
         timeout = f"ConnectTimeout={max(1, int(min(HANDSHAKE_S, runner.start_timeout_s / 2)))}"
-        options = [*runner.start_options, "-o", "BatchMode=yes", "-o", timeout]
+        options = [*runner.start_options, "-o", "BatchMode=yes", "-o", timeout, *ALIVE]
         return ["ssh", *options, host, shlex.join(self._agent(host))]
 
-    def _srun(self, hosts: list[str]) -> list[str]:
+    def _srun(self, hosts: list[str], *more: str) -> list[str]:
         nodes = [f"--nodes={len(hosts)}", "--ntasks-per-node=1", f"--nodelist={','.join(hosts)}"]
         stay = ["--cpu-bind=none", "--no-kill", "--kill-on-bad-exit=0", "--wait=0"]
-        return ["srun", *self._runner.start_options, *nodes, *stay, *self._agent()]
+        return ["srun", *self._runner.start_options, *nodes, *stay, *more, *self._agent()]
 
-    def _spawn(self, command: list[str], host: str) -> "subprocess.Popen[bytes]":
-        with self._output_of(host).open("wb") as output:
+    def _spawn(self, command: list[str], name: str) -> _Start:
+        path = self._folder / "log" / f"{name}.txt"
+        with path.open("wb") as output:
             try:
-                return subprocess.Popen(
+                process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
                 )
             except OSError as error:
                 raise ConfigError(f"runner.start={self._runner.start}: {command[0]}: {error.strerror}") from None
-
-    def _output_of(self, host: str) -> Path:
-        return self._folder / "log" / f"agent-{host}.txt"
+        return _Start(process, path)
 
 
 def allocated_hosts(runner: MultinodeConfig) -> list[str]:

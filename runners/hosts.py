@@ -255,10 +255,11 @@ class RemoteHosts:
                 host = peer.hello.host
                 if isinstance(message, messages.Hello):
                     self._connected(host, peer)
-                elif self._agents.get(host) is not peer:
-                    continue  # another agent replaced it
-                elif isinstance(message, Lost):
+                if self._agents.get(host) is not peer:
+                    continue  # another agent is there
+                if isinstance(message, Lost):
                     del self._agents[host]
+                    self._starter.lost(host)
                     self._listening.pop(host, None)
                 yield host, message
 
@@ -272,6 +273,9 @@ class RemoteHosts:
                     f"host {host} has {name} {theirs.get(name)}, the launcher {version}; they must be the same"
                 )
         old = self._agents.get(host)
+        if old is not None and old.hello.pid != peer.hello.pid and self._runner.start != "print":
+            peer.send(messages.Signal.EXIT)  # the other one came back by itself while this one was started
+            return
         if old is not None:
             old.send(messages.Signal.EXIT)  # or both would reconnect in turns
             old.disconnect()

@@ -1,5 +1,6 @@
 """A worker's connections to real acceptors: interrupts, repeats, ends; what a writer sends."""
 
+import errno
 import socket
 import threading
 import time
@@ -281,6 +282,21 @@ def test_the_end_of_the_run_ends_a_long_delay():
         with at_once():
             assert not links.wait(LONG_S)
             assert not links.await_blocks(NONE)
+
+
+def test_a_worker_s_part_of_a_checkpoint_that_cannot_be_written_is_no_loss_of_the_shard():
+    links = Links(0, staging(), 1)
+
+    def save(checkpoint: float, iteration: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    links.on_save = save
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        shard.send(Kind.SAVE)
+        with pytest.raises(OSError, match="No space left") as raised:
+            links.wait(1.0)
+        assert not isinstance(raised.value, ShardLost)
 
 
 def test_a_shard_that_is_slow_to_send_delays_no_other():

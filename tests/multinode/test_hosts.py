@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from certificates import over_tls
@@ -12,7 +13,7 @@ from certificates import over_tls
 from benchmarks.cuts import cut_once
 from benchmarks.emulated import EmulatedHosts
 from benchmarks.kills import parent
-from benchmarks.live_run import kill
+from benchmarks.live_run import LiveRun, kill
 from syncline.__main__ import main as syncline
 from syncline.records.events import read_events
 
@@ -93,6 +94,42 @@ def test_a_host_whose_worker_is_added_and_whose_agent_is_killed_takes_part_again
     run.until(lambda: run.output().count("worker 2 joined") == 2)
     run.process.send_signal(signal.SIGINT)
     run.wait(expected=130)
+    assert run.has_ended_cleanly(), run.left_over()
+
+
+def test_an_agent_whose_starter_outlives_it_is_started_again_and_a_second_one_is_sent_away(tmp_path):
+    """As under srun, which serves other hosts, too. The host is this one, without emulation."""
+    stays = tmp_path / "stays"
+    stays.write_text('#!/bin/sh\necho "$@" > "$0.said"\n"$@"\nexec sleep 100\n')
+    stays.chmod(0o755)
+    run = LiveRun(
+        tmp_path,
+        *("runner=multinode", "hosts=[127.0.0.1]", "runner.start=command", f"runner.start_command={stays}"),
+        *("strategy=bsp", "cluster.workers=2", "max_updates=4000", "epochs=null", *UNEVEN),
+    )
+    run.wait_for_snapshot(1)
+    kill(parent(parent(run.pid("worker", 0))))
+    run.until(lambda: (run.folder / "log" / "processes.jsonl").read_text().count('"shard"') == 2)
+    agent = parent(parent(run.pid("shard", 0)))
+    assert subprocess.run(Path(f"{stays}.said").read_text().split(), timeout=60).returncode == 0
+    assert parent(parent(run.pid("shard", 0))) == agent
+    run.process.send_signal(signal.SIGINT)
+    run.wait(expected=130)
+    assert run.has_ended_cleanly(), run.left_over()
+
+
+def test_a_signal_that_reaches_the_agent_too_leaves_a_checkpoint(tmp_path):
+    """SIGTERM, as from a batch system that preempts a job. The host is this one, without emulation."""
+    run = LiveRun(
+        tmp_path,
+        *("runner=multinode", "hosts=[127.0.0.1]", "runner.start=command", "runner.start_command=env"),
+        *("strategy=asp", "cluster.workers=2", "max_updates=4000", "epochs=null", *UNEVEN),
+        "runner.checkpoint_every_epochs=100",
+    )
+    run.wait_for_snapshot(1)
+    run.signal_all(signal.SIGTERM)
+    run.wait(expected=75)
+    assert len(list((run.folder / "checkpoint").iterdir())) == 1
     assert run.has_ended_cleanly(), run.left_over()
 
 

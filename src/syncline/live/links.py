@@ -133,6 +133,7 @@ class Link:
     arrived: float = 0.0  # when the answer was complete, monotonic
     pull_delay_s: float = 0.0
     is_open: bool = True  # the run goes on at this shard
+    saved: Header | None = None  # a checkpoint was written there, and the worker's part is due
     waiting: list[ArrivedBlock] = field(default_factory=list)  # in order of arrival; only with a pull rule
     free: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # memory for further blocks
     sender: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "sender"))  # starts when needed
@@ -350,6 +351,9 @@ class Links:
         for link in ready:
             with _naming(link):
                 self._receive(link)
+            if (saved := link.saved) is not None:  # an error of the disk is none of the connection
+                link.saved = None
+                self.on_save(saved.checkpoint, saved.iteration)
         return bool(ready)
 
     def _receive(self, link: Link) -> None:
@@ -363,7 +367,7 @@ class Links:
                 self._closed(link)
                 return
             if header.kind is Kind.SAVE:
-                self.on_save(header.checkpoint, header.iteration)
+                link.saved = header
                 return
             if header.kind is Kind.REPEAT and link.last is not None and not link.is_answered:
                 link.is_answered, link.arrived = True, time.monotonic()

@@ -9,9 +9,10 @@ shards; if any other process fails, it kills the rest. When no process is left i
 job: a run that restarts from its checkpoint imports nothing again. The launcher's evaluator is not part of a job: it
 ends when the launcher closes the socket that it was given.
 
-The supervisor has a session of its own, so that Ctrl-C in a terminal reaches the launcher alone, and it ignores
-SIGUSR1, which a batch system sends to all processes. It is killed when its parent ends, and its processes with it, at
-once and whatever their state (PR_SET_PDEATHSIG): a run leaves no process behind.
+The supervisor has a session of its own, so that Ctrl-C in a terminal reaches the launcher alone. It and its processes
+ignore SIGUSR1 and SIGTERM, which a batch system sends to all processes: the launcher asks them for a checkpoint, and
+ends them by SIGKILL. The supervisor is killed when its parent ends, and its processes with it, at once and whatever
+their state (PR_SET_PDEATHSIG): a run leaves no process behind.
 """
 
 import ctypes
@@ -34,6 +35,7 @@ from syncline.live.process import CONTROL_LOST, MODULE_OF, SHARD_LOST, Job, note
 MAX_STARTS = 100  # of one worker
 MAX_MESSAGE_BYTES = 1 << 17  # enough for a job of thousands of processes
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of Linux's prctl
+LEFT_TO_LAUNCHER = (signal.SIGUSR1, signal.SIGTERM)  # ignored: a batch system sends them to all processes of a run
 
 # Read by libraries when they are loaded: one thread each. Every process sets the number of torch's threads itself.
 SINGLE_THREADED = {
@@ -284,7 +286,8 @@ def supervise(parent: socket.socket) -> None:
 
 def main() -> None:
     _die_with(os.getppid())
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    for number in LEFT_TO_LAUNCHER:
+        signal.signal(number, signal.SIG_IGN)
     gc.disable()  # imports leave no garbage, and collections would take a tenth of their time
     for module in PRELOAD:
         import_module(module)

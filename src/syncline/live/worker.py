@@ -17,15 +17,13 @@ from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
 from syncline.live.checkpoints import drop_old, read_checkpoint
 from syncline.live.control import ControlClient, RunContext
-from syncline.live.links import Links, PulledLinks, Staging
+from syncline.live.links import Links, PulledLinks, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.pace import Pace
 from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
 from syncline.live.transport import spin_seconds
 from syncline.records.snapshots import state_path, worker_part, write_state
-from syncline.records.store import DISK
 from syncline.server.report import PushReport
-from syncline.targets import fault
 from syncline.timing.cluster import DelayInjector
 
 
@@ -43,9 +41,7 @@ def main(job: Job, worker: int) -> int:
     try:
         spin_s = spin_seconds(len(job.processes) * context.config.threads)
         run_worker(context, worker, shards.addresses, job.on_host("worker").index(worker), spin_s)
-    except OSError as error:
-        if error.errno in DISK or fault(error) is not None:
-            raise
+    except ShardLost as error:
         print(f"lost: {error}", file=sys.stderr)
         control.send(Unreachable(str(error)))
         return SHARD_LOST
