@@ -127,7 +127,32 @@ def test_a_plan_is_replaced_by_a_finished_one_that_has_more(
     assert said["note"] == "; the plan there stays until this one is finished"
     finish(results, 7)
     add("paper/table")
-    assert planned() == {TEN[0], TEN[7]}
+    assert planned() == {TEN[0], TEN[1], TEN[7]}, "a further seed of its row stays"
+    finish(results, 8)
+    write_plan(results, "paper-table-smoke", [8], labels=("b",))
+    add("paper/table")
+    assert planned() == {TEN[8]}, "it has other rows"
+
+
+def test_of_a_plan_that_a_study_makes_the_stage_under_way_is_left_out(
+    add: Callable[..., Any], results: Path, reference: Path
+) -> None:
+    def judged(*stages: int, present: int) -> None:
+        done = [{"name": "look", "num_trials": num} for num in stages]
+        under_way = {"name": "look", "num_trials": present}
+        study = WrittenStudy("judge", "paper/table", "smoke", "paper-table-smoke", [], {}, done, under_way, None)
+        write_study(study_path(results, "judge-paper-table-smoke"), study)
+
+    def planned() -> list[str]:
+        return [*read_plan(reference / "smoke/plans/paper-table-smoke.json").once()]
+
+    write_plan(results, "paper-table-smoke", [0, 1, 5, 7])  # 7 is not finished
+    judged(2, present=2)
+    (said,) = add("paper/table")
+    assert (planned(), said["left"]) == ([TEN[0], TEN[1]], 0)
+    judged(present=4)
+    (said,) = add("paper/table")
+    assert (planned(), said["left"]) == ([TEN[0], TEN[1]], 2), "the first stage is the plan"
 
 
 def test_a_plan_of_the_same_runs_is_renewed(add: Callable[..., Any], results: Path, reference: Path) -> None:

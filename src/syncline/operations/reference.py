@@ -7,7 +7,7 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -110,7 +110,9 @@ def run(args: argparse.Namespace) -> int:
 def add(plan: WrittenPlan, reference: Path) -> Added:
     """Add the finished runs of a plan, and the plan itself.
 
-    A plan that is there stays if it has all runs of this one and more, or if this one has others and is not finished.
+    A plan that is there stays if it has all runs of this one and more, or if this one has others and is not finished;
+    else it is replaced, and further seeds of its rows stay. Of a plan that a study makes, the stage that is under way is
+    left out, if there was one before it.
 
     Raises:
         RecordError: the plan has no scale, or a record or the reference is broken.
@@ -118,6 +120,7 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
     """
     if not plan.scale:
         raise RecordError(f"{plan.path}: a sweep; the reference holds the experiments of a scale")
+    plan = _of_complete_stages(plan)
     source, store = ResultsFolder(plan.results), Reference(reference / plan.scale)
     found = {identity: source.record(identity) for identity in plan.once()}
     finished = [record for record in found.values() if record is not None]
@@ -135,6 +138,13 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
     left = [identity for identity, record in found.items() if record is None and identity not in known]
     note = _add_plan(plan, store, is_finished=not left) if finished else "; nothing to show, so no plan"
     return Added(plan.stem, len(new), len(finished) - len(new), len(left), differing, note)
+
+
+def _of_complete_stages(plan: WrittenPlan) -> WrittenPlan:
+    for study in (read_study(study_path(plan.results, stem)) for stem in study_stems(plan.results)):
+        if study.plan == plan.stem and study.stages and study.present is not None:
+            return replace(plan, runs=plan.runs[: -study.present["num_trials"]])
+    return plan
 
 
 def numbers_of(record: Record) -> dict[str, Any]:
@@ -244,8 +254,20 @@ def _add_plan(plan: WrittenPlan, store: Reference, is_finished: bool) -> str:
         return "; the plan there stays until this one is finished"
     content = json.loads(plan.path.read_text())
     content["command"] = _without_places(plan.command)
+    content["runs"] = content["runs"][: len(plan.runs)]
+    if there is not None:
+        content["runs"] += _further_seeds(content["runs"], json.loads(there.path.read_text())["runs"])
     copy_file((json.dumps(content, indent=1) + "\n").encode(), store.folder / "plans" / f"{plan.stem}.json")
     return ""
+
+
+def _further_seeds(planned: Sequence[Mapping[str, Any]], there: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Runs of the plan there whose row is planned, with other seeds alone."""
+    known = {(run["label"], run["seed"]): run["identity"] for run in planned}
+    shared = [run for run in there if (run["label"], run["seed"]) in known]
+    changed = {run["label"] for run in shared if known[run["label"], run["seed"]] != run["identity"]}
+    rows = {run["label"] for run in shared} - changed
+    return [run for run in there if run["label"] in rows and (run["label"], run["seed"]) not in known]
 
 
 def _without_places(command: Sequence[str]) -> list[str]:
