@@ -28,12 +28,12 @@ SIZE, BUFFERS = 100, 3
 class Server:
     """An acceptor with its inbox."""
 
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, size: int = SIZE, **options) -> None:
         self.listener = listen("unix:")
         self.address = address_of(self.listener)
         self.inbox = queue.SimpleQueue()
         self.pool = GradientPool(size, BUFFERS, 1)
-        self.acceptor = accept_workers(self.listener, SECRET, None, self.pool, self.inbox)
+        self.acceptor = accept_workers(self.listener, SECRET, None, self.pool, self.inbox, **options)
 
     def worker(self, number: int = 0) -> tuple[socket.socket, Connected]:
         """A connection after its hello, and the event in the inbox."""
@@ -46,10 +46,10 @@ class Server:
 
 
 @contextmanager
-def server(size: int = SIZE) -> Iterator[Server]:
+def server(size: int = SIZE, **options) -> Iterator[Server]:
     """Afterwards no thread and no socket is left."""
     with nothing_left():
-        made = Server(size)
+        made = Server(size, **options)
         yield made
         made.listener.shutdown(socket.SHUT_RDWR)
         made.listener.close()
@@ -143,4 +143,29 @@ def test_small_blocks_are_sent_directly_and_large_ones_by_the_writer():
             kinds.append(frame.kind)
         assert kinds == [Kind.BLOCK, Kind.BLOCK, Kind.STOP]
         assert isinstance(made.inbox.get(timeout=5), VersionSent)
+        close(sock, hello)
+
+
+def out_of_memory(*_):
+    raise RuntimeError("out of memory")
+
+
+def test_a_writer_that_fails_ends_the_connection_and_releases_the_version(capsys):
+    with server(DIRECT_BYTES, pulls=lambda worker: out_of_memory) as made:
+        sock, hello = made.worker()
+        version = Version(torch.zeros(DIRECT_BYTES), torch.zeros(BUFFERS))
+        hello.connection.post(Header(Kind.BLOCK), version)
+        events = {type(made.inbox.get(timeout=5)) for _ in range(2)}
+        assert events == {VersionSent, Disconnected}
+        assert "out of memory" in capsys.readouterr().err
+        close(sock, hello)
+
+
+def test_a_reader_that_fails_ends_the_connection(capsys, monkeypatch):
+    with server() as made:
+        sock, hello = made.worker()
+        monkeypatch.setattr(made.pool, "take", out_of_memory)
+        frames.send(sock, Header(Kind.PUSH), [])
+        assert isinstance(made.inbox.get(timeout=5), Disconnected)
+        assert "out of memory" in capsys.readouterr().err
         close(sock, hello)

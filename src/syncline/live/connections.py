@@ -12,6 +12,7 @@ import contextlib
 import queue
 import socket
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -221,7 +222,7 @@ class Connection:
         return replaced
 
     def read(self) -> None:
-        """Put pushes into the inbox until the connection ends."""
+        """Put pushes into the inbox until the connection ends, for whatever reason."""
         report_bytes = memoryview(bytearray(REPORT.size))
         try:
             reader = Reader(self.sock)
@@ -236,22 +237,31 @@ class Connection:
                 if report.worker != self.worker:
                     raise WireError(f"a PUSH of worker {report.worker} from worker {self.worker}")
                 self.inbox.put(Pushed(self, report, gradient))
-        except OSError as error:
-            with contextlib.suppress(OSError):  # or the writer could wait forever for a peer that does not read
-                self.sock.shutdown(socket.SHUT_RDWR)
+        except Exception as error:
+            if not isinstance(error, OSError):  # out of memory, say
+                traceback.print_exc()
+            self._shut_down()  # or the writer could wait forever for a peer that does not read
             self.inbox.put(Disconnected(self, str(error)))
 
     def close(self) -> None:
         """End both threads, whatever they wait for."""
         self._outbox.close()
+        self._shut_down()
+
+    def _shut_down(self) -> None:
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def _write(self) -> None:
         while (entry := self._outbox.get()) is not None:
             header, version = entry
-            with contextlib.suppress(OSError):
+            try:
                 self._send(header, version)
+            except OSError:
+                pass  # the reader notices it, too, and reports it
+            except Exception:  # out of memory, say: the worker must not wait for a block that never comes
+                traceback.print_exc()
+                self._shut_down()
             if version is not None:
                 self.inbox.put(VersionSent(self, version))
 

@@ -111,8 +111,8 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
     """Add the finished runs of a plan, and the plan itself.
 
     A plan that is there stays if it has all runs of this one and more, or if this one has others and is not finished;
-    else it is replaced, and further seeds of its rows stay. Of a plan that a study makes, the stage that is under way is
-    left out, if there was one before it.
+    else it is replaced, and further seeds of its rows stay. Of a plan that a study makes, a further stage that is under
+    way is left out.
 
     Raises:
         RecordError: the plan has no scale, or a record or the reference is broken.
