@@ -16,7 +16,7 @@ from syncline.live.messages import ProgressReport
 from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.monitor import RunMonitor
-from syncline.records.snapshots import latest, numbers, read_state, state_path, worker_part
+from syncline.records.snapshots import latest, number_of, numbers, read_state, state_path, worker_part
 from syncline.records.writer import RecordWriter
 
 
@@ -102,7 +102,7 @@ class LiveObserver:
         self._resumes = checkpoint is not None
         wait(self._evaluations)
         self.tick()
-        updates = self._drop_checkpoints_after(checkpoint)
+        updates = self._drop_other_checkpoints(checkpoint)
         rows = self.monitor.curve.rows
         kept = [row for row in rows if row["updates"] <= updates]
         if kept != rows:
@@ -164,11 +164,11 @@ class LiveObserver:
         if self._evaluator is not None:
             self._evaluator.close()
 
-    def _drop_checkpoints_after(self, checkpoint: float | None) -> int:
-        """Those that not all parts have written. Returns the updates at the checkpoint, -1 without one."""
+    def _drop_other_checkpoints(self, checkpoint: float | None) -> int:
+        """Those that not all parts have written, and older ones. Returns the updates at this one, -1 without one."""
         folder = self._folder / "checkpoint"
         for path in folder.glob("*.safetensors"):
-            if checkpoint is None or float(path.name.partition("-")[0]) > checkpoint:
+            if number_of(path) != checkpoint:
                 path.unlink()
         if checkpoint is None:
             return -1

@@ -40,7 +40,18 @@ from syncline.live.connections import (
 )
 from syncline.live.control import ControlClient, RunContext
 from syncline.live.engine import Engine, NotElastic
-from syncline.live.messages import Begin, Done, End, Hello, ProgressReport, RestartNeeded, Signal, Warn, WorkerLost
+from syncline.live.messages import (
+    Begin,
+    Done,
+    End,
+    Hello,
+    ProgressReport,
+    RestartNeeded,
+    Signal,
+    Stop,
+    Warn,
+    WorkerLost,
+)
 from syncline.live.process import RESTART, Job
 from syncline.live.transport import address_of, listen
 from syncline.live.watchdog import Watchdog
@@ -135,7 +146,7 @@ class Gathering:
                 action()
             case Begin(zero_s):
                 self.zero_s = zero_s
-            case Signal.STOP:
+            case Stop():
                 self._is_stopped = True
 
     def accepts(self, message: Connected, at: float) -> bool:
@@ -167,7 +178,7 @@ class ShardServer:
         self._gathering, self._connections = gathering, gathering.connections
         self._inbox, self._pool, self._control = gathering.inbox, gathering.pool, gathering.control
         self._clock = RunClock()
-        self._is_stopped = False
+        self._stop_checkpoint: float | None = None  # number of the one with which the run stops; None: it goes on
         self._num_files = 0  # that hold a version while they are written
         self._watchdog = Watchdog(config.live.hang_s, config.live.leave_s)
         self._shard = build_shard(config, number, flat, num_train, is_whole=False)
@@ -218,7 +229,7 @@ class ShardServer:
         engine, interpreter, zero_s = self._engine, self._engine.interpreter, self._clock.zero_s
         time_limit = self._config.max_time_s or float("inf")
         next_report = next_watch = time.monotonic()
-        while interpreter.ended_by is None and not self._is_stopped:
+        while interpreter.ended_by is None and self._stop_checkpoint is None:
             now = time.monotonic()
             if now - zero_s >= time_limit:
                 interpreter.ended_by = "max_time_s"
@@ -257,8 +268,8 @@ class ShardServer:
                 self._drop(connection, why)
             case WorkerLost() if (lost := connection_of(message, self._connections)) is not None:
                 self._drop(lost, message.why)
-            case Signal.STOP:
-                self._is_stopped = True
+            case Stop(checkpoint):
+                self._stop_checkpoint = checkpoint
             case End(why):
                 self._engine.interpreter.ended_by = why
 
@@ -316,14 +327,15 @@ class ShardServer:
         if checkpointer.snapshots.is_due(samples):
             checkpointer.save_snapshot(self._snapshot(), samples)
         if checkpointer.checkpoints.is_due(samples):
-            self._save_checkpoint(samples)
+            self._save_kept(checkpointer.save_checkpoint(self._checkpoint(), samples))
 
     def _save_end(self) -> None:
         """A checkpoint if the run was stopped, else the parameters; then notify the launcher."""
         engine, checkpointer = self._engine, self._checkpointer
-        if self._is_stopped:
+        if self._stop_checkpoint is not None:
             engine.totals.time_s = self._clock.now()
-            self._save_checkpoint(samples=None)
+            checkpointer.save_stop(self._checkpoint(), self._stop_checkpoint)
+            self._save_kept(self._stop_checkpoint)
             checkpointer.finish()
             self._control.send(Signal.STOPPED)
         else:
@@ -334,11 +346,11 @@ class ShardServer:
             self._report()
             self._control.send(Done(ended_by, engine.totals.state_dict()))
 
-    def _save_checkpoint(self, samples: int | None) -> None:
-        """As `Checkpointer.save_checkpoint`; the workers write what they keep."""
-        number, engine = self._checkpointer.save_checkpoint(self._checkpoint(), samples), self._engine
+    def _save_kept(self, checkpoint: float) -> None:
+        """The workers write what they keep, as parts of the checkpoint of this number."""
+        engine = self._engine
         for worker in engine.active if self._config.keeps_state_at_workers else ():
-            self._sender.save(worker, number, engine.iterations[worker])
+            self._sender.save(worker, checkpoint, engine.iterations[worker])
 
     def _snapshot(self) -> State:
         """What is evaluated."""
