@@ -16,7 +16,7 @@ from syncline.live.messages import ProgressReport
 from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.monitor import RunMonitor
-from syncline.records.snapshots import latest, number_of, numbers, read_state, state_path, worker_part
+from syncline.records.snapshots import latest, number_of, numbers, read_state, read_values, state_path, worker_part
 from syncline.records.writer import RecordWriter
 
 
@@ -204,17 +204,32 @@ class LiveObserver:
 
 
 def newest_checkpoint(config: RunConfig, folder: Path) -> float | None:
-    """The number of the newest checkpoint of which every part is there; None if there is none."""
+    """The number of the newest checkpoint of which every part is there; None if there is none.
+
+    Raises:
+        RecordError: a part is broken.
+    """
     folder, count = folder / "checkpoint", num_parts(config)
     if not config.keeps_state_at_workers:
         return latest(folder, count)
     if not config.strategy.has_server:
         return latest(folder, config.cluster.workers)
-    for number in sorted(set.intersection(*(set(numbers(folder, part)) for part in range(count))), reverse=True):
-        active = read_state(state_path(folder, number, 0))[1]["active"]
-        if all(state_path(folder, number, worker_part(worker)).exists() for worker in active):
-            return number
-    return None
+    common = set.intersection(*(set(numbers(folder, part)) for part in range(count)))
+    return next((number for number in sorted(common, reverse=True) if _has_kept(folder, number, count)), None)
+
+
+def _has_kept(folder: Path, number: float, num_shards: int) -> bool:
+    """Whether a checkpoint has what each worker kept before the push with which it would continue.
+
+    A worker writes it for one shard, and again for a shard that has received more of its pushes, unless it is lost.
+    """
+    shards = [read_values(state_path(folder, number, shard)) for shard in range(num_shards)]
+    for worker in {worker for shard in shards for worker in shard["active"]}:
+        path = state_path(folder, number, worker_part(worker))
+        iteration = max(shard["iterations"][worker] for shard in shards)
+        if not path.exists() or read_values(path)["iteration"] != iteration:
+            return False
+    return True
 
 
 def num_parts(config: RunConfig) -> int:

@@ -80,16 +80,30 @@ def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_ar
 def test_the_newest_checkpoint_is_one_of_which_each_part_is_there(overrides, parts, tmp_path):
     """Workers that had left when a shard wrote its part (here 1) have none."""
     config = compose(["cluster.workers=3", "runner=local", *overrides])[0]
-    folder = tmp_path / "checkpoint"
+    folder, about = tmp_path / "checkpoint", {"active": [0, 2], "iterations": [5, 3, 4]}
+    its = {0: about, 1: about, "worker0": {"iteration": 5}, "worker2": {"iteration": 4}}
     assert newest_checkpoint(config, tmp_path) is None
     for part in parts:
         for number in (1.0, 2.0):
-            write_state(state_path(folder, number, part), {}, {"active": [0, 2]})
+            write_state(state_path(folder, number, part), {}, its.get(part, {}))
     assert newest_checkpoint(config, tmp_path) == 2.0
     for part in parts:
         state_path(folder, 2.0, part).unlink()
         assert newest_checkpoint(config, tmp_path) == 1.0, part
-        write_state(state_path(folder, 2.0, part), {}, {"active": [0, 2]})
+        write_state(state_path(folder, 2.0, part), {}, its.get(part, {}))
+
+
+def test_a_checkpoint_counts_once_a_worker_has_written_what_it_kept_for_the_shard_that_is_furthest(tmp_path):
+    """It has done so for the first shard, and is computing when the second one has received its next push."""
+    config = compose(["cluster.workers=1", "cluster.shards=2", "runner=local", "strategy=asp", "compress=topk"])[0]
+    folder = tmp_path / "checkpoint"
+    for number, iterations in ((1.0, [2, 2]), (2.0, [5, 6])):
+        for shard, iteration in enumerate(iterations):
+            write_state(state_path(folder, number, shard), {}, {"active": [0], "iterations": [iteration]})
+        write_state(state_path(folder, number, "worker0"), {}, {"iteration": iterations[0]})
+    assert newest_checkpoint(config, tmp_path) == 1.0
+    write_state(state_path(folder, 2.0, "worker0"), {}, {"iteration": 6})
+    assert newest_checkpoint(config, tmp_path) == 2.0
 
 
 def test_parts_of_different_stops_are_no_checkpoint(tmp_path):
