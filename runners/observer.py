@@ -16,7 +16,7 @@ from syncline.live.messages import ProgressReport
 from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.monitor import RunMonitor
-from syncline.records.snapshots import latest, number_of, numbers, read_state, read_values, state_path, worker_part
+from syncline.records.snapshots import latest, number_of, numbers, read_values, state_path, worker_part
 from syncline.records.writer import RecordWriter
 
 
@@ -103,16 +103,18 @@ class LiveObserver:
         wait(self._evaluations)
         self.tick()
         updates = self._drop_other_checkpoints(checkpoint)
+        left = {part: self._drop_snapshots_after(updates[part], part) for part in self._parts}
+        complete = set.intersection(*(set(snapshots) for snapshots in left.values()))
+        evaluated = {min(snapshots[number] for snapshots in left.values()) for number in complete}
         rows = self.monitor.curve.rows
-        kept = [row for row in rows if row["updates"] <= updates]
+        kept = [row for row in rows if row["updates"] in evaluated]
         if kept != rows:
             self._record.restart_evaluations()
             for row in kept:
                 self._record.evaluation(row)
         self.monitor.restore(kept)
         self._num_evaluated = len(kept)
-        for part in self._parts:
-            self._written[part] = self._drop_snapshots_after(updates, part)
+        self._written = {part: set(snapshots) for part, snapshots in left.items()}
         if self._config.live.evaluate == "during":
             self._evaluate_written()
 
@@ -164,26 +166,31 @@ class LiveObserver:
         if self._evaluator is not None:
             self._evaluator.close()
 
-    def _drop_other_checkpoints(self, checkpoint: float | None) -> int:
-        """Those that not all parts have written, and older ones. Returns the updates at this one, -1 without one."""
+    def _drop_other_checkpoints(self, checkpoint: float | None) -> list[int]:
+        """Those that not all parts have written, and older ones.
+
+        Returns:
+            The updates of each part at this one, -1 without one.
+        """
         folder = self._folder / "checkpoint"
         for path in folder.glob("*.safetensors"):
             if number_of(path) != checkpoint:
                 path.unlink()
         if checkpoint is None:
-            return -1
-        states = [read_state(state_path(folder, checkpoint, part))[1] for part in self._parts]
-        return min(int(state["totals"]["updates"]) for state in states)
+            return [-1 for _ in self._parts]
+        states = [read_values(state_path(folder, checkpoint, part)) for part in self._parts]
+        return [int(state["totals"]["updates"]) for state in states]
 
-    def _drop_snapshots_after(self, updates: int, part: int) -> set[int]:
-        """Returns the numbers of those that are left."""
-        folder, left = self._folder / "snapshots", set[int]()
+    def _drop_snapshots_after(self, updates: int, part: int) -> dict[int, int]:
+        """Returns the updates of those that are left, by their numbers."""
+        folder, left = self._folder / "snapshots", dict[int, int]()
         for number in numbers(folder, part):
             path = state_path(folder, number, part)
-            if read_state(path)[1]["updates"] > updates:
+            its_updates = int(read_values(path)["updates"])
+            if its_updates > updates:
                 path.unlink()
             else:
-                left.add(int(number))
+                left[int(number)] = its_updates
         return left
 
     def _evaluate_written(self) -> None:
