@@ -22,10 +22,11 @@ from syncline.live import worker as worker_module
 from syncline.live.clock import RunClock
 from syncline.live.connections import Disconnected, Outbox, ReplySender
 from syncline.live.control import RunContext
-from syncline.live.frames import Header, Kind, Reader, byte_view
+from syncline.live.frames import Header, Kind, Reader, byte_view, send
 from syncline.live.links import Links, ShardLost
 from syncline.live.watchdog import Watchdog
 from syncline.live.worker import run_worker
+from syncline.server.report import PushReport
 from syncline.strategies.k_sync import KSyncOptions
 from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
 
@@ -352,6 +353,24 @@ def test_a_worker_continues_with_the_shards_that_have_not_ended():
         push(links)
         assert second.pushed().report.version == 1
         assert first.received_nothing()
+
+
+@pytest.mark.parametrize("is_in_parts", [False, True])
+def test_a_shard_that_has_ended_while_the_worker_computed_is_not_lost(is_in_parts):
+    """It does not wait for a long gradient; the other one still needs it."""
+    links = Links(0, staging(2), 2)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        send(first.connection.sock, Header(Kind.STOP))
+        first.connection.close()
+        if is_in_parts:
+            links.push_part(slice(SIZE // 2, 2 * SIZE))
+            links.push_part(slice(0, SIZE // 2))
+            links.push_rest(PushReport(0, 3, loss=0.5))
+        else:
+            push(links)
+        assert second.pushed().report.iteration == 3
+        assert [link.shard for link in links.open] == [1]
 
 
 # A whole worker

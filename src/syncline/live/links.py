@@ -264,6 +264,10 @@ class Links:
             report: what is the same for all shards.
             computed: monotonic time at which the gradient was computed.
         """
+        self.poll()  # a shard may have ended while it was computed
+        return self._push(delays, report, computed)
+
+    def _push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
         delays_s = {link.shard: delays.push(link.shard) for link in self._links}
         sending: list[tuple[Link, Future[None]]] = []
         try:
@@ -292,6 +296,7 @@ class Links:
 
         The parts are those of `learning.buckets.from_end`, in their order; `push_rest` sends what they leave out.
         """
+        self.poll()  # a shard may have ended while it was computed
         for link in self.open:
             for part in within([place], link.block):
                 size = link.gradient.nbytes + link.buffers.nbytes + REPORT.size
@@ -442,7 +447,7 @@ class PulledLinks(Links):
     def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
         self.poll()  # the tag may depend on what has arrived meanwhile
         self._announce(delays)
-        super().push(delays, report, computed)
+        self._push(delays, report, computed)
         self._continues_at = self._rule.pushed(time.monotonic())
         return True
 
