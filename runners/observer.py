@@ -222,18 +222,19 @@ def newest_checkpoint(config: RunConfig, folder: Path) -> float | None:
     if not config.strategy.has_server:
         return latest(folder, config.cluster.workers)
     common = set.intersection(*(set(numbers(folder, part)) for part in range(count)))
-    return next((number for number in sorted(common, reverse=True) if _has_kept(folder, number, count)), None)
+    return next((number for number in sorted(common, reverse=True) if _has_kept(config, folder, number)), None)
 
 
-def _has_kept(folder: Path, number: float, num_shards: int) -> bool:
+def _has_kept(config: RunConfig, folder: Path, number: float) -> bool:
     """Whether a checkpoint has what each worker kept before the push with which it would continue.
 
-    A worker writes it for one shard, and again for a shard that has received more of its pushes, unless it is lost.
+    A worker writes it for one shard, and perhaps again for another one, unless it is lost before.
     """
-    shards = [read_values(state_path(folder, number, shard)) for shard in range(num_shards)]
+    shards = [read_values(state_path(folder, number, shard)) for shard in range(num_parts(config))]
+    first = min if config.strategy.pull_rule(config.cluster.shards) is None else max  # as `Links.first_iteration`
     for worker in {worker for shard in shards for worker in shard["active"]}:
         path = state_path(folder, number, worker_part(worker))
-        iteration = max(shard["iterations"][worker] for shard in shards)
+        iteration = first(shard["iterations"][worker] for shard in shards)
         if not path.exists() or read_values(path)["iteration"] != iteration:
             return False
     return True

@@ -93,16 +93,20 @@ def test_the_newest_checkpoint_is_one_of_which_each_part_is_there(overrides, par
         write_state(state_path(folder, 2.0, part), {}, its.get(part, {}))
 
 
-def test_a_checkpoint_counts_once_a_worker_has_written_what_it_kept_for_the_shard_that_is_furthest(tmp_path):
-    """It has done so for the first shard, and is computing when the second one has received its next push."""
-    config = compose(["cluster.workers=1", "cluster.shards=2", "runner=local", "strategy=asp", "compress=topk"])[0]
-    folder = tmp_path / "checkpoint"
+@pytest.mark.parametrize(("strategy", "first"), [("asp", 5), ("psp", 6)])
+def test_a_checkpoint_counts_once_a_worker_has_written_what_it_kept_before_the_push_it_begins_with(
+    strategy, first, tmp_path
+):
+    """It has done so for one shard, but was lost before it did so for the other, which has received another push."""
+    words = ["cluster.workers=1", "cluster.shards=2", "runner=local", f"strategy={strategy}", "compress=topk"]
+    config, folder = compose(words)[0], tmp_path / "checkpoint"
     for number, iterations in ((1.0, [2, 2]), (2.0, [5, 6])):
         for shard, iteration in enumerate(iterations):
             write_state(state_path(folder, number, shard), {}, {"active": [0], "iterations": [iteration]})
-        write_state(state_path(folder, number, "worker0"), {}, {"iteration": iterations[0]})
+    write_state(state_path(folder, 1.0, "worker0"), {}, {"iteration": 2})
+    write_state(state_path(folder, 2.0, "worker0"), {}, {"iteration": 11 - first})
     assert newest_checkpoint(config, tmp_path) == 1.0
-    write_state(state_path(folder, 2.0, "worker0"), {}, {"iteration": 6})
+    write_state(state_path(folder, 2.0, "worker0"), {}, {"iteration": first})
     assert newest_checkpoint(config, tmp_path) == 2.0
 
 

@@ -373,6 +373,27 @@ def test_a_shard_that_has_ended_while_the_worker_computed_is_not_lost(is_in_part
         assert [link.shard for link in links.open] == [1]
 
 
+@pytest.mark.parametrize("kind", [Kind.HELD, Kind.BLOCK])
+def test_a_resumed_worker_first_pushes_to_the_shards_that_lack_it_what_the_others_have(kind):
+    """The first shard has received push 3 and holds the worker, or has granted it."""
+    place = staging(2)
+    links = Links(0, place, 2)
+    with linked(links, 2, resumed=[(kind, 4), (Kind.BLOCK, 3)]) as (first, second):
+        with at_once():
+            assert links.await_blocks(NONE)
+        if kind is Kind.HELD:
+            first.block(7, iteration=4)
+            links.wait(0.2)
+        assert place.weights.tolist() == [0.0] * 2 * SIZE, "a block that is for the next push is not read yet"
+        assert push(links, iteration=3)
+        assert second.pushed().report.iteration == 3
+        second.block(8, iteration=4)
+        assert links.await_blocks(NONE)
+        assert place.weights.tolist() == [7.0 if kind is Kind.HELD else 0.0] * SIZE + [8.0] * SIZE
+        assert push(links, iteration=4)
+        assert [shard.pushed().report.iteration for shard in (first, second)] == [4, 4]
+
+
 # A whole worker
 
 

@@ -57,6 +57,7 @@ from syncline.live.transport import address_of, listen
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
+from syncline.records.snapshots import read_values, state_path
 
 WATCH_EVERY_S = 0.5
 CLOSE_S = 3.0  # for the workers to close their connections at the end
@@ -192,6 +193,7 @@ class ShardServer:
         )
         resumed = read_checkpoint(context, number)
         self._is_resumed = resumed is not None
+        self._past_s = 0.0  # seconds of the run before this start, of the shard furthest on: all have one clock
         self._log = None
         if config.live.events:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
@@ -200,6 +202,10 @@ class ShardServer:
         self._engine = Engine(number, config.strategy, self._shard, batch_size, limits, self._sender, self._log, rounds)
         if resumed:
             self._engine.load(*resumed, self._pool.take)
+            self._shard.extra_versions += 1  # that of the checkpoint, which held workers are sent, too
+            folder, shards = context.folder / "checkpoint", range(config.cluster.shards)
+            paths = [state_path(folder, context.resume or 0.0, shard) for shard in shards]
+            self._past_s = max(float(read_values(path)["totals"]["time_s"]) for path in paths)
         samples = self._engine.totals.samples
         self._checkpointer = Checkpointer(context, number, num_train, samples, self._control.send)
         if not resumed:
@@ -208,7 +214,7 @@ class ShardServer:
     def run(self, begin_s: float) -> None:
         """Serve from this monotonic time until the run ends here. Raises NotElastic if a needed worker is lost."""
         engine, present = self._engine, set(self._connections)
-        self._clock.zero_s = begin_s - engine.totals.time_s
+        self._clock.zero_s = begin_s - self._past_s
         for worker in sorted(engine.active - present):
             engine.left(self._clock.now(), worker, NOT_STARTED)
         back = sorted(present - engine.active)
