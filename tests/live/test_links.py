@@ -24,6 +24,7 @@ from syncline.live.connections import Disconnected, Outbox, ReplySender
 from syncline.live.control import RunContext
 from syncline.live.frames import Header, Kind, Reader, byte_view, send
 from syncline.live.links import Links, ShardLost
+from syncline.live.transport import wait_readable
 from syncline.live.watchdog import Watchdog
 from syncline.live.worker import run_worker
 from syncline.server.report import PushReport
@@ -228,6 +229,18 @@ def test_a_block_that_arrives_while_the_worker_computes_interrupts_it():
         assert not links.is_interrupted()
         shard.block(1)
         assert wait_until(links.is_interrupted)
+
+
+def test_a_push_is_of_the_block_at_which_it_was_computed_though_a_newer_one_has_come():
+    links = Links(0, staging(), 1, interrupts=True)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        assert not links.is_interrupted()
+        shard.block(1)
+        assert wait_readable([links.open[0].sock], 5.0, 0.0)
+        time.sleep(0.1)
+        push(links)
+        assert shard.pushed().report.version == 0
 
 
 def test_blocks_that_cross_a_push_are_its_answer():

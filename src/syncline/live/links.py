@@ -274,6 +274,11 @@ class Links:
             self.poll()
         return self.interrupted
 
+    def _notice_ends(self) -> None:
+        """A shard may have ended while the gradient was computed; `is_interrupted` has received it otherwise."""
+        if not self._interrupts:  # else a block might arrive at which the gradient was not computed
+            self.poll()
+
     def compressed(self, parts: Sequence[Tensor]) -> None:
         """The next push sends these uint8 bytes, a part to each shard."""
         for link, part in zip(self._links, parts, strict=True):
@@ -286,7 +291,7 @@ class Links:
             report: what is the same for all shards.
             computed: monotonic time at which the gradient was computed.
         """
-        self.poll()  # a shard may have ended while it was computed
+        self._notice_ends()
         return self._push(delays, report, computed)
 
     def _push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
@@ -319,7 +324,7 @@ class Links:
 
         The parts are those of `learning.buckets.from_end`, in their order; `push_rest` sends what they leave out.
         """
-        self.poll()  # a shard may have ended while it was computed
+        self._notice_ends()
         for link in self._due:
             for part in within([place], link.block):
                 size = link.gradient.nbytes + link.buffers.nbytes + REPORT.size
