@@ -21,6 +21,7 @@ from syncline.live.handshake import make_secret
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
+from syncline.records.snapshots import stop_number
 from syncline.records.store import cannot_write, wanted_workers
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
@@ -235,7 +236,7 @@ class Attempt:
 
     def _stop(self) -> None:
         """Ask for checkpoints, and wait for them, but not for long."""
-        self._notify_leaders(messages.Signal.STOP)
+        self._notify_leaders(messages.Stop(stop_number(self._folder / "checkpoint")))
         ends = time.monotonic() + STOP_S
         peers = [*self._leaders.values(), *self._workers.values()]
         expected = {(peer.hello.role, peer.hello.index) for peer in peers if self._writes_checkpoints(peer)}

@@ -16,7 +16,7 @@ from syncline.live.messages import ProgressReport
 from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.monitor import RunMonitor
-from syncline.records.snapshots import latest, numbers, read_state, state_path, worker_part
+from syncline.records.snapshots import latest, number_of, numbers, read_values, state_path, worker_part
 from syncline.records.writer import RecordWriter
 
 
@@ -102,17 +102,19 @@ class LiveObserver:
         self._resumes = checkpoint is not None
         wait(self._evaluations)
         self.tick()
-        updates = self._drop_checkpoints_after(checkpoint)
+        updates = self._drop_other_checkpoints(checkpoint)
+        left = {part: self._drop_snapshots_after(updates[part], part) for part in self._parts}
+        complete = set.intersection(*(set(snapshots) for snapshots in left.values()))
+        evaluated = {min(snapshots[number] for snapshots in left.values()) for number in complete}
         rows = self.monitor.curve.rows
-        kept = [row for row in rows if row["updates"] <= updates]
+        kept = [row for row in rows if row["updates"] in evaluated]
         if kept != rows:
             self._record.restart_evaluations()
             for row in kept:
                 self._record.evaluation(row)
         self.monitor.restore(kept)
         self._num_evaluated = len(kept)
-        for part in self._parts:
-            self._written[part] = self._drop_snapshots_after(updates, part)
+        self._written = {part: set(snapshots) for part, snapshots in left.items()}
         if self._config.live.evaluate == "during":
             self._evaluate_written()
 
@@ -164,26 +166,31 @@ class LiveObserver:
         if self._evaluator is not None:
             self._evaluator.close()
 
-    def _drop_checkpoints_after(self, checkpoint: float | None) -> int:
-        """Those that not all parts have written. Returns the updates at the checkpoint, -1 without one."""
+    def _drop_other_checkpoints(self, checkpoint: float | None) -> list[int]:
+        """Those that not all parts have written, and older ones.
+
+        Returns:
+            The updates of each part at this one, -1 without one.
+        """
         folder = self._folder / "checkpoint"
         for path in folder.glob("*.safetensors"):
-            if checkpoint is None or float(path.name.partition("-")[0]) > checkpoint:
+            if number_of(path) != checkpoint:
                 path.unlink()
         if checkpoint is None:
-            return -1
-        states = [read_state(state_path(folder, checkpoint, part))[1] for part in self._parts]
-        return min(int(state["totals"]["updates"]) for state in states)
+            return [-1 for _ in self._parts]
+        states = [read_values(state_path(folder, checkpoint, part)) for part in self._parts]
+        return [int(state["totals"]["updates"]) for state in states]
 
-    def _drop_snapshots_after(self, updates: int, part: int) -> set[int]:
-        """Returns the numbers of those that are left."""
-        folder, left = self._folder / "snapshots", set[int]()
+    def _drop_snapshots_after(self, updates: int, part: int) -> dict[int, int]:
+        """Returns the updates of those that are left, by their numbers."""
+        folder, left = self._folder / "snapshots", dict[int, int]()
         for number in numbers(folder, part):
             path = state_path(folder, number, part)
-            if read_state(path)[1]["updates"] > updates:
+            its_updates = int(read_values(path)["updates"])
+            if its_updates > updates:
                 path.unlink()
             else:
-                left.add(int(number))
+                left[int(number)] = its_updates
         return left
 
     def _evaluate_written(self) -> None:
@@ -204,17 +211,33 @@ class LiveObserver:
 
 
 def newest_checkpoint(config: RunConfig, folder: Path) -> float | None:
-    """The number of the newest checkpoint of which every part is there; None if there is none."""
+    """The number of the newest checkpoint of which every part is there; None if there is none.
+
+    Raises:
+        RecordError: a part is broken.
+    """
     folder, count = folder / "checkpoint", num_parts(config)
     if not config.keeps_state_at_workers:
         return latest(folder, count)
     if not config.strategy.has_server:
         return latest(folder, config.cluster.workers)
-    for number in sorted(set.intersection(*(set(numbers(folder, part)) for part in range(count))), reverse=True):
-        active = read_state(state_path(folder, number, 0))[1]["active"]
-        if all(state_path(folder, number, worker_part(worker)).exists() for worker in active):
-            return number
-    return None
+    common = set.intersection(*(set(numbers(folder, part)) for part in range(count)))
+    return next((number for number in sorted(common, reverse=True) if _has_kept(config, folder, number)), None)
+
+
+def _has_kept(config: RunConfig, folder: Path, number: float) -> bool:
+    """Whether a checkpoint has what each worker kept before the push with which it would continue.
+
+    A worker writes it for one shard, and perhaps again for another one, unless it is lost before.
+    """
+    shards = [read_values(state_path(folder, number, shard)) for shard in range(num_parts(config))]
+    first = min if config.strategy.pull_rule(config.cluster.shards) is None else max  # as `Links.first_iteration`
+    for worker in {worker for shard in shards for worker in shard["active"]}:
+        path = state_path(folder, number, worker_part(worker))
+        iteration = first(shard["iterations"][worker] for shard in shards)
+        if not path.exists() or read_values(path)["iteration"] != iteration:
+            return False
+    return True
 
 
 def num_parts(config: RunConfig) -> int:

@@ -149,6 +149,10 @@ class FakeRun:
             assert worker not in self.computing, "granted while it computes"
             self.computing[worker] = block
 
+    def hold(self, worker: int, version: int, iteration: int) -> None:
+        assert worker in self.engine.waiting
+        assert (version, iteration) == (self.engine.totals.updates, self.engine.iterations[worker])
+
     def repeat(self, worker: int) -> None:
         assert worker not in self.computing, "repeats while it computes"
         last = self.last[worker]

@@ -4,7 +4,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -41,10 +41,11 @@ class FakeShard:
         self.connection = hello.connection
         return hello
 
-    def block(self, version: int, iteration: int = 0) -> Version:
+    def block(self, version: int, iteration: int = 0, kind: Kind = Kind.BLOCK, resumes: bool = False) -> Version:
         """Send a version whose elements are its number."""
         state = Version(torch.full((self.size,), float(version)), torch.full((self.num_buffers,), float(version)))
-        self.connection.post(Header(Kind.BLOCK, iteration=iteration, version=version), state, is_busy=True)
+        header = Header(kind, iteration=iteration, version=version, resumes=resumes)
+        self.connection.post(header, state, is_busy=True)
         return state
 
     def half_a_block(self, version: int) -> Callable[[], None]:
@@ -99,15 +100,21 @@ def staging(num_shards: int = 1, size: int = SIZE) -> SimpleNamespace:
 
 
 @contextmanager
-def linked(links: Links, num_shards: int = 1, size: int = SIZE) -> Iterator[list[FakeShard]]:
-    """The shards; each has sent its version 0. No thread and no socket is left afterwards."""
+def linked(
+    links: Links, num_shards: int = 1, size: int = SIZE, resumed: Sequence[tuple[Kind, int]] = ()
+) -> Iterator[list[FakeShard]]:
+    """The shards; each has sent its version 0. No thread and no socket is left afterwards.
+
+    Args:
+        resumed: the kind and the iteration of each shard's first block; empty: the run is a new one.
+    """
     with nothing_left():
         num_versions = num_shards if isinstance(links, PulledLinks) else 0
         shards = [FakeShard(size, BUFFERS if number == 0 else 0, num_versions) for number in range(num_shards)]
         links.connect([shard.address for shard in shards], SECRET, None, {})
-        for shard in shards:
+        for shard, (kind, iteration) in zip(shards, resumed or [(Kind.BLOCK, 3)] * num_shards, strict=True):
             shard.accept()
-            shard.block(0, iteration=3)
+            shard.block(0, iteration, kind, resumes=bool(resumed))
         assert links.first_iteration() == 3
         try:
             yield shards

@@ -10,7 +10,7 @@ from syncline.config import LocalConfig, RunConfig, compose
 from syncline.live.checkpoints import Checkpointer, Schedule, State, read_checkpoint
 from syncline.live.control import RunContext
 from syncline.live.messages import SnapshotWritten
-from syncline.records.snapshots import latest, numbers, state_path, write_state
+from syncline.records.snapshots import latest, numbers, state_path, stop_number, write_state
 
 
 def context(folder: Path, resume: float | None = None) -> RunContext:
@@ -18,9 +18,9 @@ def context(folder: Path, resume: float | None = None) -> RunContext:
     return RunContext(config, folder, b"", None, control_address="", listen_at="", resume=resume, num_present=1)
 
 
-def checkpointer(folder: Path, resume: float | None = None, samples: int = 0, send=lambda message: None):
-    """Of part 0, with a snapshot and a checkpoint every 100 samples."""
-    return Checkpointer(context(folder, resume), 0, 100, samples, send)
+def checkpointer(folder: Path, resume: float | None = None, samples: int = 0, send=lambda message: None, part: int = 0):
+    """With a snapshot and a checkpoint every 100 samples."""
+    return Checkpointer(context(folder, resume), part, 100, samples, send)
 
 
 def state(value: float, released: list[float]) -> State:
@@ -40,6 +40,8 @@ def test_a_fresh_run_begins_with_a_snapshot_and_a_resumed_one_continues_with_the
     assert (fresh.snapshots.number, fresh.checkpoints.number) == (0, 1)
     resumed = checkpointer(tmp_path, resume=2.5, samples=250)
     assert (resumed.snapshots.number, resumed.checkpoints.number) == (3, 3)
+    behind = checkpointer(tmp_path, resume=3.0001, samples=290)  # another part had passed the third before the stop
+    assert behind.checkpoints.number == 4
 
 
 def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_are_on_disk(tmp_path):
@@ -48,16 +50,17 @@ def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_ar
     made.save_snapshot(state(0.0, released), 0)
     for samples in (100, 200, 300):
         made.save_checkpoint(state(samples, released), samples)
-    made.save_checkpoint(state(350.0, released), samples=None)
+    stopped = 3.0001
+    made.save_stop(state(350.0, released), stopped)
     made.save_parameters(state(351.0, released))
     made.finish()
     assert released == [0.0, 100, 200, 300, 350.0, 351.0]
     assert sent == [SnapshotWritten(0)]
-    assert numbers(tmp_path / "checkpoint", 0) == [3.0, 3.5]
-    assert latest(tmp_path / "checkpoint", 1) == 3.5
+    assert numbers(tmp_path / "checkpoint", 0) == [2.0, 3.0, stopped]
+    assert latest(tmp_path / "checkpoint", 1) == stopped
     assert latest(tmp_path / "checkpoint", 2) is None
     assert read_checkpoint(context(tmp_path), 0) is None
-    tensors, values = read_checkpoint(context(tmp_path, 3.5), 0)
+    tensors, values = read_checkpoint(context(tmp_path, stopped), 0)
     assert (tensors["weights"].tolist(), values["value"]) == ([350.0] * 3, 350.0)
     assert (tmp_path / "parameters-0.safetensors").exists()
 
@@ -77,16 +80,65 @@ def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_ar
 def test_the_newest_checkpoint_is_one_of_which_each_part_is_there(overrides, parts, tmp_path):
     """Workers that had left when a shard wrote its part (here 1) have none."""
     config = compose(["cluster.workers=3", "runner=local", *overrides])[0]
-    folder = tmp_path / "checkpoint"
+    folder, about = tmp_path / "checkpoint", {"active": [0, 2], "iterations": [5, 3, 4]}
+    its = {0: about, 1: about, "worker0": {"iteration": 5}, "worker2": {"iteration": 4}}
     assert newest_checkpoint(config, tmp_path) is None
     for part in parts:
         for number in (1.0, 2.0):
-            write_state(state_path(folder, number, part), {}, {"active": [0, 2]})
+            write_state(state_path(folder, number, part), {}, its.get(part, {}))
     assert newest_checkpoint(config, tmp_path) == 2.0
     for part in parts:
         state_path(folder, 2.0, part).unlink()
         assert newest_checkpoint(config, tmp_path) == 1.0, part
-        write_state(state_path(folder, 2.0, part), {}, {"active": [0, 2]})
+        write_state(state_path(folder, 2.0, part), {}, its.get(part, {}))
+
+
+@pytest.mark.parametrize(("strategy", "first"), [("asp", 5), ("psp", 6)])
+def test_a_checkpoint_counts_once_a_worker_has_written_what_it_kept_before_the_push_it_begins_with(
+    strategy, first, tmp_path
+):
+    """It has done so for one shard, but was lost before it did so for the other, which has received another push."""
+    words = ["cluster.workers=1", "cluster.shards=2", "runner=local", f"strategy={strategy}", "compress=topk"]
+    config, folder = compose(words)[0], tmp_path / "checkpoint"
+    for number, iterations in ((1.0, [2, 2]), (2.0, [5, 6])):
+        for shard, iteration in enumerate(iterations):
+            write_state(state_path(folder, number, shard), {}, {"active": [0], "iterations": [iteration]})
+    write_state(state_path(folder, 1.0, "worker0"), {}, {"iteration": 2})
+    write_state(state_path(folder, 2.0, "worker0"), {}, {"iteration": 11 - first})
+    assert newest_checkpoint(config, tmp_path) == 1.0
+    write_state(state_path(folder, 2.0, "worker0"), {}, {"iteration": first})
+    assert newest_checkpoint(config, tmp_path) == 2.0
+
+
+def test_parts_of_different_stops_are_no_checkpoint(tmp_path):
+    """The second part is killed at the second stop, before it writes."""
+    folder, resume = tmp_path / "checkpoint", None
+    for parts in ([0, 1], [0]):
+        number = stop_number(folder)
+        for part in parts:
+            made = checkpointer(tmp_path, resume, samples=50, part=part)
+            made.save_stop(state(50.0, []), number)
+            made.finish()
+        resume = latest(folder, 2)
+    assert (resume, number) == (0.0001, 0.0002)
+    assert stop_number(folder) == 0.0003
+
+
+def test_a_stop_is_a_checkpoint_though_one_part_is_further_than_another(tmp_path):
+    """The first part has written its third checkpoint, the second one its second."""
+    folder = tmp_path / "checkpoint"
+    made = [checkpointer(tmp_path, part=part) for part in (0, 1)]
+    for part, samples in ((0, 100), (1, 100), (0, 200), (1, 200), (0, 300)):
+        made[part].save_checkpoint(state(samples, []), samples)
+    made[0].finish()
+    number = stop_number(folder)
+    made[0] = checkpointer(tmp_path, 3.0, samples=300)
+    for part in made:
+        part.save_stop(state(301, []), number)
+        part.finish()
+    assert latest(folder, 2) == number == 3.0001
+    state_path(folder, number, 1).unlink()
+    assert latest(folder, 2) == 2.0, "if a part is missing, the last one before counts"
 
 
 def test_a_failed_write_is_reported_with_the_next_state_or_at_the_end(tmp_path):

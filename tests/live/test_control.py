@@ -15,7 +15,7 @@ from leaks import nothing_left, wait_until
 from syncline.live import clock, frames, handshake, transport
 from syncline.live.control import ControlServer, Lost
 from syncline.live.frames import MAX_JSON, Header, Kind
-from syncline.live.messages import Hello, Signal, Warn, encode
+from syncline.live.messages import Hello, Stop, Warn, encode
 from syncline.live.process import CONTROL_LOST
 from syncline.live.transport import Tls, dial
 
@@ -89,7 +89,7 @@ def test_messages_arrive_in_order_in_both_directions(server):
             assert received(server) == (peer, Warn("ü" * number, number))
         child.kill()
         assert isinstance(received(server)[1], Lost)
-        peer.send(Signal.STOP)  # to a lost process: no error
+        peer.send(Stop(0.0001))  # to a lost process: no error
 
 
 def test_threads_that_send_concurrently_do_not_mix_their_messages(server):

@@ -22,7 +22,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 count = st.integers(0, 2**32 - 1)
 real = st.floats(allow_nan=False)
 size, numbers = st.integers(0, 2**64 - 1), (int64, int64, real)
-with_payload = st.builds(Header, st.sampled_from([Kind.JSON, Kind.PUSH, Kind.BLOCK]), size, *numbers)
+with_payload = st.builds(Header, st.sampled_from([Kind.JSON, Kind.PUSH, Kind.BLOCK, Kind.HELD]), size, *numbers)
 without_payload = st.builds(Header, st.sampled_from([Kind.STOP, Kind.REPEAT, Kind.SAVE]), st.just(0), *numbers)
 reports = st.builds(PushReport, count, int64, int64, int64, real, count, count, *[real] * 7)
 

@@ -23,10 +23,12 @@ from syncline.live import worker as worker_module
 from syncline.live.clock import RunClock
 from syncline.live.connections import Disconnected, Outbox, ReplySender
 from syncline.live.control import RunContext
-from syncline.live.frames import Header, Kind, Reader, byte_view
+from syncline.live.frames import Header, Kind, Reader, byte_view, send
 from syncline.live.links import Links, ShardLost
+from syncline.live.transport import wait_readable
 from syncline.live.watchdog import Watchdog
 from syncline.live.worker import run_worker
+from syncline.server.report import PushReport
 from syncline.strategies.k_sync import KSyncOptions
 from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
 
@@ -230,6 +232,18 @@ def test_a_block_that_arrives_while_the_worker_computes_interrupts_it():
         assert wait_until(links.is_interrupted)
 
 
+def test_a_push_is_of_the_block_at_which_it_was_computed_though_a_newer_one_has_come():
+    links = Links(0, staging(), 1, interrupts=True)
+    with linked(links) as (shard,):
+        links.await_blocks(NONE)
+        assert not links.is_interrupted()
+        shard.block(1)
+        assert wait_readable([links.open[0].sock], 5.0, 0.0)
+        time.sleep(0.1)
+        push(links)
+        assert shard.pushed().report.version == 0
+
+
 def test_blocks_that_cross_a_push_are_its_answer():
     """Two updates were applied before the stale push arrived; the worker continues at the newest."""
     place = staging()
@@ -368,6 +382,45 @@ def test_a_worker_continues_with_the_shards_that_have_not_ended():
         push(links)
         assert second.pushed().report.version == 1
         assert first.received_nothing()
+
+
+@pytest.mark.parametrize("is_in_parts", [False, True])
+def test_a_shard_that_has_ended_while_the_worker_computed_is_not_lost(is_in_parts):
+    """It does not wait for a long gradient; the other one still needs it."""
+    links = Links(0, staging(2), 2)
+    with linked(links, 2) as (first, second):
+        links.await_blocks(NONE)
+        send(first.connection.sock, Header(Kind.STOP))
+        first.connection.close()
+        if is_in_parts:
+            links.push_part(slice(SIZE // 2, 2 * SIZE))
+            links.push_part(slice(0, SIZE // 2))
+            links.push_rest(PushReport(0, 3, loss=0.5))
+        else:
+            push(links)
+        assert second.pushed().report.iteration == 3
+        assert [link.shard for link in links.open] == [1]
+
+
+@pytest.mark.parametrize("kind", [Kind.HELD, Kind.BLOCK])
+def test_a_resumed_worker_first_pushes_to_the_shards_that_lack_it_what_the_others_have(kind):
+    """The first shard has received push 3 and holds the worker, or has granted it."""
+    place = staging(2)
+    links = Links(0, place, 2)
+    with linked(links, 2, resumed=[(kind, 4), (Kind.BLOCK, 3)]) as (first, second):
+        with at_once():
+            assert links.await_blocks(NONE)
+        if kind is Kind.HELD:
+            first.block(7, iteration=4)
+            links.wait(0.2)
+        assert place.weights.tolist() == [0.0] * 2 * SIZE, "a block that is for the next push is not read yet"
+        assert push(links, iteration=3)
+        assert second.pushed().report.iteration == 3
+        second.block(8, iteration=4)
+        assert links.await_blocks(NONE)
+        assert place.weights.tolist() == [7.0 if kind is Kind.HELD else 0.0] * SIZE + [8.0] * SIZE
+        assert push(links, iteration=4)
+        assert [shard.pushed().report.iteration for shard in (first, second)] == [4, 4]
 
 
 # A whole worker

@@ -13,7 +13,7 @@ import pytest
 import torch
 from certificates import over_tls
 
-from benchmarks.live_run import ROOT, LiveRun, is_alive, kill
+from benchmarks.live_run import ROOT, LiveRun, check_mini_batches, is_alive, kill
 from benchmarks.simulator import NullObserver
 from runners.live import can_resume, run_live
 from syncline.__main__ import main
@@ -296,6 +296,37 @@ def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path):
         record.finish(summary)
     left = {path.name for path in record.folder.iterdir()} - {"summary.json"}
     assert before - left == {"checkpoint", "snapshots", "events-0.arrow", "workers"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["strategy=bsp"], ["strategy=bsp", "compress=topk"], ["strategy=ssp", "strategy.staleness=0"]],
+    ids=" ".join,
+)
+def test_a_push_that_one_of_two_shards_had_received_when_the_run_was_stopped_is_made_for_the_other(words, tmp_path):
+    """Of this seed's pushes the first ones alone are delayed, each worker's to another shard.
+
+    So each shard holds one worker and waits for the other.
+    """
+    words = [*words, "cluster.workers=2", "cluster.shards=2", "max_updates=3", "epochs=null", "model=lenet"]
+    words += ["seed=441", "scenario.push_delay={name: constant, value: 5, probability: 0.25}", "optimizer.momentum=0"]
+    run = LiveRun(tmp_path, *words)
+    run.wait_for_snapshot(0)
+    time.sleep(2)
+    run.process.send_signal(signal.SIGINT)
+    assert "interrupted" in run.wait(expected=130)
+    again = LiveRun(tmp_path, *words)
+    again.wait()
+    log = read_events(again.folder / "events.arrow").to_pandas()
+    for shard in (0, 1):
+        of_shard = log[log.shard == shard]
+        check_mini_batches(of_shard, 2)
+        assert of_shard[(of_shard.kind == "held") & (of_shard.because == "resumed")].worker.tolist() == [shard]
+    assert replayed(again)["equal"]
+    if again.config.strategy.name == "bsp":
+        weights, _ = final(again.folder, num_shards=2)
+        assert torch.equal(weights, simulated(again.config)[0])
+    assert again.has_ended_cleanly()
 
 
 KEEPS_MORE = ["cluster.shards=2", "compress=topk", "local.optimizer={name: adamw, lr: 0.002}"]  # than a shard has

@@ -65,7 +65,8 @@ class Checkpointer:
         checkpoint_every = context.config.live.checkpoint_every_epochs * num_train
         is_fresh = context.resume is None  # its initial state is evaluated, too
         self.snapshots = Schedule(eval_every, 0 if is_fresh else int(samples // eval_every) + 1)
-        self.checkpoints = Schedule(checkpoint_every, int(samples // checkpoint_every) + 1)
+        last = max(int(samples // checkpoint_every), int(context.resume or 0))  # of another part, which may be further
+        self.checkpoints = Schedule(checkpoint_every, last + 1)
 
     def save_snapshot(self, state: State, samples: int) -> None:
         """The snapshot that is due; the launcher evaluates it."""
@@ -73,15 +74,15 @@ class Checkpointer:
         path = state_path(self._folder / "snapshots", float(number), self._part)
         self._write(path, state, then=lambda: self._send(SnapshotWritten(number)))
 
-    def save_checkpoint(self, state: State, samples: int | None) -> float:
-        """The checkpoint that is due; None: one where the run was stopped, between the last one and the next.
-
-        Returns:
-            Its number.
-        """
-        number = self.checkpoints.number - 0.5 if samples is None else float(self.checkpoints.advance(samples))
-        self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
+    def save_checkpoint(self, state: State, samples: int) -> float:
+        """The checkpoint that is due. Returns its number."""
+        number = float(self.checkpoints.advance(samples))
+        self._write_checkpoint(state, number)
         return number
+
+    def save_stop(self, state: State, number: float) -> None:
+        """The checkpoint of this number, with which the run stops."""
+        self._write_checkpoint(state, number)
 
     def save_parameters(self, state: State) -> None:
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
@@ -90,6 +91,9 @@ class Checkpointer:
         """Return when all states are on disk. Raises OSError if one could not be written; so may the other methods."""
         self._executor.shutdown()
         self._raise_errors()
+
+    def _write_checkpoint(self, state: State, number: float) -> None:
+        self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
 
     def _write(self, path: Path, state: State, then: Callable[[], None] = lambda: None) -> None:
         def write() -> None:
@@ -109,9 +113,12 @@ class Checkpointer:
 
 
 def drop_old(folder: Path, part: int | str) -> None:
-    """All checkpoints of one part but the last two: other parts may not be as far."""
-    for old in numbers(folder, part)[:-2]:
-        state_path(folder, old, part).unlink()
+    """All checkpoints of one part before its last two that were due: other parts may not be as far."""
+    found = numbers(folder, part)
+    due = [number for number in found if number.is_integer()]
+    for number in found if len(due) > 1 else ():
+        if number < due[-2]:
+            state_path(folder, number, part).unlink()
 
 
 def read_checkpoint(context: RunContext, part: int | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

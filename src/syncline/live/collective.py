@@ -105,6 +105,7 @@ class Member:
         samples = self.totals.samples
         self._checkpointer = Checkpointer(context, rank, learner.num_train, samples, control.client.send)
         self._next_report = 0.0
+        self._stop_checkpoint = 0.0  # number of the checkpoint with which all members stop
 
     @property
     def totals(self) -> Totals:
@@ -121,6 +122,8 @@ class Member:
                 result = self._step.run(totals.updates, self._rate(totals.samples, totals.updates))
                 ended_by = self._record(result)
                 if ended_by is not None:
+                    if ended_by == "stop":
+                        (self._stop_checkpoint,) = self._tally.largest(self._control.stop_checkpoint)
                     return self._tally.finish(ended_by, result.loss)
                 self._report()
                 self._save_if_due()
@@ -133,7 +136,7 @@ class Member:
         if ended_by == "stop":
             if self._writes_checkpoints:
                 self.totals.time_s = self._clock.now()
-                self._checkpointer.save_checkpoint(self._checkpoint(), samples=None)
+                self._checkpointer.save_stop(self._checkpoint(), self._stop_checkpoint)
         elif self._writes_states:
             self._checkpointer.save_parameters(self._snapshot())
         self._checkpointer.finish()

@@ -333,14 +333,24 @@ class ReplySender:
         connection = self.connections.get(worker)
         if connection is None:
             return  # it was lost a moment ago, and `Disconnected` is in the inbox
-        header = Header(
-            Kind.BLOCK, iteration=iteration, version=version, zero_s=self.clock.zero_s, resumes=connection.resumes
-        )
+        free = self._send_block(Kind.BLOCK, connection, version, iteration, is_busy)
+        if is_due and (free is None or not is_busy):
+            self.watchdog.note(worker, "granted")
+
+    def hold(self, worker: int, version: int, iteration: int) -> None:
+        """Send the worker the current version when the run resumes, though it is held: other shards may lack a push."""
+        self._send_block(Kind.HELD, self.connections[worker], version, iteration, is_busy=False)
+
+    def _send_block(
+        self, kind: Kind, connection: Connection, version: int, iteration: int, is_busy: bool
+    ) -> Version | None:
+        """Returns the version that nobody needs for this any more, as `Connection.post`."""
+        zero_s, resumes = self.clock.zero_s, connection.resumes
+        header = Header(kind, iteration=iteration, version=version, zero_s=zero_s, resumes=resumes)
         free = connection.post(header, self.shard.pin(), is_busy)
         if free is not None:
             self.shard.unpin(free)
-        if is_due and (free is None or not is_busy):
-            self.watchdog.note(worker, "granted")
+        return free
 
     def repeat(self, worker: int) -> None:
         """Tell the worker to continue with its next iteration at the version it has."""

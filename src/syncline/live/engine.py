@@ -81,12 +81,19 @@ class Engine:
         return set(self.interpreter.active)
 
     def begin(self, at: float, resumed: bool) -> None:
-        """Every worker is connected: send it the block, unless it was held when the checkpoint was written."""
+        """Every worker is connected: send it the block, also if it was held when the checkpoint was written.
+
+        Such a worker may have to push to another shard what that one had not received.
+        """
         version = self.totals.updates
-        for worker in sorted(self.active - self.waiting):
+        for worker in sorted(self.active):
+            is_held = worker in self.waiting
             if resumed and self._log is not None:
-                self._log(at, "granted", worker, self.number, -1, version, 0.0, RESUMED)
-            self._sender.grant(worker, version, self.iterations[worker], is_busy=False, is_due=True)
+                self._log(at, "held" if is_held else "granted", worker, self.number, -1, version, 0.0, RESUMED)
+            if is_held:
+                self._sender.hold(worker, version, self.iterations[worker])
+            else:
+                self._sender.grant(worker, version, self.iterations[worker], is_busy=False, is_due=True)
         self.check_progress(at)
 
     def expects(self, worker: int) -> bool:

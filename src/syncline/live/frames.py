@@ -3,7 +3,7 @@
     frame    header of `HEADER.size` bytes, payload of `Header.size` bytes
     payload  PUSH   the worker's report, the gradient, buffers to the first shard, versions of all blocks if a pull rule
                     chose them
-             BLOCK  weights, and buffers from the first shard
+             BLOCK, HELD   weights, and buffers from the first shard
              JSON   an object
              STOP, REPEAT, SAVE   none
 
@@ -24,7 +24,7 @@ from syncline.server.report import PushReport
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 5  # of the format
+VERSION = 6  # of the format
 MAX_JSON = 1 << 20
 DIRECT_BYTES = 1 << 16  # a payload up to this size is sent by the calling thread: handing it over would take longer
 READ_BYTES = 1 << 16  # received at a time, unless the destination is known
@@ -40,6 +40,7 @@ class Kind(IntEnum):
     STOP = 4  # shard -> worker: the run has ended at this shard
     REPEAT = 5  # shard -> worker: the worker may continue at the version it has
     SAVE = 6  # shard -> worker: a checkpoint has been written, in which the worker's next push was that of `iteration`
+    HELD = 7  # shard -> worker: the block at which the worker was held when the run resumes; its answer is yet to come
 
 
 _KINDS = {int(kind): kind for kind in Kind}
@@ -48,14 +49,14 @@ _WITHOUT_PAYLOAD = frozenset({Kind.STOP, Kind.REPEAT, Kind.SAVE})
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What precedes every payload. All but `kind` and `size` belong to BLOCK or SAVE, and are 0 in other frames."""
+    """What precedes every payload. All but `kind` and `size` belong to blocks or SAVE, and are 0 in other frames."""
 
     kind: Kind
     size: int = 0  # bytes of payload
     iteration: int = 0  # the worker's next
     version: int = 0  # of the block
     zero_s: float = 0.0  # the start of the run on the shard's monotonic clock
-    resumes: bool = False  # the worker continues with what it kept for the checkpoint; of its first BLOCK
+    resumes: bool = False  # the worker continues with what it kept for the checkpoint; of its first block
     checkpoint: float = 0.0  # number of the checkpoint; of SAVE alone
 
     def pack(self) -> bytes:

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -134,6 +135,7 @@ class Link:
     pull_delay_s: float = 0.0
     is_open: bool = True  # the run goes on at this shard
     saved: Header | None = None  # a checkpoint was written there, and the worker's part is due
+    iteration: int = 0  # earlier pushes it has received, though others may not
     waiting: list[ArrivedBlock] = field(default_factory=list)  # in order of arrival; only with a pull rule
     free: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # memory for further blocks
     sender: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "sender"))  # starts when needed
@@ -148,15 +150,19 @@ class Links:
         pulls: how the changes of blocks are compressed; None: blocks come as they are.
 
     Attributes:
+        resends: when the run resumes, a push that only some shards have received is made for the others.
         on_save: called when a checkpoint was written, with its number and the worker's next push in it.
         spin_s: as in `wait_readable`.
     """
+
+    resends: ClassVar[bool] = True
 
     def __init__(
         self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False, pulls: Compression | None = None
     ) -> None:
         self.on_save: Callable[[float, int], None] = lambda checkpoint, iteration: None
         self.spin_s = 0.0
+        self.iteration = 0  # number of the next push
         self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
         self.worker = worker
         self._staging = staging
@@ -203,16 +209,32 @@ class Links:
     def open(self) -> list[Link]:
         return [link for link in self._links if link.is_open]
 
+    @property
+    def _due(self) -> list[Link]:
+        """The open links that the next push is for; only those of shards that lack it, when a run has resumed."""
+        return [link for link in self.open if link.iteration <= self.iteration]
+
     def clock(self, monotonic: float) -> float:
         """The run's seconds at this moment of our monotonic clock."""
         assert self._zero_s is not None
         return monotonic - self._zero_s
 
     def first_iteration(self) -> int | None:
-        """Wait for the first block of every shard. Returns the iteration to begin with; None: the run is over."""
+        """Wait for the first block of every shard. Returns the iteration to begin with; None: the run is over.
+
+        If the run has resumed, that is the first one that a shard has not received; the others are not sent it again.
+        """
         while any(link.last is None for link in self.open):
             self._receive_ready(None)
-        return max((link.last.iteration for link in self.open if link.last is not None), default=None)
+        iterations = {link.shard: link.last.iteration for link in self.open if link.last is not None}
+        if not iterations:
+            return None
+        self.iteration = max(iterations.values())
+        if self.resumes and self.resends:
+            self.iteration = min(iterations.values())
+            for link in self.open:
+                link.iteration = iterations[link.shard]
+        return self.iteration
 
     @property
     def resumes(self) -> bool:
@@ -234,11 +256,11 @@ class Links:
     def await_blocks(self, delays: DelayInjector) -> bool:
         """Wait until the worker may continue with the blocks in use, after their delays. False if the run is over."""
         while True:
-            while any(not link.is_answered for link in self.open):
+            while any(not link.is_answered for link in self._due):
                 self._receive_ready(None)
             for link in self.open:
                 link.pull_delay_s = delays.pull(link.shard)
-            delayed = [link.arrived + link.pull_delay_s for link in self.open if link.pull_delay_s]
+            delayed = [link.arrived + link.pull_delay_s for link in self._due if link.pull_delay_s]
             self.interrupted = False
             if delayed:
                 self.wait(max(delayed) - time.monotonic())
@@ -253,6 +275,11 @@ class Links:
             self.poll()
         return self.interrupted
 
+    def _notice_ends(self) -> None:
+        """A shard may have ended while the gradient was computed; `is_interrupted` has received it otherwise."""
+        if not self._interrupts:  # else a block might arrive at which the gradient was not computed
+            self.poll()
+
     def compressed(self, parts: Sequence[Tensor]) -> None:
         """The next push sends these uint8 bytes, a part to each shard."""
         for link, part in zip(self._links, parts, strict=True):
@@ -265,6 +292,10 @@ class Links:
             report: what is the same for all shards.
             computed: monotonic time at which the gradient was computed.
         """
+        self._notice_ends()
+        return self._push(delays, report, computed)
+
+    def _push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
         delays_s = {link.shard: delays.push(link.shard) for link in self._links}
         sending: list[tuple[Link, Future[None]]] = []
         try:
@@ -273,7 +304,7 @@ class Links:
                     self.wait(computed + delays_s[link.shard] - time.monotonic())
                     if self.interrupted:
                         return False
-                if not link.is_open:
+                if not link.is_open or link.iteration > report.iteration:
                     continue
                 parts = [byte_view(link.gradient), *self._after_gradient(link, report, delays_s[link.shard])]
                 link.is_answered = False
@@ -286,6 +317,7 @@ class Links:
             for link, sent in sending:
                 with _naming(link):
                     sent.result()
+        self.iteration = report.iteration + 1
         return True
 
     def push_part(self, place: slice) -> None:
@@ -293,7 +325,8 @@ class Links:
 
         The parts are those of `learning.buckets.from_end`, in their order; `push_rest` sends what they leave out.
         """
-        for link in self.open:
+        self._notice_ends()
+        for link in self._due:
             for part in within([place], link.block):
                 size = link.gradient.nbytes + link.buffers.nbytes + REPORT.size
                 header = [] if link.sending else [memoryview(Header(Kind.PUSH, size=size).pack())]
@@ -302,10 +335,11 @@ class Links:
 
     def push_rest(self, report: PushReport) -> None:
         """Send the rest of a push of which all parts were sent before, and wait until all of it is sent."""
-        for link in self.open:
+        links, self.iteration = self._due, report.iteration + 1
+        for link in links:
             link.is_answered = False
             link.sending.append(link.sender.submit(send_bytes, link.sock, self._after_gradient(link, report, 0.0)))
-        for link in self.open:
+        for link in links:
             with _naming(link):
                 for sent in link.sending:
                     sent.result()
@@ -342,8 +376,11 @@ class Links:
         return []
 
     def _receive_ready(self, timeout: float | None) -> bool:
-        """Receive from every shard that has sent something. False if none has, within so many seconds."""
-        links = self.open
+        """Receive from every shard that has sent something. False if none has, within so many seconds.
+
+        While a push is made for some shards only, nothing is received from the others: it would be their next block.
+        """
+        links = self._due or self.open
         ready = [link for link in links if link.reader.pending]
         if not ready:
             readable = wait_readable([link.sock for link in links], timeout, self.spin_s)
@@ -372,7 +409,7 @@ class Links:
             if header.kind is Kind.REPEAT and link.last is not None and not link.is_answered:
                 link.is_answered, link.arrived = True, time.monotonic()
                 return
-            if header.kind is not Kind.BLOCK:
+            if header.kind is not Kind.BLOCK and not (header.kind is Kind.HELD and link.last is None):
                 raise WireError(f"an unexpected {header.kind.name}")
             if self._zero_s is None and link.shard == 0:
                 self._zero_s = link.clock.to_local(header.zero_s)
@@ -401,7 +438,7 @@ class Links:
 
     def _arrived(self, link: Link, header: Header) -> None:
         """A block is complete."""
-        link.last, link.is_answered, link.arrived = header, True, time.monotonic()
+        link.last, link.is_answered, link.arrived = header, header.kind is Kind.BLOCK, time.monotonic()
 
     def _closed(self, link: Link) -> None:
         """The run is over at this shard."""
@@ -412,6 +449,8 @@ class PulledLinks(Links):
 
     Blocks arrive in memory of their own, at any time; which are used is decided when the worker continues.
     """
+
+    resends: ClassVar[bool] = False  # its rule counts what each push was followed by
 
     def __init__(
         self, worker: int, staging: Staging, num_shards: int, rule: PullRule, pulls: Compression | None = None
@@ -446,7 +485,7 @@ class PulledLinks(Links):
     def push(self, delays: DelayInjector, report: PushReport, computed: float) -> bool:
         self.poll()  # the tag may depend on what has arrived meanwhile
         self._announce(delays)
-        super().push(delays, report, computed)
+        self._push(delays, report, computed)
         self._continues_at = self._rule.pushed(time.monotonic())
         return True
 

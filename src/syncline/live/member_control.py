@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from syncline.live.control import ControlClient, RunContext
-from syncline.live.messages import Activity, Addresses, Begin, End, Hello, Message, Signal
+from syncline.live.messages import Activity, Addresses, Begin, End, Hello, Message, Signal, Stop
 
 REASONS = ("", "stop", "max_time_s", "target", "diverged")  # by their number in an exchange; none first
 NUM_ELEMENTS = 3  # that an exchange carries
@@ -24,9 +24,10 @@ class MemberControl:
         self.rank = rank
         self.doing = "starting"  # the answer to `REPORT_ACTIVITY`
         self.stop_reason = ""  # why the run is to end; empty: it goes on
+        self.stop_checkpoint = 0.0  # number of the checkpoint that `Stop` asked this member for
         self.cancel_delay = threading.Event()  # the run is to end: injected delays are cancelled
         self.store_address: queue.SimpleQueue[str] = queue.SimpleQueue()  # of the first member
-        # when the run began, on the launcher's clock; the moment of `STOP` or `End` if that came before
+        # when the run began, on the launcher's clock; the moment of `Stop` or `End` if that came before
         self.begin_s: queue.SimpleQueue[float] = queue.SimpleQueue()
         self.client = ControlClient.of(context, Hello("worker", rank, address), self._on_message)
 
@@ -38,7 +39,8 @@ class MemberControl:
                 self.client.send(Activity(self.doing))
             case Begin(zero_s):
                 self.begin_s.put(zero_s)
-            case Signal.STOP:
+            case Stop(checkpoint):
+                self.stop_checkpoint = checkpoint
                 self._stop("stop")
             case End(why):
                 self._stop(why)

@@ -17,9 +17,8 @@ class Signal(Enum):
     """A message without fields; the value is its kind."""
 
     READY = "Ready"  # of a shard: all workers are connected; of a collective: all members are; the clock may start
-    STOPPED = "Stopped"  # a checkpoint is on disk, as STOP asked for
+    STOPPED = "Stopped"  # the checkpoint is on disk that `Stop` asked for
     REPORT_ACTIVITY = "ReportActivity"  # to a member of a collective, which answers with `Activity`
-    STOP = "Stop"  # write a checkpoint and end
     EXIT = "Exit"  # to an agent: the run is over; it ends
 
 
@@ -101,6 +100,12 @@ class Begin(Tagged):
     zero_s: float  # on the launcher's monotonic clock
 
 
+class Stop(Tagged):
+    """Write a checkpoint and end."""
+
+    checkpoint: float  # its number
+
+
 class WorkerLost(Tagged):
     """To shards: this process of a worker is lost, whose host may be cut off."""
 
@@ -164,7 +169,7 @@ class ProcessesEnded(Tagged):
 
 _TAGGED = (
     (Hello | ProgressReport | SnapshotWritten | Warn | Unreachable | RestartNeeded | Done | Activity)
-    | (Addresses | Begin | WorkerLost | End | Listen | TryConnect | Start | Add)
+    | (Addresses | Begin | Stop | WorkerLost | End | Listen | TryConnect | Start | Add)
     | (Listening | ConnectResults | ProcessesEnded)
 )
 Message = Signal | _TAGGED

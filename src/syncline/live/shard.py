@@ -40,12 +40,24 @@ from syncline.live.connections import (
 )
 from syncline.live.control import ControlClient, RunContext
 from syncline.live.engine import Engine, NotElastic
-from syncline.live.messages import Begin, Done, End, Hello, ProgressReport, RestartNeeded, Signal, Warn, WorkerLost
+from syncline.live.messages import (
+    Begin,
+    Done,
+    End,
+    Hello,
+    ProgressReport,
+    RestartNeeded,
+    Signal,
+    Stop,
+    Warn,
+    WorkerLost,
+)
 from syncline.live.process import RESTART, Job
 from syncline.live.transport import address_of, listen
 from syncline.live.watchdog import Watchdog
 from syncline.progress import REPORT_EVERY_S, Limits
 from syncline.records.events import EventLog
+from syncline.records.snapshots import read_values, state_path
 
 WATCH_EVERY_S = 0.5
 CLOSE_S = 3.0  # for the workers to close their connections at the end
@@ -135,7 +147,7 @@ class Gathering:
                 action()
             case Begin(zero_s):
                 self.zero_s = zero_s
-            case Signal.STOP:
+            case Stop():
                 self._is_stopped = True
 
     def accepts(self, message: Connected, at: float) -> bool:
@@ -167,7 +179,7 @@ class ShardServer:
         self._gathering, self._connections = gathering, gathering.connections
         self._inbox, self._pool, self._control = gathering.inbox, gathering.pool, gathering.control
         self._clock = RunClock()
-        self._is_stopped = False
+        self._stop_checkpoint: float | None = None  # number of the one with which the run stops; None: it goes on
         self._num_files = 0  # that hold a version while they are written
         self._watchdog = Watchdog(config.live.hang_s, config.live.leave_s)
         self._shard = build_shard(config, number, flat, num_train, is_whole=False)
@@ -181,6 +193,7 @@ class ShardServer:
         )
         resumed = read_checkpoint(context, number)
         self._is_resumed = resumed is not None
+        self._past_s = 0.0  # seconds of the run before this start, of the shard furthest on: all have one clock
         self._log = None
         if config.live.events:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
@@ -189,6 +202,10 @@ class ShardServer:
         self._engine = Engine(number, config.strategy, self._shard, batch_size, limits, self._sender, self._log, rounds)
         if resumed:
             self._engine.load(*resumed, self._pool.take)
+            self._shard.extra_versions += 1  # that of the checkpoint, which held workers are sent, too
+            folder, shards = context.folder / "checkpoint", range(config.cluster.shards)
+            paths = [state_path(folder, context.resume or 0.0, shard) for shard in shards]
+            self._past_s = max(float(read_values(path)["totals"]["time_s"]) for path in paths)
         samples = self._engine.totals.samples
         self._checkpointer = Checkpointer(context, number, num_train, samples, self._control.send)
         if not resumed:
@@ -197,7 +214,7 @@ class ShardServer:
     def run(self, begin_s: float) -> None:
         """Serve from this monotonic time until the run ends here. Raises NotElastic if a needed worker is lost."""
         engine, present = self._engine, set(self._connections)
-        self._clock.zero_s = begin_s - engine.totals.time_s
+        self._clock.zero_s = begin_s - self._past_s
         for worker in sorted(engine.active - present):
             engine.left(self._clock.now(), worker, NOT_STARTED)
         back = sorted(present - engine.active)
@@ -218,7 +235,7 @@ class ShardServer:
         engine, interpreter, zero_s = self._engine, self._engine.interpreter, self._clock.zero_s
         time_limit = self._config.max_time_s or float("inf")
         next_report = next_watch = time.monotonic()
-        while interpreter.ended_by is None and not self._is_stopped:
+        while interpreter.ended_by is None and self._stop_checkpoint is None:
             now = time.monotonic()
             if now - zero_s >= time_limit:
                 interpreter.ended_by = "max_time_s"
@@ -257,8 +274,8 @@ class ShardServer:
                 self._drop(connection, why)
             case WorkerLost() if (lost := connection_of(message, self._connections)) is not None:
                 self._drop(lost, message.why)
-            case Signal.STOP:
-                self._is_stopped = True
+            case Stop(checkpoint):
+                self._stop_checkpoint = checkpoint
             case End(why):
                 self._engine.interpreter.ended_by = why
 
@@ -316,14 +333,15 @@ class ShardServer:
         if checkpointer.snapshots.is_due(samples):
             checkpointer.save_snapshot(self._snapshot(), samples)
         if checkpointer.checkpoints.is_due(samples):
-            self._save_checkpoint(samples)
+            self._save_kept(checkpointer.save_checkpoint(self._checkpoint(), samples))
 
     def _save_end(self) -> None:
         """A checkpoint if the run was stopped, else the parameters; then notify the launcher."""
         engine, checkpointer = self._engine, self._checkpointer
-        if self._is_stopped:
+        if self._stop_checkpoint is not None:
             engine.totals.time_s = self._clock.now()
-            self._save_checkpoint(samples=None)
+            checkpointer.save_stop(self._checkpoint(), self._stop_checkpoint)
+            self._save_kept(self._stop_checkpoint)
             checkpointer.finish()
             self._control.send(Signal.STOPPED)
         else:
@@ -334,11 +352,11 @@ class ShardServer:
             self._report()
             self._control.send(Done(ended_by, engine.totals.state_dict()))
 
-    def _save_checkpoint(self, samples: int | None) -> None:
-        """As `Checkpointer.save_checkpoint`; the workers write what they keep."""
-        number, engine = self._checkpointer.save_checkpoint(self._checkpoint(), samples), self._engine
+    def _save_kept(self, checkpoint: float) -> None:
+        """The workers write what they keep, as parts of the checkpoint of this number."""
+        engine = self._engine
         for worker in engine.active if self._config.keeps_state_at_workers else ():
-            self._sender.save(worker, number, engine.iterations[worker])
+            self._sender.save(worker, checkpoint, engine.iterations[worker])
 
     def _snapshot(self) -> State:
         """What is evaluated."""

@@ -131,11 +131,14 @@ class Trainer:
         self._kept.load_state_dict(on_device)
 
     def save(self, checkpoint: float, iteration: int) -> None:
-        """Write down what was kept before the push of this number; of several shards' numbers the highest counts.
+        """Write down what was kept before the push of this number; of several shards' numbers the lowest counts.
 
-        With a pull rule more pushes than one may have been begun since: then it is the state before the last one.
+        With a pull rule the highest does, and more pushes than one may have been begun since: then it is the state
+        before the last one.
         """
-        if self._saved >= (checkpoint, iteration):
+        before, saved = self._saved
+        is_further = iteration < saved if self.links.resends else iteration > saved
+        if checkpoint < before or (checkpoint == before and not is_further):
             return
         self._saved = checkpoint, iteration
         state = self._kept.before if iteration <= self._begun else self._kept.state_dict()

@@ -12,7 +12,8 @@ import errno
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,30 @@ def read_state(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     Raises:
         RecordError: absent or broken.
     """
+    with _opened(path, "pt") as file:
+        state = json.loads(file.metadata()["state"])
+        return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118  no mapping
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """The plain types alone, without reading the tensors.
+
+    Raises:
+        RecordError: absent or broken.
+    """
+    with _opened(path, "numpy") as file:
+        values: dict[str, Any] = json.loads(file.metadata()["state"])
+        return values
+
+
+@contextmanager
+def _opened(path: Path, framework: str) -> Iterator[Any]:
+    """A file that `write_state` wrote. Raises RecordError: absent or broken."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:
-            state = json.loads(file.metadata()["state"])
-            return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118  no mapping
+        with safe_open(path, framework=framework) as file:
+            yield file
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path}: broken state ({type(error).__name__}: {error})") from None
 
@@ -68,10 +87,23 @@ def state_path(folder: Path, number: float, shard: int | str) -> Path:
     return folder / f"{number}-{shard}.safetensors"
 
 
+def number_of(path: Path) -> float:
+    """The inverse of `state_path`."""
+    return float(path.name.partition("-")[0])
+
+
+def stop_number(folder: Path) -> float:
+    """Of the checkpoint with which a run stops that has these: between the newest part of one and the next that is due.
+
+    No part of another stop has this number: successive ones differ by 0.0001. Those that are due have whole numbers.
+    """
+    return round(max(map(number_of, folder.glob("*.safetensors")), default=0.0) + 1e-4, 4)
+
+
 def numbers(folder: Path, shard: int | str) -> list[float]:
     """Of the states that this shard has there, ascending."""
     found = folder.glob(f"*-{shard}.safetensors")
-    return sorted(float(path.name.removesuffix(f"-{shard}.safetensors")) for path in found)
+    return sorted(map(number_of, found))
 
 
 def latest(folder: Path, num_shards: int) -> float | None:

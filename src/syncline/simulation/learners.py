@@ -9,6 +9,7 @@ from typing import Any
 from syncline.datasets.sharding import SharedCursor
 from syncline.learning.compression import PullCompressor, PushCompressor
 from syncline.learning.gradient import WorkerBatches
+from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.simulation.tensor_table import TensorTable
@@ -88,6 +89,13 @@ class Learners:
         """The worker has connected to this shard, which knows nothing of what the worker has."""
         if self._pulls:
             self._pulls[worker][shard].load_state_dict({})
+
+    def kept(self, worker: int) -> Kept:
+        """What the worker keeps from push to push."""
+        parts: dict[str, Stateful] = {"local": self._local[worker]}
+        if self._compressors:
+            parts["compress"] = self._compressors[worker]
+        return Kept(parts)
 
     def begin(self, worker: int) -> None:
         """The worker begins a gradient, which `compute` gives when it is finished."""

@@ -120,7 +120,7 @@ class _Replay:
             elif row.kind not in COMPUTED:
                 self._events.append(row)
         for part in learning.shards:
-            part.extra_versions = math.inf if self._pulled else 0  # blocks that were sent hold versions, too
+            part.extra_versions = math.inf  # blocks that were sent hold versions, too
         self._answers = answers
         self._shards = [
             ShardInterpreter(
@@ -139,6 +139,12 @@ class _Replay:
         ]
         # (worker, iteration) -> loss, gradient, and at how many shards it has not arrived yet
         self._gradients: dict[tuple[int, int], tuple[float, Gradient, int]] = {}
+        # worker -> shard -> number of the push that follows the last one that has arrived there
+        self._next = [[0] * len(learning.shards) for _ in range(config.cluster.workers)]
+        self._kept = [learning.learners.kept(worker) for worker in range(config.cluster.workers)]
+        self._computed: dict[int, int] = {}  # worker -> number of the last push of its process
+        # worker -> number of the push that it computes again for the shards that lack it, before it takes other blocks
+        self._again: dict[int, int] = {}
         self._loss_sum, self._loss_count = 0.0, 0
 
     @property
@@ -159,7 +165,7 @@ class _Replay:
                 self.grant(shard, worker, 0)
         for number, row in enumerate(self._events):
             self._feed(row)
-            if row.kind != "granted":
+            if row.because != RESUMED:
                 self.time_s = row.at
                 yield (number + 1) / len(self._events)
         for answers in self._answers:
@@ -172,6 +178,8 @@ class _Replay:
             self._push(shard, row)
         elif row.kind == "joined":
             self._learners.restart(row.worker)
+            self._computed.pop(row.worker, None)
+            self._forget_again(row.worker)
             while (stale := self._stale[row.worker]) and stale[0].at <= row.at:
                 stale.popleft()  # of the process before
             self._learners.connect(row.worker, row.shard)
@@ -183,7 +191,11 @@ class _Replay:
         else:
             assert row.because == RESUMED
             self._resume(row.shard, row.at)
-            self.grant(row.shard, row.worker, shard.version)
+            self._computes_again(row.worker)
+            if self._pulled:
+                self.grant(row.shard, row.worker, shard.version)
+            else:
+                self._learners.receive(row.worker, row.shard)
 
     def _resume(self, shard: int, at: float) -> None:
         """All workers have connected to the shard again; what they keep, they have from the checkpoint."""
@@ -191,6 +203,26 @@ class _Replay:
             self._resumed.add((shard, at))
             for worker in range(self._config.cluster.workers):
                 self._learners.connect(worker, shard)
+
+    def _computes_again(self, worker: int) -> None:
+        """The run has resumed: the worker computes again, at the blocks that it gets now, what a shard has missed."""
+        if self._pulled:
+            return
+        self._forget_again(worker)
+        if min(self._next[worker]) < max(self._next[worker]) and not self._config.strategy.interrupts:
+            self._again[worker] = min(self._next[worker])
+        for key in [key for key in self._gradients if key[0] == worker]:
+            _, gradient, missing = self._gradients.pop(key)
+            for _ in range(missing):
+                self._learners.release(gradient)
+            if self._computed.get(worker) == key[1]:
+                self._kept[worker].undo()
+
+    def _forget_again(self, worker: int) -> None:
+        """The worker's process has ended: it does not take what it was sent after the blocks of `_again`."""
+        if self._again.pop(worker, None) is not None:
+            for shard in range(len(self._shards)):
+                self._take(worker, shard, self._shards[shard].version + 1)
 
     def _push(self, shard: ShardInterpreter, row: Row) -> None:
         key = worker, iteration = row.worker, int(row.value)
@@ -200,6 +232,7 @@ class _Replay:
             self._gradients.pop(key, None)
         else:
             self._gradients[key] = loss, gradient, missing - 1
+        self._next[worker][row.shard] = iteration + 1
         version = row.version if versions is None else versions[row.shard]
         shard.push(row.at, row.push, worker, version, row.version, iteration, loss, gradient)
 
@@ -208,11 +241,21 @@ class _Replay:
         for shard, version in enumerate(versions or ()):
             self._take(worker, shard, version)
         self._learners.seek(worker, iteration)
+        self._kept[worker].begin()
+        self._computed[worker] = iteration
         loss, gradient = self._learners.compute(worker)
+        if versions is None:
+            self._again.pop(worker, None)
+            for shard in range(len(self._shards)):
+                if sent := self._sent[worker, shard]:
+                    self._take(worker, shard, max(sent))
         self.num_gradients += 1
         self._loss_sum += loss
         self._loss_count += 1
-        return loss, gradient, len(self._shards)
+        missing = sum(next_push <= iteration for next_push in self._next[worker])
+        for _ in range(len(self._shards) - missing):
+            self._learners.release(gradient)
+        return loss, gradient, missing
 
     def _send_stale(self, worker: int, version: int) -> None:
         """The worker's pushes before this version that came too late: they have changed what the worker keeps."""
@@ -249,7 +292,10 @@ class _Replay:
     def grant(self, shard: int, worker: int, version: int) -> None:
         if not self._pulled:
             self._send_stale(worker, version)
-            self._learners.receive(worker, shard)
+            if worker in self._again and self._next[worker][shard] > self._again[worker]:
+                self._sent[worker, shard][version] = self._learners.pin(shard, worker)
+            else:
+                self._learners.receive(worker, shard)
             return
         sent = self._sent[worker, shard]
         if version not in sent:

@@ -1,0 +1,70 @@
+"""What is left of a run of real processes when it goes back to a checkpoint."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+
+from runners.observer import LiveObserver
+from syncline.assembly import build_flat, shape_of
+from syncline.config import compose
+from syncline.learning.server import blocks
+from syncline.live.supervisor import Supervisor
+from syncline.monitor import RunMonitor
+from syncline.progress import Totals
+from syncline.records.snapshots import state_path, write_state
+from syncline.records.writer import RecordWriter
+
+pytestmark = [pytest.mark.processes, pytest.mark.core]
+
+CONFIG, _ = compose(["runner=local", "strategy=asp", "cluster.shards=2", "model=softmax_regression"])
+
+
+@pytest.fixture(scope="module")
+def supervisor() -> Iterator[Supervisor]:
+    with closing(Supervisor()) as made:
+        yield made
+
+
+@pytest.fixture
+def observer(tmp_path: Path, supervisor: Supervisor) -> Iterator[LiveObserver]:
+    """Of a run with two shards."""
+    monitor = RunMonitor(CONFIG, lambda row: None, lambda progress: None)
+    with (
+        RecordWriter(tmp_path / "record", CONFIG.as_dict(), with_events=False) as record,
+        closing(LiveObserver(CONFIG, record, monitor, supervisor)) as made,
+    ):
+        (record.folder / "log").mkdir()
+        yield made
+
+
+def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(observer: LiveObserver, tmp_path: Path) -> None:
+    """One shard had made more updates at the checkpoint than the other, and so at the snapshot before it."""
+    folder, monitor = tmp_path / "record", observer.monitor
+    weights = build_flat(CONFIG, shape_of(CONFIG), torch.device("cpu")).weights
+    for part, block in enumerate(blocks(weights.numel(), 2)):
+        for number, updates in enumerate([0, 40 + part, 50 + part]):
+            state = {"weights": weights[block].clone(), "buffers": torch.zeros(0)}
+            totals = Totals(4, updates=updates)
+            write_state(state_path(folder / "snapshots", float(number), part), state, totals.snapshot(rate=0.1))
+        write_state(state_path(folder / "checkpoint", 1.0, part), {}, {"totals": {"updates": 40 + part}})
+        write_state(folder / f"parameters-{part}.safetensors", state, Totals(4, updates=60).snapshot(rate=0.1))
+    observer.rewind(1.0)
+    left = {path.name for path in (folder / "snapshots").iterdir()}
+    assert left == {f"{number}-{part}.safetensors" for number in (0.0, 1.0) for part in (0, 1)}
+    observer.finish("epochs")
+    assert [row["updates"] for row in monitor.curve.rows] == [0, 40, 60]
+
+
+def test_of_all_checkpoints_the_one_to_resume_from_is_left(observer: LiveObserver, tmp_path: Path) -> None:
+    """Else a part of an older stop, or of a newer one that not all parts have written, could be taken for one of it."""
+    folder = tmp_path / "record" / "checkpoint"
+    for part, numbers in enumerate([(1.0, 2.0, 2.0001, 3.0), (1.0, 2.0, 2.0001)]):
+        for number in numbers:
+            write_state(state_path(folder, number, part), {}, {"totals": {"updates": 9}})
+    observer.rewind(2.0001)
+    assert {path.name for path in folder.iterdir()} == {"2.0001-0.safetensors", "2.0001-1.safetensors"}
+    observer.rewind(None)
+    assert not list(folder.iterdir())
