@@ -40,11 +40,18 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "dssp": ("strategy=dssp",),
     "k_async": ("strategy=k_async", "strategy.k=2"),
     "bsp": ("strategy=bsp",),
+    "bsp, 2 shards": ("strategy=bsp", "cluster.shards=2"),
     "all-reduce": ("strategy=bsp", "strategy.topology=allreduce"),
     "ds_sync": ("strategy=ds_sync",),
 }
 ON_HOSTS = ("asp", "ssp", "all-reduce")
-GRADIENTS_AN_UPDATE = {"bsp": WORKERS, "all-reduce": WORKERS, "ds_sync": WORKERS, "k_async": 2}  # else 1
+GRADIENTS_AN_UPDATE = {
+    "bsp": WORKERS,
+    "bsp, 2 shards": WORKERS,
+    "all-reduce": WORKERS,
+    "ds_sync": WORKERS,
+    "k_async": 2,
+}  # else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +188,7 @@ class Series:
 
     def _pid(self, victim: str, worker: int) -> int:
         if victim == "shard":
-            return self._run.pid("shard", 0)
+            return self._run.pid("shard", worker % self._run.config.cluster.shards)
         pid = self._run.pid("worker", worker)
         for _ in range(("worker", "supervisor", "agent").index(victim)):
             pid = parent(pid)
@@ -207,7 +214,8 @@ class Series:
         assert summary["updates"] == run.config.max_updates, summary
         assert run.has_ended_cleanly(), run.left_over()
         log = read_events(run.folder / "events.arrow").to_pandas()
-        check_mini_batches(log, WORKERS)
+        for _, of_shard in log.groupby("shard"):
+            check_mini_batches(of_shard, WORKERS)
         self.pauses_s = [absence.longest_pause_s for absence in absences(log)]
 
 
@@ -257,7 +265,7 @@ def main() -> int:
             strategy, place = settings[number % len(settings)]
             series = Series(strategy, options.seed + number, Path(folder), place)
             number += 1
-            words = f"{number:3} {strategy:10} {series.where:7} seed {series.seed}"
+            words = f"{number:3} {strategy:13} {series.where:7} seed {series.seed}"
             try:
                 series.run(min(share, options.kills - len(kills)))
                 print(f"{words}: {len(series.kills)} kills", flush=True)
