@@ -155,13 +155,22 @@ class RemoteHosts:
                     say(f"host {host} is connected again")
                     self._agents[host].send(self._started[host])
                 case Lost():
-                    if not self._config.strategy.elastic or self._places[host].shards:
+                    if not self._is_dispensable(host):
                         return f"host {host} was lost"
-                    workers = ", ".join(map(str, self._places[host].workers))
-                    say(f"host {host} was lost, and with it worker {workers}; the others continue")
+                    say(f"host {host} was lost, and with it worker {self._workers(host)}; the others continue")
+                case messages.ProcessesEnded(why, lost=True) if self._is_dispensable(host):
+                    say(f"host {host}: {why}, and with it worker {self._workers(host)}; the others continue")
+                    self._agents[host].send(self._started[host])
                 case messages.ProcessesEnded(why) if why:
                     return f"host {host}: {why}"
         return None
+
+    def _is_dispensable(self, host: str) -> bool:
+        """Whether the run goes on without the processes of this host."""
+        return self._config.strategy.elastic and not self._places[host].shards
+
+    def _workers(self, host: str) -> str:
+        return ", ".join(map(str, self._places[host].workers))
 
     def end(self, wait_s: float) -> None:
         self._wait_for_ends(wait_s, were_requested=False)

@@ -78,7 +78,7 @@ def test_psp_on_two_shards_continues_without_a_host_that_is_disconnected_until_i
     assert all(cut.is_survived for cut in cuts), cuts
 
 
-def test_a_host_whose_worker_is_added_and_whose_agent_is_killed_takes_part_again(
+def test_a_host_whose_worker_is_added_and_whose_agent_and_supervisor_are_killed_takes_part_again(
     hosts: EmulatedHosts, run_on, tmp_path
 ):
     """It has no process until then. `make kills` kills the parts of runs over several hosts at random."""
@@ -92,6 +92,9 @@ def test_a_host_whose_worker_is_added_and_whose_agent_is_killed_takes_part_again
     kill(parent(parent(run.pid("worker", 2))))
     run.wait_for_output("worker 2 left")
     run.until(lambda: run.output().count("worker 2 joined") == 2)
+    kill(parent(run.pid("worker", 2)))
+    run.until(lambda: run.output().count("worker 2 joined") == 3)
+    assert "restarts" not in run.output()
     run.process.send_signal(signal.SIGINT)
     run.wait(expected=130)
     assert run.has_ended_cleanly(), run.left_over()

@@ -27,7 +27,7 @@ from syncline.live import messages
 from syncline.live.control import ControlClient, Lost, read_secret
 from syncline.live.interfaces import InterfaceError, address_on, interface_of
 from syncline.live.process import Job
-from syncline.live.supervisor import LEFT_TO_LAUNCHER, Supervisor
+from syncline.live.supervisor import LEFT_TO_LAUNCHER, SUPERVISOR, Supervisor
 from syncline.live.transport import HANDSHAKE_S, Tls, address_of, dial, listen
 from syncline.records.store import RecordError, read_config
 
@@ -163,7 +163,8 @@ class HostAgent:
     def _wait(self) -> None:
         ended = self._supervisor.wait()
         if ended is not None and not self._is_ending:
-            self._control.send(messages.ProcessesEnded(ended.why, was_requested=False))
+            is_lost = ended.process == SUPERVISOR
+            self._control.send(messages.ProcessesEnded(ended.why, was_requested=False, lost=is_lost))
 
     def _end_processes(self) -> None:
         """Kill all processes, and wait until they have ended."""

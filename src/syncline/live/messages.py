@@ -165,6 +165,7 @@ class ConnectResults(Tagged):
 class ProcessesEnded(Tagged):
     why: str  # what failed; empty: nothing
     was_requested: bool  # by `End`
+    lost: bool = False  # the supervisor was, and all its processes with it: they may be started again
 
 
 _TAGGED = (

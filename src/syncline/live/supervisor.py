@@ -32,6 +32,7 @@ from importlib import import_module
 
 from syncline.live.process import CONTROL_LOST, MODULE_OF, SHARD_LOST, Job, note_failure, run
 
+SUPERVISOR = "the supervisor"  # as what ended
 MAX_STARTS = 100  # of one worker
 MAX_MESSAGE_BYTES = 1 << 17  # enough for a job of thousands of processes
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of Linux's prctl
@@ -50,7 +51,7 @@ PRELOAD = ("torch", "syncline.assembly", "scipy.special")  # before the first jo
 class Ended:
     """How the processes of a job ended."""
 
-    process: str = ""  # the first that failed: role and index; empty: none
+    process: str = ""  # the first that failed: role and index, or SUPERVISOR; empty: none
     code: int = 0  # its exit code; negative: the signal that killed it
 
     @property
@@ -108,7 +109,7 @@ class Supervisor:
             message = self._socket.recv(MAX_MESSAGE_BYTES)
         except ConnectionResetError:  # it ended with unread messages
             message = b""
-        return Ended(**json.loads(message)) if message else Ended("the supervisor", self._process.wait())
+        return Ended(**json.loads(message)) if message else Ended(SUPERVISOR, self._process.wait())
 
     def kill(self) -> None:
         """Kill the processes of the job, whatever their state; `wait` returns when they have ended."""
