@@ -27,7 +27,7 @@ from syncline.live import messages
 from syncline.live.control import ControlClient, Lost, read_secret
 from syncline.live.interfaces import InterfaceError, address_on, interface_of
 from syncline.live.process import Job
-from syncline.live.supervisor import LEFT_TO_LAUNCHER, SUPERVISOR, Supervisor
+from syncline.live.supervisor import SUPERVISOR, Supervisor, leave_signals_to_launcher
 from syncline.live.transport import HANDSHAKE_S, Tls, address_of, dial, listen
 from syncline.records.store import RecordError, read_config
 
@@ -202,8 +202,7 @@ def versions() -> dict[str, str]:
 def main(arguments: list[str]) -> int:
     folder, control_address, *given = arguments
     host = given[0] if given else os.environ.get("SLURMD_NODENAME", socket.gethostname())
-    for number in LEFT_TO_LAUNCHER:
-        signal.signal(number, signal.SIG_IGN)
+    leave_signals_to_launcher()
     signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         HostAgent(Path(folder), control_address, host).run()

@@ -36,7 +36,6 @@ SUPERVISOR = "the supervisor"  # as what ended
 MAX_STARTS = 100  # of one worker
 MAX_MESSAGE_BYTES = 1 << 17  # enough for a job of thousands of processes
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of Linux's prctl
-LEFT_TO_LAUNCHER = (signal.SIGUSR1, signal.SIGTERM)  # ignored: a batch system sends them to all processes of a run
 
 # Read by libraries when they are loaded: one thread each. Every process sets the number of torch's threads itself.
 SINGLE_THREADED = {
@@ -250,6 +249,12 @@ def _die_with(parent: int) -> None:
         os._exit(1)  # it has ended already
 
 
+def leave_signals_to_launcher() -> None:
+    """Ignore the signals that a batch system sends to all processes of a run."""
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def supervise(parent: socket.socket) -> None:
     """Handle the parent's messages until it ends."""
     woken, wakes = socket.socketpair()
@@ -287,8 +292,7 @@ def supervise(parent: socket.socket) -> None:
 
 def main() -> None:
     _die_with(os.getppid())
-    for number in LEFT_TO_LAUNCHER:
-        signal.signal(number, signal.SIG_IGN)
+    leave_signals_to_launcher()
     gc.disable()  # imports leave no garbage, and collections would take a tenth of their time
     for module in PRELOAD:
         import_module(module)
