@@ -88,7 +88,7 @@ def test_a_live_run_leaves_the_same_record_as_every_run(dssp):
     assert summary["status"] == "finished"
     assert summary["ended_by"] == "max_updates"
     assert summary["updates"] == summary["gradients_used"] == 150
-    assert summary["restarts"] == 0
+    assert summary["restarts"] == 0, dssp.said
     assert summary["best"]["accuracy"]["value"] > 0.3  # ten classes
     rows = read_metrics(dssp.folder)
     assert [row["updates"] for row in rows] == sorted({row["updates"] for row in rows})
