@@ -83,13 +83,25 @@ class Attempt:
                     self._handle(*self._server.messages.get(timeout=max(next_check - time.monotonic(), 0.0)))
                 except queue.Empty:  # only then: who is judged silent has sent nothing that waits here
                     next_check = time.monotonic() + CHECK_EVERY_S
-                    self._check(deadline)
+                    try:
+                        self._check(deadline)
+                    except Restart:  # of processes that have ended: `Done` may be under way
+                        if not self._are_done_after_all():
+                            raise
         except KeyboardInterrupt:
             self._stop()
             raise
         totals = [Totals.from_state(self._done[leader].totals) for leader in range(self._num_leaders)]
         reasons = [self._done[part].ended_by for part in sorted(self._done)]
         return Outcome("diverged" if "diverged" in reasons else reasons[0], Totals.of_shards(totals))
+
+    def _are_done_after_all(self) -> bool:
+        """Whether all parts have said that the run is over, or say so in a moment."""
+        ends = time.monotonic() + FAILURE_S
+        with suppress(queue.Empty):
+            while len(self._done) < self._num_parts and time.monotonic() < ends:
+                self._handle(*self._server.messages.get(timeout=CHECK_EVERY_S))
+        return len(self._done) == self._num_parts
 
     def end(self) -> None:
         self._hosts.end(STOP_S if len(self._done) == self._num_parts else 0)
