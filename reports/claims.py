@@ -39,6 +39,10 @@ def verdicts_at(scale: str) -> tuple[str, ...]:
     return (*judged, CONTRADICTED, NOT_RUN)
 
 
+Rows = Sequence[str] | Callable[[Artefact], Sequence[str]]
+"""Patterns of labels, or a function: artefact -> patterns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A statement of a paper as a predicate over our runs.
@@ -53,8 +57,7 @@ class Claim:
         baseline: of a claim about learning: patterns of the labels whose runs must have learned, without their arm. No
             row whose failure to learn is the claim.
         arm: SAME or OWN: in which arm a claim about learning is decided.
-        rows: patterns of the labels of all rows that it reads, without their arm, or a function: artefact -> patterns.
-            The seeds of other rows do not matter to it.
+        rows: all rows that it reads, by their labels without their arm. The seeds of other rows do not matter to it.
         contradiction: the number of the paper, with its place, that contradicts the claim; empty: none does.
     """
 
@@ -65,7 +68,7 @@ class Claim:
     basis: str = TIMED
     baseline: tuple[str, ...] = ()
     arm: str = SAME
-    rows: "Rows" = ("*",)
+    rows: Rows = ("*",)
     contradiction: str = ""
 
     def __post_init__(self) -> None:
@@ -75,9 +78,6 @@ class Claim:
     def reads(self, artefact: Artefact) -> Sequence[str]:
         """Patterns of the labels of the rows that it reads of one of its artefacts."""
         return self.rows(artefact) if callable(self.rows) else self.rows
-
-
-Rows = Sequence[str] | Callable[[Artefact], Sequence[str]]
 
 
 def claim(

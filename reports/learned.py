@@ -8,10 +8,9 @@ Student's one-sided 95 % interval of it is above 0.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
-from reports.records import TIMING, Artefact, Run
+from reports.records import TIMING, Artefact, Run, matches
 from syncline.metrics import is_lower_better
 from syncline.statistics import mean_p
 
@@ -58,7 +57,7 @@ def at_chance(artefacts: Iterable[Artefact], baseline: Sequence[str]) -> str:
     chosen = {
         label: [run for run in runs if run.metrics]
         for label, runs in rows
-        if any(fnmatchcase(label, pattern) for pattern in baseline) and not label.endswith(f"/{TIMING}")
+        if matches(label, baseline) and not label.endswith(f"/{TIMING}")
     }
     if not any(chosen.values()):
         raise LookupError(f"no run of {', '.join(baseline)} learns")

@@ -33,8 +33,7 @@ def declared(artefact: Artefact) -> tuple[int, ...]:
 
 def num_planned(artefact: Artefact) -> int:
     """Looks whose seeds all its rows were planned with, at least 1."""
-    complete = set.intersection(*artefact.planned().values())
-    return max(1, sum(size <= len(complete) for size in declared(artefact)))
+    return max(1, sum(size <= len(artefact.common_seeds) for size in declared(artefact)))
 
 
 def at_looks(artefact: Artefact) -> list[Artefact]:
@@ -48,9 +47,8 @@ def at_looks(artefact: Artefact) -> list[Artefact]:
         if artefact.missing:
             raise RecordError(f"{len(artefact.missing)} runs are missing, {artefact.missing[0]} first")
         return [artefact]
-    rows, open_seeds = artefact.planned().values(), {missing.seed for missing in artefact.missing}
-    planned = sorted(set[int]().union(*rows))
-    complete = set(planned).intersection(*rows) - open_seeds
+    planned = sorted(set[int]().union(*artefact.planned().values()))
+    complete = artefact.common_seeds - {missing.seed for missing in artefact.missing}
     num_complete = next((place for place, seed in enumerate(planned) if seed not in complete), len(planned))
     taken = [size for size in sizes if size <= num_complete]
     if not taken:

@@ -118,6 +118,12 @@ class Artefact:
         return rows
 
     @property
+    def common_seeds(self) -> set[int]:
+        """Those that all rows were planned with."""
+        rows = self.planned().values()
+        return set.intersection(*rows) if rows else set()
+
+    @property
     def arms(self) -> tuple[str, ...]:
         """SAME, and OWN where a row of it was planned."""
         return (SAME, OWN) if OWN in map(_arm_of, self.planned()) else (SAME,)
@@ -136,18 +142,17 @@ class Artefact:
     def labels(self, arm: str, patterns: Sequence[str]) -> list[str]:
         """Labels, with their arm, of its rows and of times alone that have such a label without it ("alexnet/*")."""
         chosen = (label for label in self.planned() if _arm_of(label) in (arm, None))
-        return [label for label in chosen if _matches(_without_arm(label), patterns)]
+        return [label for label in chosen if matches(_without_arm(label), patterns)]
 
     def only(self, patterns: Sequence[str]) -> "Artefact":
         """The rows whose label is so, and their times alone; of one arm."""
-        runs = [run for run in self.runs if _matches(run.label, patterns)]
-        return replace(self, runs=runs, missing=[one for one in self.missing if _matches(one.label, patterns)])
+        runs = [run for run in self.runs if matches(run.label, patterns)]
+        return replace(self, runs=runs, missing=[one for one in self.missing if matches(one.label, patterns)])
 
     def with_common_seeds(self) -> "Artefact":
         """The runs of the seeds that all rows were planned with: what tables and figures compare."""
-        planned = self.planned()
-        common = set.intersection(*planned.values())
-        grown = [label for label, seeds in planned.items() if seeds > common]
+        common = self.common_seeds
+        grown = [label for label, seeds in self.planned().items() if seeds > common]
         return replace(self.with_seeds(common), grown=grown) if grown else self
 
     def with_seeds(self, seeds: Collection[int]) -> "Artefact":
@@ -231,7 +236,7 @@ def _without_arm(label: str) -> str:
     return label.removesuffix(f"/{OWN}")
 
 
-def _matches(label: str, patterns: Sequence[str]) -> bool:
+def matches(label: str, patterns: Sequence[str]) -> bool:
     """Whether a label without its arm, or that of the row whose times alone it has, is so."""
     return any(fnmatchcase(label.removesuffix(f"/{TIMING}"), pattern) for pattern in patterns)
 

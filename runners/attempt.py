@@ -78,16 +78,12 @@ class Attempt:
         next_check = time.monotonic()
         deadline = next_check + self._config.live.start_timeout_s
         try:
-            while len(self._done) < self._num_parts:
+            while not self._is_over:
                 try:
                     self._handle(*self._server.messages.get(timeout=max(next_check - time.monotonic(), 0.0)))
                 except queue.Empty:  # only then: who is judged silent has sent nothing that waits here
                     next_check = time.monotonic() + CHECK_EVERY_S
-                    try:
-                        self._check(deadline)
-                    except Restart:  # of processes that have ended: `Done` may be under way
-                        if not self._are_done_after_all():
-                            raise
+                    self._check(deadline)
         except KeyboardInterrupt:
             self._stop()
             raise
@@ -95,16 +91,8 @@ class Attempt:
         reasons = [self._done[part].ended_by for part in sorted(self._done)]
         return Outcome("diverged" if "diverged" in reasons else reasons[0], Totals.of_shards(totals))
 
-    def _are_done_after_all(self) -> bool:
-        """Whether all parts have said that the run is over, or say so in a moment."""
-        ends = time.monotonic() + FAILURE_S
-        with suppress(queue.Empty):
-            while len(self._done) < self._num_parts and time.monotonic() < ends:
-                self._handle(*self._server.messages.get(timeout=CHECK_EVERY_S))
-        return len(self._done) == self._num_parts
-
     def end(self) -> None:
-        self._hosts.end(STOP_S if len(self._done) == self._num_parts else 0)
+        self._hosts.end(STOP_S if self._is_over else 0)
         self._server.close()
         self._secret.unlink(missing_ok=True)
 
@@ -139,12 +127,24 @@ class Attempt:
         self._observer.tick()
         self._watch()
         self._add_workers()
-        if (why := self._hosts.check()) is not None:
+        if (why := self._hosts.check()) is not None and not self._ends_in_a_moment():
             raise self._cause(why) from None
         if not self._is_begun and time.monotonic() > deadline:
             raise self._cause(self._who_is_missing()) from None
         if self._observer.monitor.has_reached_target:
             self._notify_leaders(messages.End("target"))
+
+    @property
+    def _is_over(self) -> bool:
+        return len(self._done) == self._num_parts
+
+    def _ends_in_a_moment(self) -> bool:
+        """Whether the run is over, since the last messages of processes that have ended were still under way."""
+        ends = time.monotonic() + FAILURE_S
+        with suppress(queue.Empty):
+            while not self._is_over and time.monotonic() < ends:
+                self._handle(*self._server.messages.get(timeout=CHECK_EVERY_S))
+        return self._is_over
 
     def _watch(self) -> None:
         """Name a leader that is silent: a shard, or the collective as a whole."""

@@ -303,10 +303,6 @@ def show_ranking(paths: Sequence[Path]) -> None:
 
 
 def submit_all(plans: Sequence[Plan], launcher: SlurmConfig, invocation: Invocation) -> int:
-    if invocation.rerun:
-        raise ConfigError(
-            "rerun=true does not go with Slurm, whose tasks leave finished runs; remove their records first"
-        )
     show_jobs(*submit(plans, Path(invocation.results), launcher))
     return 0
 

@@ -47,7 +47,7 @@ def _declared(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     seeds, report = sorted(chosen.seeds), chosen.report
     declared = (report.get("looks") or {}).get(scale)
     if declared and judge.looks:
-        raise ConfigError(f"judge.looks goes with no looks of {chosen.name} at scale {scale}: its file has {declared}")
+        raise ConfigError(f"judge.looks: {chosen.name} has looks of its own at scale {scale}, {declared}")
     looks = judge.looks or declared
     if looks:
         report["looks"] = {**(report.get("looks") or {}), scale: looks}

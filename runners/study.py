@@ -165,10 +165,8 @@ def submit_study(
         The study, its jobs, and how many runs are queued or running already.
 
     Raises:
-        ConfigError: `rerun`, or Slurm refuses the job, or no trial was made since the job before.
+        ConfigError: Slurm refuses the job, or no trial was made since the job before.
     """
-    if invocation.rerun:
-        raise ConfigError("rerun=true goes with no study in Slurm: each of its jobs would begin it again")
     assert isinstance(invocation.launcher, SlurmConfig)
     made = Made(Path(invocation.results))
     step = ask(declared, made)

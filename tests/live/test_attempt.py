@@ -3,12 +3,12 @@
 import select
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from leaks import nothing_left, wait_until
 
-from runners.attempt import Attempt
+from runners.attempt import CHECK_EVERY_S, Attempt
 from runners.failures import RunFailed
 from runners.hosts import RemoteHosts
 from runners.observer import LiveObserver
@@ -52,22 +52,47 @@ class Shard:
         self._sock.close()
 
 
-def test_a_target_ends_a_run_whose_shard_reports_all_the_time(tmp_path):
-    words = ["runner=local", "runner.evaluate=during", "strategy=asp", "model=softmax_regression", "target.value=0.5"]
+class Ended(Shard):
+    """The processes of a host have ended, and what they sent last is still under way."""
+
+    def _report(self):
+        for message in (Hello("shard", 0, "unix:there", pid=1), ProgressReport(1, 32, 0.1, None, 1437)):
+            send_json(self._sock, encode(message))
+        time.sleep(CHECK_EVERY_S / 2)
+        send_json(self._sock, encode(Done("epochs", Totals(1).state_dict())))
+
+    def check(self):
+        return "all processes ended"
+
+
+@contextmanager
+def attempted(folder, host, *more):
+    """An attempt whose processes are played by this host, and its monitor."""
+    words = ["runner=local", "runner.evaluate=during", "strategy=asp", "model=softmax_regression", *more]
     config, _ = compose(words)
     monitor = RunMonitor(config, lambda row: None, lambda progress: None)
     with (
         nothing_left(),
-        RecordWriter(tmp_path / "record", config.as_dict(), with_events=False) as record,
+        RecordWriter(folder / "record", config.as_dict(), with_events=False) as record,
         closing(LiveObserver(config, record, monitor, Supervisor())) as observer,
     ):
         (record.folder / "log").mkdir()
-        attempt = Attempt(config, record.folder, observer, Shard(record.folder), 0)
+        attempt = Attempt(config, record.folder, observer, host(record.folder), 0)
+        yield attempt, monitor
+        attempt.end()
+
+
+def test_a_target_ends_a_run_whose_shard_reports_all_the_time(tmp_path):
+    with attempted(tmp_path, Shard, "target.value=0.5") as (attempt, monitor):
         monitor.add({"time_s": 1.0, "accuracy": 0.5})
         begun = time.monotonic()
         assert attempt.run().ended_by == "target"
         assert time.monotonic() - begun < LONG_S / 2
-        attempt.end()
+
+
+def test_a_run_whose_processes_have_ended_is_over_once_their_last_messages_are_there(tmp_path):
+    with attempted(tmp_path, Ended) as (attempt, _):
+        assert attempt.run().ended_by == "epochs"
 
 
 def test_an_agent_that_is_lost_before_the_launcher_looks_is_awaited_again(tmp_path):

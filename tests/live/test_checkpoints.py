@@ -51,7 +51,7 @@ def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_ar
     for samples in (100, 200, 300):
         made.save_checkpoint(state(samples, released), samples)
     stopped = 3.0001
-    made.save_stop(state(350.0, released), stopped)
+    made.write_checkpoint(state(350.0, released), stopped)
     made.save_parameters(state(351.0, released))
     made.finish()
     assert released == [0.0, 100, 200, 300, 350.0, 351.0]
@@ -117,7 +117,7 @@ def test_parts_of_different_stops_are_no_checkpoint(tmp_path):
         number = stop_number(folder)
         for part in parts:
             made = checkpointer(tmp_path, resume, samples=50, part=part)
-            made.save_stop(state(50.0, []), number)
+            made.write_checkpoint(state(50.0, []), number)
             made.finish()
         resume = latest(folder, 2)
     assert (resume, number) == (0.0001, 0.0002)
@@ -134,7 +134,7 @@ def test_a_stop_is_a_checkpoint_though_one_part_is_further_than_another(tmp_path
     number = stop_number(folder)
     made[0] = checkpointer(tmp_path, 3.0, samples=300)
     for part in made:
-        part.save_stop(state(301, []), number)
+        part.write_checkpoint(state(301, []), number)
         part.finish()
     assert latest(folder, 2) == number == 3.0001
     state_path(folder, number, 1).unlink()

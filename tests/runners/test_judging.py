@@ -81,7 +81,7 @@ def test_a_paper_is_a_study_an_experiment_whose_command_goes_on_with_it() -> Non
         ([*TINY, "judge.budget=0h"], "judge.budget must be a time as 6h or 90m, got 0h"),
         (
             ["+experiment=dssp/table1", "scale=workstation", "judge.looks=[5]"],
-            "judge.looks goes with no looks of dssp/table1 at scale workstation: its file has [5, 10, 15, 20]",
+            "judge.looks: dssp/table1 has looks of its own at scale workstation, [5, 10, 15, 20]",
         ),
         ([*TINY, "judge.looks=[5,6]"], "judge.looks must grow by 3 or more, from 3 or more, got [5, 6]"),
     ],

@@ -174,7 +174,7 @@ def test_a_run_restarts_on_request(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("signals")
 def test_a_run_without_its_events_restarts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A disk that lost power, say."""
-    words = [*SHORT[:2], "max_updates=100000", "epochs=null", "cluster.workers=20", "gradients=false"]
+    words = [*SHORT[:2], "max_updates=50000", "epochs=null", "cluster.workers=20", "gradients=false"]
     config, _ = compose(words)
 
     def stop_later(progress: Any) -> None:

@@ -224,6 +224,7 @@ def test_a_failed_run_is_worst_and_with_fail_fast_the_study_stops(tmp_path: Path
     assert {choice["value"] for choice in answer_of(tmp_path / "all")["choices"]} == {None}
 
 
+@pytest.mark.slow
 def test_a_study_that_is_repeated_gives_no_answer_from_old_records(tmp_path: Path, command: Command) -> None:
     """The data are gone since: every run fails, and its old record stays."""
     words = ["dataset=cifar10", f"dataset.root={tmp_path / 'empty'}", "jobs=1", f"results={tmp_path}"]

@@ -63,7 +63,7 @@ def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(tools: Tools, t
 
 
 def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
-    assert "rerun=true does not go with Slurm" in refused(tmp_path, "rerun=true", "runner.submit=false")
+    assert "rerun must be false in Slurm" in refused(tmp_path, "rerun=true", "runner.submit=false")
     assert not list(tmp_path.iterdir())
 
 

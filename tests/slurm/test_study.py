@@ -144,7 +144,7 @@ def test_a_race_is_submitted_stage_by_stage(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_study_in_slurm_is_not_repeated(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="rerun=true goes with no study in Slurm"):
+    with pytest.raises(ConfigError, match="rerun must be false in Slurm"):
         command_line.main([*WORDS, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
 
 

@@ -68,6 +68,10 @@ class Invocation:
 
     def __post_init__(self) -> None:
         check(self.jobs is None or self.jobs >= 1, "jobs must be >= 1 or null", self.jobs)
+        is_slurm = isinstance(self.launcher, SlurmConfig)
+        check(
+            not (is_slurm and self.rerun), "rerun must be false in Slurm, whose tasks leave finished runs", self.rerun
+        )
 
 
 @dataclass(frozen=True)

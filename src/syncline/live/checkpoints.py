@@ -77,12 +77,12 @@ class Checkpointer:
     def save_checkpoint(self, state: State, samples: int) -> float:
         """The checkpoint that is due. Returns its number."""
         number = float(self.checkpoints.advance(samples))
-        self._write_checkpoint(state, number)
+        self.write_checkpoint(state, number)
         return number
 
-    def save_stop(self, state: State, number: float) -> None:
-        """The checkpoint of this number, with which the run stops."""
-        self._write_checkpoint(state, number)
+    def write_checkpoint(self, state: State, number: float) -> None:
+        """The checkpoint of this number; one with which the run stops has none that is due."""
+        self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
 
     def save_parameters(self, state: State) -> None:
         self._write(self._folder / f"parameters-{self._part}.safetensors", state)
@@ -91,9 +91,6 @@ class Checkpointer:
         """Return when all states are on disk. Raises OSError if one could not be written; so may the other methods."""
         self._executor.shutdown()
         self._raise_errors()
-
-    def _write_checkpoint(self, state: State, number: float) -> None:
-        self._write(state_path(self._folder / "checkpoint", number, self._part), state, then=self._drop_old)
 
     def _write(self, path: Path, state: State, then: Callable[[], None] = lambda: None) -> None:
         def write() -> None:

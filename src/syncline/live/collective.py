@@ -136,7 +136,7 @@ class Member:
         if ended_by == "stop":
             if self._writes_checkpoints:
                 self.totals.time_s = self._clock.now()
-                self._checkpointer.save_stop(self._checkpoint(), self._stop_checkpoint)
+                self._checkpointer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)
         elif self._writes_states:
             self._checkpointer.save_parameters(self._snapshot())
         self._checkpointer.finish()

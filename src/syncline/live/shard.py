@@ -340,7 +340,7 @@ class ShardServer:
         engine, checkpointer = self._engine, self._checkpointer
         if self._stop_checkpoint is not None:
             engine.totals.time_s = self._clock.now()
-            checkpointer.save_stop(self._checkpoint(), self._stop_checkpoint)
+            checkpointer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)
             self._save_kept(self._stop_checkpoint)
             checkpointer.finish()
             self._control.send(Signal.STOPPED)
