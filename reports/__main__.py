@@ -67,6 +67,9 @@ def main(arguments: list[str], prog: str = "python -m reports") -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130  # as shells have it
     if from_where := store.origins():
         print(from_where)
     print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
