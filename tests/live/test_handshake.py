@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.live import frames, handshake, transport
-from syncline.live.handshake import PREAMBLE, PROOF_BYTES
+from syncline.live.handshake import MAX_UNPROVED, PREAMBLE, PROOF_BYTES, Listener
 from syncline.live.transport import WireError, address_of, listen
 
 SECRET = b"the run's own"
@@ -186,3 +186,18 @@ def test_addresses_are_found_again():
     for address in ADDRESSES:
         with listen(address) as listener, transport.dial(address_of(listener)) as sock:
             assert sock.getpeername() == listener.getsockname()
+
+
+def test_a_listener_outlives_moments_in_which_no_thread_can_be_started(monkeypatch):
+    with listen("unix:") as sock:
+        Listener(sock, SECRET, None, lambda served: served.close(), "acceptor")
+        with monkeypatch.context() as patched:
+
+            def no_thread(thread: threading.Thread) -> None:
+                raise RuntimeError("can't start new thread")
+
+            patched.setattr(threading.Thread, "start", no_thread)
+            for _ in range(MAX_UNPROVED + 1):
+                with pytest.raises(ConnectionError):
+                    handshake.connect(address_of(sock), SECRET)
+        handshake.connect(address_of(sock), SECRET).close()

@@ -73,7 +73,8 @@ def admit(raw: socket.socket, secret: bytes, tls: Tls | None = None) -> Socket:
 class Listener:
     """Accepts connections and serves each that completes the handshake, on a thread of its own.
 
-    A peer without the secret costs a thread until the handshake fails; at most `MAX_UNPROVED` are in it at once.
+    A peer without the secret costs a thread until the handshake fails; at most `MAX_UNPROVED` are in it at once. Where
+    the system starts no further thread, a connection is closed, and its peer tries again.
 
     Args:
         sock: listens; closing it ends the accepting.
@@ -92,7 +93,11 @@ class Listener:
     def _accept(self) -> None:
         while (raw := accept(self._sock)) is not None:
             self._unproved.acquire()
-            threading.Thread(target=self._admit, args=(raw,), name="connection", daemon=True).start()
+            try:
+                threading.Thread(target=self._admit, args=(raw,), name="connection", daemon=True).start()
+            except RuntimeError:  # of the limit of processes, or of memory
+                raw.close()
+                self._unproved.release()
 
     def _admit(self, raw: socket.socket) -> None:
         try:
