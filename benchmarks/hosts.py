@@ -30,7 +30,6 @@ SLOW_GBPS = 0.1
 PAYLOAD = 1448 / 1514  # of an Ethernet frame of TCP with timestamps
 GOAL = 0.05  # of the median error of a case
 GRADIENT_S = 0.25
-LONG = 300  # updates where chance decides how often workers meet at a NIC
 COMMON = (
     *("model=resnet8", "model.width=128", "dataset=digits", "epochs=null", "eval_every_epochs=1000"),
     *(f"cluster.gradient_s=[{GRADIENT_S}]", "scenario=none", "tracker=none"),
@@ -76,13 +75,13 @@ CASES: tuple[Case, ...] = (
     Case("ds_sync, 4 workers", 4, ("strategy=ds_sync", "cluster.workers=4"), 40),
     Case("ds_sync, 4 workers, overlap", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 40),
     Case("ds_sync, 4 workers, overlap, slow", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 10, SLOW_GBPS),
-    Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), LONG),
+    Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 90),
     Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
-    Case("asp, topk 1 %", 4, ("strategy=asp", "cluster.workers=3", "compress=topk", OWN), LONG),
+    Case("asp, topk 1 %", 4, ("strategy=asp", "cluster.workers=3", "compress=topk", OWN), 60),
     Case("bsp, int8, 2 shards", 4, (*BSP, "cluster.shards=2", "compress=int8", OWN), 30),
     Case("asp, 1 worker, in parts", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 40),
     Case("asp, 1 worker, in parts, slow", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 10, SLOW_GBPS),
-    Case("dssp, 3 workers, in parts", 4, ("strategy=dssp", "cluster.workers=3", PARTS, OWN), LONG),
+    Case("dssp, 3 workers, in parts", 4, ("strategy=dssp", "cluster.workers=3", PARTS, OWN), 90),
     Case("bsp, 4 local steps", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 20),
     Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, SLOW_GBPS),
     Case(
