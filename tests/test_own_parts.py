@@ -22,6 +22,7 @@ from syncline.records.outcomes import read_outcome
 from syncline.records.store import FAILED, FINISHED, read_run_config, read_summary, status
 from syncline.server.interpreter import Deadlock
 from syncline.targets import TargetError
+from syncline.timing.distributions import Constant, Exponential, Gamma
 
 OWN = ["model=net", "dataset=waves", "task=smooth", "optimizer=nadam", "strategy=bounded", "cluster=lab"]
 SHORT = ["max_updates=4", "dataset.train_size=96", "dataset.test_size=24", "batch_size=8"]
@@ -80,6 +81,24 @@ def test_a_preset_of_ours_under_a_name_of_ones_own(my: Path) -> None:
     assert compose(["model=small"])[0].identity == compose(["model=resnet8"])[0].identity
 
 
+def test_a_distribution_replaces_that_of_the_defaults(my: Path) -> None:
+    write(
+        my,
+        {
+            "cluster/bursty.yaml": "defaults: [laptop, _self_]\njitter: {name: gamma, shape: 4, scale: 0.25}\n"
+            "network: {jitter: {name: constant, value: 0.001}}\n",
+            "cluster/calm.yaml": "defaults: [bursty, _self_]\nnetwork: {jitter: {name: exponential, mean: 0.002}}\n",
+            "scenario/short_tail.yaml": "defaults: [long_tail, _self_]\ncompute_delay: {name: exponential, mean: 0.01}\n",
+        },
+    )
+    words = ["scenario=short_tail", "strategy=asp"]
+    bursty, calm = (compose([f"cluster={name}", *words])[0] for name in ("bursty", "calm"))
+    assert bursty.cluster.jitter == calm.cluster.jitter == Gamma(shape=4.0, scale=0.25)
+    assert (bursty.cluster.network.jitter, calm.cluster.network.jitter) == (Constant(0.001), Exponential(mean=0.002))
+    assert calm.cluster.workers == compose(["cluster=laptop"])[0].cluster.workers
+    assert calm.scenario.compute_delay == Exponential(mean=0.01)
+
+
 # Faults of a file.
 
 
@@ -124,23 +143,31 @@ def test_a_choice_of_two_folders_is_one_line(my: Path, tmp_path: Path) -> None:
 
 # Faults that show when parts are built: nothing is computed.
 
+MADE = "def __init__(self, sample_shape, num_classes, width):\n        super().__init__(sample_shape, num_classes, width)\n        "
 NETS = {
     "wrong_shape": "def forward(self, x):\n        return super().forward(x)[:3]",
     "global_numpy": "def forward(self, x):\n        return super().forward(x) + float(numpy.random.rand())",
     "counts": "n = 0\n\n    def forward(self, x):\n        self.n += 1\n        return super().forward(x) * self.n",
     "raises": "def forward(self, x):\n        raise KeyError('x')",
+    "whole_numbers": f"{MADE}self.register_buffer('seen', torch.zeros((), dtype=torch.int64))\n\n"
+    "    def forward(self, x):\n        self.seen += 1\n        return super().forward(x)",
+    "cumulative": f"{MADE}self.layers[1].momentum = None",  # batch norm whose statistics read how many batches it has seen
+    "double": f"{MADE}self.double()",
 }
 LINES = {
     "wrong_shape": "model=bad, dataset=waves, task=classification: Expected input batch_size (3) to match",
     "global_numpy": "the model or the loss draws from the global generator of NumPy",
     "counts": "the gradient of one batch differs when it is computed again",
-    "raises": "bad.py:8: KeyError: 'x'",
+    "raises": "bad.py:9: KeyError: 'x'",
+    "whole_numbers": "the model changes its buffer seen, of whole numbers",
+    "cumulative": "the model changes its buffer layers.1.num_batches_tracked, of whole numbers",
+    "double": "the model must have parameters of float32, got torch.float64",
 }
 
 
 @pytest.mark.parametrize("fault", NETS)
 def test_a_model_that_breaks_a_rule_is_one_line(my: Path, fault: str, tmp_path: Path) -> None:
-    code = f"import numpy\n\nfrom mine import Net\n\n\nclass Bad(Net):\n    {NETS[fault]}\n"
+    code = f"import numpy\nimport torch\n\nfrom mine import Net\n\n\nclass Bad(Net):\n    {NETS[fault]}\n"
     write(my, {"bad.py": code, "model/bad.yaml": "_target_: bad.Bad\nwidth: 2\n"})
     config, _ = compose(["model=bad", "dataset=waves", *SHORT])
     with pytest.raises(ConfigError) as error:

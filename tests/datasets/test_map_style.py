@@ -37,6 +37,21 @@ def test_shape_order_and_types(shape: tuple[int, ...], expected: object) -> None
     assert torch.cat([y for _, y in source.test()]).tolist() == [0, 1, 2, 3, 0]
 
 
+@pytest.mark.parametrize("kind", [torch.int32, torch.uint8, torch.bool])
+def test_labels_of_any_whole_numbers_are_labels(kind: torch.dtype) -> None:
+    samples = Pairs(torch.zeros(4, 2, dtype=torch.uint8), torch.tensor([0, 1, 1, 0]).to(kind))
+    dataset = map_style("mine", samples, samples)
+    assert dataset.shape == ArrayShape((2,), 4)
+    x, labels = dataset.batch_source(CPU, "classification").take(np.arange(4), None)
+    assert (x.dtype, labels.dtype, labels.tolist()) == (torch.uint8, torch.int64, [0, 1, 1, 0])
+
+
+@pytest.mark.parametrize("sizes", [(0, 4), (4, 0)])
+def test_a_part_without_samples_is_refused(sizes: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="must have training and test samples, got none of t"):
+        map_style("mine", *(pairs(size, 2) for size in sizes))
+
+
 def test_sizes_take_the_first_samples_and_validation_splits_them() -> None:
     dataset = map_style("mine", pairs(40, 2), pairs(8, 2), train_size=20, test_size=3).with_validation(0.25)
     assert dataset.num_train == 15

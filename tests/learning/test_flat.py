@@ -22,6 +22,11 @@ def test_the_vectors_are_the_parameters_gradients_and_buffers():
     assert torch.equal(flat.buffers, running)
 
 
+def test_a_module_that_was_built_in_evaluation_mode_is_trained():
+    flat = FlatModule(nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)).eval())
+    assert all(part.training for part in flat.module.modules())
+
+
 def test_gradients_go_straight_into_the_flat_vector_again_and_again():
     flat = FlatModule(nn.Linear(3, 2))
     addresses = [parameter.grad.data_ptr() for parameter in flat.module.parameters()]

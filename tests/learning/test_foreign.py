@@ -104,6 +104,7 @@ def test_a_task_returns_its_declared_metrics_in_their_order() -> None:
         (Task(torch.ones(3), {"a": 1}), "task=mine: loss must return a tensor of one number, got (3,)"),
         (Task(3.0, {"a": 1}), "task=mine: loss must return a tensor of one number, got float"),
         (Task(torch.tensor(1.0), {"b": 1}), "task=mine: evaluate must return a, got b"),
+        (Task(torch.tensor(1.0), {"a": None}), "task=mine: evaluate must return numbers, got a None"),
     ],
     ids=lambda value: "",
 )

@@ -18,7 +18,7 @@ from typing import Any, get_origin
 from syncline.config import own
 from syncline.config.checks import ConfigError, check, check_numbers
 from syncline.config.folders import files as users_files
-from syncline.config.hydra_adapter import InterpolationError, compose_file, resolve, to_yaml
+from syncline.config.hydra_adapter import InterpolationError, compose_file, read_yaml, resolve, to_yaml
 from syncline.config.judging import JUDGES, JudgeConfig, NoJudgeConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.racing import RACES, NoRaceConfig, RaceConfig
@@ -249,6 +249,7 @@ def _users_choice(group: str, name: str, file: Path) -> tuple[dict[str, Any], Ki
     """
     try:
         values, types = compose_file(CONF, f"{group}/{name}", _Root, GROUPS)
+        written = list(_written(group, file))
     except ValueError as error:
         raise ConfigError(f"{file}: {error}") from None
     if set(values) != {group}:
@@ -256,6 +257,8 @@ def _users_choice(group: str, name: str, file: Path) -> tuple[dict[str, Any], Ki
     if group == "experiment":
         return values, types
     given = values[group]
+    for content in written:
+        _replace_named(given, content)
     if "_target_" in given:
         folder = Path(str(file).removesuffix(f"{group}/{name}.yaml"))
         kind, whole = own.declared(group, name, folder, given, OWN_BASES)
@@ -271,6 +274,25 @@ def _users_choice(group: str, name: str, file: Path) -> tuple[dict[str, Any], Ki
         elif not key.startswith("_"):
             _put({group: whole}, kinds, f"{group}.{key}", value, str(value))
     return {group: whole}, kinds
+
+
+def _written(group: str, file: Path) -> Iterator[dict[str, Any]]:
+    """What a file of the user's says, after what those of the user's say that its defaults name."""
+    content = read_yaml(file)
+    for name in content.pop("defaults", []):
+        if isinstance(name, str) and (base := users_files(group).get(name)):
+            yield from _written(group, base)
+    yield content
+
+
+def _replace_named(given: dict[str, Any], written: Mapping[str, Any]) -> None:
+    """A distribution that a file has (`{name: ...}`) replaces that of its defaults, as one of an override does."""
+    for key, value in written.items():
+        if isinstance(value, dict):
+            if "name" in value:
+                given[key] = value
+            elif isinstance(given.get(key), dict):
+                _replace_named(given[key], value)
 
 
 def _kind_by_name(group: str, file: Path, given: Mapping[str, Any]) -> type[Any]:

@@ -55,6 +55,20 @@ def compose_file(
     return values, types
 
 
+def read_yaml(path: Path) -> dict[str, Any]:
+    """What a file itself says, its defaults list included. Raises ValueError: it is no YAML of keys."""
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        content = OmegaConf.load(path)
+    except (OmegaConfBaseException, YAMLError, OSError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    values: Any = OmegaConf.to_container(content) if isinstance(content, DictConfig) else {}
+    return values
+
+
 def _search(conf: Path) -> None:
     """Let Hydra search this folder and the user's, if it does not already."""
     from hydra import initialize_config_dir

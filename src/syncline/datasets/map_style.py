@@ -73,6 +73,8 @@ def map_style(
     for part, (key, size) in zip((train, test), sizes.items(), strict=True):
         if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")):
             raise ValueError(f"dataset={name} must have __getitem__ and __len__, got a {type(part).__name__}")
+        if not len(part):
+            raise ValueError(f"dataset={name} must have training and test samples, got none of {key.partition('_')[0]}")
         num = checked_size(name, key, size, len(part))
         parts.append(part if num == len(part) else _part(part, range(num)))
     first = _batch(name, parts[0], [0])
@@ -93,7 +95,7 @@ def _part(samples: Samples, indices: Sequence[int]) -> Samples:
 
 
 def _batch(name: str, samples: Samples, indices: Sequence[int]) -> Batch:
-    """The samples with these indices, stacked; real numbers as float32.
+    """The samples with these indices, stacked; real numbers as float32, labels of whole numbers as int64.
 
     Raises:
         ValueError: they cannot be stacked, or are no tuples.
@@ -109,7 +111,10 @@ def _batch(name: str, samples: Samples, indices: Sequence[int]) -> Batch:
         raise ValueError(f"dataset={name}: samples cannot be stacked: {' '.join(str(error).split())}") from None
     if wrong := [type(column).__name__ for column in columns if not isinstance(column, Tensor)]:
         raise ValueError(f"dataset={name}: a sample must be a tuple of arrays and numbers, got a {wrong[0]} in it")
-    return tuple(column.float() if column.is_floating_point() else column for column in columns)
+    batch = [column.float() if column.is_floating_point() else column for column in columns]
+    if len(batch) > 1 and not batch[-1].is_floating_point():
+        batch[-1] = batch[-1].long()
+    return tuple(batch)
 
 
 class MapStyleSource:

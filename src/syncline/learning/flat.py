@@ -15,11 +15,11 @@ class FlatModule:
     They share one storage in the order gradient, buffers, extra, weights, so that gradient or weights can be sent with
     the buffers and the extra elements as one message.
 
-    Integer buffers (batch norm's count of batches) stay in the module: no model here reads them. So do parameters that
-    are not trained (requires_grad=False).
+    Integer buffers (batch norm's count of batches) stay in the module: no model here reads one that it changes. So do
+    parameters that are not trained (requires_grad=False).
 
     Args:
-        module: its parameters and buffers are replaced by views.
+        module: its parameters and buffers are replaced by views; it is set to training mode.
         num_extra: e, elements for additional data of a message.
 
     Raises:
@@ -27,7 +27,7 @@ class FlatModule:
     """
 
     def __init__(self, module: nn.Module, num_extra: int = 0) -> None:
-        self.module = module
+        self.module = module.train()  # all processes alike, however it was built
         self.is_random = _draws_numbers(module)  # in training mode, from torch's global generator
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]

@@ -110,4 +110,8 @@ class DeclaredTask:
         if not isinstance(found, dict) or set(found) != set(self._metrics):
             given = ", ".join(found) if isinstance(found, dict) else type(found).__name__
             raise ValueError(f"task={self._name}: evaluate must return {', '.join(self._metrics)}, got {given}")
-        return {metric: float(found[metric]) for metric in self._metrics}
+        try:
+            return {metric: float(found[metric]) for metric in self._metrics}
+        except (TypeError, ValueError):
+            given = ", ".join(f"{metric} {found[metric]}" for metric in self._metrics)
+            raise ValueError(f"task={self._name}: evaluate must return numbers, got {given}") from None

@@ -5,7 +5,8 @@ import random
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from syncline.learning.gradient import GradientFunction, MiniBatch, WorkerBatches
 
@@ -18,7 +19,9 @@ def probe(gradient: GradientFunction, batches: WorkerBatches) -> None:
             Any error of the user's code.
     """
     flat = gradient.flat
-    weights, buffers = flat.weights.clone(), flat.buffers.clone()
+    if flat.weights.dtype != torch.float32:
+        raise ValueError(f"the model must have parameters of float32, got {flat.weights.dtype}")
+    weights, buffers, counters = flat.weights.clone(), flat.buffers.clone(), _counters(flat.module)
     first, again = batches.take(0), batches.take(0)
     if not _are_equal(first.samples, again.samples):
         raise ValueError(
@@ -42,7 +45,24 @@ def probe(gradient: GradientFunction, batches: WorkerBatches) -> None:
             f"the gradient of one batch differs when it is computed again (loss {loss:.7g} and {loss_again:.7g}): "
             "the model must keep no state but its parameters and buffers, and draw from torch's global generator only"
         )
+    changed = [name for name, count in _counters(flat.module).items() if not torch.equal(count, counters[name])]
+    if changed:
+        raise ValueError(
+            f"the model changes its buffer {changed[0]}, of whole numbers: only buffers of real numbers are sent to the "
+            "server and kept in checkpoints"
+        )
     flat.load([weights], buffers)
+
+
+def _counters(module: nn.Module) -> dict[str, Tensor]:
+    """Copies of the buffers that are no real numbers, but batch norm's count of batches where it is not read."""
+    unread = {
+        f"{name}.num_batches_tracked".lstrip(".")
+        for name, part in module.named_modules()
+        if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is not None
+    }
+    buffers = module.named_buffers()
+    return {name: each.clone() for name, each in buffers if not each.is_floating_point() and name not in unread}
 
 
 def _computed(
