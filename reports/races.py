@@ -91,8 +91,9 @@ def together(studies: Sequence[WrittenStudy]) -> Exhibit:
 
 def are_of_pushes(study: WrittenStudy) -> bool:
     """Its entrants differ in local steps or compression."""
-    answer = study.answer or {"standings": [], "left": []}
-    return len({_pushes(each) for each in answer["standings"]}) > 1
+    if study.kind != "race" or study.answer is None:
+        return False
+    return len({_pushes(each) for each in study.answer["standings"]}) > 1
 
 
 def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
@@ -101,7 +102,7 @@ def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
     Raises:
         RecordError: there is none with an answer.
     """
-    found = [study for study in studies if study.kind == "race" and are_of_pushes(study)]
+    found = [study for study in studies if are_of_pushes(study)]
     if not found:
         raise RecordError("no race of local steps or compression has its answer at this scale")
     cells: dict[tuple[str, str], dict[tuple[str, int], float]] = {}

@@ -88,10 +88,10 @@ def test_a_distribution_replaces_that_of_the_defaults(my: Path) -> None:
             "cluster/bursty.yaml": "defaults: [laptop, _self_]\njitter: {name: gamma, shape: 4, scale: 0.25}\n"
             "network: {jitter: {name: constant, value: 0.001}}\n",
             "cluster/calm.yaml": "defaults: [bursty, _self_]\nnetwork: {jitter: {name: exponential, mean: 0.002}}\n",
-            "scenario/short_tail.yaml": "defaults: [long_tail, _self_]\ncompute_delay: {name: exponential, mean: 0.01}\n",
+            "scenario/short.yaml": "defaults: [long_tail, _self_]\ncompute_delay: {name: exponential, mean: 0.01}\n",
         },
     )
-    words = ["scenario=short_tail", "strategy=asp"]
+    words = ["scenario=short", "strategy=asp"]
     bursty, calm = (compose([f"cluster={name}", *words])[0] for name in ("bursty", "calm"))
     assert bursty.cluster.jitter == calm.cluster.jitter == Gamma(shape=4.0, scale=0.25)
     assert (bursty.cluster.network.jitter, calm.cluster.network.jitter) == (Constant(0.001), Exponential(mean=0.002))
@@ -143,7 +143,7 @@ def test_a_choice_of_two_folders_is_one_line(my: Path, tmp_path: Path) -> None:
 
 # Faults that show when parts are built: nothing is computed.
 
-MADE = "def __init__(self, sample_shape, num_classes, width):\n        super().__init__(sample_shape, num_classes, width)\n        "
+MADE = "def __init__(self, sample_shape, num_classes, width):\n        super().__init__(sample_shape, num_classes, 2); "
 NETS = {
     "wrong_shape": "def forward(self, x):\n        return super().forward(x)[:3]",
     "global_numpy": "def forward(self, x):\n        return super().forward(x) + float(numpy.random.rand())",
@@ -151,7 +151,7 @@ NETS = {
     "raises": "def forward(self, x):\n        raise KeyError('x')",
     "whole_numbers": f"{MADE}self.register_buffer('seen', torch.zeros((), dtype=torch.int64))\n\n"
     "    def forward(self, x):\n        self.seen += 1\n        return super().forward(x)",
-    "cumulative": f"{MADE}self.layers[1].momentum = None",  # batch norm whose statistics read how many batches it has seen
+    "cumulative": f"{MADE}self.layers[1].momentum = None",  # batch norm that reads how many batches it has seen
     "double": f"{MADE}self.double()",
 }
 LINES = {

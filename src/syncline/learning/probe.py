@@ -48,8 +48,8 @@ def probe(gradient: GradientFunction, batches: WorkerBatches) -> None:
     changed = [name for name, count in _counters(flat.module).items() if not torch.equal(count, counters[name])]
     if changed:
         raise ValueError(
-            f"the model changes its buffer {changed[0]}, of whole numbers: only buffers of real numbers are sent to the "
-            "server and kept in checkpoints"
+            f"the model changes its buffer {changed[0]}, of whole numbers: only buffers of real numbers are sent and "
+            "kept in checkpoints"
         )
     flat.load([weights], buffers)
 
