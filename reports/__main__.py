@@ -12,6 +12,7 @@ python -m reports docs                   the tables of the documentation, from t
 """
 
 import argparse
+import os
 import sys
 from concurrent.futures import Future
 from pathlib import Path
@@ -27,7 +28,7 @@ from reports.tables import Table
 from syncline.installation import IS_INSTALLED, make_command, reference_folder
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
-from syncline.records.studies import find_study, study_path
+from syncline.records.studies import find_study, study_stems
 
 MAX_LISTED = 8  # files that are named one by one
 
@@ -54,12 +55,17 @@ def main(arguments: list[str], prog: str = "python -m reports") -> int:
     asked = parser.parse_args(arguments)
     if (asked.what == "study") != (asked.study is not None):
         parser.error("study takes the stem of a study, and nothing else does")
+    if asked.check and asked.what != "docs":
+        parser.error("--check goes with docs")
     store = ArtefactStore(asked.results, asked.scale, asked.reference)
     try:
         if asked.what == "docs":
             return _docs(asked.reference, asked.check)
         if asked.study is not None:
-            path = find_study(asked.results, asked.reference, asked.study) or study_path(asked.results, asked.study)
+            path = find_study(asked.results, asked.reference, asked.study)
+            if path is None:
+                known = {stem for folder in (asked.results, asked.reference) for stem in study_stems(folder)}
+                raise RecordError(f"no study {asked.study!r}; there are {', '.join(sorted(known)) or 'none'}")
             files = Printer(store).study(path)
             print(f"from {path}")
         else:
@@ -96,11 +102,18 @@ def _docs(reference: Path, check: bool) -> int:
     return 1 if check and any(block.state == STALE for block in blocks) else 0
 
 
+class ToTerminal(Console):
+    def on_broken_pipe(self) -> None:
+        """As of `| head`: nothing more is printed, and all files are written."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Printer:
     """Prints tables on the terminal and writes the files of all items."""
 
     def __init__(self, store: ArtefactStore) -> None:
-        self._store, self._console = store, Console()
+        self._store, self._console = store, ToTerminal()
 
     def show(self, what: str) -> list[Path]:
         """An artefact, a paper, `all`, `races`, `pushes` or `fidelity`; returns the files.

@@ -14,6 +14,7 @@ from runners.display import say
 from runners.failures import Restart, RunFailed, first_failure
 from runners.hosts import Hosts
 from runners.observer import LiveObserver, newest_checkpoint, num_parts
+from runners.stop import StopRequested
 from syncline.config import RunConfig
 from syncline.live import messages
 from syncline.live.control import ControlServer, Lost, Peer
@@ -84,6 +85,11 @@ class Attempt:
                 except queue.Empty:  # only then: who is judged silent has sent nothing that waits here
                     next_check = time.monotonic() + CHECK_EVERY_S
                     self._check(deadline)
+        except StopRequested as stop:
+            self._stop()
+            if newest_checkpoint(self._config, self._folder) is None:
+                raise
+            raise StopRequested(stop.number, f"{self._folder.name} checkpointed") from None
         except KeyboardInterrupt:
             self._stop()
             raise

@@ -11,9 +11,10 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 
-from syncline.config import ConfigError, RunConfig, compose
+from syncline.config import ConfigError, RunConfig, SimulateConfig, compose
 from syncline.config.folders import use
 from syncline.installation import command_name
+from syncline.operations.arguments import Parser
 from syncline.targets import fault
 
 NUM_UPDATES = 50
@@ -23,14 +24,14 @@ WIDTH = 10  # of the name of a part
 def main(arguments: list[str]) -> int:
     """Returns 0 if every part keeps its rules, else 1; each fault is told."""
     about = (__doc__ or "").replace("python -m syncline check", command_name("check"))
-    parser = argparse.ArgumentParser(
-        command_name("check"), description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(command_name("check"), description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config-dir", action="append", default=[], metavar="DIR")
     parser.add_argument("words", nargs="*", metavar="KEY=VALUE")
     asked = parser.parse_args(arguments)
     for folder in asked.config_dir:
         use(folder)
+    if studies := [word for word in asked.words if word.startswith("+")]:
+        raise ConfigError(f"check takes the words of one run, got {studies[0]}")
     config, _ = compose(asked.words)
     is_sound = [_check("strategy", _strategy, config) and _check("", _times, config)]
     if config.gradients:
@@ -98,7 +99,7 @@ def _times(config: RunConfig) -> list[str]:
 
 
 def _short(config: RunConfig) -> RunConfig:
-    return replace(config, max_updates=NUM_UPDATES, epochs=None, max_time_s=None)
+    return replace(config, runner=SimulateConfig(events=False), max_updates=NUM_UPDATES, epochs=None, max_time_s=None)
 
 
 def _learning(config: RunConfig) -> list[str]:

@@ -52,7 +52,7 @@ from syncline.config import (
     compose_yaml,
 )
 from syncline.config.folders import use
-from syncline.config.words import meant, nearest
+from syncline.config.words import meant, nearest, split
 from syncline.installation import command_name
 from syncline.live.supervisor import Supervisor
 from syncline.operations.races import score_lines
@@ -68,6 +68,7 @@ from syncline.records.studies import read_study, study_path
 from syncline.targets import fault
 
 RANKED = 30  # settings listed at the end of a plan
+OF_PLAN = ("results", "jobs", "rerun", "fail_fast", "debug")  # keys that go with a stored plan
 FLAGS = (("-m", "--multirun"), ("--status",), ("--cfg",), ("--version",), ("-h", "--help"))
 # For --help: the keys that are set most often.
 KEYS = {
@@ -111,6 +112,8 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     alone = [name for name in ("--plan", "--cfg") if getattr(options, name[2:])]
     if alone and (options.multirun or options.status or alone[1:]):
         raise ConfigError(f"{alone[0]} goes with none of -m, --status, --cfg")
+    if options.plan and (others := [word for word in overrides if split(word)[0] not in OF_PLAN]):
+        raise ConfigError(f"--plan FILE goes with {', '.join(f'{key}=' for key in OF_PLAN)} alone, got {others[0]}")
     if options.runs is not None and not options.plan:
         raise ConfigError("--runs goes with --plan FILE")
     studies = chosen_studies(overrides)

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from runners.study import Declared
-from syncline.config import ConfigError, Invocation, RaceConfig, RunConfig, compose, divided, of_whole, sweep
+from syncline.config import ConfigError, Invocation, RaceConfig, RunConfig, choices, compose, divided, of_whole, sweep
 from syncline.config.words import is_swept, split
 from syncline.plan import Plan
 from syncline.records.environment import cores
@@ -65,10 +65,10 @@ def _declared(
     assert isinstance(race, RaceConfig)
     workers = _workers(workload)
     strategies = [*map(tuple, sweep(of_strategy))] if of_strategy else [*dict.fromkeys(_rows(race, workers))]
-    rows = [(*own, *pushed) for own in strategies for pushed in sweep(of_push)]
+    rows = [*dict.fromkeys((*own, *pushed) for own in strategies for pushed in sweep(of_push))]
+    labels = _labels(rows, is_given=bool(of_strategy))
     entrants, left, errors, config = list[Entrant](), list[Left](), list[ConfigError](), None
-    for row in rows:
-        label = _label(row, is_shared=lambda word: bool(of_strategy) and all(word in other for other in rows))
+    for label, row in zip(labels, rows, strict=True):
         try:
             entrant, of_row = _entrant(race, label, workload, row)
         except ConfigError as error:
@@ -80,7 +80,7 @@ def _declared(
         entrants.append(entrant)
         config = config or of_row
     if config is None:
-        raise errors[0]
+        raise errors[0] if errors else ConfigError("race.entrants must name a strategy or more, got none")
     _check(race, config, invocation, entrants[0])
     study = _race(race, config, invocation, workload, entrants, left)
     digest = hashlib.sha256(repr((workload, [each.overrides for each in entrants])).encode()).hexdigest()[:8]
@@ -144,7 +144,12 @@ def _workers(workload: Sequence[str]) -> int:
 
 def _rows(race: RaceConfig, workers: int) -> Iterator[tuple[str, ...]]:
     """Overrides of each declared entrant, with shares of the workers as numbers."""
-    for strategy, keys in (race.entrants or {}).items():
+    entrants = race.entrants or {}
+    if unknown := [name for name in entrants if name not in choices("strategy")]:
+        raise ConfigError(
+            f"race.entrants must name strategies, got {unknown[0]}; there are {', '.join(choices('strategy'))}"
+        )
+    for strategy, keys in entrants.items():
         if keys is None:  # left out
             continue
         for values in product(*(own if isinstance(own, list) else [own] for own in keys.values())):
@@ -162,12 +167,24 @@ def _value(value: Any, workers: int) -> str:
     return str(value) if share is None else str(max(1, round(share * workers)))
 
 
-def _label(row: Sequence[str], is_shared: Callable[[str], bool]) -> str:
-    """The strategy and its own values: "k_async k=2", "adasync k_sync k=1"; without shares of the race's length."""
+def _labels(rows: Sequence[Sequence[str]], is_given: bool) -> list[str]:
+    """One a row; those alike but for shares of the race's length are told apart by them."""
+
+    def is_shared(word: str) -> bool:
+        return is_given and all(word in other for other in rows)
+
+    plain = [_label(row, is_shared) for row in rows]
+    full = [_label(row, is_shared, with_shares=True) for row in rows]
+    return [long if plain.count(short) > 1 else short for short, long in zip(plain, full, strict=True)]
+
+
+def _label(row: Sequence[str], is_shared: Callable[[str], bool], with_shares: bool = False) -> str:
+    """The strategy and its own values: "k_async k=2", "adasync k_sync k=1"."""
     strategy = next((text for key, text in map(split, row) if key == "strategy"), "dssp")
     own = [word for word in row if not word.startswith("strategy=") and not is_shared(word)]
     pairs = [split(word.removeprefix("strategy.").removeprefix("local.").removeprefix("compress.")) for word in own]
-    shown = (text if text.isidentifier() else f"{key}={text}" for key, text in pairs if of_whole(text, LENGTH) is None)
+    chosen = [(key, text) for key, text in pairs if with_shares or of_whole(text, LENGTH) is None]
+    shown = (text if text.isidentifier() else f"{key}={text}" for key, text in chosen)
     return " ".join([strategy, *shown])
 
 
@@ -210,7 +227,14 @@ def _check(race: RaceConfig, config: RunConfig, invocation: Invocation, entrant:
     if both := sorted(set(invocation.scale.seeds) & set(race.tuning_seeds)):
         raise ConfigError(f"race.tuning_seeds must not be seeds that judge, got {', '.join(map(str, both))} in both")
     if race.confirm:
-        compose([*entrant.overrides, *shlex.split(race.live), "max_time_s=1"])
+        live = shlex.split(race.live)
+        of_race = [word for word in live if (key := split(word)[0]) in (*OF_RACE, "seed") or key.startswith("strategy")]
+        if of_race:
+            raise ConfigError(
+                f"race.live must leave the strategy, the seed and the length to the race, got {of_race[0]}"
+            )
+        if compose([*entrant.overrides, *live, "max_time_s=1"])[0].runner.time_kind == "virtual":
+            raise ConfigError(f"race.live must set a runner of real processes, got {race.live or 'none'}")
 
 
 def _elsewhere(race: RaceConfig, config: RunConfig) -> Iterator[Elsewhere]:

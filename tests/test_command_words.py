@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from runners import command_line
 from syncline.config import GROUPS, ConfigError, choices, compose, sweep
+from syncline.config.optimizers import OPTIMIZERS
 from syncline.config.words import pieces
 
 # Plain text is taken literally.
@@ -83,6 +84,7 @@ NETWORK = "{latency_s: ..., bandwidth_gbps: ..., jitter: ..., sharing: ..., late
 UNRESOLVED = "cannot be resolved; write ${KEY} of another key, or ${oc.env:NAME} of a variable that is set"
 SEVERAL = "holds several values; add -m to make a run of each"
 DELETED = "nothing can be deleted; write"
+LOCAL = f"local.optimizer must be {{name: {' | '.join(OPTIMIZERS)}, ...}} or null"
 DSSP_TAKES = "strategy takes s_lower, r_max, bound"
 
 
@@ -91,8 +93,8 @@ DSSP_TAKES = "strategy takes s_lower, r_max, bound"
     [
         # No key=value.
         ("seed", "'seed' is not key=value, such as seed=1"),
-        ("=3", "'=3' is not key=value, such as seed=1"),
-        ("", "'' is not key=value, such as seed=1"),
+        ("results=", "results must be a folder, got nothing"),
+        ("cluster.jitter.std=${x", f"cluster.jitter={{'name': 'normal', 'mean': 1.0, 'std': '${{x'}} {UNRESOLVED}"),
         *(
             (f"~{group}", f"~{group}: {DELETED} {group}=VALUE, or leave it out for the default")
             for group in (*GROUPS, "seed")
@@ -286,6 +288,10 @@ ALLOWED = "-m, --multirun, --status, --cfg, --version, -h, --help, --plan, --run
         ("--runs 0:1", "--runs goes with --plan FILE"),
         ("--plan x --runs garbage", "--runs must be FIRST:END, counted from 0, got garbage"),
         ("--plan x -m", "--plan goes with none of -m, --status, --cfg"),
+        (
+            "--plan x strategy=ssp results=there",
+            "--plan FILE goes with results=, jobs=, rerun=, fail_fast=, debug= alone, got strategy=ssp",
+        ),
         ("--cfg -m seed=0,1", "--cfg goes with none of -m, --status, --cfg"),
         ("-m seed=range(0,0)", "no runs in seed=range(0,0)"),
     ],
@@ -334,3 +340,17 @@ def test_any_words_compose_or_are_refused_in_one_line(words: list[str]) -> None:
             line = str(refused)
             assert line
             assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["local=diloco", "local.optimizer.name=[adam]"], f"{LOCAL}, got ['adam']"),
+        (["local=diloco", "local.optimizer=1.5"], f"{LOCAL}, got 1.5"),
+        (["+judge=claims", f"judge.looks=[{10**20}]"], f"judge.looks must be <= 1,000,000,000, got {10**20}"),
+    ],
+)
+def test_a_mistake_in_a_chosen_part_is_one_line(words: list[str], line: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        compose(words)
+    assert str(refused.value) == line

@@ -95,7 +95,7 @@ def test_commands_of_the_runners_are_called_from_here(name: str, capsys: pytest.
         (["timeline"], "the following arguments are required: record"),
         (["timeline", "good", "--form", "1"], "unrecognized arguments: --form 1"),
         (["timeline", "good", "--from", "one"], "argument --from: invalid float value: 'one'"),
-        (["timeline", "bad"], "no such record: neither RESULTS/bad nor bad is a folder"),
+        (["timeline", "bad"], "no such record: neither RESULTS/bad nor bad is the folder of one"),
         (["timeline", "without"], "RESULTS/without: no events; runner.events=true"),
         (["timeline", "empty"], "RESULTS/empty/events.arrow: no events so far"),
         (["timeline", "good", "--from", "3", "--to", "2"], "--from 3 --to 2: outside the run"),
@@ -170,4 +170,4 @@ def test_it_is_a_module_to_run(results: Path) -> None:
     command = [sys.executable, "-m", "syncline", "timeline", "bad", "--results", str(results)]
     said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (said.returncode, said.stdout) == (1, "")
-    assert said.stderr == f"error: no such record: neither {results}/bad nor bad is a folder\n"
+    assert said.stderr == f"error: no such record: neither {results}/bad nor bad is the folder of one\n"

@@ -9,7 +9,7 @@ from own import SHOWN, using, write
 from runners import check
 from syncline.checking.harness import ContractBroken
 from syncline.checking.strategy import check_strategy
-from syncline.config import compose
+from syncline.config import ConfigError, compose
 from syncline.strategies import STRATEGIES
 
 MACHINE = """\
@@ -95,6 +95,16 @@ def test_sound_parts_pass_and_are_measured(my: Path, capsys: pytest.CaptureFixtu
         "no fault was found",
     ):
         assert line in said, said
+
+
+def test_words_of_real_processes_are_taken_and_those_of_several_runs_refused(
+    my: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["model=net", "dataset=waves", "dataset.train_size=96", "dataset.test_size=24"]
+    assert check.main(["--config-dir", str(my), *words, "runner=local"]) == 0
+    assert capsys.readouterr().out.endswith("no fault was found\n")
+    with pytest.raises(ConfigError, match=r"check takes the words of one run, got \+race=first"):
+        check.main(["+race=first"])
 
 
 @pytest.mark.parametrize("name", ["psp", "k_sync", "ds_sync"])

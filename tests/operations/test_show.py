@@ -66,4 +66,5 @@ def test_a_record_that_is_not_there_is_one_line(
     results: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     assert main([*words, "--results", str(results)]) == 1
-    assert capsys.readouterr().err == f"error: no such record: neither {results}/none nor none is a folder\n"
+    assert capsys.readouterr().err == f"error: no such record: neither {results}/none nor none is the folder of one\n"
+    assert main(["show", "plans", "--results", str(results)]) == 1, "a folder that is no record"

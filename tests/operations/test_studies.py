@@ -100,7 +100,7 @@ def test_an_unknown_name_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["show", "tune-nothing", "--results", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("error: no such record: ")
     assert reports_main(["study", "tune-nothing", "--results", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith("error: no study 'tune-nothing' in ")
+    assert capsys.readouterr().err.startswith("error: no study 'tune-nothing'; there are judge-")
 
 
 def test_the_figure_has_a_curve_a_row_without_the_values_that_were_lost(tmp_path: Path, stem: str) -> None:

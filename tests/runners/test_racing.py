@@ -130,7 +130,14 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
         ([TARGET, "race.looks=[2,4]"], "race.looks must grow by 3 or more"),
         ([TARGET, "race.around={colour: [1]}"], "race.around must map some of slowest, bandwidth, delay"),
         ([TARGET, "race.entrants={ssp: 3}"], "race.entrants must be {strategy: {key: [values]} or null}"),
+        ([TARGET, "race.entrants=0"], "race.entrants must be {strategy: {key: [values]} or null}, got 0"),
+        ([TARGET, "race.entrants=null"], "race.entrants must name a strategy or more, got none"),
+        ([TARGET, "race.entrants={bps: {}}"], "race.entrants must name strategies, got bps; there are "),
+        ([TARGET, "race.around=0"], "race.around must map some of slowest, bandwidth, delay"),
         ([TARGET, "race.confirm=2", "race.live=runner=lokal"], "runner must be one of"),
+        ([TARGET, "race.confirm=2", "race.live=runner=simulate"], "race.live must set a runner of real processes"),
+        ([TARGET, "race.confirm=2", "race.live='runner=local strategy=bsp'"], "to the race, got strategy=bsp"),
+        ([TARGET, "race.confirm=2", "race.live='runner=local epochs=3'"], "to the race, got epochs=3"),
     ],
 )
 def test_what_makes_no_race_is_one_line(words: list[str], line: str) -> None:
@@ -138,6 +145,18 @@ def test_what_makes_no_race_is_one_line(words: list[str], line: str) -> None:
         races(*words)
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_entrants_that_differ_in_shares_of_the_length_alone_are_told_apart_by_them() -> None:
+    study = race(TARGET, "strategy=adasync,bsp,bsp", "race.points=3")
+    assert [entrant.label for entrant in study.entrants] == ["adasync", "bsp"]
+    study = race(TARGET, "strategy=adasync", "strategy.interval=T/20,T/10")
+    assert [entrant.label for entrant in study.entrants] == ["adasync interval=T/20", "adasync interval=T/10"]
+
+
+def test_the_races_of_the_reference_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reports(["races", "--scale", "workstation", "--results", str(tmp_path)]) == 0
+    assert "Who is first where" in capsys.readouterr().out
 
 
 # Real races.

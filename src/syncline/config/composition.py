@@ -67,6 +67,7 @@ class Invocation:
     debug: bool = False  # show tracebacks
 
     def __post_init__(self) -> None:
+        check(self.results != "", "results must be a folder", "nothing")
         check(self.jobs is None or self.jobs >= 1, "jobs must be >= 1 or null", self.jobs)
         is_slurm = isinstance(self.launcher, SlurmConfig)
         check(
@@ -365,7 +366,8 @@ def _resolve(values: dict[str, Any], of_files: Mapping[str, Any], kinds: Kinds) 
         found = resolve({name: values[name] for name in kinds}, ordered)
     except InterpolationError as error:
         allowed = "${KEY} of another key, or ${oc.env:NAME} of a variable that is set"
-        raise ConfigError(f"{error.key}={waiting[error.key]} cannot be resolved; write {allowed}") from None
+        key = error.key if error.key in waiting else ordered[0]
+        raise ConfigError(f"{key}={waiting[key]} cannot be resolved; write {allowed}") from None
     for key, value in found.items():
         _put(values, kinds, key, value, waiting[key])
 

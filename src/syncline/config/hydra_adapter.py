@@ -65,8 +65,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         content = OmegaConf.load(path)
     except (OmegaConfBaseException, YAMLError, OSError) as error:
         raise ValueError(" ".join(str(error).split())) from None
-    values: Any = OmegaConf.to_container(content) if isinstance(content, DictConfig) else {}
-    return values
+    found: Any = OmegaConf.to_container(content)
+    return {**found} if isinstance(content, DictConfig) else {}
 
 
 def _search(conf: Path) -> None:

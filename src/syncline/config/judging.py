@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from syncline.config.checks import check
+from syncline.config.checks import check, check_numbers
 
 LEAST = 3  # seeds of a look, as of the level of several ones (sequential.py)
 UNITS_S = {"h": 3600.0, "m": 60.0}
@@ -27,6 +27,7 @@ class JudgeConfig:
         fits = looks is None or (bool(looks) and all(high - low >= LEAST for low, high in pairwise([0, *looks])))
         check(fits, f"judge.looks must grow by {LEAST} or more, from {LEAST} or more", looks)
         check(self.budget is None or self.budget_s is not None, "judge.budget must be a time as 6h or 90m", self.budget)
+        check_numbers(self, "judge")
 
     @property
     def budget_s(self) -> float | None:

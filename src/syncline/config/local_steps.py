@@ -35,7 +35,11 @@ class LocalStepsConfig:
             object.__setattr__(self, "optimizer", {"name": self.optimizer})
         if isinstance(self.optimizer, Mapping):
             object.__setattr__(self, "optimizer", _optimizer(dict(self.optimizer)))
-        check(self.optimizer is None or isinstance(self.optimizer, OptimizerConfig), f"{KEY} must be {_RULE}", "other")
+        check(
+            self.optimizer is None or isinstance(self.optimizer, OptimizerConfig),
+            f"{KEY} must be {_RULE}",
+            self.optimizer,
+        )
 
 
 _RULE = "{name: " + " | ".join(OPTIMIZERS) + ", ...} or null"
@@ -43,7 +47,7 @@ _RULE = "{name: " + " | ".join(OPTIMIZERS) + ", ...} or null"
 
 def _optimizer(options: dict[str, Any]) -> OptimizerConfig:
     name = options.get("name")
-    check(name in OPTIMIZERS, f"{KEY} must be {_RULE}", name)
+    check(isinstance(name, str) and name in OPTIMIZERS, f"{KEY} must be {_RULE}", name)
     kind = OPTIMIZERS[str(name)]
     try:
         made: OptimizerConfig = _built(kind, options, KEY)

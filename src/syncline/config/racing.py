@@ -42,7 +42,7 @@ class RaceConfig:
     live: str = "runner=local runner.evaluate=during runner.pace=absolute"  # words of these runs
 
     def __post_init__(self) -> None:
-        entrants = self.entrants or {}
+        entrants = {} if self.entrants is None else self.entrants
         fits = isinstance(entrants, dict) and all(own is None or isinstance(own, dict) for own in entrants.values())
         check(fits, "race.entrants must be {strategy: {key: [values]} or null}", self.entrants)
         check(self.budget_h is None or self.budget_h > 0, "race.budget_h must be hours > 0 or null", self.budget_h)
@@ -61,7 +61,7 @@ class RaceConfig:
         check(0 < self.level <= 0.5, "race.level must be in (0, 0.5]", self.level)
         check(self.margin > 0, "race.margin must be > 0", self.margin)
         check(self.confirm >= 0, "race.confirm must be >= 0", self.confirm)
-        around = self.around or {}
+        around = {} if self.around is None else self.around
         rule = f"race.around must map some of {', '.join(AROUND)} to lists of numbers >= 0"
         fits = isinstance(around, dict) and all(
             knob in AROUND and isinstance(values, list) and all(_is_number(value) for value in values)

@@ -56,9 +56,9 @@ class Commands:
 def find_record(record: str, results: Path) -> Path:
     """The folder of a record, given as such or by its identity. Raises RecordError if it does not exist."""
     for folder in (results / record, Path(record)):
-        if folder.is_dir():
+        if (folder / "config.yaml").is_file():
             return folder
-    raise RecordError(f"no such record: neither {results / record} nor {record} is a folder")
+    raise RecordError(f"no such record: neither {results / record} nor {record} is the folder of one")
 
 
 def start_of(started: float, words: Sequence[str]) -> str:

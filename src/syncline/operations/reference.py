@@ -82,6 +82,8 @@ def add_reference_to(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     args.reference = args.reference or (Path(REFERENCE) if args.action == "add" else reference_folder())
     if args.action == "list":
+        if args.plans:
+            raise RecordError(f"reference list lists all plans and takes no names, got {args.plans[0]}")
         return _list(args)
     if not args.plans:
         raise RecordError(f"reference {args.action} needs the names of plans, or all")

@@ -155,7 +155,7 @@ def first_cause(log: str) -> str:
 
 def _text(path: str) -> str | None:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
