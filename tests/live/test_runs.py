@@ -271,7 +271,7 @@ def test_a_stopped_run_ends_within_5_s_and_resumes_where_it_was(tmp_path):
         begun = time.monotonic()
         said = run.wait(expected=code)
         assert time.monotonic() - begun < 5
-        assert "interrupted" in said
+        assert f"interrupted; {run.folder.name} checkpointed; rerun this command to resume: " in said
         assert run.has_ended_cleanly()
         assert status(run.folder) == UNFINISHED
         assert from_plain(read_config(run.folder)) == run.config
