@@ -86,6 +86,9 @@ def _study(
         raise ConfigError(f"tune.rows must be of {known}; got {', '.join(absent)}")
     wanted = [(label, words) for label, words in learned if not tune.rows or _is_named(label, tune.rows)]
     labels = [label for label, _ in wanted]
+    parts = {part for label in labels for part in (label, *label.split("/"))}
+    if isinstance(tune.center, dict) and (unused := [part for part in tune.center if part not in parts]):
+        raise ConfigError(f"tune.center must be of parts of {', '.join(labels)}; got {unused[0]}")
     baselines = {group: label for group, label in baselines.items() if label in labels}
     rows = tuple(_row(tune, label, words, configs[label], baselines.get(groups[label])) for label, words in wanted)
     return Tuning(

@@ -313,7 +313,7 @@ def test_the_last_line_of_metrics_cut_by_a_crash_is_left_out(tmp_path: Path, cut
     assert read_metrics(folder) == [{"epoch": 0}, {"epoch": 1}]
 
 
-@pytest.mark.parametrize("content", [b'{"epoch": 0}\n{"ep\n{"epoch": 2}\n', b"\xff\n", b"\n\n"], ids=repr)
+@pytest.mark.parametrize("content", [b'{"epoch": 0}\n{"ep\n{"epoch": 2}\n', b"\xff\n", b"\n\n", b"[1, 2]\n"], ids=repr)
 def test_metrics_broken_before_the_last_line_are_refused(tmp_path: Path, content: bytes) -> None:
     folder = finished(tmp_path / "x")
     (folder / "metrics.jsonl").write_bytes(content)

@@ -86,6 +86,7 @@ def test_rows_of_times_alone_are_not_tuned_and_a_baseline_is_of_its_own_group() 
         ("scale.seeds=[1002]", "tune.seeds must not be seeds that judge, got 1002 in both"),
         ("tune.baseline=psp", "tune.baseline must be of strategy=ssp, strategy=bsp; got psp"),
         ("tune.rows=[x]", "tune.rows must be of strategy=ssp, strategy=bsp; got x"),
+        ("tune.center={x: 0.1}", "tune.center must be of parts of strategy=ssp, strategy=bsp; got x"),
         ("gradients=false", "+tune needs runs that learn: all of these have gradients=false"),
         ("tune.points=4", "tune.points must be odd and >= 3, got 4"),
         ("tune.screen=2", "tune.screen must be in (0, 1], as 1/3, got 2"),

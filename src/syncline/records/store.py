@@ -163,9 +163,12 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.jsonl"
     try:
         lines = path.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        rows = [json.loads(line) for line in lines if line.endswith("\n")]
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
+    if not all(isinstance(row, dict) for row in rows):
+        raise RecordError(f"{path}: broken record (a line is no mapping)")
+    return rows
 
 
 def read_environment(folder: Path) -> dict[str, Any]:
@@ -176,9 +179,11 @@ def read_environment(folder: Path) -> dict[str, Any]:
     """
     path = folder / "environment.json"
     try:
-        facts: dict[str, Any] = json.loads(path.read_text())
+        facts = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
+    if not isinstance(facts, dict):
+        raise RecordError(f"{path}: broken record (no mapping)")
     return facts
 
 
