@@ -86,9 +86,9 @@ def as_dict(name: str, scale: str, label: str) -> dict[str, Any]:
 
 @cache
 def tuned_rows(name: str, scale: str) -> tuple[str, ...]:
-    """Labels, or their last parts, of the experiment's key `tune`."""
+    """Labels, or their last parts, of the experiment's key `tune`; none where all rows share the rate that is tuned."""
     content = chosen_experiment([f"+experiment={name}", f"scale={scale}"]).content
-    return tuple((content.get("tune") or {}).get("rows") or ())
+    return tuple((content.get("tune") or {}).get("rows") or ()) if content.get("arms") else ()
 
 
 def made(

@@ -49,9 +49,11 @@ def evaluator(config: RunConfig, record: Path, supervisor: Supervisor) -> Iterat
 
 
 def pid_of_child(supervisor: Supervisor) -> int:
+    """Once the child of the test before has ended."""
     parent = supervisor._process.pid
-    (pid,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return int(pid)
+    children = Path(f"/proc/{parent}/task/{parent}/children")
+    assert wait_until(lambda: len(children.read_text().split()) == 1)
+    return int(children.read_text())
 
 
 def written(folder: Path, weights: torch.Tensor) -> list[Path]:
