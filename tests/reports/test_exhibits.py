@@ -1,11 +1,14 @@
 """A figure is drawn again when its drawing would differ, and only then."""
 
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import reports.exhibits
+from reports.__main__ import ToTerminal, main
 from reports.exhibits import written
 from reports.figures import FORMATS, Figure, Panel, Series
 
@@ -72,3 +75,21 @@ def test_with_other_code_all_is_drawn_again(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(reports.exhibits, "_drawing_code", lambda: "another")
     written(FIGURE, tmp_path, "one")
     assert first.read_text() != "old"
+
+
+def test_a_reader_that_goes_away_ends_the_printing_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `| head` does."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        console = ToTerminal(file=pipe)
+        for _ in range(2):
+            console.print("a line")
+        assert console.quiet
+
+
+def test_what_only_docs_takes_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--check", "dssp/table1"])
+    assert "--check goes with docs" in capsys.readouterr().err

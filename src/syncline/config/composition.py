@@ -280,7 +280,7 @@ def _users_choice(group: str, name: str, file: Path) -> tuple[dict[str, Any], Ki
 def _written(group: str, file: Path) -> Iterator[dict[str, Any]]:
     """What a file of the user's says, after what those of the user's say that its defaults name."""
     content = read_yaml(file)
-    for name in content.pop("defaults", []):
+    for name in content.pop("defaults", None) or []:
         if isinstance(name, str) and (base := users_files(group).get(name)):
             yield from _written(group, base)
     yield content
