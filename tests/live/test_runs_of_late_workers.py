@@ -129,7 +129,8 @@ def test_backup_workers_keep_the_fast_workers_rate_with_a_slow_one_and_a_killed_
     assert summary["updates"] == 100
     assert summary["restarts"] == 0
     assert set(summary["staleness"]) == {"0"}
-    assert summary["time_s"] < 0.6 * 100 * 3 * 0.05
+    applied = log[(log.kind == "applied") & (log.shard == 0)].groupby("version")["at"].max()
+    assert applied.diff().median() < 0.6 * 3 * 0.05
     assert summary["discarded_by_worker"][0] > 12, "nearly all that the slow one did"
     warned = [line for line in said.splitlines() if "an update waits for" in line]
     assert len(warned) == 1, "both shards say it, and it is shown once"
