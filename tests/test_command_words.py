@@ -93,6 +93,8 @@ DSSP_TAKES = "strategy takes s_lower, r_max, bound"
     [
         # No key=value.
         ("seed", "'seed' is not key=value, such as seed=1"),
+        ("=3", "'=3' is not key=value, such as seed=1"),
+        ("", "'' is not key=value, such as seed=1"),
         ("results=", "results must be a folder, got nothing"),
         ("cluster.jitter.std=${x", f"cluster.jitter={{'name': 'normal', 'mean': 1.0, 'std': '${{x'}} {UNRESOLVED}"),
         *(

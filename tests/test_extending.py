@@ -77,7 +77,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", ["timm", pytest.param("resnet18", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each != "timm")) for each in SHAPES])
 def test_a_model_of_another_package_learns(my: Path, name: str, capsys) -> None:
     file, dataset = SHAPES[name]
     write(my, {f"model/{name}.yaml": file})

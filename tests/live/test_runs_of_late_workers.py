@@ -108,17 +108,17 @@ def test_psp_on_two_shards_continues_with_half_of_the_blocks_and_is_replayed_in_
 def test_backup_workers_keep_the_fast_workers_rate_with_a_slow_one_and_a_killed_one(tmp_path):
     """Worker 0 is three times slower, worker 2 is killed and restarted; N is 2, then 1, then 2 again.
 
-    BSP would take three times 0.05 s for every update, whatever the machine.
+    BSP would take three times 0.1 s for every update, whatever the machine.
     """
     run = LiveRun(
         tmp_path,
         "strategy=backup",
         "cluster.workers=3",
         "cluster.shards=2",
-        "cluster.gradient_s=[0.05]",
+        "cluster.gradient_s=[0.1]",
         "scenario=slow_worker",
         "runner.pace=absolute",
-        "max_updates=100",
+        "max_updates=60",
         "epochs=null",
         "eval_every_epochs=0.5",
     )
@@ -126,11 +126,10 @@ def test_backup_workers_keep_the_fast_workers_rate_with_a_slow_one_and_a_killed_
     kill(run.pid("worker", 2))
     said = run.wait()
     summary, log = run.summary(), log_of(run)
-    assert summary["updates"] == 100
+    assert summary["updates"] == 60
     assert summary["restarts"] == 0
     assert set(summary["staleness"]) == {"0"}
-    applied = log[(log.kind == "applied") & (log.shard == 0)].groupby("version")["at"].max()
-    assert applied.diff().median() < 0.6 * 3 * 0.05
+    assert summary["time_s"] < 0.6 * 60 * 3 * 0.1
     assert summary["discarded_by_worker"][0] > 12, "nearly all that the slow one did"
     warned = [line for line in said.splitlines() if "an update waits for" in line]
     assert len(warned) == 1, "both shards say it, and it is shown once"

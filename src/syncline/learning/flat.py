@@ -34,7 +34,7 @@ class FlatModule:
         self.trained = parameters
         if not parameters:
             raise ValueError(f"{type(module).__name__} has no parameters to train")
-        if kinds := {tensor.dtype for tensor in (*parameters, *buffers)} - {torch.float32, torch.float64}:
+        if kinds := {tensor.dtype for tensor in (*parameters, *buffers)} - {torch.float32}:
             raise ValueError(f"{type(module).__name__} must have parameters and buffers of float32, got {kinds.pop()}")
         initial = _flatten([parameter.detach() for parameter in parameters])
         size, num_buffers = initial.numel(), sum(buffer.numel() for buffer in buffers)

@@ -19,8 +19,6 @@ def probe(gradient: GradientFunction, batches: WorkerBatches) -> None:
             Any error of the user's code.
     """
     flat = gradient.flat
-    if flat.weights.dtype != torch.float32:
-        raise ValueError(f"the model must have parameters of float32, got {flat.weights.dtype}")
     weights, buffers, counters = flat.weights.clone(), flat.buffers.clone(), _counters(flat.module)
     first, again = batches.take(0), batches.take(0)
     if not _are_equal(first.samples, again.samples):
