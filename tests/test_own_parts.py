@@ -161,7 +161,7 @@ LINES = {
     "raises": "bad.py:9: KeyError: 'x'",
     "whole_numbers": "the model changes its buffer seen, of whole numbers",
     "cumulative": "the model changes its buffer layers.1.num_batches_tracked, of whole numbers",
-    "double": "must have parameters and buffers of float32, got torch.float64",
+    "double": "must have parameters and buffers of torch.float32, got torch.float64",
 }
 
 

@@ -23,7 +23,7 @@ class FlatModule:
         num_extra: e, elements for additional data of a message.
 
     Raises:
-        ValueError: no parameter is trained, or one, or a buffer of real numbers, is not float32.
+        ValueError: no parameter is trained, or one, or a buffer of real numbers, is not of torch's default dtype.
     """
 
     def __init__(self, module: nn.Module, num_extra: int = 0) -> None:
@@ -34,8 +34,9 @@ class FlatModule:
         self.trained = parameters
         if not parameters:
             raise ValueError(f"{type(module).__name__} has no parameters to train")
-        if kinds := {tensor.dtype for tensor in (*parameters, *buffers)} - {torch.float32}:
-            raise ValueError(f"{type(module).__name__} must have parameters and buffers of float32, got {kinds.pop()}")
+        default = torch.get_default_dtype()
+        if kinds := {tensor.dtype for tensor in (*parameters, *buffers)} - {default}:
+            raise ValueError(f"{type(module).__name__} must have parameters and buffers of {default}, got {kinds.pop()}")
         initial = _flatten([parameter.detach() for parameter in parameters])
         size, num_buffers = initial.numel(), sum(buffer.numel() for buffer in buffers)
         end = size + num_buffers + num_extra
