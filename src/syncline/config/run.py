@@ -401,7 +401,7 @@ CAME_LATER: dict[str, tuple[Any, ...]] = {
     "dataset.label_noise": (0.0,),
     "dataset.sharing": ("partition",),
     "dataset.validation": (None,),
-    "strategy.bucket_mb": (0.5,),
+    "strategy.bucket_mb": (1.0,),
     "strategy.f0": ("interval",),
     "strategy.parity": ("continues",),
     "strategy.evaluate": ("mean",),

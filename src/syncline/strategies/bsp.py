@@ -35,7 +35,7 @@ class BspOptions(StrategyOptions):
     name: str = "bsp"
     topology: str = "server"  # one of TOPOLOGIES: whether a server or an all-reduce averages the gradients
     impl: str = "flat"  # one of protocol.IMPLS, of the all-reduce; overlap as in DDP
-    bucket_mb: float = 0.5  # of impl=overlap, > 0
+    bucket_mb: float = 1.0  # of impl=overlap, > 0
 
     elastic: ClassVar[bool] = False
 

@@ -41,7 +41,7 @@ class DsSyncOptions(StrategyOptions):
     group_size: int | None = None  # G >= 2, a divisor of W; None: the largest that is not above sqrt(W)
     average: str = "after_step"  # one of AVERAGES
     impl: str = "flat"  # one of protocol.IMPLS, of the averaging; overlap: the optimizer steps each bucket before
-    bucket_mb: float = 0.5  # of impl=overlap, > 0
+    bucket_mb: float = 1.0  # of impl=overlap, > 0
     parity: str = "continues"  # one of PARITIES: which steps are even
     evaluate: str = "mean"  # one of EVALUATED: the mean of all replicas, or the replica of worker 0
 
