@@ -26,6 +26,7 @@ from reports.races import are_of_pushes, of_pushes, together
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.installation import IS_INSTALLED, make_command, reference_folder
+from syncline.operations.arguments import Parser
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 from syncline.records.studies import find_study, study_stems
@@ -34,7 +35,7 @@ MAX_LISTED = 8  # files that are named one by one
 
 
 def main(arguments: list[str], prog: str = "python -m reports") -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=prog,
         description=(__doc__ or "").replace("python -m reports", prog),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -90,6 +90,6 @@ def test_a_reader_that_goes_away_ends_the_printing_alone(monkeypatch: pytest.Mon
 
 
 def test_what_only_docs_takes_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as ended:
         main(["--check", "dssp/table1"])
-    assert "--check goes with docs" in capsys.readouterr().err
+    assert (ended.value.code, capsys.readouterr().err) == (1, "error: --check goes with docs\n")
