@@ -34,9 +34,9 @@ class FlatModule:
         self.trained = parameters
         if not parameters:
             raise ValueError(f"{type(module).__name__} has no parameters to train")
-        default = torch.get_default_dtype()
-        if kinds := {tensor.dtype for tensor in (*parameters, *buffers)} - {default}:
-            raise ValueError(f"{type(module).__name__} must have parameters and buffers of {default}, got {kinds.pop()}")
+        wanted = torch.get_default_dtype()
+        if kinds := {tensor.dtype for tensor in (*parameters, *buffers)} - {wanted}:
+            raise ValueError(f"{type(module).__name__} must have parameters and buffers of {wanted}, got {kinds.pop()}")
         initial = _flatten([parameter.detach() for parameter in parameters])
         size, num_buffers = initial.numel(), sum(buffer.numel() for buffer in buffers)
         end = size + num_buffers + num_extra

@@ -9,8 +9,8 @@ from syncline.timing.cluster import DelayInjector
 class Pace:
     """Slow-downs stretch a gradient, so that its parts are ready as late as on the cluster. Delays come before it.
 
-    A part leaves after the share of the gradient's time after which it was ready in the gradients before, on average;
-    those of the first gradient leave at once. How long the present gradient will take is not known while it is computed.
+    A part leaves after the share of the gradient's time after which it was ready in the gradients before, on average:
+    how long the present one will take is not known while it is computed. Those of the first gradient leave at once.
 
     Args:
         wait: waits for so many seconds; returns them, or 0 if the run is to end.
