@@ -5,8 +5,10 @@ import pytest
 from syncline.live.pace import Pace
 from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
 
-ON_CLUSTER_S = 0.25
-SHARES = (0.5, 0.75, 1.0)  # of a gradient's time after which its parts are ready
+ON_CLUSTER_S = 3 * 0.25
+PARTS = (0.25, 0.5, 1.0)  # of the elements, from the end, are ready
+OWN = (0.6, 0.8, 1.0)  # when, of the seconds that a gradient takes on this machine
+READY = [0.2, 0.3, 0.4, 0.7, 1.0]  # when a quarter, a half, ... are, of those on the cluster
 
 
 class Machine:
@@ -15,53 +17,42 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, absolute: bool) -> None:
         self.now = 100.0
         monkeypatch.setattr("time.monotonic", lambda: self.now)
-        scenario = ScenarioConfig(slow={0: 3.0})
-        delays = DelayInjector(ClusterConfig(workers=1, gradient_s=[ON_CLUSTER_S]), scenario, 0, 0, absolute, 0)
-        self._pace = Pace(delays, self._pass)
+        cluster, scenario = ClusterConfig(workers=1, gradient_s=[0.25], ready=READY), ScenarioConfig(slow={0: 3.0})
+        self._pace = Pace(DelayInjector(cluster, scenario, 0, 0, absolute, 0), self._pass)
 
     def _pass(self, seconds: float) -> float:
         self.now += seconds
         return seconds
 
-    def left_after(self, own_s: float, shares: tuple[float, ...] = SHARES) -> list[float]:
+    def left_after(self, own_s: float) -> list[float]:
         """Seconds from the beginning of a gradient to when each part left, and to its end."""
         begun, left = self.now, list[float]()
         self._pace.begin()
-        for share, before in zip(shares, (0.0, *shares), strict=False):
-            self._pass((share - before) * own_s)
-            self._pace.part_is_ready()
+        for part, until, before in zip(PARTS, OWN, (0.0, *OWN), strict=False):
+            self._pass((until - before) * own_s)
+            self._pace.part_is_ready(part)
             left.append(self.now - begun)
         self._pace.end()
+        assert self._pace.slowdown_s == pytest.approx(self.now - begun - own_s)
         return [*left, self.now - begun]
 
 
-@pytest.mark.parametrize("own_s", [0.01, 0.05, 0.2])
-def test_parts_leave_after_their_shares_of_the_clusters_time_however_long_the_gradients_before_took(
-    own_s: float, monkeypatch: pytest.MonkeyPatch
+def test_parts_leave_after_the_clusters_shares_of_its_time_however_long_the_machine_takes(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine(monkeypatch, absolute=True)
-    machine.left_after(0.03)
-    wanted = 3 * ON_CLUSTER_S
-    assert machine.left_after(own_s) == pytest.approx([*(share * wanted for share in SHARES), wanted])
+    for own_s in (0.03, 0.01, 0.2):
+        assert machine.left_after(own_s) == pytest.approx([share * ON_CLUSTER_S for share in (0.3, 0.4, 1.0, 1.0)])
+
+
+def test_a_part_that_this_machine_has_later_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Machine(monkeypatch, absolute=True).left_after(0.9 * ON_CLUSTER_S)
+    assert late == pytest.approx([share * ON_CLUSTER_S for share in (0.9 * 0.6, 0.9 * 0.8, 1.0, 1.0)])
 
 
 def test_parts_of_a_worker_that_is_slowed_down_by_a_factor_leave_after_so_many_times_their_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine(monkeypatch, absolute=False)
-    machine.left_after(0.03)
-    assert machine.left_after(0.05) == pytest.approx([*(3 * 0.05 * share for share in SHARES), 3 * 0.05])
-
-
-def test_a_gradient_slower_than_on_the_cluster_is_not_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, absolute=True)
-    for own_s in (0.03, 2.0):
-        left = machine.left_after(own_s)
-    assert left == pytest.approx([*(2.0 * share for share in SHARES), 2.0])
-
-
-def test_the_shares_are_the_means_of_all_gradients_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, wanted = Machine(monkeypatch, absolute=True), 3 * ON_CLUSTER_S
-    for first in (0.2, 0.3, 0.7):
-        machine.left_after(0.03, (first, 0.8, 1.0))
-    assert machine.left_after(0.03)[:2] == pytest.approx([0.4 * wanted, 0.8 * wanted])
+    for own_s in (0.03, 0.01, 2.0):
+        assert machine.left_after(own_s) == pytest.approx([3 * own_s * share for share in (*OWN, 1.0)])

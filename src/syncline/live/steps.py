@@ -203,13 +203,13 @@ class InBuckets(Step):
 
     def _compute(self, step: int, local_rate: float | None = None) -> PushReport:
         replica, pace, started_at = self.replica, self._pace, self.clock.now()
-        exchange = replica.exchange
+        exchange, size = replica.exchange, replica.flat.weights.numel()
         assert isinstance(exchange, Overlapped)
 
         def before_send(place: slice) -> None:
             if local_rate is not None:
                 replica.step_part(place, local_rate)
-            pace.part_is_ready()
+            pace.part_is_ready(1.0 - place.start / size)
 
         self.control.doing = f"computing step {step} since {started_at:.1f} s"
         pace.begin()

@@ -226,5 +226,5 @@ class Trainer:
         return losses, pace.slowdown_s, pace.delay_s
 
     def _part_is_ready(self, place: slice) -> None:
-        self._pace.part_is_ready()
+        self._pace.part_is_ready(1.0 - place.start / self.local.gradient.flat.weights.numel())
         self.links.push_part(place)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 from torch import Tensor
 
 from syncline.assembly import (
@@ -218,7 +217,7 @@ def _exchanged(config: RunConfig, network: Network, size_bytes: int, num_message
     parts = []
     for place in from_end(size_bytes, bucket_bytes):
         exchange_s = partial(network.all_reduce_s, size_bytes=place.stop - place.start, num_messages=1)
-        parts.append(Part(exchange_s, _ready(config, (size_bytes - place.start) / size_bytes)))
+        parts.append(Part(exchange_s, config.cluster.ready_after((size_bytes - place.start) / size_bytes)))
     return parts
 
 
@@ -228,16 +227,10 @@ def _early(config: RunConfig, size_bytes: int) -> list[Early]:
         return []
     own, early = blocks(size_bytes, config.cluster.shards), []
     for place in from_end(size_bytes, 4 * config.push_bucket_size):
-        ready = _ready(config, (size_bytes - place.start) / size_bytes)
+        ready = config.cluster.ready_after((size_bytes - place.start) / size_bytes)
         for shard, block in enumerate(own if ready < 1.0 else ()):  # what is ready at the end is the push's rest
             early += [Early(shard, part.stop - part.start, ready) for part in within([place], block)]
     return early
-
-
-def _ready(config: RunConfig, share: float) -> float:
-    """The share of a gradient's time after which this share of its elements, from the end, is ready."""
-    shares = config.cluster.ready
-    return float(np.interp(share, np.linspace(0.0, 1.0, len(shares)), shares))
 
 
 def build_replicas(config: RunConfig) -> Replicas:

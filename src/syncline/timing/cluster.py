@@ -59,6 +59,10 @@ class ClusterConfig:
         require(measured is None or measured >= 1, "cluster.measured_workers must be >= 1 or null", measured)
         object.__setattr__(self, "jitter", optional("cluster.jitter", self.jitter))
 
+    def ready_after(self, share: float) -> float:
+        """The share of a gradient's time after which this share of its elements, from the end, is ready."""
+        return float(np.interp(share, np.linspace(0.0, 1.0, len(self.ready)), self.ready))
+
     @property
     def extrapolation(self) -> str:
         """One line that says so, if there are more workers than were measured; else empty."""
@@ -250,7 +254,7 @@ class DelayInjector:
         rounds: Rounds = SINGLE,
     ) -> None:
         self._cluster = Cluster(config, scenario, seed)
-        self._worker = worker
+        self._config, self._worker = config, worker
         self._absolute = absolute
         self._fastest_s = min(config.gradient_s[: config.workers])  # there may be more entries than workers
         for _ in range(rounds.batches(iteration).start):
@@ -267,6 +271,16 @@ class DelayInjector:
     def wanted_s(self, drawn_s: float, spent_s: float) -> float:
         """Seconds that a gradient of `drawn_s` on the cluster is to take, which took `spent_s` on this machine."""
         return max(spent_s, drawn_s if self._absolute else spent_s * drawn_s / self._fastest_s)
+
+    def part_s(self, drawn_s: float, spent_s: float, share: float) -> float:
+        """Seconds of such a gradient after which this share of its elements, from the end, is to be ready.
+
+        Args:
+            spent_s: after which it was ready on this machine.
+        """
+        if self._absolute:
+            return max(spent_s, drawn_s * self._config.ready_after(share))
+        return self.wanted_s(drawn_s, spent_s)
 
     def compute(self, spent_s: float) -> tuple[float, float]:
         """(slow-down, delay): seconds to wait after a gradient that took `spent_s` on this machine."""
