@@ -47,8 +47,11 @@ class Case:
     words: tuple[str, ...]
     updates: int
     gbps: float = 1.0  # of a cable
-    repeats: int = 3
     by_chance: bool = False  # how often workers meet at a shard, which a millisecond changes for the rest of a run
+
+    @property
+    def repeats(self) -> int:
+        return 7 if self.by_chance else 3
 
     @property
     def sends_parts(self) -> bool:
@@ -77,20 +80,13 @@ CASES: tuple[Case, ...] = (
     Case("ds_sync, 4 workers", 4, ("strategy=ds_sync", "cluster.workers=4"), 40),
     Case("ds_sync, 4 workers, overlap", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 40),
     Case("ds_sync, 4 workers, overlap, slow", 4, ("strategy=ds_sync", OVERLAP, "cluster.workers=4"), 10, SLOW_GBPS),
-    Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 300, repeats=7, by_chance=True),
+    Case("dssp, 3 workers, 1 shard", 4, ("strategy=dssp", "cluster.workers=3", OWN), 300, by_chance=True),
     Case("psp, 2 workers, 2 shards", 4, ("strategy=psp", "cluster.workers=2", "cluster.shards=2", OWN), 80),
     Case("asp, topk 1 %", 4, ("strategy=asp", "cluster.workers=3", "compress=topk", OWN), 300),
     Case("bsp, int8, 2 shards", 4, (*BSP, "cluster.shards=2", "compress=int8", OWN), 30),
     Case("asp, 1 worker, in parts", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 40),
     Case("asp, 1 worker, in parts, slow", 2, ("strategy=asp", "cluster.workers=1", PARTS, OWN), 10, SLOW_GBPS),
-    Case(
-        "dssp, 3 workers, in parts",
-        4,
-        ("strategy=dssp", "cluster.workers=3", PARTS, OWN),
-        300,
-        repeats=7,
-        by_chance=True,
-    ),
+    Case("dssp, 3 workers, in parts", 4, ("strategy=dssp", "cluster.workers=3", PARTS, OWN), 300, by_chance=True),
     Case("bsp, 4 local steps", 3, (*BSP, "local.steps=4", "optimizer.momentum=0", OWN), 20),
     Case("asp, topk 1 %, slow", 3, ("strategy=asp", "cluster.workers=2", "compress=topk", OWN), 20, SLOW_GBPS),
     Case(
@@ -124,8 +120,8 @@ def measure(case: Case, results: Path, seed: int) -> tuple[float, float]:
         )
         run.wait()
     measured = run.summary()
-    here = compose([word for word in words if not word.startswith("runner.")])[0]
-    return measured["time_s"] / measured["updates"], _predicted(case, here)
+    foreseen = compose([word for word in words if not word.startswith("runner.")])[0]
+    return measured["time_s"] / measured["updates"], _predicted(case, foreseen)
 
 
 def _predicted(case: Case, config: RunConfig) -> float:

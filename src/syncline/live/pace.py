@@ -29,20 +29,13 @@ class Pace:
 
     def part_is_ready(self, share: float) -> None:
         """With it this share of the gradient's elements is ready; it leaves when it would be ready on the cluster."""
-        own_s = self._spent_s()
-        self._slow_down_until(self._delays.part_s(self._drawn_s, own_s, share), own_s)
+        own_s = time.monotonic() - self._begun_at - self.slowdown_s
+        until_s = self._delays.wanted_s(self._drawn_s, own_s, share)
+        self.slowdown_s += self._waited(until_s - own_s - self.slowdown_s)
 
     def end(self) -> None:
         """The gradient is complete."""
-        own_s = self._spent_s()
-        self._slow_down_until(self._delays.wanted_s(self._drawn_s, own_s), own_s)
-
-    def _spent_s(self) -> float:
-        """Seconds of this gradient, without what was injected."""
-        return time.monotonic() - self._begun_at - self.slowdown_s
-
-    def _slow_down_until(self, until_s: float, own_s: float) -> None:
-        self.slowdown_s += self._waited(until_s - own_s - self.slowdown_s)
+        self.part_is_ready(1.0)
 
     def _waited(self, seconds: float) -> float:
         return self._wait(seconds) if seconds > 0 else 0.0

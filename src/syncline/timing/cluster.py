@@ -268,19 +268,15 @@ class DelayInjector:
         """Seconds of the next gradient on the cluster, and of its delay."""
         return self._cluster.draw_compute(self._worker)
 
-    def wanted_s(self, drawn_s: float, spent_s: float) -> float:
-        """Seconds that a gradient of `drawn_s` on the cluster is to take, which took `spent_s` on this machine."""
-        return max(spent_s, drawn_s if self._absolute else spent_s * drawn_s / self._fastest_s)
-
-    def part_s(self, drawn_s: float, spent_s: float, share: float) -> float:
-        """Seconds of such a gradient after which this share of its elements, from the end, is to be ready.
+    def wanted_s(self, drawn_s: float, spent_s: float, share: float = 1.0) -> float:
+        """Seconds after which this share of a gradient's elements, from the end, is to be ready.
 
         Args:
-            spent_s: after which it was ready on this machine.
+            drawn_s: that the gradient takes on the cluster.
+            spent_s: after which the share was ready on this machine.
         """
-        if self._absolute:
-            return max(spent_s, drawn_s * self._config.ready_after(share))
-        return self.wanted_s(drawn_s, spent_s)
+        on_cluster_s = drawn_s * self._config.ready_after(share)
+        return max(spent_s, on_cluster_s if self._absolute else spent_s * drawn_s / self._fastest_s)
 
     def compute(self, spent_s: float) -> tuple[float, float]:
         """(slow-down, delay): seconds to wait after a gradient that took `spent_s` on this machine."""
