@@ -83,7 +83,7 @@ fidelity: $(READY) ## does the simulator predict what real processes do? (4 minu
 calibration: $(READY) ## does a profile that was measured foresee other strategies? Also on emulated hosts, as root (60 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.calibration $(ARGS)
 
-kills: $(READY) ## 300 parts of small runs of real processes are killed; as root also hosts (45 minutes)
+kills: $(READY) ## 300 parts of small runs of real processes are killed; as root also hosts (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
 
 hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated ones, as root (30 minutes)

@@ -40,14 +40,14 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "dssp": ("strategy=dssp",),
     "k_async": ("strategy=k_async", "strategy.k=2"),
     "bsp": ("strategy=bsp",),
-    "bsp, 2 shards": ("strategy=bsp", "cluster.shards=2"),
+    "bsp on 2 shards": ("strategy=bsp", "cluster.shards=2"),
     "all-reduce": ("strategy=bsp", "strategy.topology=allreduce"),
     "ds_sync": ("strategy=ds_sync",),
 }
 ON_HOSTS = ("asp", "ssp", "all-reduce")
 GRADIENTS_AN_UPDATE = {
     "bsp": WORKERS,
-    "bsp, 2 shards": WORKERS,
+    "bsp on 2 shards": WORKERS,
     "all-reduce": WORKERS,
     "ds_sync": WORKERS,
     "k_async": 2,

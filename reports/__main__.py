@@ -22,11 +22,11 @@ from rich.console import Console
 from reports.exhibits import REPORTS, SCALES, ArtefactStore, Exhibit, ExhibitWriter, Paper
 from reports.fidelity import fidelity
 from reports.papers import SHOWN
-from reports.races import are_of_pushes, of_pushes, together
+from reports.races import of_pushes, together
 from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.installation import IS_INSTALLED, make_command, reference_folder
-from syncline.operations.arguments import Parser
+from syncline.operations.arguments import Parser, exit_code
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
 from syncline.records.studies import find_study, study_stems
@@ -58,25 +58,20 @@ def main(arguments: list[str], prog: str = "python -m reports") -> int:
         parser.error("study takes the stem of a study, and nothing else does")
     if asked.check and asked.what != "docs":
         parser.error("--check goes with docs")
+    return exit_code(lambda: _docs(asked.reference, asked.check) if asked.what == "docs" else _show(asked))
+
+
+def _show(asked: argparse.Namespace) -> int:
     store = ArtefactStore(asked.results, asked.scale, asked.reference)
-    try:
-        if asked.what == "docs":
-            return _docs(asked.reference, asked.check)
-        if asked.study is not None:
-            path = find_study(asked.results, asked.reference, asked.study)
-            if path is None:
-                known = {stem for folder in (asked.results, asked.reference) for stem in study_stems(folder)}
-                raise RecordError(f"no study {asked.study!r}; there are {', '.join(sorted(known)) or 'none'}")
-            files = Printer(store).study(path)
-            print(f"from {path}")
-        else:
-            files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130  # as shells have it
+    if asked.study is not None:
+        path = find_study(asked.results, asked.reference, asked.study)
+        if path is None:
+            known = {stem for folder in (asked.results, asked.reference) for stem in study_stems(folder)}
+            raise RecordError(f"no study {asked.study!r}; there are {', '.join(sorted(known)) or 'none'}")
+        files = Printer(store).study(path)
+        print(f"from {path}")
+    else:
+        files = _site(store) if asked.what == "site" else Printer(store).show(asked.what)
     if from_where := store.origins():
         print(from_where)
     print("written:", *(files if len(files) <= MAX_LISTED else [f"{len(files)} files in {files[0].parent}"]))
@@ -126,8 +121,7 @@ class Printer:
             if what == "all":
                 written = [files for paper in SHOWN.values() for files in self._paper(paper, writer)]
             elif what == "races":
-                races = [study for study in self._store.written_studies() if not are_of_pushes(study)]
-                written = self._exhibit(together(races), what, writer)
+                written = self._exhibit(together(list(self._store.written_studies())), what, writer)
             elif what == "pushes":
                 written = self._exhibit(of_pushes(list(self._store.written_studies())), what, writer)
             elif what == "fidelity":

@@ -20,8 +20,10 @@ from reports.scoreboard import scoreboard
 from reports.tables import Table
 from syncline.records.drawing import draw
 from syncline.records.environment import cores
+from syncline.records.plans import stem_of
 from syncline.records.reference import Reference
 from syncline.records.spans import timeline_and_kind, window_of
+from syncline.records.store import RecordError
 from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems
 
 REPORTS = "reports"  # in the folder of the results: all files
@@ -85,13 +87,21 @@ class Paper:
         return str(published(self.key)["title"])
 
     def exhibit(self, name: str, artefact: Artefact) -> Exhibit:
-        """The items of an artefact; where each strategy also has its own learning rate, those again as `own`, ..."""
-        items = dict(self.shows[name](artefact.arm(SAME).with_common_seeds()))
-        if OWN in artefact.arms:
-            for suffix, item in self.shows[name](artefact.arm(OWN).with_common_seeds()).items():
-                titled = replace(item, title=f"{item.title}, {ARM_NAMES[OWN]}")
-                items[f"{OWN}-{suffix}" if suffix else OWN] = titled
-        return items
+        """The items of an artefact; where each strategy also has its own learning rate, those again as `own`, ...
+
+        Raises:
+            RecordError: a run that they need is missing.
+        """
+        try:
+            items = dict(self.shows[name](artefact.arm(SAME).with_common_seeds()))
+            if OWN in artefact.arms:
+                for suffix, item in self.shows[name](artefact.arm(OWN).with_common_seeds()).items():
+                    titled = replace(item, title=f"{item.title}, {ARM_NAMES[OWN]}")
+                    items[f"{OWN}-{suffix}" if suffix else OWN] = titled
+            return items
+        except LookupError as error:
+            what = f"not complete, or not part of this scale: {error}"
+            raise RecordError(f"{stem_of(artefact.name, artefact.scale)}: {what}") from error
 
     def claim_text(self, key: str) -> str:
         return str(published(self.key)["claims"][key])

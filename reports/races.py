@@ -46,12 +46,13 @@ def race_exhibit(study: WrittenStudy, path: Path) -> Exhibit:
 
 
 def together(studies: Sequence[WrittenStudy]) -> Exhibit:
-    """All races side by side: who is first where, and each strategy's profile.
+    """All races but those of pushes side by side: who is first where, and each strategy's profile.
 
     Raises:
-        RecordError: none of them is a race with an answer.
+        RecordError: none of them is such a race with an answer.
     """
-    answered = [(study, study.answer) for study in studies if study.kind == "race" and study.answer is not None]
+    races = [study for study in studies if study.kind == "race" and not are_of_pushes(study)]
+    answered = [(study, study.answer) for study in races if study.answer is not None]
     if not answered:
         raise RecordError("no race has its answer at this scale")
     found = ratios(cases([answer for _, answer in answered]))
@@ -97,31 +98,34 @@ def are_of_pushes(study: WrittenStudy) -> bool:
 
 
 def of_pushes(studies: Sequence[WrittenStudy]) -> Exhibit:
-    """Races whose entrants differ in local steps or compression, as a map: how soon each of them is on each cluster.
+    """Races whose entrants differ in local steps or compression, as a map: how soon each of them is in each race.
 
     Raises:
-        RecordError: there is none with an answer.
+        RecordError: there is none in which the target was reached.
     """
-    found = [study for study in studies if are_of_pushes(study)]
-    if not found:
-        raise RecordError("no race of local steps or compression has its answer at this scale")
-    cells: dict[tuple[str, str], dict[tuple[str, int], float]] = {}
-    steps: dict[str, set[int]] = {}
-    for study in found:
-        answer = study.answer
-        assert answer is not None
-        cluster = study.name.rpartition(" ")[2]
-        judged = [each for each in answer["standings"] if each["seconds"] < answer["length_s"]]
-        least = min(each["seconds"] for each in judged)
-        for each in judged:
+    found = [(study, answer) for study in studies if are_of_pushes(study) and (answer := study.answer) is not None]
+    cells: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
+    steps: dict[int, set[int]] = {}  # by the race's place
+    for race, (_, answer) in enumerate(found):
+        reached = [each for each in answer["standings"] if each["seconds"] < answer["length_s"]]
+        least = min((each["seconds"] for each in reached), default=math.nan)
+        for each in reached:
             own, compress = _pushes(each)
-            steps.setdefault(cluster, set()).add(own)
-            cells.setdefault((_strategy(each), compress), {})[cluster, own] = each["seconds"] / least
-    columns = [(cluster, own) for cluster, ours in steps.items() for own in sorted(ours)]
+            steps.setdefault(race, set()).add(own)
+            cells.setdefault((_strategy(each), compress), {})[race, own] = each["seconds"] / least
+    if not cells:
+        raise RecordError("no race of local steps or compression has reached its target at this scale")
+    columns = [(race, own) for race, ours in steps.items() for own in sorted(ours)]
     rows = [[*row, *map(of_row.get, columns)] for row, of_row in sorted(cells.items())]
-    headings = [Heading("strategy"), Heading("compress"), *(Heading(f"{name}, H = {own}", 2) for name, own in columns)]
+    clusters = [study.name.rpartition(" ")[2] for study, _ in found]
+    names = [
+        cluster if clusters.count(cluster) == 1 else f"{study.name}, {answer['metric']} {answer['target']:g}"
+        for cluster, (study, answer) in zip(clusters, found, strict=True)
+    ]
+    of_columns = (Heading(f"{names[race]}, H = {own}", 2) for race, own in columns)
+    headings = [Heading("strategy"), Heading("compress"), *of_columns]
     notes = [
-        f"Seconds to the target over those of the soonest on that cluster. {DASH}: it was not judged, since in tuning "
+        f"Seconds to the target over those of the soonest in that race. {DASH}: it was not judged, since in tuning "
         "it was much later, or missed the target. H: local steps."
     ]
     return {"": Table("What to push where", headings, rows, notes)}

@@ -189,6 +189,14 @@ class Artefact:
             raise ValueError(f"{self.name}: rivals: {comparison} must be one of {', '.join(candidates)}, got {chosen}")
         return candidates if chosen is None else [chosen]
 
+    @property
+    def first_learned(self) -> Run:
+        """Raises LookupError if no run has learned."""
+        for run in self.runs:
+            if run.config["gradients"]:
+                return run
+        raise LookupError("a run that learns")
+
     def sample(self, runs: Sequence[Run], value: Callable[[Run], float | None]) -> Sample:
         """One value a seed of the artefact, None for a seed without a run."""
         by_seed = {run.seed: value(run) for run in runs}
@@ -274,10 +282,14 @@ def artefact_of(
     """The records of planned runs, each from the first source that has it.
 
     Raises:
-        RecordError: none is finished, or a record is broken or of a newer format.
+        RecordError: none is finished, a row has several runs a seed, or a record is broken or of a newer format.
     """
     runs, missing = [], []
+    identities: dict[tuple[str, int], str] = {}
     for entry in planned:
+        if identities.setdefault((entry.label, entry.seed), entry.identity) != entry.identity:
+            what = f"its plan is of a sweep: {entry.label} has several runs of seed {entry.seed}"
+            raise RecordError(f"{stem_of(name, scale)}: {what}; {make_command(name, scale)} makes it anew")
         found = (source.record(entry.identity) for source in sources)
         record = next((record for record in found if record is not None), None)
         if record is None:

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
 from reports.figures import Figure
 from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
-from reports.races import together
+from reports.races import of_pushes, together
 from reports.records import published
 from reports.settings import settings
 from reports.studies import study_exhibit
@@ -187,8 +188,6 @@ def section(paper: Paper, name: str, store: ArtefactStore, writer: ExhibitWriter
         exhibit = paper.exhibit(name, artefact)
     except RecordError as error:
         return Section(full, caption, command, missing=str(error))
-    except LookupError as error:
-        return Section(full, caption, command, missing=f"not complete, or not part of this scale: {error}")
     shown = [Shown(*one) for one in writer.submit(exhibit, stem_of(full, store.scale))]
     source: str = artefact.report.get("source", "")
     return Section(full, caption, command, shown, settings(artefact), source, artefact.incomplete, artefact.origins)
@@ -206,10 +205,14 @@ def live_section(results: Path, writer: ExhibitWriter) -> Section:
 
 def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Section]:
     """The studies of the store's scale, of the results and of the reference, that have something to show."""
-    races = [study for study in store.written_studies() if study.kind == "race" and study.answer is not None]
-    if races:
-        shown = [Shown(*one) for one in writer.submit(together(races), "races")]
-        yield Section("races", "Which strategy first: all races", f"{command_name('report')} races", shown)
+    written = list(store.written_studies())
+    for what, of_all, caption in (
+        ("races", together, "Which strategy first: all races"),
+        ("pushes", of_pushes, "Races of local steps and compression: what to push where"),
+    ):
+        with suppress(RecordError):  # there is no such race
+            shown = [Shown(*one) for one in writer.submit(of_all(written), what)]
+            yield Section(what, caption, f"{command_name('report')} {what}", shown)
     for path in store.studies():
         study = read_study(path)
         if study.scale != store.scale:

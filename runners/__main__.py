@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from syncline.installation import command_name
+from syncline.operations.arguments import exit_code
 
 # name -> module with `main(arguments) -> exit code`, and a line for --help
 COMMANDS = {
@@ -45,12 +46,7 @@ def main(arguments: list[str]) -> int:
         hint = f"; did you mean {near[0]}?" if near else ""
         print(f"error: unknown command {name!r}; there are {', '.join(COMMANDS)}{hint}", file=sys.stderr)
         return 1
-    module, _ = COMMANDS[name]
-    try:
-        return called(name, module, words)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130  # as shells have it
+    return exit_code(lambda: called(name, COMMANDS[name][0], words))
 
 
 def called(name: str, module: str, words: list[str]) -> int:
@@ -60,11 +56,7 @@ def called(name: str, module: str, words: list[str]) -> int:
         return int(import_module("syncline.__main__").main([name, *words], "syncline"))
     if module == "reports":
         return int(import_module("reports.__main__").main(words, command_name(name)))
-    try:
-        return int(import_module(module).main(words))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return int(import_module(module).main(words))
 
 
 def help_text() -> str:

@@ -32,7 +32,7 @@ from rich.console import Console
 
 import syncline
 from runners.display import RunDisplay, summary_table
-from runners.judging import Piece, declared_judging, is_grown, judge
+from runners.judging import Piece, declared_judging, judge
 from runners.one import lacks_parameters, replay_config, run_one
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
@@ -62,7 +62,7 @@ from syncline.operations.studies import answer_lines
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Plan, merged
 from syncline.records.lock import announced
-from syncline.records.plans import plan_path, read_plan
+from syncline.records.plans import read_plan
 from syncline.records.store import FINISHED, read_summary, status
 from syncline.records.studies import read_study, study_path
 from syncline.targets import fault
@@ -196,7 +196,7 @@ def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
     if isinstance(invocation.launcher, SlurmConfig):
         return submit_all(plans, invocation.launcher, invocation)
     results = Path(invocation.results)
-    paths = [plan_path(results, plan.stem) if is_grown(plan, results) else plan.write(results) for plan in plans]
+    paths = [plan.keep(results) for plan in plans]
     with announced(paths):
         code = make_runs(merged(plans), invocation)
     print("plan", *paths)

@@ -16,9 +16,7 @@ from syncline.config.words import split
 from syncline.operations.tables import counted, duration
 from syncline.plan import Plan
 from syncline.records.plans import PlannedRun
-from syncline.records.sources import ResultsFolder
 from syncline.records.store import FINISHED, RecordError, read_summary, status
-from syncline.records.studies import study_path
 from syncline.studies.judge import Judgement, Judging, Row
 from syncline.studies.study import Stage, Trial
 
@@ -78,15 +76,6 @@ def _verdicts(plan: Plan, results: Path) -> Callable[[Sequence[Trial]], Sequence
         return list(judgements(plan.name, plan.scale, plan.report, list(planned(trials)), results))
 
     return verdicts
-
-
-def is_grown(plan: Plan, results: Path) -> bool:
-    """Whether the plan that is written is this one, grown by the seeds of a study that judges."""
-    if not study_path(results, f"judge-{plan.stem}").exists():
-        return False
-    there = ResultsFolder(results).plan(plan.stem)
-    own = {entry.config.identity for entry in plan.entries}
-    return there is not None and there.report == plan.report and {*there.once()} > own
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from runners.checkpoints import FileCheckpointer, State, read_checkpoint, report_restart
 from runners.display import say
 from runners.live import can_resume, run_live
-from syncline.config import ConfigError, LiveConfig, OwnPart, ReplayConfig, RunConfig, SimulateConfig, from_plain
+from syncline.config import ConfigError, LiveConfig, ReplayConfig, RunConfig, SimulateConfig, from_plain, users_fault
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.lock import held
@@ -18,7 +18,6 @@ from syncline.records.snapshots import write_state
 from syncline.records.store import FINISHED, RecordError, is_write_error, read_run_config, read_summary, status
 from syncline.records.trackers.process import Tracker, check_installed
 from syncline.records.writer import RecordWriter, recover
-from syncline.targets import fault
 
 
 def check_possible(config: RunConfig) -> None:
@@ -86,7 +85,7 @@ def run_one(
                 if _is_out_of_memory(error):
                     cause = str(error).partition("\n")[0]
                     raise ConfigError(f"out of memory; batch_size or the model must be smaller: {cause}") from error
-                if (told := _users_fault(config, error)) is not None:
+                if (told := users_fault(config.strategy, error)) is not None:
                     raise ConfigError(told) from error
                 raise
     return read_summary(record.folder)
@@ -117,17 +116,6 @@ def _run(
     checkpointer = FileCheckpointer(record, config.runner.checkpoint_every_s)
     save_parameters = save if config.runner.parameters else None
     return simulate(config, on_evaluation, on_progress, record.events, checkpointer, state, save_parameters)
-
-
-def _users_fault(config: RunConfig, error: Exception) -> str | None:
-    """One line on an error of the user's own code, or on one to which a strategy of the user's own led the engine."""
-    if isinstance(error, ValueError):
-        return None
-    told = fault(error)
-    if told is None and isinstance(config.strategy, OwnPart) and not isinstance(error, OSError):
-        name, what = config.strategy.name, f"{type(error).__name__}: {error}"
-        return f"strategy={name} broke its contract ({what}); python -m syncline check strategy={name} shows the event"
-    return told
 
 
 def _is_out_of_memory(error: Exception) -> bool:

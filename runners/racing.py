@@ -2,7 +2,7 @@
 
 import hashlib
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice, product
 from statistics import fmean
 from typing import Any
@@ -123,7 +123,7 @@ def _race(
         race.margin,
         None if race.budget_h is None else 3600.0 * race.budget_h,
         invocation.jobs or cores(),
-        tuple(_elsewhere(race, config)),
+        tuple(_possible(_elsewhere(race, config), entrants[0])),
         race.confirm,
         tuple(shlex.split(race.live)),
         tuple(left),
@@ -235,6 +235,16 @@ def _check(race: RaceConfig, config: RunConfig, invocation: Invocation, entrant:
             )
         if compose([*entrant.overrides, *live, "max_time_s=1"])[0].runner.time_kind == "virtual":
             raise ConfigError(f"race.live must set a runner of real processes, got {race.live or 'none'}")
+
+
+def _possible(around: Iterable[Elsewhere], entrant: Entrant) -> Iterator[Elsewhere]:
+    """These clusters. Raises ConfigError if one is no cluster."""
+    for place in around:
+        try:
+            compose([*entrant.overrides, *place.overrides])
+        except ConfigError as error:
+            raise ConfigError(f"race.around: {place.name}: {error}") from None
+        yield place
 
 
 def _elsewhere(race: RaceConfig, config: RunConfig) -> Iterator[Elsewhere]:

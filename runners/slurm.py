@@ -82,7 +82,7 @@ def submit(
             made.append(_submit_one(plan, left, held_by, results.absolute(), options, follow_up))
             holders |= {identity: {*filter(None, [made[-1].job_id])} for identity in left}
         elif follow_up is None:
-            plan.write(results)
+            plan.keep(results)
     return made, num_waiting
 
 
@@ -107,7 +107,7 @@ def _submit_one(
     if options.submit and tasks:
         job_id = _submit_first(script, tasks)
     if follow_up is None:
-        plan.write(results)
+        plan.keep(results)
     if options.submit and after is not None:
         all_of_it = f"--dependency=afterany:{':'.join(sorted({*held_by, *filter(None, [job_id])}))}"
         after_id = _sbatch(after, all_of_it) if tasks else _submit_first(after, {}, all_of_it)

@@ -65,13 +65,13 @@ class Made:
             self._known[identity] = outcome
         return outcome
 
-    def repeated(self, ended: Ended) -> None:
-        """Count these runs, if others are to be repeated. One that failed has failed, although its old record stays."""
+    def count(self, ended: Ended) -> None:
+        """Count these runs. One that failed has failed, also if it left no record, or if an older one stays."""
+        self._known |= dict.fromkeys(ended.failed, Outcome("failed"))
+        for identity in ended.finished:
+            self._known.pop(identity, None)
         if self.since is not None:
             self.since |= ended.finished | ended.failed
-            self._known |= dict.fromkeys(ended.failed, Outcome("failed"))
-            for identity in ended.finished:
-                self._known.pop(identity, None)
 
 
 def present_stage(declared: Declared, invocation: Invocation) -> Plan | None:
@@ -149,7 +149,7 @@ def make_stage(
             until=until,
             about=about,
         )
-    made.repeated(ended)
+    made.count(ended)
     return len(ended.failed)
 
 

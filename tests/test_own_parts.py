@@ -14,6 +14,7 @@ from own import SHOWN, using, write
 from safetensors.torch import load_file
 
 from runners import command_line
+from runners.failures import RunFailed
 from runners.one import run_one
 from syncline.assembly import build_learner
 from syncline.config import ConfigError, choices, compose, from_plain
@@ -234,8 +235,17 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize("fault", STRATEGIES)
-def test_a_strategy_that_breaks_its_contract_is_one_line(my: Path, tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        *((fault, ["gradients=false"]) for fault in STRATEGIES),
+        pytest.param("twice", ["runner=local", "dataset=digits", "model=mlp"], marks=pytest.mark.processes),
+    ],
+    ids=str,
+)
+def test_a_strategy_that_breaks_its_contract_is_one_line(
+    my: Path, tmp_path: Path, fault: str, words: list[str]
+) -> None:
     answer, line = STRATEGIES[fault]
     code = (
         "from bounded import *\n\n\nclass FaultyOptions(BoundedOptions):\n    def start(self, num_workers):\n"
@@ -243,8 +253,8 @@ def test_a_strategy_that_breaks_its_contract_is_one_line(my: Path, tmp_path: Pat
         f"        # broken\n        return {answer}\n"
     )
     write(my, {"faulty.py": code, "strategy/faulty.yaml": "_target_: faulty.FaultyOptions\n"})
-    config, _ = compose(["strategy=faulty", "gradients=false", "max_updates=30"])
-    with pytest.raises((ConfigError, Deadlock)) as error:
+    config, _ = compose(["strategy=faulty", "max_updates=30", *words])
+    with pytest.raises((ConfigError, Deadlock, RunFailed)) as error:
         run_one(config, tmp_path / "results", lambda progress: None)
     assert line in str(error.value)
     assert "\n" not in str(error.value)

@@ -85,7 +85,7 @@ def _series(of: Network, paradigm: str, position: int, has_band: bool = True) ->
 
 def _notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
-    first = next(run for run in artefact.runs if run.config["gradients"])
+    first = artefact.first_learned
     goals = [
         f"{of.name} {', '.join('—' if goal is None else f'{goal:.2f}' for goal in values)}"
         for of in learning(artefact)

@@ -111,7 +111,7 @@ def table1(artefact: Artefact) -> Table:
 
 def _notes(artefact: Artefact, goals: Targets) -> list[str]:
     """What a reader must know to compare."""
-    config = next(iter(learned(artefact).values()))[0].config
+    config = artefact.first_learned.config
     lines = [
         f"Learned here: {learned_with(config)}; in the paper ResNet-110 on CIFAR-100, 300 "
         "epochs, and the median of three trials. Seconds are virtual, on the paper's two GPUs. (k/n): only k of n "
@@ -145,7 +145,7 @@ def fig4(artefact: Artefact) -> Figure:
     ]
     if has_papers_targets(artefact):
         series.append(_stars(paper["table1"]))
-    first = next(iter(rows.values()))[0]
+    first = artefact.first_learned
     title = f"DSSP, Figure 4, at scale {artefact.scale}: {learned_with(first.config)}, {len(artefact.seeds)} seeds"
     return Figure(title, [Panel(f"{first.summary['time_kind']} time, s", "test accuracy", series)])
 

@@ -1,13 +1,12 @@
 """Look at plans and records, start and stop plans: python -m syncline <command>; --help lists the commands."""
 
 import argparse
-import os
 import sys
 from importlib import import_module
 
 import syncline
 from syncline.operations import clean, compare, control, reference, show, status, timeline
-from syncline.operations.arguments import Commands, Parser
+from syncline.operations.arguments import Commands, Parser, exit_code
 
 EXAMPLES = """\
 examples:
@@ -36,25 +35,17 @@ def main(arguments: list[str], prog: str = "python -m syncline") -> int:
     commands = Commands(parser)
     for module in (status, control, show, compare, clean, timeline, reference):
         module.add_to(commands)
-    try:
-        name, *words = arguments or ["--help"]
+    name, *words = arguments or ["--help"]
+
+    def command() -> int:
         if name in OTHERS:
             return int(import_module(f"runners.{name}").main(words))
         if not name.startswith("-") and name not in commands.names:
             raise ValueError(f"unknown command {name!r}; there are {', '.join((*commands.names, *OTHERS))}")
         asked = parser.parse_args([name, *words])
-        code: int = asked.run(asked)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # as of `| head`; Python would complain once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130  # as shells have it
+        return int(asked.run(asked))
+
+    return exit_code(command)
 
 
 if __name__ == "__main__":

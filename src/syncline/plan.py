@@ -13,7 +13,9 @@ from typing import Any
 
 from syncline.config import ConfigError, RunConfig
 from syncline.records.plans import plan_path, stem_of
+from syncline.records.sources import ResultsFolder
 from syncline.records.store import FINISHED, cannot_write, status, write_file
+from syncline.records.studies import study_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,17 @@ class Plan:
             RecordError: it cannot be written.
         """
         return self.write_to(plan_path(results, self.stem))
+
+    def keep(self, results: Path) -> Path:
+        """As `write`, but a plan that is there stays if it is this one, grown by the seeds of a study that judges."""
+        return plan_path(results, self.stem) if self._is_grown(results) else self.write(results)
+
+    def _is_grown(self, results: Path) -> bool:
+        if not study_path(results, f"judge-{self.stem}").exists():
+            return False
+        there = ResultsFolder(results).plan(self.stem)
+        own = {entry.config.identity for entry in self.entries}
+        return there is not None and there.report == self.report and {*there.once()} > own
 
     def write_to(self, path: Path) -> Path:
         """Write the plan. Returns the file. Raises RecordError if it cannot be written."""

@@ -153,6 +153,9 @@ def test_of_a_plan_that_a_study_makes_the_stage_under_way_is_left_out(
     judged(present=4)
     (said,) = add("paper/table")
     assert (planned(), said["left"]) == ([TEN[0], TEN[1]], 2), "the first stage is the plan"
+    judged(1, present=2)
+    (said,) = add("paper/table")
+    assert said["left"] == 2, "the plan has more than the study's stages: it is another command's"
 
 
 def test_a_plan_of_the_same_runs_is_renewed(add: Callable[..., Any], results: Path, reference: Path) -> None:

@@ -65,17 +65,18 @@ def test_side_by_side_the_table_says_who_is_first_where_and_the_scores_are_of_bo
     assert "asp       1.000  1 of 1   1 of 1" in lines
 
 
+def raced(name: str, seconds: dict[str, float]) -> WrittenStudy:
+    """A race of pushes: of `... steps=N COMPRESS`."""
+    written = study({label: Truth(each, noise=0.01) for label, each in seconds.items()}, name, within=3.0)
+    for standing in answer_of(written)["standings"]:
+        words = standing["label"].split()
+        steps, compress = (word for word in words if word.startswith("steps=") or word in ("none", "topk"))
+        standing["overrides"] = [f"local.{steps}", f"compress={compress}"]
+    return written
+
+
 def test_races_of_pushes_are_a_map_by_what_is_pushed() -> None:
-    """Relative to the soonest on a cluster; who was not judged has no value there."""
-
-    def raced(name: str, seconds: dict[str, float]) -> WrittenStudy:
-        written = study({label: Truth(each, noise=0.01) for label, each in seconds.items()}, name, within=3.0)
-        for standing in answer_of(written)["standings"]:
-            words = standing["label"].split()
-            steps, compress = (word for word in words if word.startswith("steps=") or word in ("none", "topk"))
-            standing["overrides"] = [f"local.{steps}", f"compress={compress}"]
-        return written
-
+    """Relative to the soonest in a race; who was not judged has no value there."""
     slow = raced(
         "on cluster slow", {"asp steps=1 none": 40.0, "asp steps=8 none": 20.0, "k_sync k=2 steps=8 topk": 10.0}
     )
@@ -90,6 +91,33 @@ def test_races_of_pushes_are_a_map_by_what_is_pushed() -> None:
     assert rows["asp", "none"] == [pytest.approx(2.0, rel=0.05), 1.0, pytest.approx(1.2, rel=0.05)]
     with pytest.raises(RecordError, match="no race of local steps or compression"):
         of_pushes([ordinary])
+    sides = table(together([ordinary, slow, quick])[""])
+    assert [heading.title for heading in sides.columns] == ["race", "on cluster slow", "score"]
+
+
+def test_two_races_on_one_cluster_are_columns_of_their_own_in_the_map() -> None:
+    """Each relative to its own soonest."""
+    studies = [
+        raced("mlp on mnist, cluster lab", {"asp steps=1 none": 20.0, "asp steps=8 none": 10.0}),
+        raced(
+            "lenet on mnist, cluster lab",
+            {"asp steps=1 none": 10.0, "asp steps=8 none": 20.0, "bsp steps=8 none": 25.0},
+        ),
+    ]
+    shown = table(of_pushes(studies)[""])
+    assert [heading.title for heading in shown.columns[2:]] == [
+        *("mlp on mnist, cluster lab, accuracy 0.9, H = 1", "mlp on mnist, cluster lab, accuracy 0.9, H = 8"),
+        *("lenet on mnist, cluster lab, accuracy 0.9, H = 1", "lenet on mnist, cluster lab, accuracy 0.9, H = 8"),
+    ]
+    rows = {row[0]: row[2:] for row in shown.rows}
+    assert rows["asp"] == [pytest.approx(2.0, rel=0.05), 1.0, 1.0, pytest.approx(2.0, rel=0.05)]
+    assert rows["bsp"] == [None, None, None, pytest.approx(2.5, rel=0.05)]
+    missed = raced("mlp on mnist, cluster far", {"asp steps=1 none": 10.0, "asp steps=8 none": 11.0})
+    for standing in answer_of(missed)["standings"]:
+        standing["seconds"] = answer_of(missed)["length_s"]
+    assert len(table(of_pushes([*studies, missed])[""]).columns) == 6
+    with pytest.raises(RecordError, match="has reached its target"):
+        of_pushes([missed])
 
 
 def test_without_an_answer_there_is_nothing_side_by_side() -> None:

@@ -10,10 +10,11 @@ import pytest
 from written import ENVIRONMENT, Written, write_records
 
 from reports.exhibits import ArtefactStore, Picture
-from reports.records import Missing, load_artefact
+from reports.papers import PAPERS
+from reports.records import Missing, artefact_of, load_artefact
 from reports.settings import settings
 from syncline.operations.reference import add
-from syncline.records.plans import read_plan
+from syncline.records.plans import PlannedRun, read_plan
 from syncline.records.reference import Reference
 from syncline.records.store import RecordError
 
@@ -70,6 +71,25 @@ def test_a_record_of_another_format_is_refused(tmp_path: Path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
     with pytest.raises(RecordError, match="record format 99"):
         load_artefact("dssp/fig3", "smoke", tmp_path)
+
+
+def test_a_plan_of_a_sweep_is_no_artefact() -> None:
+    """One run would stand for all of a row's."""
+    planned = [PlannedRun("bsp", 0, f"rate-{rate}", []) for rate in (0.1, 0.2)]
+    with pytest.raises(RecordError, match="dssp-fig3-smoke: its plan is of a sweep: bsp has several runs of seed 0"):
+        artefact_of("dssp/fig3", "smoke", {}, planned, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("dssp/table1", "bsp/timing"), ("dssp/fig4", "bsp/timing"), ("dssp/fig3", "bsp/timing"), ("backup/charlm", "x")],
+)
+def test_an_artefact_whose_runs_are_not_enough_is_one_line(tmp_path: Path, name: str, label: str) -> None:
+    write_records(tmp_path, name, "smoke", [written(label, 0, gradients=False)], {})
+    paper, _, own = name.partition("/")
+    with pytest.raises(RecordError, match=rf"^{paper}-{own}-smoke: not complete, or not part of this scale: .") as told:
+        PAPERS[paper].exhibit(own, ArtefactStore(tmp_path, "smoke").artefact(name))
+    assert "\n" not in str(told.value)
 
 
 def test_a_store_loads_an_artefact_once(tmp_path: Path):

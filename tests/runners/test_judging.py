@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners import judging
-from runners.judging import Costs, Piece, chosen, declared_judging, is_grown
+from runners.judging import Costs, Piece, chosen, declared_judging
 from runners.planning import experiment_plan
+from runners.slurm import submit
 from runners.study import Declared, Made
 from syncline.__main__ import main
-from syncline.config import ConfigError
+from syncline.config import ConfigError, SlurmConfig
 from syncline.plan import Plan
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.store import FINISHED, status
@@ -291,10 +292,15 @@ def test_the_experiments_own_command_leaves_a_plan_that_a_study_has_grown(tmp_pa
     words = ["+experiment=dssp/table1", "scale=workstation"]
     plan, _ = experiment_plan(words, False)
     more, _ = experiment_plan([*words, "scale.seeds=[0,1,2,3,4,5]"], False)
-    more.write(tmp_path)
-    assert not is_grown(plan, tmp_path)  # no study has
+
+    def num_kept(own: Plan) -> int:
+        more.write(tmp_path)
+        return len(read_plan(own.keep(tmp_path)).runs)
+
+    assert num_kept(plan) == len(plan.entries)  # no study has
     study = WrittenStudy("judge", plan.name, plan.scale, plan.stem, [], {}, [], None, None)
     write_study(study_path(tmp_path, f"judge-{plan.stem}"), study)
-    assert is_grown(plan, tmp_path)
-    assert not is_grown(more, tmp_path)
-    assert not is_grown(replace(plan, report={**plan.report, "targets": {}}), tmp_path)
+    assert num_kept(plan) == num_kept(more) == len(more.entries) > len(plan.entries)
+    submit([plan], tmp_path, SlurmConfig(submit=False))
+    assert len(read_plan(plan_path(tmp_path, plan.stem)).runs) == len(more.entries)
+    assert num_kept(replace(plan, report={**plan.report, "targets": {}})) == len(plan.entries)

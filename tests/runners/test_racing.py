@@ -133,6 +133,7 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
         ([TARGET, "race.entrants=0"], "race.entrants must be {strategy: {key: [values]} or null}, got 0"),
         ([TARGET, "race.entrants=null"], "race.entrants must name a strategy or more, got none"),
         ([TARGET, "race.entrants={bps: {}}"], "race.entrants must name strategies, got bps; there are "),
+        ([TARGET, "race.around={slowest: [0.5]}"], "race.around: slowest worker x 0.5: scenario.slow must map workers"),
         ([TARGET, "race.around=0"], "race.around must map some of slowest, bandwidth, delay"),
         ([TARGET, "race.confirm=2", "race.live=runner=lokal"], "runner must be one of"),
         ([TARGET, "race.confirm=2", "race.live=runner=simulate"], "race.live must set a runner of real processes"),

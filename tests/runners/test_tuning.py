@@ -213,9 +213,17 @@ def test_status_is_of_the_present_stage_and_starts_nothing(tmp_path: Path, comma
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failed_run_is_worst_and_with_fail_fast_the_study_stops(tmp_path: Path, command: Command) -> None:
-    """No data are there, so every run fails, and no row has a value."""
-    words = [*SMALL, "dataset=cifar10", f"dataset.root={tmp_path / 'empty'}", "jobs=1", "tune.finalists=1"]
+@pytest.mark.parametrize(
+    "data",
+    [["dataset=cifar10", "dataset.root=empty"], ["dataset=glyphs10", "dataset.train_size=1000000000"]],
+    ids=["there are no data", "no memory, and no record"],
+)
+def test_a_failed_run_is_worst_and_with_fail_fast_the_study_stops(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, data: list[str]
+) -> None:
+    """Every run fails, and no row has a value."""
+    monkeypatch.chdir(tmp_path)
+    words = [*SMALL, *data, "jobs=1", "tune.finalists=1"]
     said = command(*words, "fail_fast=true", f"results={tmp_path / 'fast'}")
     assert said.code == 1
     assert read_study(only_study(tmp_path / "fast")).answer is None

@@ -160,6 +160,11 @@ def test_each_worker_draws_from_its_own_column_and_further_ones_repeat_them(tmp_
     assert dict(zip(values, counts, strict=True)) == {1.5: 20, 2.5: 20, 3.5: 20, 10.0: 30, 20.0: 30}
 
 
+def test_a_byte_order_mark_before_the_first_line_is_skipped(tmp_path: Path) -> None:
+    path = csv(tmp_path / "seconds.csv", "\ufeff0,1", "1.5,10")
+    assert [column.tolist() for column in Trace(path=str(path)).columns] == [[1.5], [10.0]]
+
+
 def test_relative_durations_have_a_mean_of_one_in_each_column(tmp_path: Path) -> None:
     path = csv(tmp_path / "seconds.csv", "0,1", "1,10", "3,30", ",50")
     options = {"name": "trace", "path": str(path), "relative": True, "block": 3}
@@ -178,6 +183,8 @@ def test_relative_durations_have_a_mean_of_one_in_each_column(tmp_path: Path) ->
         (["0,1", "2,"], "trace needs durations >= 0"),
         (["0", "-1"], "trace needs durations >= 0, got [-1.0]"),
         (["0", "", "1,2"], "lines must have 1 cells, got ['1', '2']"),
+        ([], "a line of workers' numbers and one or more of seconds, got 0"),
+        (["0,1"], "a line of workers' numbers and one or more of seconds, got 1"),
     ],
     ids=str,
 )
@@ -197,6 +204,8 @@ def test_a_file_that_is_no_table_of_durations_is_refused_in_one_line(
         ({"name": "trace", "values": [1], "block": 0.5}, "trace.block must be >= 1, got 0.5"),
         ({"name": "trace", "values": [1], "relative": 1}, "cluster.jitter.relative must be true or false, got 1"),
         ({"name": "trace", "values": [0.0], "relative": True}, "trace.relative needs columns of means > 0, got [0.0]"),
+        ({"name": "trace", "values": [True]}, "cluster.jitter.values must be a list of numbers, got [True]"),
+        ({"name": "normal", "mean": True, "std": 1.0}, "cluster.jitter.mean must be a number, got True"),
         ({"name": "trace"}, "trace needs either values or path"),
         (
             {"name": "two_state", "low": 2, "high": 1, "every": 9, "lasting": 9},

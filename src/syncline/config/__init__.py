@@ -6,7 +6,7 @@ from syncline.config.datasets import DATASETS, DigitsConfig, GlyphsConfig, OwnDa
 from syncline.config.judging import JudgeConfig
 from syncline.config.models import MODELS, BertConfig, ModelConfig, ResnetConfig
 from syncline.config.optimizers import OptimizerConfig, SgdConfig
-from syncline.config.own import OwnPart
+from syncline.config.own import OwnPart, users_fault
 from syncline.config.racing import RaceConfig, of_whole
 from syncline.config.run import RunConfig, TargetConfig, content_here, from_plain
 from syncline.config.runners import LiveConfig, LocalConfig, MultinodeConfig, ReplayConfig, SimulateConfig, SlurmConfig
@@ -49,4 +49,5 @@ __all__ = [
     "from_plain",
     "of_whole",
     "sweep",
+    "users_fault",
 ]

@@ -16,7 +16,7 @@ from syncline.config.checks import ConfigError
 from syncline.config.folders import folders
 from syncline.config.reading import fields
 from syncline.strategies.protocol import StrategyOptions
-from syncline.targets import TargetError, imported, instantiated, source_hash, targets_in
+from syncline.targets import TargetError, fault, imported, instantiated, source_hash, targets_in
 
 ABOUT = {"_target_": str, "_source_": str, "_folder_": str}  # the hash of its source; where its file lies
 SCALARS = (bool, int, float, str)
@@ -70,6 +70,20 @@ class OwnPart:
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
         return _restored, (self.group, self.base, values)
+
+
+def users_fault(strategy: StrategyOptions, error: Exception) -> str | None:
+    """One line on an error of the user's own code, or on one to which this strategy, if it is the user's, led a server.
+
+    None for other errors, and for a ValueError, which is one line itself.
+    """
+    if isinstance(error, ValueError):
+        return None
+    told = fault(error)
+    if told is None and isinstance(strategy, OwnPart) and not isinstance(error, OSError):
+        name, what = strategy.name, f"{type(error).__name__}: {error}"
+        return f"strategy={name} broke its contract ({what}); python -m syncline check strategy={name} shows the event"
+    return told
 
 
 def _restored(group: str, base: type[Any], values: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from syncline.assembly import (
     configure_torch,
     shape_of,
 )
+from syncline.config import ConfigError, users_fault
 from syncline.learning.buckets import from_end, within
 from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule
@@ -84,6 +85,10 @@ def main(job: Job, number: int) -> int:
     except NotElastic as error:
         gathering.control.send(RestartNeeded(str(error)))
         return RESTART
+    except Exception as error:
+        if (told := users_fault(config.strategy, error)) is not None:
+            raise ConfigError(told) from error
+        raise
     return 0
 
 

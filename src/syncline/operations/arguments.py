@@ -1,7 +1,9 @@
 """What the commands of python -m syncline share: their parser, --results, --json, the names of plans and records."""
 
 import argparse
+import os
 import shlex
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +15,24 @@ from syncline.records.plans import WrittenPlan, plan_path, read_plan
 from syncline.records.store import RecordError
 
 HELP_WIDTH = 79
+INTERRUPTED = 130  # exit code, as shells have it
+
+
+def exit_code(command: Callable[[], int]) -> int:
+    """What the command returns; bad input, an error of the system or Ctrl-C is one line, and an exit code."""
+    try:
+        code = command()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # as of `| head`; Python would complain once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 class Parser(argparse.ArgumentParser):

@@ -364,7 +364,9 @@ def _numbers(path: str, content: str) -> Array:
 def _columns(path: str, content: str) -> tuple[Array, ...]:
     """The columns of the CSV whose checksum is `content`."""
     try:
-        head, *rows = (line.split(",") for line in _text("trace", path, content).splitlines() if line.strip())
+        lines = [line.split(",") for line in _text("trace", path, content).splitlines() if line.strip()]
+        require(len(lines) > 1, "a trace needs a line of workers' numbers and one or more of seconds", len(lines))
+        head, rows = lines[0], lines[1:]
         numbers = [cell.strip() for cell in head]
         require(numbers == [*map(str, range(len(head)))], "the first line must be workers' numbers 0,1,...", head)
         require(all(len(row) <= len(head) for row in rows), f"lines must have {len(head)} cells", max(rows, key=len))
@@ -388,7 +390,7 @@ def _text(name: str, path: str, content: str) -> str:
     if found != content:
         checksums = f"it has checksum {found}, the run was made of {content}"
         raise ValueError(f"{name}.path: {path!r} has changed: {checksums}")
-    return text.decode(errors="replace")
+    return text.decode("utf-8-sig", errors="replace")  # spreadsheets write the mark
 
 
 def _durations(name: str, values: Sequence[float]) -> Array:
@@ -501,7 +503,7 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
             raise ValueError(f"{where}.{key}: unknown; {name} takes {', '.join(allowed)}")
         if key == "values":
             # A list from YAML, a tuple from a config in plain types.
-            if not isinstance(value, list | tuple) or not all(isinstance(each, int | float) for each in value):
+            if not isinstance(value, list | tuple) or not all(map(_is_number, value)):
                 raise ValueError(f"{where}.{key} must be a list of numbers, got {value!r}")
             if len(value) > INLINE:
                 rule = f"must hold at most {INLINE} numbers; more go into a file, path=FILE with one number a line"
@@ -511,7 +513,7 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
             wanted, described = KINDS[key]
             require(isinstance(value, wanted), f"{where}.{key} must be {described}", repr(value))
         else:
-            require(isinstance(value, int | float), f"{where}.{key} must be a number", repr(value))
+            require(_is_number(value), f"{where}.{key} must be a number", repr(value))
             options[key] = _float(value)
     try:
         return kind(**options)
@@ -520,6 +522,10 @@ def distribution(where: str, options: Mapping[str, Any]) -> Distribution:
         raise ValueError(f"{where}: {name} also needs {', '.join(missing)}") from None
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def optional(
