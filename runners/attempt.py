@@ -6,9 +6,11 @@ import os
 import queue
 import shutil
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from runners.display import say
 from runners.failures import Restart, RunFailed, first_failure
@@ -23,7 +25,7 @@ from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
 from syncline.records.snapshots import stop_number
-from syncline.records.store import cannot_write, wanted_workers
+from syncline.records.store import ENDED, cannot_write, wanted_workers, write_file
 
 STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
 FAILURE_S = 0.5  # for a process that failed to write down why
@@ -34,8 +36,24 @@ ANSWER_S = 2.0  # for the members of a collective to say what they are doing
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """Of a run that has ended; it stays in the record until all snapshots are evaluated."""
+
     ended_by: str
     totals: Totals
+    observed: Mapping[str, Any]  # `LiveObserver.state_dict`
+
+    def write(self, folder: Path) -> None:
+        content = {"ended_by": self.ended_by, "totals": self.totals.state_dict(), "observed": self.observed}
+        write_file(folder / ENDED, json.dumps(content) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Outcome | None":
+        """None: the run has not ended."""
+        try:
+            content = json.loads((folder / ENDED).read_text())
+        except FileNotFoundError:
+            return None
+        return cls(content["ended_by"], Totals.from_state(content["totals"]), content["observed"])
 
 
 class Attempt:
@@ -75,7 +93,14 @@ class Attempt:
         self._start_processes()
 
     def run(self) -> Outcome:
-        """Until the run is over at all processes that write states. Raises RunFailed, Restart, KeyboardInterrupt."""
+        """Until the run is over at all processes that write states.
+
+        Returns:
+            The outcome, which is also written to the record.
+
+        Raises:
+            RunFailed, Restart, KeyboardInterrupt
+        """
         next_check = time.monotonic()
         deadline = next_check + self._config.live.start_timeout_s
         try:
@@ -87,15 +112,23 @@ class Attempt:
                     self._check(deadline)
         except StopRequested as stop:
             self._stop()
-            if newest_checkpoint(self._config, self._folder) is None:
+            if self._is_over:
+                self._outcome()
+            elif newest_checkpoint(self._config, self._folder) is None:
                 raise
             raise StopRequested(stop.number, f"{self._folder.name} checkpointed") from None
         except KeyboardInterrupt:
             self._stop()
             raise
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
         totals = [Totals.from_state(self._done[leader].totals) for leader in range(self._num_leaders)]
         reasons = [self._done[part].ended_by for part in sorted(self._done)]
-        return Outcome("diverged" if "diverged" in reasons else reasons[0], Totals.of_shards(totals))
+        ended_by = "diverged" if "diverged" in reasons else reasons[0]
+        outcome = Outcome(ended_by, Totals.of_shards(totals), self._observer.state_dict())
+        outcome.write(self._folder)
+        return outcome
 
     def end(self) -> None:
         self._hosts.end(STOP_S if self._is_over else 0)
@@ -261,6 +294,8 @@ class Attempt:
         with suppress(queue.Empty):
             while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
                 peer, message = self._server.messages.get(timeout=left)
+                if isinstance(message, messages.Done):
+                    self._handle(peer, message)
                 has_stopped = message is messages.Signal.STOPPED or isinstance(message, messages.Done | Lost)
                 if has_stopped and self._writes_checkpoints(peer):
                     self._stopped.add((peer.hello.role, peer.hello.index))

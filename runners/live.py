@@ -16,6 +16,7 @@ from runners.display import say
 from runners.failures import Restart, RunFailed
 from runners.hosts import Hosts, LocalHost, RemoteHosts
 from runners.observer import LiveObserver, newest_checkpoint, num_parts
+from runners.stop import StopRequested
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
@@ -27,8 +28,10 @@ from syncline.records.writer import RecordWriter
 
 
 def can_resume(config: RunConfig, folder: Path) -> bool:
-    """This record is of a run that was interrupted or failed, and has a checkpoint of every part."""
-    return status(folder) in (UNFINISHED, FAILED) and newest_checkpoint(config, folder) is not None
+    """This record is of a run that was interrupted or failed, and has a checkpoint of every part, or had ended."""
+    if status(folder) not in (UNFINISHED, FAILED):
+        return False
+    return Outcome.read(folder) is not None or newest_checkpoint(config, folder) is not None
 
 
 def run_live(
@@ -46,7 +49,7 @@ def run_live(
     Raises:
         ConfigError: a file that the config names is not there.
         RunFailed: a process failed, or the run was restarted too often.
-        KeyboardInterrupt: the shards have written a checkpoint.
+        KeyboardInterrupt: the shards have written a checkpoint, or the run has ended and is not evaluated yet.
     """
     monitor = RunMonitor(config, on_evaluation, on_progress)
     for name in filter(None, (config.live.tls_cert, config.live.tls_key)):
@@ -57,8 +60,15 @@ def run_live(
     for path in [*(folder / "log").glob("failure-*.json"), *folder.glob("secret-*")]:
         path.unlink()  # of a launcher that was killed
     with closing(supervisor or Supervisor()) as own, closing(LiveObserver(config, record, monitor, own)) as observer:
-        outcome = _attempts(config, record, observer, own)
-        ended_by = observer.finish(outcome.ended_by)
+        outcome = Outcome.read(folder)
+        if outcome is None:
+            outcome = _attempts(config, record, observer, own)
+        else:
+            observer.evaluate_ended(outcome.observed)
+        try:
+            ended_by = observer.finish(outcome.ended_by)
+        except StopRequested as stop:
+            raise StopRequested(stop.number, f"{folder.name} trained, and not evaluated yet") from None
     time_use = None
     if config.live.events:
         merge_events(sorted(folder.glob("events-*.arrow")), folder / "events.arrow")

@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
@@ -83,6 +84,15 @@ class LiveObserver:
         self._executor = ThreadPoolExecutor(1, "evaluation")
         self._evaluations: deque[Future[dict[str, Any]]] = deque()  # rows, in order
 
+    def state_dict(self) -> dict[str, Any]:
+        """What a run that has ended leaves to who evaluates its last snapshots; plain types."""
+        return {"start_s": self.start_s, "restart_s": self.restart_s, "clock_error_s": self.clock_error_s}
+
+    def evaluate_ended(self, state: Mapping[str, Any]) -> None:
+        """The run has ended before, and left this `state_dict`; its snapshots are to be evaluated."""
+        self.start_s, self.restart_s, self.clock_error_s = state["start_s"], state["restart_s"], state["clock_error_s"]
+        self._written = {part: {*map(int, numbers(self._folder / "snapshots", part))} for part in self._parts}
+
     def begun(self) -> None:
         """The run's clock has begun; that of its first attempt counts."""
         self.start_s = self.start_s or self.monitor.wall_s
@@ -157,7 +167,8 @@ class LiveObserver:
         paths = [self._folder / f"parameters-{part}.safetensors" for part in self._parts]
         row = evaluator.row(paths, 0.0)
         row["wall_s"] = self.monitor.wall_s
-        if row["updates"] > self.monitor.curve.rows[-1]["updates"]:
+        rows = self.monitor.curve.rows
+        if not rows or row["updates"] > rows[-1]["updates"]:
             self.monitor.add(row)
         return ended_by if evaluator.is_finite(paths) and not self.monitor.has_diverged else "diverged"
 

@@ -150,7 +150,10 @@ class FakeRun:
             self.computing[worker] = block
 
     def hold(self, worker: int, version: int, iteration: int) -> None:
-        assert worker in self.engine.waiting
+        rule = self.options.pull_rule(1)
+        if rule is not None:  # a new process, which waits for the next block
+            self.rules[worker], self.next[worker] = rule, iteration
+        assert worker in self.engine.waiting or rule is not None
         assert (version, iteration) == (self.engine.totals.updates, self.engine.iterations[worker])
 
     def repeat(self, worker: int) -> None:

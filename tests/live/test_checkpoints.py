@@ -18,9 +18,11 @@ def context(folder: Path, resume: float | None = None) -> RunContext:
     return RunContext(config, folder, b"", None, control_address="", listen_at="", resume=resume, num_present=1)
 
 
-def checkpointer(folder: Path, resume: float | None = None, samples: int = 0, send=lambda message: None, part: int = 0):
-    """With a snapshot and a checkpoint every 100 samples."""
-    return Checkpointer(context(folder, resume), part, 100, samples, send)
+def checkpointer(
+    folder: Path, resume: float | None = None, samples: int = 0, send=lambda message: None, part: int = 0, ahead: int = 0
+):
+    """With a snapshot and a checkpoint every 100 samples; another part is so many samples ahead."""
+    return Checkpointer(context(folder, resume), part, 100, samples, samples + ahead, send)
 
 
 def state(value: float, released: list[float]) -> State:
@@ -40,8 +42,22 @@ def test_a_fresh_run_begins_with_a_snapshot_and_a_resumed_one_continues_with_the
     assert (fresh.snapshots.number, fresh.checkpoints.number) == (0, 1)
     resumed = checkpointer(tmp_path, resume=2.5, samples=250)
     assert (resumed.snapshots.number, resumed.checkpoints.number) == (3, 3)
-    behind = checkpointer(tmp_path, resume=3.0001, samples=290)  # another part had passed the third before the stop
+    behind = checkpointer(tmp_path, resume=3.0001, samples=290, ahead=20)  # another part had passed the third
     assert behind.checkpoints.number == 4
+    assert not behind.checkpoints.is_due(399)
+    assert behind.checkpoints.is_due(400)
+
+
+def test_checkpoints_that_are_less_frequent_once_the_run_is_resumed_go_on_at_once(tmp_path):
+    """With one every 10 samples, the 25th was the last; now one is due every 100. All parts have the same numbers."""
+    for samples, ahead, due in ((250, 0, 300), (250, 60, 400), (310, 0, 400)):
+        resumed = checkpointer(tmp_path, resume=25.0001, samples=samples, ahead=ahead).checkpoints
+        assert resumed.number == 26
+        assert not resumed.is_due(due - 1)
+        assert resumed.is_due(due)
+        assert resumed.advance(due) == 26
+        assert not resumed.is_due(due + 99)
+        assert resumed.is_due(due + 100)
 
 
 def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_are_on_disk(tmp_path):

@@ -198,6 +198,21 @@ def test_a_collective_stopped_and_resumed_and_then_killed_ends_as_if_uninterrupt
 
 
 @pytest.mark.processes
+def test_a_step_that_a_stop_drops_leaves_no_trace_in_the_statistics_of_batch_norm(tmp_path):
+    """Its mini-batches are used again when the run is resumed."""
+    words = ["strategy=bsp", "strategy.topology=allreduce", "model=resnet8", "cluster.workers=2", "batch_size=8"]
+    words += ["max_updates=40", "epochs=null", "cluster.gradient_s=[0.1]", "runner.pace=absolute"]
+    run = LiveRun(tmp_path, *words, "eval_every_epochs=0.1")
+    run.wait_for_snapshot(1)
+    run.process.send_signal(signal.SIGINT)
+    assert "interrupted" in run.wait(expected=130)
+    again = LiveRun(tmp_path, *words, "eval_every_epochs=0.1")
+    again.wait()
+    assert again.summary()["restarts"] == 1
+    assert largest_difference(again) == 0
+
+
+@pytest.mark.processes
 def test_a_target_ends_all_members_at_the_same_step(tmp_path):
     words = ["cluster.workers=4", "cluster.gradient_s=[0.02]", "runner.pace=absolute", "epochs=1000", "batch_size=16"]
     words += ["runner.evaluate=during", "target.value=0.5", "eval_every_epochs=0.5", "optimizer.lr=0.05"]

@@ -114,7 +114,7 @@ def test_a_resumed_run_sends_the_current_version_to_all_and_grants_it_to_all_but
     again.now = run.now
     again.engine.begin(again.now, resumed=True)
     updates = run.engine.totals.updates
-    running = sorted(run.engine.active - run.engine.waiting)
+    running = sorted(worker for worker in run.engine.active if run.engine.owes(worker))
     kinds = {worker: "granted" if worker in running else "held" for worker in sorted(run.engine.active)}
     assert again.rows == [
         Row(again.now, kind, worker, 0, -1, updates, 0.0, "resumed") for worker, kind in kinds.items()

@@ -46,6 +46,29 @@ def test_half_of_the_blocks_are_enough_and_every_push_reports_all_versions():
         assert first.pushes[-1].gradient.versions.tolist() == [0, 1]
 
 
+def test_a_worker_that_all_shards_hold_when_it_resumes_continues_with_their_next_blocks():
+    """It has pushed at those that they send first."""
+    links, place = pulled(b=50)
+    with linked(links, 2, resumed=[(Kind.HELD, 3), (Kind.HELD, 3)]) as (first, second):
+        first.block(1)
+        soon(lambda: second.block(1), 0.3)
+        begun = time.monotonic()
+        assert links.await_blocks(NONE)
+        assert 0.25 < time.monotonic() - begun < LONG_S, "a new process needs all blocks"
+        assert halves(place) == (1.0, 1.0)
+        push(links)
+        assert [shard.pushed().report.tag for shard in (first, second)] == [1, 1]
+
+
+def test_a_worker_that_one_of_two_shards_holds_pushes_to_both_again():
+    links, place = pulled(b=50)
+    with linked(links, 2, resumed=[(Kind.HELD, 3), (Kind.BLOCK, 2)]) as (first, second), at_once():
+        assert links.await_blocks(NONE)
+        assert halves(place) == (0.0, 0.0)
+        push(links)
+        assert [shard.pushed().report.tag for shard in (first, second)] == [0, 0]
+
+
 def test_it_waits_while_less_than_its_share_has_arrived():
     links, _ = pulled(b=100)
     with linked(links, 2) as (first, second):

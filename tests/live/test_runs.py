@@ -16,6 +16,9 @@ from certificates import over_tls
 from benchmarks.live_run import ROOT, LiveRun, check_mini_batches, is_alive, kill
 from benchmarks.simulator import NullObserver
 from runners.live import can_resume, run_live
+from runners.observer import LiveObserver
+from runners.one import run_one
+from runners.stop import StopRequested
 from syncline.__main__ import main
 from syncline.config import RunConfig, compose, from_plain
 from syncline.progress import Limits
@@ -295,7 +298,28 @@ def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path):
         assert can_resume(config, record.folder)
         record.finish(summary)
     left = {path.name for path in record.folder.iterdir()} - {"summary.json"}
-    assert before - left == {"checkpoint", "snapshots", "events-0.arrow", "workers"}
+    assert before - left == {"checkpoint", "snapshots", "events-0.arrow", "workers", "ended.json"}
+
+
+def test_a_stop_while_the_last_snapshots_are_evaluated_repeats_no_training(tmp_path, monkeypatch):
+    """There is no checkpoint: the run is shorter than one is due."""
+
+    def finish(*_: object) -> str:
+        raise StopRequested(signal.SIGUSR1)
+
+    config, _ = compose(["runner=local", "cluster.workers=2", "strategy=asp", "model=softmax_regression", "epochs=1"])
+    folder = tmp_path / config.identity
+    with monkeypatch.context() as patch, pytest.raises(StopRequested) as stop:
+        patch.setattr(LiveObserver, "finish", finish)
+        run_one(config, tmp_path, lambda progress: None)
+    assert stop.value.kept == f"{config.identity} trained, and not evaluated yet"
+    processes, parameters = folder / "log" / "processes.jsonl", folder / "parameters-0.safetensors"
+    before = processes.read_text(), parameters.stat().st_mtime_ns
+    summary = run_one(config, tmp_path, lambda progress: None)
+    assert (processes.read_text(), parameters.stat().st_mtime_ns) == before, "no process was started"
+    assert (summary["ended_by"], summary["restarts"]) == ("epochs", 1)
+    assert read_metrics(folder)[-1]["updates"] == summary["updates"] > 0
+    assert read_events(folder / "events.arrow").num_rows > 0
 
 
 @pytest.mark.parametrize(

@@ -31,17 +31,18 @@ class State:
 
 @dataclass(slots=True)
 class Schedule:
-    """When a numbered state is due: number n after `n * every` samples."""
+    """When a numbered state is due: number n after `(n - shift) * every` samples."""
 
     every: float
     number: int  # of the next state
+    shift: int = 0
 
     def is_due(self, samples: int) -> bool:
-        return samples >= self.number * self.every
+        return samples >= (self.number - self.shift) * self.every
 
     def advance(self, samples: int) -> int:
         """Returns the number of the state that is due; the next one is due after more samples than these."""
-        number, self.number = self.number, max(self.number, int(samples // self.every)) + 1
+        number, self.number = self.number, max(self.number, int(samples // self.every) + self.shift) + 1
         return number
 
 
@@ -52,11 +53,18 @@ class Checkpointer:
         part: number of the shard or the replica.
         num_train: training samples, an epoch.
         samples: that the run has used so far.
+        furthest: the samples of the part that is furthest.
         send: notifies the launcher of each snapshot once it is on disk; called on the writer's thread.
     """
 
     def __init__(
-        self, context: RunContext, part: int, num_train: int, samples: int, send: Callable[[Message], None]
+        self,
+        context: RunContext,
+        part: int,
+        num_train: int,
+        samples: int,
+        furthest: int,
+        send: Callable[[Message], None],
     ) -> None:
         self._folder, self._part, self._send = context.folder, part, send
         self._executor = ThreadPoolExecutor(1, "state writer")  # one thread: states are written in order
@@ -65,8 +73,9 @@ class Checkpointer:
         checkpoint_every = context.config.live.checkpoint_every_epochs * num_train
         is_fresh = context.resume is None  # its initial state is evaluated, too
         self.snapshots = Schedule(eval_every, 0 if is_fresh else int(samples // eval_every) + 1)
-        last = max(int(samples // checkpoint_every), int(context.resume or 0))  # of another part, which may be further
-        self.checkpoints = Schedule(checkpoint_every, last + 1)
+        before = int(context.resume or 0)
+        shift = max(0, before - int(furthest // checkpoint_every))  # they were more frequent before
+        self.checkpoints = Schedule(checkpoint_every, max(before, int(samples // checkpoint_every) + shift) + 1, shift)
 
     def save_snapshot(self, state: State, samples: int) -> None:
         """The snapshot that is due; the launcher evaluates it."""

@@ -103,7 +103,7 @@ class Member:
         self._limits = Limits.of(config, learner.num_train)
         self._log = steps.StepLog(context, rank, self.totals.updates, local.rounds) if config.live.events else None
         samples = self.totals.samples
-        self._checkpointer = Checkpointer(context, rank, learner.num_train, samples, control.client.send)
+        self._checkpointer = Checkpointer(context, rank, learner.num_train, samples, samples, control.client.send)
         self._next_report = 0.0
         self._stop_checkpoint = 0.0  # number of the checkpoint with which all members stop
 

@@ -87,7 +87,7 @@ class Engine:
         """
         version = self.totals.updates
         for worker in sorted(self.active):
-            is_held = worker in self.waiting
+            is_held = not self.owes(worker)
             if resumed and self._log is not None:
                 self._log(at, "held" if is_held else "granted", worker, self.number, -1, version, 0.0, RESUMED)
             if is_held:
@@ -208,6 +208,7 @@ class Engine:
             "waiting": sorted(self.waiting),
             "num_pushes": self._num_pushes,
             "iterations": list(self.iterations),
+            "tags": list(self._tags),
             "active": sorted(self.active),
         }
 
@@ -219,6 +220,7 @@ class Engine:
         load_parameters(tensors, shard.current.weights, shard.current.buffers, shard.optimizer)
         self.waiting = set(state["waiting"])
         self._num_pushes, self.iterations = state["num_pushes"], list(state["iterations"])
+        self._tags = list(state["tags"])
         gradients = {}
         for push, _, _ in state["interpreter"]["pending"]:
             gradients[push] = gradient = make_gradient()

@@ -460,6 +460,15 @@ class PulledLinks(Links):
         self._continues_at: float | None = None  # monotonic; what the rule last said
         self._versions = torch.zeros(num_shards, dtype=torch.int64)  # of the blocks in use
 
+    def first_iteration(self) -> int | None:
+        """As above. A worker that all shards hold has pushed at their blocks, and continues with the next ones."""
+        iteration = super().first_iteration()
+        if all(link.last is not None and link.last.kind is Kind.HELD for link in self.open):
+            for link in self.open:
+                held = link.waiting.pop(0)
+                link.free.append((held.weights, held.buffers))
+        return iteration
+
     def await_blocks(self, delays: DelayInjector) -> bool:
         while self.open:
             self._announce(delays)

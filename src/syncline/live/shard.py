@@ -199,6 +199,7 @@ class ShardServer:
         resumed = read_checkpoint(context, number)
         self._is_resumed = resumed is not None
         self._past_s = 0.0  # seconds of the run before this start, of the shard furthest on: all have one clock
+        furthest = 0  # samples of the same shard
         self._log = None
         if config.live.events:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)
@@ -209,10 +210,11 @@ class ShardServer:
             self._engine.load(*resumed, self._pool.take)
             self._shard.extra_versions += 1  # that of the checkpoint, which held workers are sent, too
             folder, shards = context.folder / "checkpoint", range(config.cluster.shards)
-            paths = [state_path(folder, context.resume or 0.0, shard) for shard in shards]
-            self._past_s = max(float(read_values(path)["totals"]["time_s"]) for path in paths)
+            totals = [read_values(state_path(folder, context.resume or 0.0, shard))["totals"] for shard in shards]
+            self._past_s = max(float(each["time_s"]) for each in totals)
+            furthest = max(int(each["samples"]) for each in totals)
         samples = self._engine.totals.samples
-        self._checkpointer = Checkpointer(context, number, num_train, samples, self._control.send)
+        self._checkpointer = Checkpointer(context, number, num_train, samples, furthest, self._control.send)
         if not resumed:
             self._checkpointer.save_snapshot(self._snapshot(), 0)
 

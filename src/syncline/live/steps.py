@@ -175,8 +175,12 @@ class AllReduceGradients(Step):
     """BSP: every member applies the mean of all gradients."""
 
     def run(self, step: int, rate: float) -> StepResult:
+        buffers = self.replica.flat.buffers
+        before = buffers.clone()
         gradient = self._compute(step)
         mean_loss, is_last = self._exchange(step, gradient.loss)
+        if is_last:
+            buffers.copy_(before)  # this step is dropped
         now = self.clock.now()
         is_applied = not is_last and math.isfinite(mean_loss)
         if is_applied:

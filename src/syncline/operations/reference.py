@@ -144,8 +144,8 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
 
 def _of_complete_stages(plan: WrittenPlan) -> WrittenPlan:
     for study in (read_study(study_path(plan.results, stem)) for stem in study_stems(plan.results)):
-        is_its_plan = study.plan == plan.stem and study.num_trials == len(plan.runs)  # another command may have grown it
-        if is_its_plan and study.stages and study.present is not None:
+        is_as_made = study.plan == plan.stem and study.num_trials == len(plan.runs)  # not grown by another command
+        if is_as_made and study.stages and study.present is not None:
             return replace(plan, runs=plan.runs[: -study.present["num_trials"]])
     return plan
 

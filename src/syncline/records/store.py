@@ -29,6 +29,7 @@ Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is several tim
 FORMAT = 2  # of the whole record; a reader refuses a newer one
 
 WORKERS = "workers"  # the file of a run under way whose workers became more
+ENDED = "ended.json"  # of a run of real processes that has ended, and of which snapshots are left to evaluate
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of an OSError: a file cannot be written
 

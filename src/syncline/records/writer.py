@@ -11,6 +11,7 @@ import yaml
 from syncline.records.environment import environment
 from syncline.records.events import EventLog
 from syncline.records.store import (
+    ENDED,
     FINISHED,
     FORMAT,
     WORKERS,
@@ -96,7 +97,7 @@ class RecordWriter:
         self.close()
         restarts = len(self._environment.get("restarts", ()))
         self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
-        for path in [*self.folder.glob("events-*.arrow"), self.folder / WORKERS]:
+        for path in [*self.folder.glob("events-*.arrow"), self.folder / WORKERS, self.folder / ENDED]:
             path.unlink(missing_ok=True)
         for name in ("checkpoint", "snapshots"):
             shutil.rmtree(self.folder / name, ignore_errors=True)

@@ -354,7 +354,8 @@ class _Observer:
         self._report(totals)
         if self.learning is None or ended_by == "diverged":
             return ended_by
-        is_new = self._monitor.curve.rows[-1]["updates"] < totals.updates
+        rows = self._monitor.curve.rows
+        is_new = not rows or rows[-1]["updates"] < totals.updates
         weights, _, about = self.learning.current()
         is_finite = are_finite(weights) and math.isfinite(about.get("divergence", 0.0))  # that of all replicas
         is_sound = is_finite and (not is_new or self._evaluate(totals))
