@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.emulated import CannotEmulate, EmulatedHosts
-from benchmarks.live_run import LiveRun, absences, check_mini_batches, kill
+from benchmarks.live_run import LiveRun, absences, check_mini_batches, kill, parent
 from runners.observer import newest_checkpoint
 from syncline.records.events import read_events
 
@@ -217,10 +217,6 @@ class Series:
         for _, of_shard in log.groupby("shard"):
             check_mini_batches(of_shard, WORKERS)
         self.pauses_s = [absence.longest_pause_s for absence in absences(log)]
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def told(seconds: Sequence[float | None]) -> str:

@@ -173,6 +173,10 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def is_alive(pid: int) -> bool:
     """The process is neither ended nor a zombie."""
     try:

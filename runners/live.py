@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.attempt import Attempt, Outcome
+from runners.checkpoints import report_restart
 from runners.display import say
 from runners.failures import Restart, RunFailed
 from runners.hosts import Hosts, LocalHost, RemoteHosts
@@ -22,16 +23,24 @@ from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
 from syncline.records.spans import timeline_of
-from syncline.records.store import FAILED, UNFINISHED, status
+from syncline.records.store import FAILED, UNFINISHED, RecordError, read_config, status
 from syncline.records.time_use import TimeUse, time_use_of, time_use_of_collective
 from syncline.records.writer import RecordWriter
 
 
 def can_resume(config: RunConfig, folder: Path) -> bool:
-    """This record is of a run that was interrupted or failed, and has a checkpoint of every part, or had ended."""
+    """This record is of a run that was interrupted or failed, and has a checkpoint of every part, or had ended.
+
+    Else a line says why it cannot be resumed, if it has a checkpoint.
+    """
     if status(folder) not in (UNFINISHED, FAILED):
         return False
-    return Outcome.read(folder) is not None or newest_checkpoint(config, folder) is not None
+    if Outcome.read(folder) is None and newest_checkpoint(config, folder) is None:
+        return False
+    logged = read_config(folder)["runner"]["events"]
+    if logged != config.live.events:
+        report_restart(RecordError(f"{folder}: made with runner.events={str(logged).lower()}"))
+    return bool(logged == config.live.events)
 
 
 def run_live(

@@ -21,6 +21,10 @@ from syncline.records.snapshots import latest, number_of, numbers, read_values, 
 from syncline.records.writer import RecordWriter
 
 
+class EvaluatorLost(RunFailed):
+    """The process that evaluates was killed, perhaps with its supervisor."""
+
+
 class Evaluator:
     """Starts the process that evaluates (syncline/live/evaluation.py), and asks it for evaluations.
 
@@ -57,7 +61,7 @@ class Evaluator:
         with suppress(ConnectionResetError):
             message = self._line.recv(MAX_MESSAGE_BYTES)
         if not message:
-            raise first_failure(self._folder) or RunFailed("the process that evaluates was killed")
+            raise first_failure(self._folder) or EvaluatorLost("the process that evaluates was killed")
         return json.loads(message)
 
 
@@ -81,6 +85,7 @@ class LiveObserver:
         self._written: dict[int, set[int]] = {part: set() for part in self._parts}  # numbers of snapshots
         self._num_evaluated = 0  # snapshots that were evaluated or are queued for it
         self._evaluator: Evaluator | None = None
+        self._has_lost_evaluator = False  # since the last evaluation
         self._executor = ThreadPoolExecutor(1, "evaluation")
         self._evaluations: deque[Future[dict[str, Any]]] = deque()  # rows, in order
 
@@ -106,12 +111,12 @@ class LiveObserver:
     def lost(self) -> None:
         """A part of the run was lost that the others need: no time of the run's clock passes until it begins again."""
         self._lost_at = time.monotonic()
+        self._has_lost_evaluator = False  # it may have been lost with the supervisor
 
     def rewind(self, checkpoint: float | None) -> None:
         """Go back to the checkpoint of this number, or to the beginning: drop all that was written after it."""
         self._resumes = checkpoint is not None
-        wait(self._evaluations)
-        self.tick()
+        self._await_evaluations()
         updates = self._drop_other_checkpoints(checkpoint)
         left = {part: self._drop_snapshots_after(updates[part], part) for part in self._parts}
         complete = set.intersection(*(set(snapshots) for snapshots in left.values()))
@@ -140,7 +145,14 @@ class LiveObserver:
             RunFailed: the evaluation failed.
         """
         while self._evaluations and self._evaluations[0].done():
-            self.monitor.add(self._evaluations.popleft().result())
+            try:
+                row = self._evaluations[0].result()
+            except EvaluatorLost:
+                self._evaluate_again()
+                break
+            self._evaluations.popleft()
+            self._has_lost_evaluator = False
+            self.monitor.add(row)
         if len(self._progress) == self._num_leaders and self.monitor.is_report_due:
             messages, first = self._progress.values(), self._progress[0]
             self.monitor.report(
@@ -159,23 +171,54 @@ class LiveObserver:
     def finish(self, ended_by: str) -> str:
         """Evaluate what is left, and the last state unless the run has diverged. Returns why the run ended."""
         self._evaluate_written()
-        wait(self._evaluations)
-        self.tick()
+        self._await_evaluations()
+        try:
+            return self._finish(ended_by)
+        except EvaluatorLost:
+            self._forget_evaluator()
+            return self._finish(ended_by)
+
+    def _finish(self, ended_by: str) -> str:
+        self._supervisor.begin()
         evaluator = self._started_evaluator()
         if ended_by == "diverged":
             return ended_by
         paths = [self._folder / f"parameters-{part}.safetensors" for part in self._parts]
-        row = evaluator.row(paths, 0.0)
+        row, is_finite = evaluator.row(paths, 0.0), evaluator.is_finite(paths)
         row["wall_s"] = self.monitor.wall_s
         rows = self.monitor.curve.rows
         if not rows or row["updates"] > rows[-1]["updates"]:
             self.monitor.add(row)
-        return ended_by if evaluator.is_finite(paths) and not self.monitor.has_diverged else "diverged"
+        return ended_by if is_finite and not self.monitor.has_diverged else "diverged"
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
+        self._forget_evaluator()
+
+    def _await_evaluations(self) -> None:
+        """Raises RunFailed: the evaluation failed."""
+        while self._evaluations:
+            wait(self._evaluations)
+            self.tick()
+
+    def _evaluate_again(self) -> None:
+        """The evaluator was lost: what is left is for another one, once there is a supervisor. Raises it a second time.
+
+        If the supervisor was lost, the run restarts, and evaluates what it has kept.
+        """
+        wait(self._evaluations)
+        if self._has_lost_evaluator:
+            self._evaluations[0].result()
+        self._has_lost_evaluator = True
+        self._num_evaluated -= len(self._evaluations)
+        self._evaluations.clear()
+        self._forget_evaluator()
+        self._evaluate_written()
+
+    def _forget_evaluator(self) -> None:
         if self._evaluator is not None:
             self._evaluator.close()
+        self._evaluator = None
 
     def _drop_other_checkpoints(self, checkpoint: float | None) -> list[int]:
         """Those that not all parts have written, and older ones.
@@ -207,6 +250,9 @@ class LiveObserver:
     def _evaluate_written(self) -> None:
         """Evaluate, on the thread, the snapshots that every part has written and that were not given to it before."""
         complete = sorted(set.intersection(*self._written.values()))[self._num_evaluated :]
+        if not complete or self._supervisor.is_lost:
+            return
+        self._supervisor.begin()
         self._num_evaluated += len(complete)
         self._evaluations.extend(self._executor.submit(self._evaluate, number) for number in complete)
 

@@ -19,7 +19,12 @@ def context(folder: Path, resume: float | None = None) -> RunContext:
 
 
 def checkpointer(
-    folder: Path, resume: float | None = None, samples: int = 0, send=lambda message: None, part: int = 0, ahead: int = 0
+    folder: Path,
+    resume: float | None = None,
+    samples: int = 0,
+    send=lambda message: None,
+    part: int = 0,
+    ahead: int = 0,
 ):
     """With a snapshot and a checkpoint every 100 samples; another part is so many samples ahead."""
     return Checkpointer(context(folder, resume), part, 100, samples, samples + ahead, send)

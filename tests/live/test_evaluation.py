@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from leaks import wait_until
+from leaks import pid_of_child, wait_until
 
 from benchmarks.live_run import is_alive, kill
 from runners.failures import RunFailed
@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.core]
 @pytest.fixture(scope="module")
 def supervisor() -> Iterator[Supervisor]:
     with closing(Supervisor()) as made:
+        made.begin()
         yield made
 
 
@@ -46,14 +47,6 @@ def evaluator(config: RunConfig, record: Path, supervisor: Supervisor) -> Iterat
     made = Evaluator(config, record, supervisor)
     yield made
     made.close()
-
-
-def pid_of_child(supervisor: Supervisor) -> int:
-    """Once the child of the test before has ended."""
-    parent = supervisor._process.pid
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    assert wait_until(lambda: len(children.read_text().split()) == 1)
-    return int(children.read_text())
 
 
 def written(folder: Path, weights: torch.Tensor) -> list[Path]:
@@ -99,6 +92,7 @@ def test_a_killed_evaluator_is_named(evaluator: Evaluator, supervisor: Superviso
 
 def test_a_stopped_evaluator_dies_with_the_supervisor(config: RunConfig, record: Path) -> None:
     with closing(Supervisor()) as supervisor:
+        supervisor.begin()
         evaluator = Evaluator(config, record, supervisor)
         os.kill(pid := pid_of_child(supervisor), signal.SIGSTOP)
     assert wait_until(lambda: not is_alive(pid))

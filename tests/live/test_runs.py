@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from certificates import over_tls
 
-from benchmarks.live_run import ROOT, LiveRun, check_mini_batches, is_alive, kill
+from benchmarks.live_run import ROOT, LiveRun, check_mini_batches, is_alive, kill, parent
 from benchmarks.simulator import NullObserver
 from runners.live import can_resume, run_live
 from runners.observer import LiveObserver
@@ -288,7 +289,7 @@ def test_a_stopped_run_ends_within_5_s_and_resumes_where_it_was(tmp_path):
     assert "resumed" in set(log.because)
 
 
-def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path):
+def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path, capsys):
     words = ["runner=local", "runner.checkpoint_every_epochs=0.1", "runner.initial_workers=1", "cluster.workers=2"]
     config, _ = compose([*words, "strategy=asp", "model=softmax_regression", "epochs=1"])
     with RecordWriter(tmp_path / config.identity, config.as_dict(), with_events=False) as record:
@@ -296,6 +297,9 @@ def test_a_run_can_be_resumed_until_its_summary_is_written(tmp_path):
         summary = run_live(config, record, lambda row: None, lambda progress: None)
         before = {path.name for path in record.folder.iterdir()}
         assert can_resume(config, record.folder)
+        without_events = replace(config, runner=replace(config.live, events=False))
+        assert not can_resume(without_events, record.folder), "its log would be of a part of the run"
+        assert "made with runner.events=true; the run starts from the beginning" in capsys.readouterr().err
         record.finish(summary)
     left = {path.name for path in record.folder.iterdir()} - {"summary.json"}
     assert before - left == {"checkpoint", "snapshots", "events-0.arrow", "workers", "ended.json"}
@@ -309,9 +313,10 @@ def test_a_stop_while_the_last_snapshots_are_evaluated_repeats_no_training(tmp_p
 
     config, _ = compose(["runner=local", "cluster.workers=2", "strategy=asp", "model=softmax_regression", "epochs=1"])
     folder = tmp_path / config.identity
-    with monkeypatch.context() as patch, pytest.raises(StopRequested) as stop:
+    with monkeypatch.context() as patch:
         patch.setattr(LiveObserver, "finish", finish)
-        run_one(config, tmp_path, lambda progress: None)
+        with pytest.raises(StopRequested) as stop:
+            run_one(config, tmp_path, lambda progress: None)
     assert stop.value.kept == f"{config.identity} trained, and not evaluated yet"
     processes, parameters = folder / "log" / "processes.jsonl", folder / "parameters-0.safetensors"
     before = processes.read_text(), parameters.stat().st_mtime_ns
@@ -422,6 +427,22 @@ def test_a_target_ends_a_run_early_and_is_evaluated_during_it(tmp_path):
     assert summary["ended_by"] == "target"
     reached = next(row for row in read_metrics(run.folder) if row["accuracy"] >= 0.8)
     assert summary["target"]["time_s"] == reached["time_s"] <= summary["time_s"]
+
+
+def test_the_kill_of_the_supervisor_takes_the_evaluator_with_it_and_the_run_restarts(tmp_path):
+    words = ["strategy=asp", "cluster.workers=2", "cluster.gradient_s=[0.02]", "runner.pace=absolute", "epochs=2"]
+    words += ["runner.evaluate=during", "eval_every_epochs=0.2", "runner.checkpoint_every_epochs=0.2"]
+    run = LiveRun(tmp_path, *words)
+    metrics = run.folder / "metrics.jsonl"
+    run.until(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)  # the evaluator is there
+    kill(parent(run.pid("worker", 0)))
+    assert "the run restarts from its last checkpoint" in run.wait()
+    summary = run.summary()
+    assert (summary["ended_by"], summary["restarts"]) == ("epochs", 1)
+    updates = [row["updates"] for row in read_metrics(run.folder)]
+    assert updates == sorted(set(updates))
+    assert len(updates) == 11
+    assert run.has_ended_cleanly()
 
 
 def test_the_user_sees_the_first_error_of_a_process(tmp_path):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from leaks import pid_of_child
 
-from runners.observer import LiveObserver
+from benchmarks.live_run import kill
+from runners.observer import Evaluator, EvaluatorLost, LiveObserver
 from syncline.assembly import build_flat, shape_of
 from syncline.config import compose
 from syncline.learning.server import blocks
@@ -40,7 +42,10 @@ def observer(tmp_path: Path, supervisor: Supervisor) -> Iterator[LiveObserver]:
         yield made
 
 
-def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(observer: LiveObserver, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [False, True], ids=["", "and the process that evaluates was killed"])
+def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(
+    observer: LiveObserver, tmp_path: Path, is_killed: bool
+) -> None:
     """One shard had made more updates at the checkpoint than the other, and so at the snapshot before it."""
     folder, monitor = tmp_path / "record", observer.monitor
     weights = build_flat(CONFIG, shape_of(CONFIG), torch.device("cpu")).weights
@@ -54,8 +59,33 @@ def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(observer: LiveO
     observer.rewind(1.0)
     left = {path.name for path in (folder / "snapshots").iterdir()}
     assert left == {f"{number}-{part}.safetensors" for number in (0.0, 1.0) for part in (0, 1)}
+    if is_killed:
+        observer._supervisor.begin()
+        evaluator = observer._started_evaluator()
+        kill(pid_of_child(observer._supervisor))
+        with pytest.raises(EvaluatorLost):
+            evaluator.is_finite([])
     observer.finish("epochs")
     assert [row["updates"] for row in monitor.curve.rows] == [0, 40, 60]
+
+
+def test_an_evaluation_that_is_killed_twice_ends_the_run(
+    observer: LiveObserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may need more memory than there is."""
+    num_asked = []
+
+    def row(self: Evaluator, paths: list[Path], wall_s: float) -> dict[str, object]:
+        num_asked.append(self)
+        raise EvaluatorLost("killed")
+
+    monkeypatch.setattr(Evaluator, "row", row)
+    for part in (0, 1):
+        write_state(state_path(tmp_path / "record" / "snapshots", 0.0, part), {}, {"updates": 0})
+        observer.snapshot_written(part, 0)
+    with pytest.raises(EvaluatorLost):
+        observer.finish("epochs")
+    assert len(num_asked) == len({*num_asked}) == 2, "each by a process of its own"
 
 
 def test_of_all_checkpoints_the_one_to_resume_from_is_left(observer: LiveObserver, tmp_path: Path) -> None:

@@ -64,15 +64,15 @@ class Ended:
 
 
 class Supervisor:
-    """The parent's end; the process is started when it is first needed."""
+    """The parent's end; the process is started when it is first needed, and dies with the thread that starts it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self.is_busy = False  # with a job
 
     def begin(self) -> None:
-        """Start the process, which imports torch and handles messages afterwards."""
-        if self._process is not None and self._process.poll() is None:
+        """Start the process, unless it runs, or a job has lost it; it imports torch and handles messages afterwards."""
+        if self.is_busy or self._is_alive:
             return
         self.close()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -116,12 +116,24 @@ class Supervisor:
             self._send("kill")
 
     def evaluator(self, job: Job) -> socket.socket:
-        """Start the evaluator of this record. Returns the socket on which it answers; see evaluation.py."""
-        self.begin()
+        """Start the evaluator of this record, from any thread once the process was started.
+
+        Returns:
+            The socket on which it answers (evaluation.py); closed at its other end if the process has ended.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._send("evaluate", job, theirs.fileno())
         return ours
+
+    @property
+    def is_lost(self) -> bool:
+        """It has ended in the middle of a job, which `wait` reports."""
+        return self.is_busy and not self._is_alive
+
+    @property
+    def _is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
         """End all processes and the supervisor."""
