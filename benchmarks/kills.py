@@ -37,7 +37,8 @@ RESTARTS, CONTINUES = "restarts from its last checkpoint", "the run continues"
 STRATEGIES: dict[str, tuple[str, ...]] = {
     "asp": ("strategy=asp",),
     "ssp": ("strategy=ssp", "strategy.staleness=6"),
-    "dssp": ("strategy=dssp",),
+    "dssp": ("strategy=dssp", "runner.evaluate=during", "eval_every_epochs=5"),
+    "psp": ("strategy=psp",),
     "k_async": ("strategy=k_async", "strategy.k=2"),
     "bsp": ("strategy=bsp",),
     "bsp on 2 shards": ("strategy=bsp", "cluster.shards=2"),
@@ -50,6 +51,7 @@ GRADIENTS_AN_UPDATE = {
     "bsp on 2 shards": WORKERS,
     "all-reduce": WORKERS,
     "ds_sync": WORKERS,
+    "psp": WORKERS,
     "k_async": 2,
 }  # else 1
 
@@ -109,11 +111,11 @@ class Series:
     def _start(self) -> None:
         hosts, updates = self.hosts, round(self.seconds / GRADIENT_S) * WORKERS
         words = [
-            *STRATEGIES[self.strategy],
             *(f"seed={self.seed}", f"cluster.workers={WORKERS}", f"cluster.gradient_s=[{GRADIENT_S}]"),
             *("runner.pace=absolute", "runner.checkpoint_every_epochs=2", "runner.max_restarts=1000"),
             *("batch_size=32", "eval_every_epochs=50", "epochs=null"),
             f"max_updates={updates // GRADIENTS_AN_UPDATE.get(self.strategy, 1)}",
+            *STRATEGIES[self.strategy],
         ]
         if hosts is None:
             self._run = LiveRun(self.results, *words)
