@@ -86,7 +86,7 @@ calibration: $(READY) ## does a profile that was measured foresee other strategi
 kills: $(READY) ## 300 parts of small runs of real processes are killed; as root also hosts (20 minutes)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
 
-hosts: $(READY) ## does the simulator predict runs over several hosts? emulated ones, as root (45 minutes)
+hosts: $(READY) ## does the simulator predict runs over several hosts? Emulated ones, as root (45 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hosts $(ARGS)
 
 cuts: $(READY) ## a host is cut off and comes back; packets are lost or late: each strategy, as root (8 minutes)

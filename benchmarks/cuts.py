@@ -3,7 +3,8 @@
 Three emulated hosts (benchmarks/emulated.py), a worker on each, the shards on the first ones; a gradient takes 50 ms.
 The cable of the third is cut. `DEAD_S` after its last message its worker is treated as lost; then the cable is healed.
 The others must continue, and let it rejoin. A run over a bad network must end as over a good one, with each mini-batch
-used once and nobody lost.
+used once. Nobody may be treated as lost but where packets are: there `runner.dead_s` may pass before one of many
+repetitions arrives.
 """
 
 import argparse
@@ -32,9 +33,10 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
 }
 ALL = STRATEGIES | {"all-reduce": ("strategy=bsp", "strategy.topology=allreduce")}  # over bad networks
 GRADIENTS = 150  # of all workers, over a bad network
+LOSSY = "5 % lost"
 NETWORKS: dict[str, Callable[[EmulatedHosts], None]] = {
     "good": lambda hosts: None,
-    "5 % lost": lambda hosts: hosts.lose(0.05),
+    LOSSY: lambda hosts: hosts.lose(0.05),
     "10 % late": lambda hosts: hosts.reorder(0.1),
 }
 
@@ -64,8 +66,11 @@ def run_over(hosts: EmulatedHosts, results: Path, *words: str) -> LiveRun:
     )
 
 
-def over_network(network: str, hosts: EmulatedHosts, results: Path, *words: str) -> float:
-    """One run over such a network. Returns its seconds.
+def over_network(network: str, hosts: EmulatedHosts, results: Path, *words: str) -> tuple[float, int]:
+    """One run over such a network.
+
+    Returns:
+        Its seconds, and how often somebody was treated as lost who was there.
 
     Raises:
         AssertionError: it did not end correctly.
@@ -80,12 +85,13 @@ def over_network(network: str, hosts: EmulatedHosts, results: Path, *words: str)
             run.kill_launcher()
     assert run.has_ended_cleanly(), run.left_over()
     log, summary = read_events(run.folder / "events.arrow").to_pandas(), run.summary()
-    assert summary["restarts"] == 0
-    assert not len(log[log.kind == "left"])
+    num_left = len(log[(log.kind == "left") & (log["shard"] == 0)])
     for shard in range(run.config.cluster.shards):
         check_mini_batches(log[log["shard"] == shard], run.config.cluster.workers)
     assert summary["updates"] == run.config.max_updates
-    return float(summary["time_s"])
+    num_lost = num_left + summary["restarts"]
+    assert network == LOSSY or not num_lost, f"{num_lost} treated as lost"
+    return float(summary["time_s"]), num_lost
 
 
 def cut_once(strategy: str, hosts: EmulatedHosts, results: Path, *overrides: str) -> list[Cut]:
@@ -160,8 +166,8 @@ def over_all_networks(strategy: str) -> int:
         with tempfile.TemporaryDirectory() as folder, EmulatedHosts(3) as hosts:
             try:
                 words = ALL[strategy]
-                seconds = over_network(network, hosts, Path(folder), *words, f"max_updates={updates}")
-                print(f"{strategy:10} {network:9} {seconds:5.1f} s", flush=True)
+                seconds, num_lost = over_network(network, hosts, Path(folder), *words, f"max_updates={updates}")
+                print(f"{strategy:10} {network:9} {seconds:5.1f} s, {num_lost} treated as lost", flush=True)
             except AssertionError as error:
                 failed += 1
                 print(f"{strategy:10} {network:9} FAILED: {error}", flush=True)
