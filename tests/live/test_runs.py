@@ -358,6 +358,24 @@ def test_a_push_that_one_of_two_shards_had_received_when_the_run_was_stopped_is_
     assert again.has_ended_cleanly()
 
 
+def test_a_worker_of_psp_that_had_pushed_when_the_run_was_stopped_waits_for_the_other_once_it_is_resumed(tmp_path):
+    """Worker 0 is at its next gradient, which may not take the place of the one that the slower worker computes."""
+    words = ["strategy=psp", "cluster.workers=2", "cluster.gradient_s=[0.02,0.3]", "runner.pace=absolute"]
+    words += ["model=softmax_regression", "max_updates=6", "epochs=null", "eval_every_epochs=0.05"]
+    run = LiveRun(tmp_path, *words)
+    run.wait_for_snapshot(1)
+    time.sleep(0.1)
+    run.process.send_signal(signal.SIGINT)
+    assert "interrupted" in run.wait(expected=130)
+    again = LiveRun(tmp_path, *words)
+    again.wait()
+    summary = again.summary()
+    assert (summary["gradients_used"], summary["gradients_discarded"]) == (12, 0)
+    log = read_events(again.folder / "events.arrow").to_pandas()
+    assert log[log.because == "resumed"].kind.tolist() == ["held", "granted"]
+    assert replayed(again)["equal"]
+
+
 KEEPS_MORE = ["cluster.shards=2", "compress=topk", "local.optimizer={name: adamw, lr: 0.002}"]  # than a shard has
 
 
