@@ -43,7 +43,8 @@ def main(arguments: list[str], prog: str = "python -m syncline") -> int:
         if not name.startswith("-") and name not in commands.names:
             raise ValueError(f"unknown command {name!r}; there are {', '.join((*commands.names, *OTHERS))}")
         asked = parser.parse_args([name, *words])
-        return int(asked.run(asked))
+        code: int = asked.run(asked)
+        return code
 
     return exit_code(command)
 
