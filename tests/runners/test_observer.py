@@ -13,7 +13,7 @@ from runners.observer import Evaluator, EvaluatorLost, LiveObserver
 from syncline.assembly import build_flat, shape_of
 from syncline.config import compose
 from syncline.learning.server import blocks
-from syncline.live.supervisor import Supervisor
+from syncline.live.supervisor import SUPERVISOR, Supervisor
 from syncline.monitor import RunMonitor
 from syncline.progress import Totals
 from syncline.records.snapshots import state_path, write_state
@@ -98,3 +98,43 @@ def test_of_all_checkpoints_the_one_to_resume_from_is_left(observer: LiveObserve
     assert {path.name for path in folder.iterdir()} == {"2.0001-0.safetensors", "2.0001-1.safetensors"}
     observer.rewind(None)
     assert not list(folder.iterdir())
+
+
+def test_what_the_evaluator_was_asked_when_the_supervisor_was_killed_is_evaluated_once_the_run_restarts(
+    tmp_path: Path,
+) -> None:
+    """Until the launcher has noticed, nothing is started."""
+    config, _ = compose(["runner=local", "strategy=asp", "model=softmax_regression", "runner.evaluate=during"])
+    monitor = RunMonitor(config, lambda row: None, lambda progress: None)
+    weights = build_flat(config, shape_of(config), torch.device("cpu")).weights
+    with (
+        closing(Supervisor()) as supervisor,
+        RecordWriter(tmp_path / "record", config.as_dict(), with_events=False) as record,
+        closing(LiveObserver(config, record, monitor, supervisor)) as observer,
+    ):
+
+        def snapshot(number: int) -> None:
+            values = Totals(4, updates=10 * number).snapshot(rate=0.1)
+            state = {"weights": weights.clone(), "buffers": torch.zeros(0)}
+            write_state(state_path(record.folder / "snapshots", float(number), 0), state, values)
+            observer.snapshot_written(0, number)
+
+        (record.folder / "log").mkdir()
+        supervisor.begin()
+        supervisor.is_busy = True  # with the run
+        snapshot(0)
+        observer._await_evaluations()
+        assert supervisor._process is not None
+        kill(supervisor._process.pid)
+        supervisor._process.wait()
+        snapshot(1)
+        observer.tick()
+        assert [row["updates"] for row in monitor.curve.rows] == [0]
+        ended = supervisor.wait()
+        assert ended is not None
+        assert ended.process == SUPERVISOR
+        observer.lost()
+        write_state(state_path(record.folder / "checkpoint", 1.0, 0), {}, {"totals": {"updates": 10}})
+        observer.rewind(1.0)
+        observer._await_evaluations()
+        assert [row["updates"] for row in monitor.curve.rows] == [0, 10]
