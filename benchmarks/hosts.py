@@ -168,7 +168,7 @@ def main() -> int:
         off_by.append(abs(ratio - 1))
         print(
             f"{case.name:30} s an update: measured {measured}, predicted {foreseen.median:.3f}; "
-            f"ratio {ratio:.3f}, load {load:.1f}",
+            f"ratio {'of means ' * case.by_chance}{ratio:.3f}, load {load:.1f}",
             flush=True,
         )
         made.append(

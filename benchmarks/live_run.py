@@ -124,6 +124,18 @@ class LiveRun:
         return self.left_over() == [] and not list(self.folder.glob("secret*"))
 
 
+def resumed_after_a_stop(results: Path, words: Sequence[str], snapshot: int, after_s: float = 0.0) -> LiveRun:
+    """Stop a run by Ctrl-C so long after it has written this snapshot, and start it again. Returns it at its end."""
+    run = LiveRun(results, *words)
+    run.wait_for_snapshot(snapshot)
+    time.sleep(after_s)
+    run.process.send_signal(signal.SIGINT)
+    assert "interrupted" in run.wait(expected=130)
+    again = LiveRun(results, *words)
+    again.wait()
+    return again
+
+
 @dataclass(frozen=True, slots=True)
 class Absence:
     """What a shard's log says of a worker that has left and joined again; seconds of the run."""

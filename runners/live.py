@@ -38,9 +38,10 @@ def can_resume(config: RunConfig, folder: Path) -> bool:
     if Outcome.read(folder) is None and newest_checkpoint(config, folder) is None:
         return False
     logged = read_config(folder)["runner"]["events"]
-    if logged != config.live.events:
-        report_restart(RecordError(f"{folder}: made with runner.events={str(logged).lower()}"))
-    return bool(logged == config.live.events)
+    if logged == config.live.events:
+        return True
+    report_restart(RecordError(f"{folder}: made with runner.events={str(logged).lower()}"))
+    return False
 
 
 def run_live(

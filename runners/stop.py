@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from syncline.operations.arguments import INTERRUPTED
+
 RESUMABLE = 75  # exit code of a process that was asked to stop: the same command resumes (EX_TEMPFAIL of sysexits.h)
-CTRL_C = 130  # exit code, as shells have it
 ECHO_S = 2.0  # within it a signal counts as the same: the batch system and the parent process may both send it
 
 NOTICE = getattr(signal, "SIGUSR1", None)  # a batch system's notice of the time limit; Windows has none
@@ -29,7 +30,7 @@ class StopRequested(KeyboardInterrupt):
 
     @property
     def code(self) -> int:
-        return CTRL_C if self.number == signal.SIGINT else RESUMABLE
+        return INTERRUPTED if self.number == signal.SIGINT else RESUMABLE
 
 
 class SignalHandler:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from benchmarks.live_run import LiveRun, kill
+from benchmarks.live_run import LiveRun, kill, resumed_after_a_stop
 from syncline.config import RunConfig
 from syncline.live.member_control import StopConsensus
 from syncline.records.events import read_events
@@ -202,12 +202,7 @@ def test_a_step_that_a_stop_drops_leaves_no_trace_in_the_statistics_of_batch_nor
     """Its mini-batches are used again when the run is resumed."""
     words = ["strategy=bsp", "strategy.topology=allreduce", "model=resnet8", "cluster.workers=2", "batch_size=8"]
     words += ["max_updates=40", "epochs=null", "cluster.gradient_s=[0.1]", "runner.pace=absolute"]
-    run = LiveRun(tmp_path, *words, "eval_every_epochs=0.1")
-    run.wait_for_snapshot(1)
-    run.process.send_signal(signal.SIGINT)
-    assert "interrupted" in run.wait(expected=130)
-    again = LiveRun(tmp_path, *words, "eval_every_epochs=0.1")
-    again.wait()
+    again = resumed_after_a_stop(tmp_path, [*words, "eval_every_epochs=0.1"], snapshot=1)
     assert again.summary()["restarts"] == 1
     assert largest_difference(again) == 0
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from certificates import over_tls
 
-from benchmarks.live_run import ROOT, LiveRun, check_mini_batches, is_alive, kill
+from benchmarks.live_run import ROOT, LiveRun, check_mini_batches, is_alive, kill, resumed_after_a_stop
 from benchmarks.simulator import NullObserver
 from runners.live import can_resume, run_live
 from runners.observer import LiveObserver
@@ -339,13 +339,7 @@ def test_a_push_that_one_of_two_shards_had_received_when_the_run_was_stopped_is_
     """
     words = [*words, "cluster.workers=2", "cluster.shards=2", "max_updates=3", "epochs=null", "model=lenet"]
     words += ["seed=441", "scenario.push_delay={name: constant, value: 5, probability: 0.25}", "optimizer.momentum=0"]
-    run = LiveRun(tmp_path, *words)
-    run.wait_for_snapshot(0)
-    time.sleep(2)
-    run.process.send_signal(signal.SIGINT)
-    assert "interrupted" in run.wait(expected=130)
-    again = LiveRun(tmp_path, *words)
-    again.wait()
+    again = resumed_after_a_stop(tmp_path, words, snapshot=0, after_s=2.0)
     log = read_events(again.folder / "events.arrow").to_pandas()
     for shard in (0, 1):
         of_shard = log[log.shard == shard]
@@ -362,13 +356,7 @@ def test_a_worker_of_psp_that_had_pushed_when_the_run_was_stopped_waits_for_the_
     """Worker 0 is at its next gradient, which may not take the place of the one that the slower worker computes."""
     words = ["strategy=psp", "cluster.workers=2", "cluster.gradient_s=[0.02,1.5]", "runner.pace=absolute"]
     words += ["model=softmax_regression", "max_updates=3", "epochs=null", "eval_every_epochs=0.03"]
-    run = LiveRun(tmp_path, *words)
-    run.wait_for_snapshot(1)
-    time.sleep(0.7)
-    run.process.send_signal(signal.SIGINT)
-    assert "interrupted" in run.wait(expected=130)
-    again = LiveRun(tmp_path, *words)
-    again.wait()
+    again = resumed_after_a_stop(tmp_path, words, snapshot=1, after_s=0.7)
     summary = again.summary()
     assert (summary["gradients_used"], summary["gradients_discarded"]) == (6, 0)
     log = read_events(again.folder / "events.arrow").to_pandas()

@@ -11,9 +11,10 @@ from commands import made
 
 from runners import calibrate, measuring
 from runners.failures import RunFailed
-from runners.stop import CTRL_C, SIGNALS
+from runners.stop import SIGNALS
 from syncline.__main__ import main as syncline
 from syncline.config import compose
+from syncline.operations.arguments import INTERRUPTED
 from syncline.timing.calibration import LEAST
 from syncline.timing.cluster import ClusterConfig
 from syncline.timing.distributions import Trace
@@ -222,7 +223,7 @@ def test_ctrl_c_is_one_line(
     monkeypatch.setattr(calibrate, "findings", lambda asked: signal.raise_signal(signal.SIGINT))
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        assert syncline(["calibrate", "name=lab", "--config-dir", str(tmp_path)]) == CTRL_C
+        assert syncline(["calibrate", "name=lab", "--config-dir", str(tmp_path)]) == INTERRUPTED
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -19,6 +19,7 @@ from syncline.live.supervisor import Supervisor
 from syncline.monitor import RunMonitor, evaluation_row
 from syncline.records.snapshots import write_state
 from syncline.records.writer import RecordWriter
+from syncline.simulation.run import simulate
 
 TOO_LARGE = ["optimizer.lr=1e9", "max_updates=2"]  # finite, and so are both losses that are computed
 
@@ -98,3 +99,16 @@ def test_an_infinite_parameter_counts_though_no_loss_shows_it(tmp_path: Path, su
     flat.weight_tensors[1].data.fill_(-math.inf)  # the biases of the first layer
     reason, _ = ended_by(tmp_path, config, flat.weights.clone(), supervisor)
     assert reason == "diverged"
+
+
+def test_a_run_none_of_whose_evaluations_is_finite_has_diverged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In virtual time; the last state is the second that is evaluated."""
+
+    def add(self: RunMonitor, row: dict[str, object]) -> bool:
+        self.has_diverged = True
+        return False
+
+    monkeypatch.setattr(RunMonitor, "add", add)
+    config, _ = compose(["model=softmax_regression", "max_updates=2", "eval_every_epochs=1000"])
+    summary = simulate(config, lambda row: None, lambda progress: None)
+    assert (summary["status"], summary["final"]) == ("diverged", None)

@@ -199,7 +199,7 @@ class ShardServer:
         resumed = read_checkpoint(context, number)
         self._is_resumed = resumed is not None
         self._past_s = 0.0  # seconds of the run before this start, of the shard furthest on: all have one clock
-        furthest = 0  # samples of the same shard
+        furthest = 0  # samples of the shard that has used most
         self._log = None
         if config.live.events:
             self._log = EventLog(context.folder / f"events-{number}.arrow", resumed[1]["rows"] if resumed else 0)

@@ -1,4 +1,4 @@
-"""What the commands of python -m syncline share: their parser, --results, --json, the names of plans and records."""
+"""What the commands of python -m syncline share: parser, exit codes, --results, --json, names of plans and records."""
 
 import argparse
 import os
