@@ -124,8 +124,11 @@ def made(
         | {"train_loss": None if at == 0.0 else 2.3 - shape[place], "learning_rate": 0.1}
         for place, at in enumerate(PLACES.tolist())
     ]
-    pick = {metric: (min if metric in LOWER_IS_BETTER else max)(values) for metric, values in curves.items()}
-    summary |= {"best": {metric: {"value": value} for metric, value in pick.items()}}
+    best = {
+        metric: (min if metric in LOWER_IS_BETTER else max)(rows, key=lambda row, of=metric: row[of])
+        for metric in curves
+    }
+    summary |= {"best": {metric: {"value": row[metric], "epoch": row["epoch"]} for metric, row in best.items()}}
     summary |= {"final": {metric: values[-1] for metric, values in curves.items()}}
     return RunInMemory(label, seed, RECORD, summary, config, rows)
 

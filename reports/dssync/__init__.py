@@ -3,7 +3,7 @@
 from functools import partial
 
 from reports.dssync import iterations
-from reports.dssync.accuracy import averaging, curves, show_scores
+from reports.dssync.accuracy import averaging, batches, curves, show_scores
 from reports.dssync.claims import CLAIMS
 from reports.dssync.cost import gains, table1
 from reports.dssync.iterations import seconds, speedups
@@ -16,7 +16,7 @@ PAPER = Paper(
     "dssync",
     {
         "table1": shows(table1, gains=gains),
-        "table2": show_scores("bsp", "asp", "ds_sync"),
+        "table2": show_scores("bsp", "asp", "ds_sync", batches=batches),
         "table3": show_scores("bsp", "ds_sync", average=averaging),
         "table4": shows(table4, crossing=crossings),
         "table5": show_scores("bsp", "asp", "ssp", "ds_sync"),

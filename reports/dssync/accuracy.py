@@ -26,11 +26,13 @@ def best(score: str) -> Callable[[Run], float | None]:
 
 def samples(artefact: Artefact, task: str, score: str) -> dict[str, Sample]:
     """Strategy -> its best score, a value a seed; without those of which there is no run."""
-    return {
-        label.rpartition("/")[2]: artefact.sample(runs, best(score))
-        for label, runs in artefact.rows().items()
-        if label.rpartition("/")[0] == task
-    }
+    return {strategy: artefact.sample(runs, best(score)) for strategy, runs in _strategies(artefact, task).items()}
+
+
+def _strategies(artefact: Artefact, where: str) -> dict[str, list[Run]]:
+    """Strategy -> its runs, of the rows `<where>/<strategy>`."""
+    parts = {label.rpartition("/"): runs for label, runs in artefact.rows().items()}
+    return {strategy: runs for (task, _, strategy), runs in parts.items() if task == where}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +118,40 @@ def averaging(artefact: Artefact) -> Table:
     return Table.of_artefact(artefact, "DS-Sync, where the averaging belongs", AVERAGINGS, columns, lines)
 
 
+def batches(artefact: Artefact) -> Table:
+    """Criteo's task, which Adam learns, with batches of several sizes; no rows where it has but one.
+
+    How far apart BSP and DS-Sync end, and after how many epochs each has its best.
+    """
+    places = sorted({label.rpartition("/")[0] for label in artefact.rows() if label.startswith("criteo/")})
+    by_place = [_strategies(artefact, place) for place in places] if len(places) > 1 else []
+
+    def ours(strategy: str, value: Callable[[Run], float | None]) -> Callable[[Mapping[str, list[Run]]], Sample]:
+        return lambda rows: artefact.sample(rows[strategy], value)
+
+    names = {strategy: strategy_name(strategy) for strategy in (BSP, "ds_sync")}
+    aucs = {strategy: ours(strategy, best("auc")) for strategy in names}
+    columns: list[Column[Mapping[str, list[Run]]]] = [
+        Column("clicks a gradient", lambda rows: rows[BSP][0].config["batch_size"], 0),
+        Column("rate", lambda rows: rows[BSP][0].config["optimizer"]["lr"], 3),
+        *(Column(f"{names[strategy]}: AUC, %", auc, 2) for strategy, auc in aucs.items()),
+        Column("DS-Sync less BSP", lambda rows: aucs["ds_sync"](rows) - aucs[BSP](rows), 2),
+        *(
+            Column(f"{name}: epoch of its best", ours(strategy, lambda run: run.summary["best"]["auc"]["epoch"]))
+            for strategy, name in names.items()
+        ),
+    ]
+    return Table.of_artefact(artefact, "DS-Sync, Adam with gradients of more and fewer clicks", by_place, columns, [])
+
+
 def notes(artefact: Artefact) -> list[str]:
     """What a reader must know to compare."""
     lines = [
         "Best over a run's evaluations, of the test set. Paper: mean ± deviation over five runs with 4 nodes, three "
         "with 16, one of ImageNet. Ours: mean ± sample standard deviation; differences seed by seed."
     ]
-    tasks = {
-        label.partition("/")[0]: runs[0].config for label, runs in artefact.rows().items() if runs[0].summary["best"]
-    }
+    learned = {label.rpartition("/")[0]: runs[0] for label, runs in artefact.rows().items() if runs[0].summary["best"]}
+    tasks = {task: learned[task].config for task in text()["tasks"] if task in learned}
     if artefact.scale != "paper":
         ours = ", ".join(f"{learned_with(config)} ({task_name(task)})" for task, config in tasks.items())
         lines.append(f"Ours are small tasks in place of the paper's: {ours}. Only differences can be compared.")
@@ -153,8 +180,7 @@ def curves(artefact: Artefact, table: str, title: str) -> Figure:
     """A panel a task that was learned; on the paper's own data stars are the best values of its table."""
     panels, left_out = [], []
     for task in (task for task in text()["tasks"] if task in text()[table]):
-        rows = {label: runs for label, runs in artefact.rows().items() if label.startswith(f"{task}/")}
-        learned = {label.rpartition("/")[2]: runs for label, runs in rows.items() if runs[0].metrics}
+        learned = {strategy: runs for strategy, runs in _strategies(artefact, task).items() if runs[0].metrics}
         if learned:
             panels.append(_panel(task, table, learned))
         else:

@@ -13,7 +13,7 @@ from written import Written, write_records
 from reports.__main__ import main
 from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, judge
 from reports.dssync import PAPER
-from reports.dssync.accuracy import averaging, curves, score_table
+from reports.dssync.accuracy import averaging, batches, curves, score_table
 from reports.dssync.cost import Wire, gains, table1
 from reports.dssync.iterations import figure as bars
 from reports.dssync.iterations import seconds, speedups
@@ -221,6 +221,25 @@ def test_the_two_readings_of_the_averaging(tmp_path: Path) -> None:
         ["91.00 ± 1.41", "91.00 ± 1.41", "0.9100 ± 0.0141"],
         ["81.00 ± 1.41", "81.00 ± 1.41", "0.8100 ± 0.0141"],
     ]
+
+
+def test_adam_with_two_sizes_of_the_batch(tmp_path: Path) -> None:
+    runs = []
+    for place, size, gap in (("criteo", 4096, 0.001), ("criteo/batch512", 512, 0.004)):
+        for strategy, auc, epoch in (("bsp", 0.8, 10.0), ("ds_sync", 0.8 - gap, 30.0)):
+            for seed in (0, 1):
+                best = {"auc": {"value": auc + 0.01 * seed, "epoch": epoch + seed}, "loss": {"value": 0.4}}
+                made = config(strategy, batch_size=size, optimizer={"lr": 0.004})
+                runs.append(Written(f"{place}/{strategy}", seed, made, {"best": best, "metric": "auc"}))
+    write_records(tmp_path, "dssync/table2", "laptop", runs, {})
+    artefact = load_artefact("dssync/table2", "laptop", tmp_path)
+    assert batches(artefact).texts() == [
+        ["4,096", "0.004", "80.50 ± 0.71", "80.40 ± 0.71", "-0.10 ± 0.00", "10.5 ± 0.7", "30.5 ± 0.7"],
+        ["512", "0.004", "80.50 ± 0.71", "80.10 ± 0.71", "-0.40 ± 0.00", "10.5 ± 0.7", "30.5 ± 0.7"],
+    ]
+    scores = score_table(artefact, ("bsp", "ds_sync"), of_losses=False)
+    assert scores.texts()[-1][-1] == "-0.10 ± 0.00", "the paper's table has one size"
+    assert "batches" not in PAPER.exhibit("table2", artefact.only(["criteo/bsp", "criteo/ds_sync"]))
 
 
 def test_a_curve_a_strategy_over_iterations_of_all_workers(tmp_path: Path) -> None:
