@@ -4,18 +4,20 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 import pytest
-from operations.planned import finish, identity_of, lock, write_plan
+from operations.planned import finish, identity_of, lock, summary, write_plan
 
 from syncline.__main__ import main
 from syncline.records.plans import read_plan
 from syncline.records.reference import Reference
 from syncline.records.sources import ResultsFolder
-from syncline.records.store import FINISHED, status
+from syncline.records.store import FINISHED, read_run_config, status
 from syncline.records.studies import WrittenStudy, read_study, study_path, write_study
+from syncline.records.writer import RecordWriter
 
 Said, AsJson = Callable[..., str], Callable[..., Any]
 TEN = [identity_of(seed) for seed in range(10)]
@@ -97,6 +99,23 @@ def test_restoring_goes_on_after_an_interruption_and_leaves_a_run_that_is_being_
     assert not (results / TEN[1]).exists()
 
 
+def test_a_restored_run_has_the_measured_durations_that_its_config_names(
+    add: Callable[..., Any], as_json: AsJson, results: Path, reference: Path, tmp_path: Path
+) -> None:
+    measured, content = tmp_path / "measured.txt", b"0.25\n0.5\n"
+    measured.write_bytes(content)
+    jitter = {"name": "empirical", "path": str(measured), "content": md5(content).hexdigest()}
+    with RecordWriter(results / TEN[5], {"cluster": {"jitter": jitter}}, with_events=False) as record:
+        record.finish({**summary(), "wall_s": 1.0})
+    add("paper/table")
+    before = files(results / TEN[5])
+    shutil.rmtree(results / TEN[5])
+    as_json("reference", "restore", "paper/table", "--reference", str(reference))
+    assert set(files(results / TEN[5])) == set(before)
+    config = read_run_config(results / TEN[5])
+    assert Path(config["cluster"]["jitter"]["path"]).read_bytes() == content
+
+
 def test_a_run_with_other_numbers_is_named_and_stays(
     said: Said, add: Callable[..., Any], results: Path, reference: Path
 ) -> None:
@@ -132,6 +151,32 @@ def test_a_plan_is_replaced_by_a_finished_one_that_has_more(
     write_plan(results, "paper-table-smoke", [8], labels=("b",))
     add("paper/table")
     assert planned() == {TEN[8]}, "it has other rows"
+
+
+def test_a_plan_with_fewer_runs_brings_its_report_and_further_seeds_stay(
+    add: Callable[..., Any], results: Path, reference: Path
+) -> None:
+    def planned() -> tuple[Any, set[tuple[str, str]]]:
+        plan = read_plan(reference / "smoke/plans/paper-table-smoke.json")
+        return plan.report.get("targets"), {(run.label, run.identity) for run in plan.runs}
+
+    write_plan(results, "paper-table-smoke", [0, 1], report={"targets": [0.8]})
+    add("paper/table")
+    write_plan(results, "paper-table-smoke", [0], report={"targets": [0.9]})
+    (said,) = add("paper/table")
+    assert (said["note"], planned()) == ("", ([0.9], {("a", TEN[0]), ("a", TEN[1])}))
+    write_plan(results, "paper-table-smoke", [0], report={"targets": [0.9]}, labels=("b",))
+    (said,) = add("paper/table")
+    stays = "; the plan there, with another report or other labels, stays: it has rows that this one lacks"
+    assert (said["note"], planned()) == (stays, ([0.9], {("a", TEN[0]), ("a", TEN[1])})), "a's further seed would go"
+    (reference / "smoke/plans/paper-table-smoke.json").unlink()
+    write_plan(results, "paper-table-smoke", [0, 1], report={"targets": [0.9]}, labels=("a", "b"))
+    add("paper/table")
+    write_plan(results, "paper-table-smoke", [0], report={"targets": [0.9]})
+    assert add("paper/table")[0]["note"] == "", "a part of it"
+    write_plan(results, "paper-table-smoke", [0], report={"targets": [0.7]})
+    (said,) = add("paper/table")
+    assert (said["note"], planned()) == (stays, ([0.9], {("a", TEN[0]), ("b", TEN[1])})), "row b would go"
 
 
 def test_of_a_plan_that_a_study_makes_the_stage_under_way_is_left_out(
@@ -194,6 +239,39 @@ def test_studies_are_copied_with_all(said: Said, results: Path, reference: Path)
     write_study(path, study)
     assert "study dssp-fig4: copied" in said(*words)
     assert read_study(reference / "studies/dssp-fig4.json") == replace(study, command=["+tune=rate"])
+
+
+def test_a_study_without_a_scale_is_left_out_as_its_plan_is(as_json: AsJson, results: Path, reference: Path) -> None:
+    write_plan(results, "tune-01234567", [0], scale="")
+    study = WrittenStudy("tune", "sweep", "", "tune-01234567", ["+tune=rate"], {}, [], None, {"value": 0.2})
+    write_study(study_path(results, "tune-01234567"), study)
+    content = as_json("reference", "add", "all", "--reference", str(reference))
+    assert ([plan["plan"] for plan in content["plans"]], content["studies"]) == (["paper-table-smoke"], [])
+    assert not (reference / "studies").exists()
+
+
+def test_a_study_stays_until_there_is_one_that_is_as_far(
+    said: Said, as_json: AsJson, results: Path, reference: Path
+) -> None:
+    name, words = "judge-paper-table-smoke", ("reference", "add", "paper/table", "--reference", str(reference))
+    look = {"name": "look", "num_trials": 1}
+
+    def judged(*stages: dict[str, Any], looks: tuple[int, ...] = (5, 10), answer: Any = None) -> str:
+        told = ("judge", "paper/table", "smoke", "paper-table-smoke", [], {"looks": list(looks)}, [*stages], None)
+        write_study(study_path(results, name), WrittenStudy(*told, answer))
+        lines = said(*words).splitlines()
+        return "".join(line.removeprefix(f"study {name}: ") for line in lines if line.startswith("study"))
+
+    assert judged(look) == "copied"
+    assert judged() == "the one there stays, with more stages"
+    assert judged(looks=(3, 6)) == "copied", "its stages are others"
+    assert judged(look, looks=(3, 6), answer={"claims": []}) == "copied"
+    before = files(reference)
+    assert judged(look, look, looks=(3, 6, 9)) == "the one there stays, with its answer"
+    content = as_json(*words)
+    assert (content["studies"], content["kept"]) == ([], {name: "the one there stays, with its answer"})
+    assert files(reference) == before
+    assert judged(looks=(3,), answer={"claims": ["dssp"]}) == "copied"
 
 
 def test_what_is_there_is_listed(said: Said, as_json: AsJson, add: Callable[..., Any], reference: Path) -> None:

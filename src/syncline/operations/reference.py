@@ -22,8 +22,8 @@ from syncline.records.lock import Held, held
 from syncline.records.plans import WrittenPlan
 from syncline.records.reference import Reference, ReferenceRecord, columns_of, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
-from syncline.records.store import FINISHED, RecordError, status, write_file
-from syncline.records.studies import read_study, study_path, study_stems, write_study
+from syncline.records.store import FINISHED, RecordError, measured_durations, status, write_file
+from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems, write_study
 from syncline.records.writer import recover
 
 EXAMPLES = """\
@@ -37,6 +37,7 @@ examples:
 MAX_LOG_BYTES = 200_000  # of an event log in the reference, which has the beginning of a longer one
 MACHINE_TIMES = frozenset({"wall_s", "restarts"})  # differ from machine to machine where the results are the same
 PLACES = frozenset({"results", "rerun"})  # words of a command that say nothing of the runs
+COPIED = "copied"  # of a study
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +92,35 @@ def run(args: argparse.Namespace) -> int:
         return _restore(args)
     plans = _named(args.results, args.plans)
     added = [add(plan, args.reference) for plan in plans]
-    studies = study_stems(args.results)
-    if "all" not in args.plans:
-        stems = {plan.stem for plan in plans}
-        studies = [stem for stem in studies if read_study(study_path(args.results, stem)).plan in stems]
-    studies = [stem for stem in studies if add_study(stem, args.results, args.reference)]
+    stems = {plan.stem for plan in plans}
+    told = dict[str, str]()
+    for stem in study_stems(args.results):
+        study = read_study(study_path(args.results, stem))
+        if study.scale and ("all" in args.plans or study.plan in stems):
+            told[stem] = add_study(stem, study, args.reference)
     if args.json:
-        content = {"reference": str(args.reference), "plans": [asdict(one) for one in added], "studies": studies}
-        print(json.dumps(content, indent=1))
+        studies = [stem for stem, what in told.items() if what == COPIED]
+        kept = {stem: what for stem, what in told.items() if what not in ("", COPIED)}
+        content = {"plans": [asdict(one) for one in added], "studies": studies, "kept": kept}
+        print(json.dumps({"reference": str(args.reference), **content}, indent=1))
         return 0
     for one in added:
         print(f"{one.plan}: {counted(one.added, 'run')} added, {one.there} there, {one.left} not finished{one.note}")
         for identity in one.differing:
             print(f"{identity}: the reference has other numbers, and keeps them")
-    for name in studies:
-        print(f"study {name}: copied")
+    for stem, what in told.items():
+        if what:
+            print(f"study {stem}: {what}")
     return 0
 
 
 def add(plan: WrittenPlan, reference: Path) -> Added:
     """Add the finished runs of a plan, and the plan itself.
 
-    A plan that is there stays if it has all runs of this one and more, or if this one has others and is not finished;
-    else it is replaced, and further seeds of its rows stay. Of a plan that a study makes, a further stage that is under
-    way is left out.
+    A plan that is there stays if it has all runs of this one and more, in the same rows and with the same report, or if
+    this one has others and is not finished; else it is replaced, and further seeds of its rows stay. If it has more and
+    they would not stay, it is not replaced, and the note says so. Of a plan that a study makes, a further stage that is
+    under way is left out.
 
     Raises:
         RecordError: the plan has no scale, or a record or the reference is broken.
@@ -133,6 +139,9 @@ def add(plan: WrittenPlan, reference: Path) -> Added:
         for record in finished
         if (stored := store.record(record.identity)) is not None and numbers_of(stored) != numbers_of(record)
     ]
+    for record in new:
+        for measured in measured_durations(record.config()):
+            copy_file((record.folder / measured["path"]).read_bytes(), store.durations_path(measured["path"]))
     if new:
         write_runs(store.folder, new)
     if plan.report.get("events"):
@@ -160,14 +169,23 @@ def numbers_of(record: Record) -> dict[str, Any]:
     return {"summary": json.dumps(summary, sort_keys=True), "curve": json.dumps(columns_of(curve), sort_keys=True)}
 
 
-def add_study(stem: str, results: Path, reference: Path) -> bool:
-    """Copy a study, without the places in its command; False if the reference has it in this state."""
-    study = read_study(study_path(results, stem))
+def add_study(stem: str, study: WrittenStudy, reference: Path) -> str:
+    """Copy a study, without the places in its command, unless the one there is further.
+
+    Returns:
+        COPIED, or why the one there stays; an empty text if it is this one.
+    """
     study, target = replace(study, command=_without_places(study.command)), study_path(reference, stem)
-    if target.exists() and read_study(target) == study:
-        return False
+    there = read_study(target) if target.exists() else None
+    if there == study:
+        return ""
+    if there is not None and study.answer is None:
+        if there.answer is not None:
+            return "the one there stays, with its answer"
+        if there.declaration == study.declaration and len(there.stages) > len(study.stages):
+            return "the one there stays, with more stages"
     write_study(target, study)
-    return True
+    return COPIED
 
 
 def _restore(args: argparse.Namespace) -> int:
@@ -208,10 +226,14 @@ def restore(record: ReferenceRecord, results: Path) -> bool:
         recover(folder)
         if status(folder) == FINISHED:
             return False
-        if folder.exists():
-            shutil.rmtree(folder)
         summary = record.summary()
         config = {"format": summary["format"], **record.config()}
+        names = [measured["path"] for measured in measured_durations(config)]
+        copies = {name: record.reference.durations_path(name).read_bytes() for name in names}
+        if folder.exists():
+            shutil.rmtree(folder)
+        for name, content in copies.items():
+            write_file(folder / name, content)
         write_file(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
         write_file(folder / "environment.json", json.dumps(record.environment()))
         write_file(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.metrics()))
@@ -251,17 +273,25 @@ def _add_logs(finished: Sequence[FolderRecord], store: Reference) -> None:
 def _add_plan(plan: WrittenPlan, store: Reference, is_finished: bool) -> str:
     """Copy the plan unless the one there stays. Returns why that stays, or an empty text."""
     there = store.plan(plan.stem)
-    if there is not None and {*there.once()} > {*plan.once()}:
-        return ""
-    if there is not None and {*there.once()} != {*plan.once()} and not is_finished:
-        return "; the plan there stays until this one is finished"
     content = json.loads(plan.path.read_text())
     content["command"] = _without_places(plan.command)
     content["runs"] = content["runs"][: len(plan.runs)]
     if there is not None:
+        has_more = {*there.once()} > {*plan.once()}
+        if has_more and there.report == plan.report and _rows(plan) <= _rows(there):
+            return ""
+        if not has_more and {*there.once()} != {*plan.once()} and not is_finished:
+            return "; the plan there stays until this one is finished"
         content["runs"] += _further_seeds(content["runs"], json.loads(there.path.read_text())["runs"])
+        if has_more and {*there.once()} > {run["identity"] for run in content["runs"]}:
+            return "; the plan there, with another report or other labels, stays: it has rows that this one lacks"
     copy_file((json.dumps(content, indent=1) + "\n").encode(), store.folder / "plans" / f"{plan.stem}.json")
     return ""
+
+
+def _rows(plan: WrittenPlan) -> set[tuple[str, str]]:
+    """The label and the identity of each run."""
+    return {(run.label, run.identity) for run in plan.runs}
 
 
 def _further_seeds(planned: Sequence[Mapping[str, Any]], there: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

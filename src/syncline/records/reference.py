@@ -3,6 +3,7 @@
     reference/<scale>/plans/<stem>.json          a plan, as in the results (records/plans.py)
     reference/<scale>/runs/<number>-<hash>.parquet   runs, a row each; parts are added and never changed
     reference/<scale>/events/<identity>.parquet  the event log of a run whose report draws it, or its beginning
+    reference/<scale>/durations/durations-*.txt  the measured durations that configs name, as in the records
     reference/studies/<stem>.json                studies, as in the results
 
 Columns of a part, all of them text; zstd:
@@ -127,6 +128,10 @@ class Reference:
     def log_path(self, identity: str) -> Path:
         """Of the event log of a run, if it is stored."""
         return self.folder / "events" / f"{identity}.parquet"
+
+    def durations_path(self, name: str) -> Path:
+        """Of measured durations, by the name that a record gives its copy of them."""
+        return self.folder / "durations" / name
 
 
 @dataclass(frozen=True, slots=True)
