@@ -126,8 +126,12 @@ class Figure:
 def curve(label: str, runs: Sequence[Points], colour: int = 0, style: str | None = None) -> Series:
     """The mean of several runs' curves, with a band from the lowest to the highest.
 
-    Runs are brought to common places by interpolation, from where all have begun to where the first ends.
+    Runs are brought to common places by interpolation, from where all have begun to where the first ends; one that
+    diverged before it had a place is left out.
     """
+    runs = [run for run in runs if run[0]]
+    if not runs:
+        return Series(label, [], [], colour=colour, style=style)
     begin, end = max(places[0] for places, _ in runs), min(places[-1] for places, _ in runs)
     grid = np.linspace(begin, end, 200)
     values = np.stack([np.interp(grid, places, heights) for places, heights in runs])

@@ -4,14 +4,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, islice
 from pathlib import Path
 from statistics import fmean
 
 from runners.plan import num_jobs
 from runners.planning import chosen_experiment, experiment_names, is_experiment
 from runners.study import Declared, Made, ask, make_stage
-from syncline.config import ConfigError, Invocation, JudgeConfig, TuneConfig, divided
+from syncline.config import ConfigError, Invocation, JudgeConfig, divided
 from syncline.config.words import split
 from syncline.operations.tables import counted, duration
 from syncline.plan import Plan
@@ -25,7 +24,7 @@ def declared_judging(overrides: Sequence[str]) -> tuple[list[Declared], Invocati
     """The studies that these words declare, one for each experiment.
 
     Raises:
-        ConfigError: there is no experiment among the words, or an unknown one, or a seed.
+        ConfigError: there is no experiment among the words, or an unknown one, a seed, or a seed that tunes.
     """
     words = [word for word in overrides if is_experiment(word)]
     if not words:
@@ -42,22 +41,23 @@ def _declared(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     invocation, scale = chosen.invocation, chosen.invocation.scale.name
     judge = invocation.judge
     assert isinstance(judge, JudgeConfig)
-    seeds, report = sorted(chosen.seeds), chosen.report
+    report = chosen.report
     declared = (report.get("looks") or {}).get(scale)
     if declared and judge.looks:
         raise ConfigError(f"judge.looks: {chosen.name} has looks of its own at scale {scale}, {declared}")
     looks = judge.looks or declared
     if looks:
         report["looks"] = {**(report.get("looks") or {}), scale: looks}
-        tuning = (chosen.content.get("tune") or {}).get("seeds") or TuneConfig().seeds
-        others = (seed for seed in count(seeds[-1] + 1) if seed not in tuning)
-        seeds = list(islice(chain(seeds, others), looks[-1]))
+    looks = looks or [len(chosen.seeds)]
+    seeds = chosen.judging_seeds(looks[-1])
+    if both := sorted({*seeds} & {*chosen.tuning_seeds}):
+        raise ConfigError(f"scale.seeds must not be seeds that tune, got {', '.join(map(str, both))} in both")
     command = tuple(word for word in overrides if split(word)[0] != "judge.budget")
     plan = Plan(chosen.name, scale, (), report, command)
     own, _ = divided(chosen.own)
     rows = tuple(Row(label, (*words, *own)) for label, words in chosen.rows())
     verdicts = _verdicts(plan, Path(invocation.results))
-    study = Judging(rows, tuple(seeds), tuple(looks or [len(seeds)]), verdicts)
+    study = Judging(rows, tuple(seeds), tuple(looks), verdicts)
     return Declared(study, "judge", f"judge-{plan.stem}", chosen.name, scale, command, plan), invocation
 
 

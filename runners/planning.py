@@ -4,10 +4,11 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
-from syncline.config import ConfigError, Invocation, RunConfig, choices, compose, sweep
+from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, sweep
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.plans import PlannedRun, read_plan
 
@@ -79,6 +80,17 @@ class Experiment:
         are_set = any(word.startswith("scale.seeds=") for word in self.about)
         own = (self.content.get("seeds") or {}).get(scale.name)
         return list(own if own and not are_set else scale.seeds)
+
+    @property
+    def tuning_seeds(self) -> list[int]:
+        """Those by which its rates are tuned."""
+        return list((self.content.get("tune") or {}).get("seeds") or TuneConfig().seeds)
+
+    def judging_seeds(self, num: int) -> list[int]:
+        """The first `num` seeds that judge: those of the scale, then those that follow, without the tuning seeds."""
+        seeds = sorted(self.seeds)
+        others = (seed for seed in count(seeds[-1] + 1) if seed not in self.tuning_seeds)
+        return list(islice(chain(seeds, others), num))
 
     @property
     def report(self) -> dict[str, Any]:

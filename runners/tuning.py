@@ -33,7 +33,9 @@ def _of_experiment(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
     chosen = chosen_experiment(overrides)
     tune, scale = _tune(chosen.invocation), chosen.invocation.scale
     judging = {seed for seeds in (chosen.content.get("seeds") or {}).values() for seed in seeds}
-    _check_seeds(tune, judging | set(scale.seeds), chosen.own)
+    last_looks = [sizes[-1] for sizes in (chosen.content.get("looks") or {}).values()]
+    judging |= {*scale.seeds, *chosen.judging_seeds(max(last_looks, default=0))}
+    _check_seeds(tune, judging, chosen.own)
     own = _without_seed(divided(chosen.own)[0])
     grid = [(label, [*words, *own]) for label, words in chosen.rows(arms=False)]
     labels = [label for label, _ in grid]

@@ -36,6 +36,13 @@ def test_one_look_has_the_whole_of_alpha():
     assert pocock_level(0.05, [5]) == pocock_level(0.05, [5], student=False) == 0.05
 
 
+@pytest.mark.parametrize("sizes", [(3, 6), (5, 8), (3, 6, 9), (4, 90, 400)])
+@pytest.mark.parametrize("num_tests", [1, 12, 24, 60])
+def test_the_level_of_many_tests_is_between_that_of_as_many_looks_and_of_one(sizes, num_tests):
+    alpha = 0.05 / num_tests
+    assert alpha / len(sizes) <= pocock_level(alpha, sizes) < alpha
+
+
 def smallest_p(sizes, num_studies, two_sided, rng):
     """Of each study without an effect, Student's smallest p-value at its looks."""
     differences = rng.normal(0.0, 3.0, (num_studies, sizes[-1]))

@@ -125,16 +125,19 @@ def settled(points: Points) -> float:
     return math.fsum(last) / len(last)
 
 
-def final_error(run: Run) -> float:
-    return settled(error_curve(run))
+def final_error(run: Run) -> float | None:
+    """None if it diverged, as the next two."""
+    return None if run.is_diverged else settled(error_curve(run))
 
 
-def final_loss(run: Run) -> float:
-    return settled(loss_curve(run))
+def final_loss(run: Run) -> float | None:
+    return None if run.is_diverged else settled(loss_curve(run))
 
 
-def mean_error(run: Run) -> float:
+def mean_error(run: Run) -> float | None:
     """The test error's mean over the run's time: small if the error falls early and stays low."""
+    if run.is_diverged:
+        return None
     times, errors = error_curve(run)
     return float(np.trapezoid(errors, times)) / (times[-1] - times[0])
 
@@ -165,7 +168,7 @@ def goals(artefact: Artefact, delay: str, variant: str) -> dict[int, float]:
         }
         if not fixed:
             raise
-        return {run.seed: final_loss(run) for run in fixed[max(fixed)]}
+        return {run.seed: loss for run in fixed[max(fixed)] if (loss := final_loss(run)) is not None}
 
 
 def seconds_to(artefact: Artefact, place: Place, goal: Mapping[int, float]) -> Sample:
@@ -250,8 +253,8 @@ def error_table(artefact: Artefact, number: str) -> Table:
     notes = [*paper["notes"]["learning"], *(about if fixed else [])]
     columns: list[Column[Place]] = [
         Column("setting", name),
-        Column("test error, mean over the run, %", ours(lambda run: 100.0 * mean_error(run))),
-        Column("test error at the end, %", ours(lambda run: 100.0 * final_error(run)), 2),
+        Column("test error, mean over the run, %", lambda place: 100.0 * ours(mean_error)(place)),
+        Column("test error at the end, %", lambda place: 100.0 * ours(final_error)(place), 2),
         Column("training loss at the end", ours(final_loss), 4),
         Column(f"s to the training loss {goal}", seconds_to_goal, show_n=True),
         Column("updates", ours(in_summary("updates")), 0),

@@ -31,10 +31,9 @@ def name_of(kind: str) -> str:
     return str(published("backup")["names"][kind])
 
 
-def accuracy(run: Run) -> float:
-    """Per cent of the test set at the run's last evaluation, also if it diverged."""
-    share: float = run.summary["final"]["accuracy"]
-    return 100.0 * share
+def accuracy(run: Run) -> float | None:
+    """Per cent of the test set at the run's last evaluation; None if it diverged."""
+    return None if run.is_diverged else 100.0 * float(run.summary["final"]["accuracy"])
 
 
 def accuracies(run: Run, over: str = "time_s") -> Points:
@@ -46,7 +45,7 @@ def accuracies(run: Run, over: str = "time_s") -> Points:
 def about_diverged(artefact: Artefact) -> str:
     """A note on the runs that diverged."""
     lost = [f"{run.label} seed {run.seed}" for run in artefact.runs if run.is_diverged]
-    return f"Diverged, and counted with their last evaluation: {', '.join(lost)}." if lost else "No run diverged."
+    return f"Diverged, and without an accuracy at the end: {', '.join(lost)}." if lost else "No run diverged."
 
 
 # Convergence. The paper gives no criterion, and its Table 1 compares times at accuracies that differ. The level: 97.5 %
@@ -69,7 +68,13 @@ def levels(artefact: Artefact) -> dict[int, float]:
     try:
         return dict.fromkeys(artefact.seeds, 100.0 * artefact.target())
     except LookupError:
-        return {run.seed: level_share() * accuracy(run) for run in cells(artefact)[ASYNC, 25]}
+        return {run.seed: level for run in cells(artefact)[ASYNC, 25] if (level := own_level(run)) is not None}
+
+
+def own_level(run: Run) -> float | None:
+    """The same share of the accuracy that the run ends at itself, per cent; None if it diverged."""
+    end = accuracy(run)
+    return None if end is None else level_share() * end
 
 
 def about_levels(artefact: Artefact) -> str:
@@ -106,8 +111,8 @@ def to_level(at: Mapping[int, float], over: str) -> Callable[[Run], float | None
 
 
 def to_own_level(over: str) -> Callable[[Run], float | None]:
-    """A run -> where it reaches the same share of the accuracy that it ends at itself."""
-    return lambda run: to_level({run.seed: level_share() * accuracy(run)}, over)(run)
+    """A run -> where it reaches its own level."""
+    return lambda run: None if (level := own_level(run)) is None else to_level({run.seed: level}, over)(run)
 
 
 def step_s(run: Run) -> float:

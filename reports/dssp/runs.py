@@ -90,6 +90,13 @@ class Network:
         places = curves[0][0]
         return places, np.mean([np.interp(places, *drawn) for drawn in curves], axis=0).tolist()
 
+    def _ended(self, paradigm: str, seed: int) -> Points:
+        """As `learning`. Raises NotRun if one of its runs diverged."""
+        names = self.thresholds if paradigm == AVERAGE else [paradigm]
+        if any(_run(self.learned, name, seed).is_diverged for name in names):
+            raise NotRun(paradigm)
+        return self.learning(paradigm, seed)
+
     def curve(self, paradigm: str, seed: int) -> Points:
         """(virtual seconds, accuracies)."""
         epochs, accuracies = self.learning(paradigm, seed)
@@ -121,7 +128,7 @@ class Network:
 
     def final(self, paradigm: str) -> Sample:
         """Accuracy at the end, per cent."""
-        return self.sample(lambda seed: 100.0 * self.learning(paradigm, seed)[1][-1])
+        return self.sample(lambda seed: 100.0 * self._ended(paradigm, seed)[1][-1])
 
     def seconds_to_goal(self, paradigm: str) -> Sample:
         """Until the first evaluation that reaches `goal`; None where none does."""
@@ -131,7 +138,7 @@ class Network:
         """Over all evaluations of the run, by epochs, per cent: high if it rises early and stays high."""
 
         def of_seed(seed: int) -> float:
-            epochs, accuracies = self.learning(paradigm, seed)
+            epochs, accuracies = self._ended(paradigm, seed)
             return 100.0 * float(np.trapezoid(accuracies, epochs)) / (epochs[-1] - epochs[0])
 
         return self.sample(of_seed)

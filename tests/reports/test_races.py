@@ -1,16 +1,22 @@
 """Races in words and side by side, from answers to known truths."""
 
+import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 from studies.racing import RaceLab, Truth, race
 
+from reports.exhibits import ArtefactStore, ExhibitWriter
 from reports.races import are_of_pushes, around_table, left_table, of_pushes, order_table, together
+from reports.site import study_sections
+from reports.studies import study_exhibit
 from reports.tables import Table
 from syncline.operations.races import cases, race_lines, score_lines
+from syncline.records.plans import plan_path
 from syncline.records.store import RecordError
-from syncline.records.studies import WrittenStudy
+from syncline.records.studies import WrittenStudy, study_path, write_study
 from syncline.studies.race import Elsewhere
 
 HERE = {"asp": Truth(10.0, noise=0.02), "k_sync k=1": Truth(16.0, noise=0.02), "k_sync k=2": Truth(13.0, noise=0.02)}
@@ -123,6 +129,19 @@ def test_two_races_on_one_cluster_are_columns_of_their_own_in_the_map() -> None:
 def test_without_an_answer_there_is_nothing_side_by_side() -> None:
     with pytest.raises(RecordError, match="no race has its answer"):
         together([])
+
+
+def test_a_race_whose_judged_runs_are_gone_is_named_and_the_pages_go_on(tmp_path: Path) -> None:
+    for stem in ("here", "there"):
+        write_study(study_path(tmp_path, stem), study(HERE, stem))
+        plan_path(tmp_path, stem).parent.mkdir(exist_ok=True)
+        plan_path(tmp_path, stem).write_text(json.dumps({"name": stem, "scale": "laptop", "report": {}, "runs": []}))
+    line = "race here: asp has no finished run that judges"
+    with pytest.raises(RecordError, match=line):
+        study_exhibit(study_path(tmp_path, "here"))
+    with ExhibitWriter(tmp_path / "reports") as writer:
+        sections = {each.name: each.missing for each in study_sections(ArtefactStore(tmp_path, "laptop"), writer)}
+    assert sections == {"races": "", "here": line, "there": line.replace("here", "there")}
 
 
 def test_the_words_and_the_tables_have_every_entrant_once() -> None:

@@ -3,14 +3,16 @@ are added, rows left out, and rates tuned. Runs are made up, but for those whose
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from in_memory import RunInMemory
 from synthetic import ALWAYS, study, targets
 
-from reports.claims import CONTRADICTED, LEARNED, NOT_RUN, Claim, Verdict, judge
+from reports.claims import CONTRADICTED, LEARNED, NOT_RUN, UNDECIDED, Claim, Verdict, judge
 from reports.exhibits import Exhibit
 from reports.figures import Figure
 from reports.papers import PAPERS, SHOWN
@@ -127,3 +129,32 @@ def test_each_claim_about_learning_says_what_its_own_rates_tell_or_why_they_do_n
         if other is not None and other.verdict not in (NOT_RUN, CONTRADICTED):
             assert verdict.claim.basis == LEARNED, key
             assert other.numbers, key
+
+
+def diverging(name: str, row: str) -> Artefact:
+    """Of each row that learns and has this strategy the first seed diverges before it is evaluated again."""
+    artefact = made_up(name, True)
+
+    def at_once(run: RunInMemory) -> RunInMemory:
+        first = run.metrics[0]
+        best = {metric: {"value": first[metric], "epoch": 0.0} for metric in run.summary["best"]}
+        summary = {**run.summary, "status": "diverged", "final": None, "best": best}
+        return replace(run, summary=summary, metrics=[first])
+
+    runs = [
+        at_once(run) if run.seed == 0 and run.metrics and run.config["strategy"]["name"] == row else run
+        for run in artefact.runs
+        if isinstance(run, RunInMemory)
+    ]
+    return replace(artefact, runs=runs)
+
+
+@pytest.mark.parametrize("row", ["asp", "backup", "k_async", "adasync", "dssp", "ds_sync", "psp"])
+def test_a_run_that_diverges_at_once_leaves_claims_undecided_or_counts_as_not_learned(row: str) -> None:
+    for paper, claim in CLAIMS:
+        verdict = judge(claim, paper.claim_text(claim.key), SCALE, lambda name: diverging(name, row))
+        ends = [number for number in verdict.numbers if number.effect.num_present < SEEDS]
+        assert all(number.verdict == UNDECIDED for number in ends)
+    for name in ARTEFACTS:
+        if name not in EVENTS:
+            shown(name, diverging(name, row))

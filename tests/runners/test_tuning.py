@@ -106,6 +106,13 @@ def test_what_cannot_be_tuned_is_refused_in_one_line(words: str, line: str) -> N
     assert str(error.value) == line
 
 
+def test_the_seeds_of_further_looks_are_seeds_that_judge() -> None:
+    for seed in (5, 19):
+        with pytest.raises(ConfigError, match=rf"tune.seeds must not be seeds that judge, got {seed} in both"):
+            tuning("+experiment=psp/table1", "scale=workstation", f"tune.seeds=[{seed},1003]")
+    assert tuning("+experiment=psp/table1", "scale=workstation", "tune.seeds=[20]").seeds == (20,)
+
+
 def test_the_seeds_of_an_experiment_at_any_scale_are_seeds_that_judge() -> None:
     assert 4 in compose(["+experiment=dssync/table2"])[1].experiment["seeds"]["paper"]
     with pytest.raises(ConfigError, match="got 4 in both"):
@@ -274,7 +281,7 @@ def test_a_study_that_is_interrupted_goes_on_where_it_was_to_the_same_answer(
 def test_an_experiments_answer_is_the_block_of_its_file(
     tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["+experiment=dssp/table1", "scale=smoke", "epochs=1", "tune.points=3", "tune.seeds=[7]", "jobs=1"]
+    words = ["+experiment=dssp/table1", "scale=smoke", "epochs=1", "tune.points=3", "tune.seeds=[77]", "jobs=1"]
     said = command("+tune=rate", *words, "tune.rows=[bsp,asp]", "model=softmax_regression", f"results={tmp_path}")
     assert said.code == 0, said.err
     (line,) = [line for line in said.out.splitlines() if line.startswith("arms: ")]
