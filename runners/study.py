@@ -40,10 +40,11 @@ class Declared:
 
 @dataclass(slots=True)
 class Made:
-    """The records of trials in a folder."""
+    """The records of trials in a folder. Runs that failed before are absent, so that they are made again."""
 
     results: Path
     since: set[str] | None = None  # identities that count, since others are to be repeated; None: all count
+    counts_failures: bool = False  # also those from before
     _configs: dict[tuple[str, ...], RunConfig] = field(default_factory=dict)  # without the seed
     _known: dict[str, Outcome] = field(default_factory=dict)  # by identity
 
@@ -63,7 +64,8 @@ class Made:
         outcome = self._known.get(identity) or read_outcome(self.results / identity)
         if outcome.status == "finished":
             self._known[identity] = outcome
-        return outcome
+        is_old_failure = outcome.status == "failed" and identity not in self._known
+        return ABSENT if is_old_failure and not self.counts_failures else outcome
 
     def count(self, ended: Ended) -> None:
         """Count these runs. One that failed has failed, also if it left no record, or if an older one stays."""
@@ -168,7 +170,7 @@ def submit_study(
         ConfigError: Slurm refuses the job, or no trial was made since the job before.
     """
     assert isinstance(invocation.launcher, SlurmConfig)
-    made = Made(Path(invocation.results))
+    made = Made(Path(invocation.results), counts_failures=follows is not None)
     step = ask(declared, made)
     written = read_study(study_path(made.results, declared.stem))
     if isinstance(step, Answer):

@@ -197,12 +197,12 @@ def test_rows_that_are_the_same_run_are_made_once(tmp_path: Path, command: Comma
     assert (first["value"], first["score"]) == (second["value"], second["score"])
 
 
-def test_runs_that_failed_are_made_again_once_they_are_cleaned_away(tmp_path: Path, command: Command) -> None:
+def test_the_same_command_makes_runs_that_failed_again(tmp_path: Path, command: Command) -> None:
     root = tmp_path / "data"
     results = tmp_path / "results"
-    words = [*SMALL, "dataset=mnist", f"dataset.root={root}", "jobs=1", f"results={results}", "fail_fast=true"]
+    words = [*SMALL, "dataset=mnist", f"dataset.root={root}", "jobs=1", f"results={results}"]
     assert command(*words).code == 1
-    assert main(["clean", "--yes", "--results", str(results)]) == 0
+    assert {choice["value"] for choice in answer_of(results)["choices"]} == {None}
     root.mkdir()
     images = np.random.default_rng(0).integers(0, 256, (200, 28, 28), dtype=np.uint8)
     labels = np.arange(200, dtype=np.int64) % 10
