@@ -138,6 +138,8 @@ def race_figure(study: WrittenStudy, path: Path) -> Figure:
     metric = answer["metric"]
     runs = _judged(study, path)
     labels = [standing["label"] for standing in answer["standings"]]
+    if missing := [label for label in labels if label not in runs]:
+        raise RecordError(f"race {path.stem}: {missing[0]} has no finished run that judges; its command makes it again")
     curves = [
         curve(label, [_points(record, metric) for record in runs[label]], colour) for colour, label in enumerate(labels)
     ]

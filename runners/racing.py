@@ -1,17 +1,19 @@
 """A study that races, as the command line declares it."""
 
 import hashlib
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice, product
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from runners.plan import num_jobs
 from runners.study import Declared
 from syncline.config import ConfigError, Invocation, RaceConfig, RunConfig, choices, compose, divided, of_whole, sweep
 from syncline.config.words import is_swept, split
-from syncline.plan import Plan
-from syncline.records.environment import cores
+from syncline.plan import Entry, Plan
+from syncline.records.studies import read_study, study_path
 from syncline.studies.goals import Goal
 from syncline.studies.race import Elsewhere, Entrant, Race
 from syncline.studies.raced import Left
@@ -19,6 +21,8 @@ from syncline.studies.raced import Left
 LENGTH, WORKERS = "T", "P"  # in the entrants' values: the length of the race, the number of workers
 OF_PUSHES = ("local", "compress")  # groups whose values make entrants, as those of the strategy do
 OF_RACE = ("epochs", "max_updates", "max_time_s", "target.value", "optimizer.lr")  # keys that the race itself sets
+# Keys of race. that only carry a race further or read more from it; `entrants` counts by those that it makes.
+NOT_IN_NAME = ("entrants", "budget_h", "targets", "around", "confirm", "live")
 
 
 def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation]:
@@ -26,6 +30,7 @@ def declared_races(overrides: Sequence[str]) -> tuple[list[Declared], Invocation
 
     Raises:
         ConfigError: there is no target, or a word that goes with no race, or no entrant can run.
+        RecordError: the study that the results have of one is broken.
     """
     words, about = divided(overrides)
     for word in words:
@@ -83,9 +88,14 @@ def _declared(
         raise errors[0] if errors else ConfigError("race.entrants must name a strategy or more, got none")
     _check(race, config, invocation, entrants[0])
     study = _race(race, config, invocation, workload, entrants, left)
-    digest = hashlib.sha256(repr((workload, [each.overrides for each in entrants])).encode()).hexdigest()[:8]
-    stem = f"race-{config.model.name}-{config.dataset.name}-{config.cluster.name}-{digest}"
     scale = invocation.scale.name  # whose seeds judge
+    rules = {key: value for key, value in vars(race).items() if key not in NOT_IN_NAME}
+    made = [(each.overrides, each.of_length) for each in entrants]
+    digest = hashlib.sha256(repr((scale, study.seeds, workload, made, rules)).encode()).hexdigest()[:8]
+    stem = f"race-{config.model.name}-{config.dataset.name}-{config.cluster.name}-{digest}"
+    path = study_path(Path(invocation.results), stem)
+    if invocation.jobs is None and path.exists():  # the budget counts as before, whichever machine asks
+        study = replace(study, jobs=read_study(path).declaration["jobs"])
     name = f"{config.model.name} on {config.dataset.name}, cluster {config.cluster.name}"
     plan = Plan(name, scale, (), {}, tuple(command), own_stem=stem)
     return Declared(study, "race", stem, name, scale, plan.command, plan), invocation
@@ -122,10 +132,10 @@ def _race(
         race.level,
         race.margin,
         None if race.budget_h is None else 3600.0 * race.budget_h,
-        invocation.jobs or cores(),
+        invocation.jobs or num_jobs([Entry("", (), config)]),
         tuple(_possible(_elsewhere(race, config), entrants[0])),
         race.confirm,
-        tuple(shlex.split(race.live)),
+        race.live_words,
         tuple(left),
     )
 
@@ -152,6 +162,10 @@ def _rows(race: RaceConfig, workers: int) -> Iterator[tuple[str, ...]]:
     for strategy, keys in entrants.items():
         if keys is None:  # left out
             continue
+        if empty := [key for key, values in keys.items() if values == []]:
+            raise ConfigError(
+                f"race.entrants must have a value or more for {strategy}.{empty[0]}, or {strategy}: null, got []"
+            )
         for values in product(*(own if isinstance(own, list) else [own] for own in keys.values())):
             full = (key if _is_of_pushes(key) else f"strategy.{key}" for key in keys)
             found = (f"{key}={_value(value, workers)}" for key, value in zip(full, values, strict=True))
@@ -227,7 +241,7 @@ def _check(race: RaceConfig, config: RunConfig, invocation: Invocation, entrant:
     if both := sorted(set(invocation.scale.seeds) & set(race.tuning_seeds)):
         raise ConfigError(f"race.tuning_seeds must not be seeds that judge, got {', '.join(map(str, both))} in both")
     if race.confirm:
-        live = shlex.split(race.live)
+        live = race.live_words
         of_race = [word for word in live if (key := split(word)[0]) in (*OF_RACE, "seed") or key.startswith("strategy")]
         if of_race:
             raise ConfigError(

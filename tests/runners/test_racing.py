@@ -7,8 +7,11 @@ import pytest
 from commands import Command
 
 from reports.__main__ import main as reports
+from runners import plan
 from runners.racing import declared_races
+from runners.study import Made, ask
 from syncline.config import ConfigError
+from syncline.installation import shipped
 from syncline.records.studies import read_study
 from syncline.studies.race import Race
 
@@ -95,6 +98,7 @@ def test_judging_seeds_are_those_of_the_scale_and_then_the_next_but_never_tuning
     study = race(TARGET, "scale.seeds=[998,999]", "race.looks=[3,6]")
     assert study.seeds == (998, 999, 1002, 1003, 1004, 1005)
     assert study.tuning_seeds == (1000, 1001)
+    assert race(TARGET, "race.tuning_seeds=[1000,4294967295]").tuning_seeds[1] == 2**32 - 1
 
 
 def test_several_workloads_are_several_races_with_equal_shares_of_the_budget() -> None:
@@ -104,6 +108,61 @@ def test_several_workloads_are_several_races_with_equal_shares_of_the_budget() -
     for declared in declared_races(["+race=first", TARGET, "model=mlp,softmax_regression", "race.budget_h=2"])[0]:
         (alone,) = declared_races(declared.command)[0]  # its own words go on with it alone
         assert (alone.stem, alone.study) == (declared.stem, declared.study)
+
+
+# What it is called, and what its budget counts by.
+
+
+def stem(*words: str, strategy: str = "bsp,asp") -> str:
+    (declared,) = declared_races(["+race=first", TARGET, f"strategy={strategy}", *words])[0]
+    return declared.stem
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("scale=workstation", "scale.seeds=[7]", "race.looks=[5,10]", "race.tuning_seeds=[2000,2001]"),
+        *("race.level=0.01", "race.within=3", "race.margin=0.1", "race.screen=1/2", "race.validation=0.1"),
+        *("race.center=0.2", "race.factor=4", "race.points=7", "race.finalists=1"),
+    ],
+)
+def test_races_that_differ_in_what_is_made_or_decided_have_names_of_their_own(word: str) -> None:
+    assert stem(word) != stem()
+
+
+def test_shares_of_the_length_are_part_of_the_name() -> None:
+    twentieth, tenth = (stem(f"strategy.interval={share}", strategy="adasync") for share in ("T/20", "T/10"))
+    assert twentieth != tenth
+
+
+def test_a_race_that_is_carried_further_keeps_its_name() -> None:
+    more = "race.budget_h=2", "race.targets=[0.8]", "race.around={slowest: [1, 8]}", "race.confirm=2", "jobs=7"
+    assert stem(*more, "race.live='runner=local runner.pace=absolute'") == stem()
+    assert stem("race.entrants={psp: null}") == stem(), "strategy= stands for it"
+
+
+def test_the_races_of_the_reference_have_the_names_that_their_commands_give() -> None:
+    for path in shipped("reference/studies").glob("race-*.json"):
+        study = read_study(path)
+        (declared,) = declared_races(study.command)[0]
+        assert (path.stem, study.plan) == (declared.stem, declared.stem)
+        assert (path.parents[1] / study.scale / "plans" / path.name).exists()
+
+
+def test_a_budget_counts_by_the_runs_that_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    monkeypatch.setattr(plan, "cores", lambda: 16)
+    monkeypatch.setattr(plan, "has_gpu", lambda: True)
+    words = TARGET, "strategy=bsp,asp", f"results={tmp_path}"
+    assert race(*words).jobs == 2
+    assert race(*words, "device=cpu").jobs == 16
+    assert race(*words, "jobs=5").jobs == 5
+    ask(declared_races(["+race=first", *words])[0][0], Made(tmp_path))
+    monkeypatch.setattr(plan, "has_gpu", lambda: False)
+    assert race(*words).jobs == 2, "also where another machine asks"
+    assert race(*words, "jobs=5").jobs == 5
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
+    assert race(*words, "epochs=3").jobs == 3
 
 
 def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
@@ -132,6 +191,12 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
         ([TARGET, "race.entrants={ssp: 3}"], "race.entrants must be {strategy: {key: [values]} or null}"),
         ([TARGET, "race.entrants=0"], "race.entrants must be {strategy: {key: [values]} or null}, got 0"),
         ([TARGET, "race.entrants=null"], "race.entrants must name a strategy or more, got none"),
+        ([TARGET, "race.entrants={k_async: {k: []}}"], "race.entrants must have a value or more for k_async.k, or "),
+        ([TARGET, "race.tuning_seeds=[0,4294967296]"], "race.tuning_seeds must be <= 4,294,967,295, got 4294967296"),
+        (
+            [TARGET, 'race.live="runner=local \'a"'],
+            "race.live must be words of the command line, got runner=local 'a (",
+        ),
         ([TARGET, "race.entrants={bps: {}}"], "race.entrants must name strategies, got bps; there are "),
         ([TARGET, "race.around={slowest: [0.5]}"], "race.around: slowest worker x 0.5: scenario.slow must map workers"),
         ([TARGET, "race.around=0"], "race.around must map some of slowest, bandwidth, delay"),

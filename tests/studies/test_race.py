@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -84,6 +85,19 @@ def test_times_to_further_targets_are_read_from_the_same_runs() -> None:
     for standing in found.standings:
         assert standing.further[0] == pytest.approx(standing.seconds / 2.0)  # the curves are lines
     assert {words_of(trial).get("target.value") for trial in lab.made} == {None, "0.9"}
+
+
+def test_a_target_that_no_seed_reached_takes_exactly_the_length_of_the_race() -> None:
+    """Whatever the rounding of a mean: who takes less has reached it."""
+    length_s = 110.74
+    assert fmean([length_s] * 5) < length_s
+    contender = Contender("one", (), 0.1, "")
+    order = Order([contender], GOAL, (0.45,), length_s, LOOKS, ALPHA, 0.05)
+    order.look({contender: [Outcome("finished", "accuracy", False, curve(0.0, 0.1))] * 5})
+    (standing,) = order.standings()
+    assert (standing.seconds, standing.further) == (length_s, (length_s,))
+    order.look({contender: [Outcome("finished", "accuracy", False, curve(0.0, 0.45))]})
+    assert order.standings()[0].further[0] == pytest.approx((5.0 * length_s + 1.0) / 6.0)
 
 
 # Who is left out.
@@ -193,6 +207,14 @@ def test_a_small_budget_leaves_entrants_out_and_says_so() -> None:
     out = [left for left in found.left if left.stage == "cost"]
     assert out
     assert all(left.reason.startswith(f"the budget allows {10 - len(out)} to be tuned") for left in out)
+
+
+def test_a_dear_entrant_that_the_budget_leaves_out_takes_no_cheap_one_with_it() -> None:
+    truths = {"one": Truth(20.0), "other": Truth(20.0), "dear": Truth(20.0, per_update=50), "cheap": Truth(20.0)}
+    found, _ = raced(truths, budget_s=120.0)
+    out = [left for left in found.left if left.stage == "cost"]
+    assert [left.label for left in out] == ["dear"]
+    assert out[0].reason.startswith("the budget allows 3 to be tuned")
 
 
 def test_broken_off_anywhere_it_goes_on_to_the_same_answer() -> None:

@@ -1,6 +1,7 @@
 """What is declared for a race (studies/race.py): who takes part, by which rules, and how much time it may take."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -74,6 +75,14 @@ class RaceConfig:
     def screen_share(self) -> Fraction:
         """The share of the length, exactly. Raises ConfigError if it is no number."""
         return share_of("race.screen", self.screen)
+
+    @property
+    def live_words(self) -> tuple[str, ...]:
+        """Raises ConfigError if a quote is not closed."""
+        try:
+            return tuple(shlex.split(self.live))
+        except ValueError as error:
+            raise ConfigError(f"race.live must be words of the command line, got {self.live} ({error})") from None
 
 
 def of_whole(text: str, unit: str) -> Fraction | None:

@@ -169,8 +169,10 @@ class Order:
         return is_slower and not self._are_equal(one, other)
 
     def _mean_to(self, contender: Contender, goal: Goal) -> float:
-        found = (time_to(outcome, goal) for outcome in contender.outcomes)
-        return fmean(self.length_s if time is None else time for time in found)
+        times = [time_to(outcome, goal) for outcome in contender.outcomes]
+        if times.count(None) == len(times):
+            return self.length_s  # the mean of equal numbers may be below them
+        return fmean(self.length_s if time is None else time for time in times)
 
     def _differences(self, one: Contender, other: Contender) -> list[float]:
         """log(time of one / time of other) by seed, of the seeds of both."""

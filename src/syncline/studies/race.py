@@ -192,12 +192,14 @@ class _Course:
         variants = {each.label: strategies[:place].count(strategies[place]) for place, each in enumerate(entrants)}
         kept, sum_s = list[Entrant](), 0.0
         for entrant in sorted(entrants, key=lambda each: variants[each.label]):
-            sum_s += self._tuning_s(entrant, paces, cost, 0)
-            if len(kept) >= 2 and sum_s / self.race.jobs > FOR_RATES * self.race.budget_s:
-                reason = f"the budget allows {len(kept)} to be tuned: first entrants of strategies come before others"
-                self._leave(entrant.label, "cost", reason)
-            else:
+            own_s = self._tuning_s(entrant, paces, cost, 0)
+            if len(kept) < 2 or (sum_s + own_s) / self.race.jobs <= FOR_RATES * self.race.budget_s:
                 kept.append(entrant)
+                sum_s += own_s
+        reason = f"the budget allows {len(kept)} to be tuned: first entrants of strategies come first, if they fit"
+        for entrant in entrants:
+            if entrant not in kept:
+                self._leave(entrant.label, "cost", reason)
         return [entrant for entrant in entrants if entrant in kept]
 
     def _extensions(self, entrants: Sequence[Entrant], paces: Mapping[str, Pace], cost: "_Cost | None") -> int:
