@@ -5,6 +5,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,19 +16,22 @@ from typing import Any
 from runners.display import say
 from runners.failures import Restart, RunFailed, first_failure
 from runners.hosts import Hosts
-from runners.observer import LiveObserver, newest_checkpoint, num_parts
-from runners.stop import StopRequested
+from runners.observer import LiveObserver
+from runners.stop import NOTICE, StopRequested
 from syncline.config import RunConfig
 from syncline.live import messages
 from syncline.live.control import ControlServer, Lost, Peer
 from syncline.live.handshake import make_secret
+from syncline.live.parts import newest_checkpoint, num_parts
 from syncline.live.process import Job
 from syncline.live.transport import Tls
 from syncline.progress import Totals
-from syncline.records.snapshots import stop_number
+from syncline.records.snapshots import read_values, state_path, stop_number
 from syncline.records.store import ENDED, cannot_write, wanted_workers, write_file
 
-STOP_S = 3.5  # for the shards to write their checkpoints when the run is stopped
+STOP_S = 3.5  # for the checkpoints of a run that is stopped, beside the steps that a collective needs until then
+STOP_STEPS = 4  # of a collective: that under way, and three until all members know
+STOP_MOST_S = 25.0  # in all, less than a plan waits for its runs
 FAILURE_S = 0.5  # for a process that failed to write down why
 NOTE_BYTES = 1 << 16  # free on the disk, with which a process can write down why it failed
 CHECK_EVERY_S = 0.1  # how often the launcher looks whether the run can continue
@@ -71,7 +75,7 @@ class Attempt:
         runner = config.live
         self._config, self._folder, self._observer, self._hosts = config, folder, observer, hosts
         self._has_server = config.strategy.has_server
-        self._num_parts = num_parts(config)
+        self._num_parts, self._number = num_parts(config), number
         self._num_leaders = config.cluster.shards if self._has_server else 1
         self._secret = folder / f"secret-{number}"
         secret = make_secret(self._secret)
@@ -79,6 +83,7 @@ class Attempt:
             tls = Tls.of(runner.tls_cert, runner.tls_key)
             self._server = ControlServer(hosts.listen_at, secret, tls, config.dead_s)
         except OSError as error:
+            self._secret.unlink()
             raise RunFailed(f"the launcher cannot listen at {hosts.listen_at} ({error.strerror})") from None
         # The leaders are notified: the shards, or the first member of a collective, which notifies the others.
         self._leaders: dict[int, Peer] = {}
@@ -90,10 +95,10 @@ class Attempt:
         self._last_message: dict[int, float] = {}  # leader -> when it last sent a message, monotonic
         self._warned: set[int] = set()  # leaders that were named as silent
         self._unreachable: dict[int, str] = {}  # worker -> what it could not reach
-        self._start_processes()
+        self._step_s = 0.0  # of a collective, a mean
 
     def run(self) -> Outcome:
-        """Until the run is over at all processes that write states.
+        """From the start of the processes until the run is over at all that write states.
 
         Returns:
             The outcome, which is also written to the record.
@@ -101,9 +106,10 @@ class Attempt:
         Raises:
             RunFailed, Restart, KeyboardInterrupt
         """
-        next_check = time.monotonic()
-        deadline = next_check + self._config.live.start_timeout_s
         try:
+            self._start_processes()
+            next_check = time.monotonic()
+            deadline = next_check + self._config.live.start_timeout_s
             while not self._is_over:
                 try:
                     self._handle(*self._server.messages.get(timeout=max(next_check - time.monotonic(), 0.0)))
@@ -111,14 +117,17 @@ class Attempt:
                     next_check = time.monotonic() + CHECK_EVERY_S
                     self._check(deadline)
         except StopRequested as stop:
-            self._stop()
+            asked, kept = self._stop(stop.number), "checkpointed"
             if self._is_over:
                 self._outcome()
-            elif newest_checkpoint(self._config, self._folder) is None:
+            elif (newest := newest_checkpoint(self._config, self._folder)) is None:
                 raise
-            raise StopRequested(stop.number, f"{self._folder.name} checkpointed") from None
+            elif newest != asked:
+                totals = read_values(state_path(self._folder / "checkpoint", newest, 0))["totals"]
+                kept = f"stopped; its last checkpoint is of update {totals['updates']:,}"
+            raise StopRequested(stop.number, f"{self._folder.name} {kept}") from None
         except KeyboardInterrupt:
-            self._stop()
+            self._stop(signal.SIGINT)
             raise
         return self._outcome()
 
@@ -233,6 +242,7 @@ class Attempt:
                 if len(self._ready) == self._num_leaders:
                     self._begin()
             case messages.ProgressReport():
+                self._step_s = message.time_s / max(message.updates, 1)
                 self._observer.progressed(peer.hello.index, message)
             case messages.SnapshotWritten(number):
                 self._observer.snapshot_written(peer.hello.index, number)
@@ -247,6 +257,7 @@ class Attempt:
             case messages.Unreachable(why):
                 self._unreachable[peer.hello.index] = why
             case Lost(why) if not peer.is_done and peer.hello.role == "worker" and self._has_server:
+                peer.is_done = True
                 self._notify_leaders(messages.WorkerLost(peer.hello.index, peer.hello.pid, why))
             case Lost() if not peer.is_done:
                 where = self._hosts.where(peer.hello.role, peer.hello.index)
@@ -285,20 +296,37 @@ class Attempt:
         for leader in self._leaders.values():
             leader.send(message)
 
-    def _stop(self) -> None:
-        """Ask for checkpoints, and wait for them, but not for long."""
-        self._notify_leaders(messages.Stop(stop_number(self._folder / "checkpoint")))
-        ends = time.monotonic() + STOP_S
-        peers = [*self._leaders.values(), *self._workers.values()]
+    def _stop(self, number: int) -> float:
+        """Ask for checkpoints, as this signal came, and wait for them.
+
+        After a notice of a time limit, which is one of minutes, that is until another signal comes or all are silent
+        for so long that they count as lost. Else it is not for long.
+
+        Returns:
+            The number of the checkpoint.
+        """
+        checkpoint = stop_number(self._folder / "checkpoint")
+        self._notify_leaders(messages.Stop(checkpoint))
+        now, wait_s, is_notice = time.monotonic(), STOP_S, self._is_begun and number == NOTICE
+        if is_notice:
+            wait_s = self._config.live.leave_s
+        elif self._is_begun and not self._has_server:
+            step_s = max(self._step_s, now - self._last_message[0])  # the one under way may take longer than the others
+            wait_s = min(STOP_S + STOP_STEPS * step_s, STOP_MOST_S)
+        ends = now + wait_s
+        peers = [peer for peer in (*self._leaders.values(), *self._workers.values()) if not peer.is_done]
         expected = {(peer.hello.role, peer.hello.index) for peer in peers if self._writes_checkpoints(peer)}
         with suppress(queue.Empty):
             while not expected <= self._stopped and (left := ends - time.monotonic()) > 0:
                 peer, message = self._server.messages.get(timeout=left)
+                if is_notice:
+                    ends = time.monotonic() + wait_s
                 if isinstance(message, messages.Done):
                     self._handle(peer, message)
                 has_stopped = message is messages.Signal.STOPPED or isinstance(message, messages.Done | Lost)
                 if has_stopped and self._writes_checkpoints(peer):
                     self._stopped.add((peer.hello.role, peer.hello.index))
+        return checkpoint
 
     def _cause(self, otherwise: str) -> Exception:
         """Why the run cannot continue: the first error that a process has written down, or else this."""
@@ -307,7 +335,7 @@ class Attempt:
             time.sleep(0.05)
         if failure is None and shutil.disk_usage(self._folder).free < NOTE_BYTES:
             return RunFailed(str(cannot_write(self._folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))))
-        return failure or (Restart(otherwise) if self._is_begun else RunFailed(otherwise))
+        return failure or (Restart(otherwise) if self._is_begun or self._number else RunFailed(otherwise))
 
     def _who_is_missing(self) -> str:
         shards = range(self._num_leaders if self._has_server else 0)

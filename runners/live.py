@@ -16,9 +16,10 @@ from runners.checkpoints import report_restart
 from runners.display import say
 from runners.failures import Restart, RunFailed
 from runners.hosts import Hosts, LocalHost, RemoteHosts
-from runners.observer import LiveObserver, newest_checkpoint, num_parts
+from runners.observer import LiveObserver
 from runners.stop import StopRequested
 from syncline.config import ConfigError, MultinodeConfig, RunConfig
+from syncline.live.parts import newest_checkpoint, num_parts
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor
 from syncline.records.events import merge_events, read_events
@@ -31,11 +32,11 @@ from syncline.records.writer import RecordWriter
 def can_resume(config: RunConfig, folder: Path) -> bool:
     """This record is of a run that was interrupted or failed, and has a checkpoint of every part, or had ended.
 
-    Else a line says why it cannot be resumed, if it has a checkpoint.
+    Else a line says why it cannot be resumed, if it has a checkpoint; one that is broken is named in any case.
     """
     if status(folder) not in (UNFINISHED, FAILED):
         return False
-    if Outcome.read(folder) is None and newest_checkpoint(config, folder) is None:
+    if Outcome.read(folder) is None and newest_checkpoint(config, folder, say) is None:
         return False
     logged = read_config(folder)["runner"]["events"]
     if logged == config.live.events:
@@ -127,7 +128,8 @@ def _attempts(config: RunConfig, record: RecordWriter, observer: LiveObserver, s
                 if restarts > config.live.max_restarts:
                     raise RunFailed(f"{why}; the run was restarted {restarts - 1} times before") from None
                 record.restarted()
-                say(f"{why}; the run restarts from its last checkpoint")
+                is_first = newest_checkpoint(config, record.folder, say) is None
+                say(f"{why}; the run restarts from {'the beginning' if is_first else 'its last checkpoint'}")
             finally:
                 attempt.end()
     finally:

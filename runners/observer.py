@@ -14,10 +14,11 @@ from runners.display import say
 from runners.failures import RunFailed, first_failure
 from syncline.config import RunConfig
 from syncline.live.messages import ProgressReport
+from syncline.live.parts import num_parts
 from syncline.live.process import Job
 from syncline.live.supervisor import MAX_MESSAGE_BYTES, Supervisor
 from syncline.monitor import RunMonitor
-from syncline.records.snapshots import latest, number_of, numbers, read_values, state_path, worker_part
+from syncline.records.snapshots import number_of, numbers, read_values, state_path
 from syncline.records.writer import RecordWriter
 
 
@@ -110,7 +111,7 @@ class LiveObserver:
 
     def lost(self) -> None:
         """A part of the run was lost that the others need: no time of the run's clock passes until it begins again."""
-        self._lost_at = time.monotonic()
+        self._lost_at = self._lost_at or time.monotonic()  # the first of losses without a beginning between them
         self._has_lost_evaluator = False  # it may have been lost with the supervisor
 
     def rewind(self, checkpoint: float | None) -> None:
@@ -226,14 +227,14 @@ class LiveObserver:
         Returns:
             The updates of each part at this one, -1 without one.
         """
-        folder = self._folder / "checkpoint"
+        folder, updates = self._folder / "checkpoint", [-1 for _ in self._parts]
+        if checkpoint is not None:
+            states = [read_values(state_path(folder, checkpoint, part)) for part in self._parts]
+            updates = [int(state["totals"]["updates"]) for state in states]
         for path in folder.glob("*.safetensors"):
             if number_of(path) != checkpoint:
                 path.unlink()
-        if checkpoint is None:
-            return [-1 for _ in self._parts]
-        states = [read_values(state_path(folder, checkpoint, part)) for part in self._parts]
-        return [int(state["totals"]["updates"]) for state in states]
+        return updates
 
     def _drop_snapshots_after(self, updates: int, part: int) -> dict[int, int]:
         """Returns the updates of those that are left, by their numbers."""
@@ -265,40 +266,3 @@ class LiveObserver:
     def _evaluate(self, number: int) -> dict[str, Any]:
         paths = [state_path(self._folder / "snapshots", float(number), part) for part in self._parts]
         return self._started_evaluator().row(paths, self.monitor.wall_s)
-
-
-def newest_checkpoint(config: RunConfig, folder: Path) -> float | None:
-    """The number of the newest checkpoint of which every part is there; None if there is none.
-
-    Raises:
-        RecordError: a part is broken.
-    """
-    folder, count = folder / "checkpoint", num_parts(config)
-    if not config.keeps_state_at_workers:
-        return latest(folder, count)
-    if not config.strategy.has_server:
-        return latest(folder, config.cluster.workers)
-    common = set.intersection(*(set(numbers(folder, part)) for part in range(count)))
-    return next((number for number in sorted(common, reverse=True) if _has_kept(config, folder, number)), None)
-
-
-def _has_kept(config: RunConfig, folder: Path, number: float) -> bool:
-    """Whether a checkpoint has what each worker kept before the push with which it would continue.
-
-    A worker writes it for one shard, and perhaps again for another one, unless it is lost before.
-    """
-    shards = [read_values(state_path(folder, number, shard)) for shard in range(num_parts(config))]
-    first = min if config.strategy.pull_rule(config.cluster.shards) is None else max  # as `Links.first_iteration`
-    for worker in {worker for shard in shards for worker in shard["active"]}:
-        path = state_path(folder, number, worker_part(worker))
-        iteration = first(shard["iterations"][worker] for shard in shards)
-        if not path.exists() or read_values(path)["iteration"] != iteration:
-            return False
-    return True
-
-
-def num_parts(config: RunConfig) -> int:
-    """Processes that keep parameters: the shards, all replicas, or the first member of a collective where all agree."""
-    if config.strategy.replicas:
-        return config.cluster.workers
-    return config.cluster.shards if config.strategy.has_server else 1

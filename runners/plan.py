@@ -55,7 +55,7 @@ def run_plan(
 
     Raises:
         ConfigError: this machine cannot make one of the runs.
-        StopRequested: this process was asked to stop, and has stopped the runs.
+        StopRequested: this process was asked to stop, and has stopped the runs, of which some are left.
     """
     left = plan.left(results, rerun)
     for entry in left:
@@ -72,7 +72,7 @@ def run_plan(
             number = requested()
     finally:
         pool.close()
-    if number is not None:
+    if number is not None and len(scheduler.ended.finished | scheduler.ended.failed) < len(left):
         raise StopRequested(number, f"{display.words()}, {scheduler.num_checkpointed} checkpointed")
     return scheduler.ended
 
@@ -162,8 +162,8 @@ class _Scheduler:
             case MadeElsewhere(owner):
                 self._elsewhere.append(entry)
                 self._display.held(entry, owner)
-            case Stopped():
-                self.num_checkpointed += 1
+            case Stopped(kept):
+                self.num_checkpointed += bool(kept)
                 self._display.stopped(entry)
             case Failed(cause):
                 self.ended.failed.add(entry.config.identity)

@@ -52,7 +52,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The run was asked to stop, and has written its checkpoint."""
+    """The run was asked to stop."""
+
+    kept: str  # what can be resumed, as of StopRequested; empty: nothing
 
 
 Message = Progress | Finished | MadeElsewhere | Failed | Stopped
@@ -180,9 +182,9 @@ def _child(results: Path, restart: bool, pipe: Connection) -> None:
         with suppress(EOFError, OSError):  # dismissed, or the parent has ended
             while True:
                 pipe.send(_make(pipe.recv(), results, restart, pipe))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         with suppress(OSError):
-            pipe.send(Stopped())
+            pipe.send(Stopped(kept=str(stop)))
 
 
 def _make(config: RunConfig, results: Path, restart: bool, pipe: Connection) -> Message:

@@ -1,16 +1,17 @@
 """States on disk: when they are due, what is kept, and that a failed write is reported."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from runners.observer import newest_checkpoint
 from syncline.config import LocalConfig, RunConfig, compose
 from syncline.live.checkpoints import Checkpointer, Schedule, State, read_checkpoint
 from syncline.live.control import RunContext
 from syncline.live.messages import SnapshotWritten
-from syncline.records.snapshots import latest, numbers, state_path, stop_number, write_state
+from syncline.live.parts import drop_old, newest_checkpoint
+from syncline.records.snapshots import complete, numbers, state_path, stop_number, write_state
 
 
 def context(folder: Path, resume: float | None = None) -> RunContext:
@@ -78,8 +79,8 @@ def test_the_last_two_checkpoints_are_kept_and_tensors_are_released_once_they_ar
     assert released == [0.0, 100, 200, 300, 350.0, 351.0]
     assert sent == [SnapshotWritten(0)]
     assert numbers(tmp_path / "checkpoint", 0) == [2.0, 3.0, stopped]
-    assert latest(tmp_path / "checkpoint", 1) == stopped
-    assert latest(tmp_path / "checkpoint", 2) is None
+    assert complete(tmp_path / "checkpoint", 1)[-1] == stopped
+    assert complete(tmp_path / "checkpoint", 2) == []
     assert read_checkpoint(context(tmp_path), 0) is None
     tensors, values = read_checkpoint(context(tmp_path, stopped), 0)
     assert (tensors["weights"].tolist(), values["value"]) == ([350.0] * 3, 350.0)
@@ -131,6 +132,49 @@ def test_a_checkpoint_counts_once_a_worker_has_written_what_it_kept_before_the_p
     assert newest_checkpoint(config, tmp_path) == 2.0
 
 
+def test_a_checkpoint_with_a_broken_part_is_told_and_the_one_before_counts(tmp_path):
+    """As after a power failure."""
+    config, folder, told = compose(["strategy=asp", "cluster.shards=2", "runner=local"])[0], tmp_path / "checkpoint", []
+    for number in (1.0, 2.0):
+        for part in (0, 1):
+            write_state(state_path(folder, number, part), {"weights": torch.zeros(3)}, {})
+    state_path(folder, 2.0, 1).write_bytes(b"")
+    assert newest_checkpoint(config, tmp_path, told.append) == 1.0
+    (line,) = told
+    assert line.startswith(f"{state_path(folder, 2.0, 1)}: broken state")
+    assert line.endswith("; this checkpoint is not used")
+    state_path(folder, 1.0, 0).write_bytes(b"")
+    assert newest_checkpoint(config, tmp_path) is None
+
+
+def test_a_state_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    path, synced = state_path(tmp_path / "checkpoint", 1.0, 0), []
+    monkeypatch.setattr("os.fsync", lambda file: synced.append((os.fstat(file).st_size, path.exists())))
+    write_state(path, {"weights": torch.zeros(3)}, {})
+    assert synced == [(path.stat().st_size, False)]
+
+
+def test_no_part_of_the_newest_complete_checkpoint_is_dropped(tmp_path):
+    """A worker in a long gradient has written what it keeps for the first checkpoint of five only."""
+    config = compose(["cluster.workers=1", "runner=local", "strategy=asp", "compress=topk"])[0]
+    folder = tmp_path / "checkpoint"
+
+    def write(part, number, about):
+        write_state(state_path(folder, float(number), part), {}, about)
+        drop_old(config, tmp_path, part)
+
+    write(0, 1, {"active": [0], "iterations": [1]})
+    write("worker0", 1, {"iteration": 1})
+    for number in (2, 3, 4, 5):
+        write(0, number, {"active": [0], "iterations": [1]})
+        assert newest_checkpoint(config, tmp_path) == 1.0
+    write("worker0", 5, {"iteration": 1})
+    assert newest_checkpoint(config, tmp_path) == 5.0
+    write(0, 6, {"active": [0], "iterations": [2]})
+    assert numbers(folder, 0) == [5.0, 6.0]
+    assert newest_checkpoint(config, tmp_path) == 5.0
+
+
 def test_parts_of_different_stops_are_no_checkpoint(tmp_path):
     """The second part is killed at the second stop, before it writes."""
     folder, resume = tmp_path / "checkpoint", None
@@ -140,7 +184,7 @@ def test_parts_of_different_stops_are_no_checkpoint(tmp_path):
             made = checkpointer(tmp_path, resume, samples=50, part=part)
             made.write_checkpoint(state(50.0, []), number)
             made.finish()
-        resume = latest(folder, 2)
+        (resume,) = complete(folder, 2)
     assert (resume, number) == (0.0001, 0.0002)
     assert stop_number(folder) == 0.0003
 
@@ -157,9 +201,9 @@ def test_a_stop_is_a_checkpoint_though_one_part_is_further_than_another(tmp_path
     for part in made:
         part.write_checkpoint(state(301, []), number)
         part.finish()
-    assert latest(folder, 2) == number == 3.0001
+    assert complete(folder, 2)[-1] == number == 3.0001
     state_path(folder, number, 1).unlink()
-    assert latest(folder, 2) == 2.0, "if a part is missing, the last one before counts"
+    assert complete(folder, 2)[-1] == 2.0, "if a part is missing, the last one before counts"
 
 
 def test_a_failed_write_is_reported_with_the_next_state_or_at_the_end(tmp_path):

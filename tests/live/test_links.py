@@ -121,6 +121,20 @@ def test_an_unread_block_is_replaced_by_the_newest_and_each_version_is_released_
         assert [shard.inbox.get(timeout=5).version for _ in range(2)] == [made[0], made[3]]
 
 
+def test_a_frame_waits_behind_all_that_the_writer_has_to_send():
+    """Also once the block before them was sent: else two threads would write at once."""
+    with blocked() as (shard, sock):
+        block = Version(torch.zeros(LARGE), torch.zeros(0))
+        shard.connection.post(Header(Kind.BLOCK), block, is_busy=True)
+        for _ in range(2):
+            shard.connection.post(Header(Kind.SAVE), None)
+        assert shard.connection.sending == 3
+        reader = Reader(sock)
+        reader.payload(reader.next(), [byte_view(torch.zeros(LARGE))])
+        assert [reader.next().kind for _ in range(2)] == [Kind.SAVE] * 2
+        assert [shard.inbox.get(timeout=5).version for _ in range(3)] == [block, None, None]
+
+
 def test_a_worker_that_has_not_read_the_last_block_is_as_silent_as_before():
     """A hung worker that is interrupted repeatedly must not count as alive; one that computes must."""
     with blocked() as (shard, _):

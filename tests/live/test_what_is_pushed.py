@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from benchmarks.live_run import LiveRun, kill
-from runners.observer import newest_checkpoint
 from syncline.config import compose
 from syncline.learning.compression import TopK
 from syncline.live.connections import GradientPool
 from syncline.live.engine import CANCELLED
 from syncline.live.links import Differences
+from syncline.live.parts import newest_checkpoint
 from syncline.live.transport import WireError
 from syncline.records.events import read_events
 from syncline.records.snapshots import read_state

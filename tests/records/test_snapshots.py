@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor
 
-from syncline.records.snapshots import latest, numbers, read_state, state_path, write_state
+from syncline.records.snapshots import complete, numbers, read_state, state_path, write_state
 from syncline.records.store import RecordError
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
@@ -113,7 +113,7 @@ def test_a_state_that_cannot_be_written_leaves_the_old_one_and_does_not_count(
             with pytest.raises(KeyboardInterrupt):
                 write_state(state_path(tmp_path, number, 0), SMALL, {"updates": 2})
     assert numbers(tmp_path, 0) == [1.0]
-    assert latest(tmp_path, 1) == 1.0
+    assert complete(tmp_path, 1) == [1.0]
     assert read_state(state_path(tmp_path, 1.0, 0))[1] == {"updates": 1}
     write_state(state_path(tmp_path, 2.0, 0), SMALL, {"updates": 2})
     assert read_state(state_path(tmp_path, 2.0, 0))[1] == {"updates": 2}
@@ -199,7 +199,7 @@ def test_what_is_not_there_or_is_a_folder_is_refused_in_one_line(tmp_path: Path)
 
 
 @given(st.lists(st.sets(st.integers(0, 40).map(lambda half: half / 2), max_size=6), min_size=1, max_size=3))
-def test_the_latest_state_is_the_last_one_that_every_shard_has(
+def test_the_complete_states_are_those_that_every_shard_has(
     tmp_path_factory: pytest.TempPathFactory, written: list[set[float]]
 ) -> None:
     folder = tmp_path_factory.mktemp("some")
@@ -210,7 +210,7 @@ def test_the_latest_state_is_the_last_one_that_every_shard_has(
     for shard, own in enumerate(written):
         assert numbers(folder, shard) == sorted(own)
     common = [number for number in written[0] if all(number in own for own in written)]
-    assert latest(folder, len(written)) == (max(common) if common else None)
+    assert complete(folder, len(written)) == sorted(common)
 
 
 def test_numbers_ascend_as_numbers_and_shards_are_not_mixed_up(tmp_path: Path) -> None:
@@ -218,12 +218,12 @@ def test_numbers_ascend_as_numbers_and_shards_are_not_mixed_up(tmp_path: Path) -
         state_path(tmp_path, number, shard).touch()
     assert numbers(tmp_path, 1) == [0.5, 2.5, 9.0, 10.0]
     assert numbers(tmp_path, 11) == [3.0]
-    assert latest(tmp_path, 2) is None, "the first shard has none"
+    assert complete(tmp_path, 2) == [], "the first shard has none"
 
 
-def test_where_nothing_was_written_there_is_no_latest(tmp_path: Path) -> None:
+def test_where_nothing_was_written_nothing_is_complete(tmp_path: Path) -> None:
     assert numbers(tmp_path / "checkpoint", 0) == []
-    assert latest(tmp_path / "checkpoint", 2) is None
+    assert complete(tmp_path / "checkpoint", 2) == []
 
 
 def test_looking_for_states_needs_no_torch() -> None:

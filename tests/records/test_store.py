@@ -31,7 +31,7 @@ from syncline.records.store import (
     status,
     write_file,
 )
-from syncline.records.writer import RecordWriter
+from syncline.records.writer import RecordWriter, recover
 
 CONFIG: dict[str, Any] = {"seed": 3, "model": {"name": "lenet"}, "sizes": (1, 2), "slow": {0: 3.0}}
 SUMMARY = {"identity": "x", "status": "finished", "final": {"accuracy": 0.5}}
@@ -217,6 +217,25 @@ def test_an_interrupted_run_leaves_an_unfinished_but_readable_record(tmp_path: P
     assert status(folder) == UNFINISHED
     assert read_events(folder / "events.arrow").num_rows == 1
     assert read_metrics(folder) == [{"epoch": 0}]
+
+
+def test_what_an_interrupt_leaves_of_a_finished_record_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "x"
+    with RecordWriter(folder, CONFIG, with_events=False) as record:
+        (folder / "checkpoint").mkdir()
+        monkeypatch.setattr("shutil.rmtree", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            record.finish(SUMMARY)
+    monkeypatch.undo()
+    assert status(folder) == FINISHED
+    assert (folder / "checkpoint").exists()
+    recover(folder)
+    assert not (folder / "checkpoint").exists()
 
 
 def test_a_failed_run_keeps_its_traceback_and_what_it_had(tmp_path: Path) -> None:

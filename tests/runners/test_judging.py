@@ -78,10 +78,7 @@ def test_a_paper_is_a_study_an_experiment_whose_command_goes_on_with_it() -> Non
     [
         (["strategy=bsp"], "+judge goes with +experiment=<name>, a paper or all"),
         ([*TINY, "seed=3"], "+judge goes with no seed=; scale.seeds sets those of the first look"),
-        (
-            [*TINY, "scale.seeds=[1000,1,1001]"],
-            "scale.seeds must not be seeds that tune, got 1000, 1001 in both",
-        ),
+        ([*TINY, "scale.seeds=[1000,1,1001]"], "scale.seeds must not be seeds that tune, got 1000, 1001 in both"),
         ([*TINY, "judge.budget=6"], "judge.budget must be a time as 6h or 90m, got 6"),
         ([*TINY, "judge.budget=0h"], "judge.budget must be a time as 6h or 90m, got 0h"),
         (

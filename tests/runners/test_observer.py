@@ -17,6 +17,7 @@ from syncline.live.supervisor import SUPERVISOR, Supervisor
 from syncline.monitor import RunMonitor
 from syncline.progress import Totals
 from syncline.records.snapshots import state_path, write_state
+from syncline.records.store import RecordError
 from syncline.records.writer import RecordWriter
 
 pytestmark = [pytest.mark.processes, pytest.mark.core]
@@ -94,6 +95,10 @@ def test_of_all_checkpoints_the_one_to_resume_from_is_left(observer: LiveObserve
     for part, numbers in enumerate([(1.0, 2.0, 2.0001, 3.0), (1.0, 2.0, 2.0001)]):
         for number in numbers:
             write_state(state_path(folder, number, part), {}, {"totals": {"updates": 9}})
+    state_path(folder, 4.0, 0).write_bytes(b"")
+    with pytest.raises(RecordError, match="broken state"):
+        observer.rewind(4.0)
+    assert len(list(folder.iterdir())) == 8, "it is read before the others are removed"
     observer.rewind(2.0001)
     assert {path.name for path in folder.iterdir()} == {"2.0001-0.safetensors", "2.0001-1.safetensors"}
     observer.rewind(None)

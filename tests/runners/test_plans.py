@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import Pipe
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import cast
@@ -16,6 +17,7 @@ from commands import TIMING, Command, cli, made, one_error_line, started, wait_f
 
 from runners import plan, pool
 from runners.display import PlanDisplay
+from runners.stop import SIGNALS, StopRequested, handle_signals
 from syncline.config import RunConfig
 from syncline.config.runners import LocalConfig
 from syncline.operations.states import LEFT, run_states
@@ -119,6 +121,80 @@ def test_failures_while_the_others_stop_ask_nobody_a_second_time(tmp_path: Path)
     scheduler = plan._Scheduler(runs.entries, tmp_path, cast(pool.Pool, failing), display, 3, True, math.inf)
     scheduler.run(lambda: None)
     assert (len(scheduler.ended.failed), failing.num_stops) == (3, 1)
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handle_signals()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+SUMMARY = {"metric": "accuracy", "final": None, "ended_by": "epochs", "status": "finished", "target": {"value": None}}
+FINISHED_RUN = pool.Finished(SUMMARY | {"time_s": 1.0, "time_kind": "virtual", "wall_s": 1.0})
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (FINISHED_RUN, None),
+        (pool.Stopped("x checkpointed"), "0 of 1 run finished, 1 checkpointed"),
+        (pool.Stopped(""), "0 of 1 run finished, 0 checkpointed"),
+    ],
+    ids=["finishes", "checkpointed", "nothing kept"],
+)
+def test_a_plan_asked_to_stop_says_what_is_left(
+    message: pool.Message, kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its last run finishes meanwhile, nothing is."""
+
+    class Asked(pool.Pool):
+        """Its run ends when the plan is asked to stop; no processes."""
+
+        begun: Entry | None = None
+
+        @property
+        def num_running(self) -> int:
+            return int(self.begun is not None)
+
+        def start(self, entry: Entry) -> None:
+            self.begun = entry
+            signal.raise_signal(signal.SIGTERM)
+
+        def messages(self, timeout_s: float) -> Iterator[tuple[Entry, pool.Message]]:
+            entry, self.begun = self.begun, None
+            assert entry is not None
+            yield entry, message
+
+    monkeypatch.setattr(pool, "_context", lambda entries: None)
+    monkeypatch.setattr(plan, "Pool", Asked)
+    runs = Plan("sweep", "", (Entry("row", (), RunConfig(epochs=1.0)),), {})
+
+    said = None
+    try:
+        plan.run_plan(runs, tmp_path, jobs=1, fail_fast=False, rerun=False)
+    except StopRequested as stop:
+        said = stop.kept
+    assert said == kept
+
+
+@pytest.mark.parametrize("kept", ["", "x checkpointed"])
+def test_a_process_that_is_stopped_sends_what_is_kept(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise StopRequested(signal.SIGTERM, kept)
+
+    monkeypatch.setattr(pool, "handle_signals", lambda ctrl_c: None)
+    monkeypatch.setattr(pool, "run_one", stopped)
+    ours, theirs = Pipe()
+    with ours, theirs:
+        ours.send(RunConfig(epochs=1.0))
+        pool._child(tmp_path, False, theirs)
+        assert ours.recv() == pool.Stopped(kept)
 
 
 @pytest.mark.processes

@@ -15,7 +15,8 @@ from torch import Tensor
 from syncline.learning.optimizer import Optimizer
 from syncline.live.control import RunContext
 from syncline.live.messages import Message, SnapshotWritten
-from syncline.records.snapshots import numbers, read_state, state_path, write_state
+from syncline.live.parts import drop_old
+from syncline.records.snapshots import read_state, state_path, write_state
 
 _OPTIMIZER = "optimizer."  # before the names of its tensors
 
@@ -66,7 +67,7 @@ class Checkpointer:
         furthest: int,
         send: Callable[[Message], None],
     ) -> None:
-        self._folder, self._part, self._send = context.folder, part, send
+        self._config, self._folder, self._part, self._send = context.config, context.folder, part, send
         self._executor = ThreadPoolExecutor(1, "state writer")  # one thread: states are written in order
         self._writes: deque[Future[None]] = deque()
         eval_every = context.config.eval_every_epochs * num_train
@@ -115,16 +116,7 @@ class Checkpointer:
             self._writes.popleft().result()
 
     def _drop_old(self) -> None:
-        drop_old(self._folder / "checkpoint", self._part)
-
-
-def drop_old(folder: Path, part: int | str) -> None:
-    """All checkpoints of one part before its last two that were due: other parts may not be as far."""
-    found = numbers(folder, part)
-    due = [number for number in found if number.is_integer()]
-    for number in found if len(due) > 1 else ():
-        if number < due[-2]:
-            state_path(folder, number, part).unlink()
+        drop_old(self._config, self._folder, self._part)
 
 
 def read_checkpoint(context: RunContext, part: int | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

@@ -62,10 +62,10 @@ def main(job: Job, rank: int) -> int:
     member = Member(context, rank, control, device)
     try:
         ended_by = member.run()
+        member.save_end(ended_by)
     except MemberLost as error:
         control.client.send(RestartNeeded(str(error)))
         return RESTART
-    member.save_end(ended_by)
     dist.destroy_process_group()
     control.client.send(Signal.STOPPED if ended_by == "stop" else Done(ended_by, member.totals.state_dict()))
     return 0
@@ -132,8 +132,9 @@ class Member:
                 self._log.close()
 
     def save_end(self, ended_by: str) -> None:
-        """Write a checkpoint if the run was stopped, else the parameters."""
+        """Write a checkpoint if the run was stopped, else the parameters. Raises MemberLost."""
         if ended_by == "stop":
+            all_reduce(torch.zeros(1, device=self._device))  # waits until the logs of all members are on disk
             if self._writes_checkpoints:
                 self.totals.time_s = self._clock.now()
                 self._checkpointer.write_checkpoint(self._checkpoint(), self._stop_checkpoint)

@@ -67,10 +67,10 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class VersionSent:
-    """A writer thread no longer reads this version."""
+    """A writer thread has sent a frame, and no longer reads its version, if it has one."""
 
     connection: "Connection"
-    version: Version
+    version: Version | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Connection:
     pulls: PullCompressor | None = None  # of the blocks after the first; None: they are sent as they are
     pid: int = 0  # of the worker's process, as it says
     resumes: bool = False  # the worker was there when the checkpoint was written from which the run has resumed
-    sending: int = 0  # blocks in the outbox or being sent; the owner's
+    sending: int = 0  # frames in the outbox or being sent; the owner's
     _views: dict[Version, list[memoryview]] = field(default_factory=dict)  # versions are few, and used again and again
 
     def __post_init__(self) -> None:
@@ -217,7 +217,7 @@ class Connection:
                 self._send(header, version)
             return version
         replaced = self._outbox.put(header, version)
-        if version is not None and replaced is None:
+        if replaced is None:
             self.sending += 1
         return replaced
 
@@ -262,8 +262,7 @@ class Connection:
             except Exception:  # out of memory, say: the worker must not wait for a block that never comes
                 traceback.print_exc()
                 self._shut_down()
-            if version is not None:
-                self.inbox.put(VersionSent(self, version))
+            self.inbox.put(VersionSent(self, version))
 
     def _send(self, header: Header, version: Version | None) -> None:
         payload: list[memoryview] = []

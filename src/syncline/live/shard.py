@@ -243,6 +243,7 @@ class ShardServer:
         time_limit = self._config.max_time_s or float("inf")
         next_report = next_watch = time.monotonic()
         while interpreter.ended_by is None and self._stop_checkpoint is None:
+            self._save_if_due()  # a push, a timer, or a worker that joins or leaves may have caused updates
             now = time.monotonic()
             if now - zero_s >= time_limit:
                 interpreter.ended_by = "max_time_s"
@@ -257,7 +258,6 @@ class ShardServer:
             if now - zero_s >= interpreter.wakes_at:
                 interpreter.fire_timer(now - zero_s)
                 engine.check_progress(now - zero_s)
-                self._save_if_due()
                 continue
             try:
                 until = min(next_report, next_watch, zero_s + min(time_limit, interpreter.wakes_at))
@@ -271,8 +271,9 @@ class ShardServer:
             case Pushed():
                 self._pushed(message)
             case VersionSent(connection, version):
-                self._shard.unpin(version)
                 connection.sending -= 1
+                if version is not None:
+                    self._shard.unpin(version)
             case Call(action):
                 action()
             case Connected():
@@ -293,7 +294,6 @@ class ShardServer:
             return
         self._watchdog.pushed(report.worker)
         engine.pushed(self._clock.now(), report, message.gradient)
-        self._save_if_due()
 
     def _connected(self, message: Connected) -> None:
         connection, worker = message.connection, message.connection.worker
@@ -314,6 +314,7 @@ class ShardServer:
     def _drop_silent(self, worker: int, why: str) -> None:
         if worker in self._connections:
             self._drop(self._connections[worker], why)
+            self._save_if_due()
 
     def _drop(self, connection: Connection, why: str) -> None:
         """This worker is lost."""
@@ -404,5 +405,5 @@ class ShardServer:
                 message = self._inbox.get(timeout=left)
             except queue.Empty:
                 break
-            if isinstance(message, Disconnected):
-                self._connections.pop(message.connection.worker, None)
+            if isinstance(message, Disconnected) and self._is_current(message.connection):
+                del self._connections[message.connection.worker]

@@ -26,6 +26,7 @@ from syncline.live.member_control import NUM_ELEMENTS, MemberControl, StopConsen
 from syncline.live.pace import Pace
 from syncline.live.process_group import Group
 from syncline.records.events import EventLog, read_events
+from syncline.records.store import RecordError
 from syncline.rounds import Rounds
 from syncline.server.report import PushReport
 from syncline.timing.cluster import DelayInjector
@@ -275,8 +276,12 @@ class StepLog:
 
 
 def _rows_before(path: Path, updates: int, averages_first: bool) -> int:
-    """Rows of this log that precede the step after so many updates."""
+    """Rows of this log that precede the step after so many updates. Raises RecordError: that before it is missing."""
+    if updates == 0:
+        return 0
     log = read_events(path)
-    rows = zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True)
-    next_step = ("granted" if averages_first else "started", updates)
-    return next((number for number, row in enumerate(rows) if row == next_step), log.num_rows)
+    rows = list(zip(log["kind"].to_pylist(), log["version"].to_pylist(), strict=True))
+    last, following = ("applied", "granted") if averages_first else ("granted", "started")
+    if (last, updates) not in rows:
+        raise RecordError(f"{path}: ends before update {updates:,}, that of the checkpoint; use rerun=true")
+    return rows.index((following, updates)) if (following, updates) in rows else len(rows)

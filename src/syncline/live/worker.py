@@ -15,11 +15,12 @@ from syncline.learning.compression import PushCompressor
 from syncline.learning.gradient import WorkerBatches
 from syncline.learning.kept import Kept, Stateful
 from syncline.learning.local_steps import LocalSteps
-from syncline.live.checkpoints import drop_old, read_checkpoint
+from syncline.live.checkpoints import read_checkpoint
 from syncline.live.control import ControlClient, RunContext
 from syncline.live.links import Links, PulledLinks, ShardLost, Staging
 from syncline.live.messages import Addresses, Done, Hello, Message, Unreachable
 from syncline.live.pace import Pace
+from syncline.live.parts import drop_old
 from syncline.live.process import CONTROL_LOST, SHARD_LOST, Job
 from syncline.live.transport import spin_seconds
 from syncline.records.snapshots import state_path, worker_part, write_state
@@ -142,9 +143,9 @@ class Trainer:
             return
         self._saved = checkpoint, iteration
         state = self._kept.before if iteration <= self._begun else self._kept.state_dict()
-        folder, part = self.context.folder / "checkpoint", worker_part(self.links.worker)
-        write_state(state_path(folder, checkpoint, part), state, {"iteration": iteration})
-        drop_old(folder, part)
+        folder, part = self.context.folder, worker_part(self.links.worker)
+        write_state(state_path(folder / "checkpoint", checkpoint, part), state, {"iteration": iteration})
+        drop_old(self.context.config, folder, part)
 
     def run(self, iteration: int) -> None:
         """From the push of this number on, until the run is over."""

@@ -40,6 +40,8 @@ def write_state(path: Path, tensors: Mapping[str, "Tensor"], state: Mapping[str,
         number = re.search(r"\(os error (\d+)\)", str(error))
         code = int(number[1]) if number else errno.EIO
         raise OSError(code, os.strerror(code) if number else str(error), str(path)) from None
+    with draft.open("r+b") as file:
+        os.fsync(file.fileno())  # a power failure after the renaming must not leave an empty file
     draft.replace(path)
 
 
@@ -106,7 +108,6 @@ def numbers(folder: Path, shard: int | str) -> list[float]:
     return sorted(map(number_of, found))
 
 
-def latest(folder: Path, num_shards: int) -> float | None:
-    """The highest number of which every shard has its part; None if there is none."""
-    common = set.intersection(*(set(numbers(folder, shard)) for shard in range(num_shards)))
-    return max(common, default=None)
+def complete(folder: Path, num_shards: int) -> list[float]:
+    """The numbers of which every shard has its part, ascending."""
+    return sorted(set.intersection(*(set(numbers(folder, shard)) for shard in range(num_shards))))

@@ -97,10 +97,7 @@ class RecordWriter:
         self.close()
         restarts = len(self._environment.get("restarts", ()))
         self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
-        for path in [*self.folder.glob("events-*.arrow"), self.folder / WORKERS, self.folder / ENDED]:
-            path.unlink(missing_ok=True)
-        for name in ("checkpoint", "snapshots"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+        _clean(self.folder)
         if self.folder != self._place:
             old = self._place.with_name(f"{self._place.name}.old")
             if old.exists():
@@ -142,13 +139,24 @@ def is_only_copy(beside: Path, folder: Path) -> bool:
 
 
 def recover(folder: Path) -> None:
-    """Put the record of a rerun that was killed while it replaced the old one, or else the old one, into its place.
+    """Do what a process that was killed or interrupted when its run was finished has left to do; others do nothing.
 
-    The caller holds the lock.
+    The record of a rerun that was to replace the old one, or else the old one, is put into its place. The caller holds
+    the lock.
     """
     for beside in (folder.with_name(f"{folder.name}.{kind}") for kind in ("rerun", "old")):
         if is_only_copy(beside, folder):
             beside.rename(folder)
+    if status(folder) == FINISHED:
+        _clean(folder)
+
+
+def _clean(folder: Path) -> None:
+    """Remove from a finished record what only a resumption needs."""
+    for path in [*folder.glob("events-*.arrow"), folder / WORKERS, folder / ENDED]:
+        path.unlink(missing_ok=True)
+    for name in ("checkpoint", "snapshots"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _with_own_files(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
