@@ -60,7 +60,7 @@ def run_live(
     Raises:
         ConfigError: a file that the config names is not there.
         RunFailed: a process failed, or the run was restarted too often.
-        KeyboardInterrupt: the shards have written a checkpoint, or the run has ended and is not evaluated yet.
+        KeyboardInterrupt: the run was asked to stop; a StopRequested says what can be resumed.
     """
     monitor = RunMonitor(config, on_evaluation, on_progress)
     for name in filter(None, (config.live.tls_cert, config.live.tls_key)):

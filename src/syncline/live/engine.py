@@ -233,7 +233,7 @@ def note_computation(log: Log, report: PushReport, rounds: Rounds) -> None:
     """Rows of how a gradient was computed."""
     worker, begun, done = report.worker, report.started_at, report.computed_at
     log(begun, "started", worker, -1, -1, report.version, done - begun, rounds.told(report.iteration))
-    # The slowdown follows the worker's own computation, the injected delay the slowdown: here those of all local steps.
+    # The slowdown follows the worker's own computation, the injected delay the slowdown, as `PushReport` says.
     if report.slowdown_s:
         at = done - report.compute_delay_s - report.slowdown_s
         log(at, "delayed", worker, -1, -1, -1, report.slowdown_s, "slow")
