@@ -18,8 +18,8 @@ class PushReport:
     # The last pull, of this shard's block:
     pulled_at: float = 0.0  # the block's arrival
     pull_delay_s: float = 0.0  # injected after it
-    # The computation, of all local steps. The injected `slowdown_s` and `compute_delay_s` lie at its end, in this order.
-    # If the gradient left in parts they lay between and before them; event logs show them at the end, too.
+    # The computation, of all local steps. The injected `slowdown_s`, then `compute_delay_s`, lie at its end,
+    # or, if the gradient left in parts, between and before them; event logs show them at the end, too.
     started_at: float = 0.0
     computed_at: float = 0.0  # the end
     slowdown_s: float = 0.0  # by which a slow worker stretches the computation
