@@ -141,6 +141,7 @@ def test_a_race_that_is_carried_further_keeps_its_name() -> None:
     assert stem("race.entrants={psp: null}") == stem(), "strategy= stands for it"
 
 
+@pytest.mark.slow
 def test_the_races_of_the_reference_have_the_names_that_their_commands_give() -> None:
     for path in shipped("reference/studies").glob("race-*.json"):
         study = read_study(path)

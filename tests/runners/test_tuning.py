@@ -197,6 +197,7 @@ def test_rows_that_are_the_same_run_are_made_once(tmp_path: Path, command: Comma
     assert (first["value"], first["score"]) == (second["value"], second["score"])
 
 
+@pytest.mark.slow
 def test_the_same_command_makes_runs_that_failed_again(tmp_path: Path, command: Command) -> None:
     root = tmp_path / "data"
     results = tmp_path / "results"
