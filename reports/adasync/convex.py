@@ -114,7 +114,8 @@ def fig1b(artefact: Artefact) -> Figure:
 
 def _on_log_times(times: Sequence[float], errors: Sequence[float]) -> tuple[list[float], list[float]]:
     """The start moves to 1 s or, if the first evaluation is sooner, half way there: a logarithmic axis has no 0."""
-    return [min([1.0, *(time / 2 for time in times[1:2])]), *times[1:]], list(errors)
+    start = min(1.0, times[1] / 2) if len(times) > 1 else 1.0
+    return [start, *times[1:]], list(errors)
 
 
 # Figure 2.

@@ -72,7 +72,7 @@ def levels(artefact: Artefact) -> dict[int, float]:
 
 
 def own_level(run: Run) -> float | None:
-    """The same share of the accuracy that the run ends at itself, per cent; None if it diverged."""
+    """`level_share` of the accuracy at which the run itself ends, per cent; None if it diverged."""
     end = accuracy(run)
     return None if end is None else level_share() * end
 
