@@ -39,7 +39,7 @@ from syncline.live.connections import (
     GradientPool,
     Inbox,
     Pushed,
-    VersionSent,
+    FrameSent,
     accept_workers,
 )
 from syncline.live.frames import REPORT, Header, Kind, Reader, byte_view, pack_report, receive_json, send, send_json
@@ -113,7 +113,7 @@ class Target:
                     self.pinned += not message.connection.post(
                         Header(Kind.BLOCK, iteration=message.connection.worker), version
                     )
-            elif isinstance(message, VersionSent):
+            elif isinstance(message, FrameSent):
                 self.pinned -= 1
                 message.connection.sending -= 1
             elif isinstance(message, Disconnected):

@@ -26,7 +26,7 @@ from syncline.live.connections import (
     GradientPool,
     Inbox,
     Pushed,
-    VersionSent,
+    FrameSent,
     accept_workers,
 )
 from syncline.live.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
@@ -104,7 +104,7 @@ def _serve(transport: str, num_workers: int, size_bytes: int, seconds: float) ->
         if isinstance(message, Pushed):
             pool.give_back(message.gradient)
             message.connection.post(Header(Kind.BLOCK), version)
-        elif isinstance(message, VersionSent):
+        elif isinstance(message, FrameSent):
             message.connection.sending -= 1
         elif isinstance(message, Connected):
             connections.append(message.connection)

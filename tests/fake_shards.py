@@ -12,7 +12,7 @@ import torch
 from leaks import nothing_left
 
 from syncline.learning.server import Version
-from syncline.live.connections import Connected, GradientPool, Pushed, VersionSent, accept_workers
+from syncline.live.connections import Connected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.frames import Header, Kind
 from syncline.live.links import Links, PulledLinks
 from syncline.live.transport import address_of, listen
@@ -69,7 +69,7 @@ class FakeShard:
                 return message
 
     def received_nothing(self) -> bool:
-        return all(isinstance(self.inbox.get(), VersionSent) for _ in range(self.inbox.qsize()))
+        return all(isinstance(self.inbox.get(), FrameSent) for _ in range(self.inbox.qsize()))
 
     def close(self) -> None:
         self.connection.close()

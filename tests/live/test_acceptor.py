@@ -16,7 +16,7 @@ from leaks import nothing_left
 from syncline.learning.server import Version
 from syncline.live import frames, handshake
 from syncline.live.clock import CLOCK_REQUESTS
-from syncline.live.connections import Connected, Disconnected, GradientPool, Pushed, VersionSent, accept_workers
+from syncline.live.connections import Connected, Disconnected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.frames import DIRECT_BYTES, REPORT, Header, Kind, Reader, byte_view, pack_report
 from syncline.live.transport import address_of, dial, listen
 from syncline.server.report import PushReport
@@ -142,7 +142,7 @@ def test_small_blocks_are_sent_directly_and_large_ones_by_the_writer():
             reader.payload(frame, [memoryview(bytearray(size))])
             kinds.append(frame.kind)
         assert kinds == [Kind.BLOCK, Kind.BLOCK, Kind.STOP]
-        assert isinstance(made.inbox.get(timeout=5), VersionSent)
+        assert isinstance(made.inbox.get(timeout=5), FrameSent)
         close(sock, hello)
 
 
@@ -156,7 +156,7 @@ def test_a_writer_that_fails_ends_the_connection_and_releases_the_version(capsys
         version = Version(torch.zeros(DIRECT_BYTES), torch.zeros(BUFFERS))
         hello.connection.post(Header(Kind.BLOCK), version)
         events = {type(made.inbox.get(timeout=5)) for _ in range(2)}
-        assert events == {VersionSent, Disconnected}
+        assert events == {FrameSent, Disconnected}
         assert "out of memory" in capsys.readouterr().err
         close(sock, hello)
 

@@ -23,7 +23,7 @@ from syncline.learning.optimizer import Sgd
 from syncline.learning.server import Gradient, Shard, Version
 from syncline.live import frames, handshake, transport
 from syncline.live.clock import CLOCK_REQUESTS
-from syncline.live.connections import Connected, Disconnected, GradientPool, Pushed, VersionSent, accept_workers
+from syncline.live.connections import Connected, Disconnected, FrameSent, GradientPool, Pushed, accept_workers
 from syncline.live.frames import REPORT, Header, Kind, Reader, byte_view, pack_report
 from syncline.live.transport import Socket, address_of, dial, listen
 from syncline.server.report import PushReport
@@ -340,7 +340,7 @@ def test_a_version_for_a_peer_that_reads_nothing_and_fails_is_released(way, end)
         else:
             frames.send(sock, Header(Kind.STOP))
         messages = [made.inbox.get(timeout=5) for _ in range(2)]
-        assert {type(message) for message in messages} == {Disconnected, VersionSent}
+        assert {type(message) for message in messages} == {Disconnected, FrameSent}
         hello.connection.close()
         assert wait_until(lambda: not any(thread.name == "writer 0" for thread in threading.enumerate()))
         sock.close()
@@ -359,11 +359,11 @@ def test_every_large_version_is_released_whether_it_was_sent_or_not(way):
         reader.payload(reader.next(), [byte_view(place)])
         sock.close()
         while not isinstance(message := made.inbox.get(timeout=10), Disconnected):
-            frees += isinstance(message, VersionSent)
+            frees += isinstance(message, FrameSent)
         frees += hello.connection.post(Header(Kind.BLOCK), version) is version
         while frees < 11:
             message = made.inbox.get(timeout=10)
-            assert isinstance(message, VersionSent)
+            assert isinstance(message, FrameSent)
             assert message.version is version
             assert message.connection is hello.connection
             frees += 1
@@ -388,7 +388,7 @@ def test_a_slow_reader_gets_the_version_it_was_granted_despite_later_updates(way
                 shard.apply([Gradient(torch.rand(size), torch.zeros(0))], 1.0, 0, 0)
             assert torch.equal(received, granted)
             free = made.inbox.get(timeout=10)
-            assert isinstance(free, VersionSent)
+            assert isinstance(free, FrameSent)
             assert free.version is pinned
             shard.unpin(pinned)
         assert shard.allocated <= 2
@@ -404,7 +404,7 @@ def test_a_connection_closed_by_its_owner_ends_all_its_threads(way):
         hello.connection.post(Header(Kind.BLOCK), Version(torch.zeros(5_000_000), torch.zeros(0)))
         time.sleep(0.05)
         hello.connection.close()
-        assert {type(made.inbox.get(timeout=5)) for _ in range(2)} == {Disconnected, VersionSent}
+        assert {type(made.inbox.get(timeout=5)) for _ in range(2)} == {Disconnected, FrameSent}
         sock.close()
 
 

@@ -66,7 +66,7 @@ class Disconnected:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionSent:
+class FrameSent:
     """A writer thread has sent a frame, and no longer reads its version, if it has one."""
 
     connection: "Connection"
@@ -80,7 +80,7 @@ class Call:
     action: Callable[[], None]
 
 
-Event = Connected | Pushed | Disconnected | VersionSent | Call | Message
+Event = Connected | Pushed | Disconnected | FrameSent | Call | Message
 Inbox = queue.SimpleQueue[Event]
 
 
@@ -209,7 +209,7 @@ class Connection:
 
         Returns:
             The version that is free now: this one if it was sent, or one that it replaced. The others are released
-            by `VersionSent`.
+            by `FrameSent`.
         """
         size = 0 if version is None else version.weights.nbytes + version.buffers.nbytes
         if self.sending == 0 and size <= DIRECT_BYTES and not is_busy:
@@ -262,7 +262,7 @@ class Connection:
             except Exception:  # out of memory, say: the worker must not wait for a block that never comes
                 traceback.print_exc()
                 self._shut_down()
-            self.inbox.put(VersionSent(self, version))
+            self.inbox.put(FrameSent(self, version))
 
     def _send(self, header: Header, version: Version | None) -> None:
         payload: list[memoryview] = []

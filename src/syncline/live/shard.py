@@ -32,11 +32,11 @@ from syncline.live.connections import (
     Connection,
     Disconnected,
     Event,
+    FrameSent,
     GradientPool,
     Inbox,
     Pushed,
     ReplySender,
-    VersionSent,
     accept_workers,
 )
 from syncline.live.control import ControlClient, RunContext
@@ -270,7 +270,7 @@ class ShardServer:
         match message:
             case Pushed():
                 self._pushed(message)
-            case VersionSent(connection, version):
+            case FrameSent(connection, version):
                 connection.sending -= 1
                 if version is not None:
                     self._shard.unpin(version)
