@@ -36,10 +36,10 @@ from syncline.live.connections import (
     Connected,
     Connection,
     Disconnected,
+    FrameSent,
     GradientPool,
     Inbox,
     Pushed,
-    FrameSent,
     accept_workers,
 )
 from syncline.live.frames import REPORT, Header, Kind, Reader, byte_view, pack_report, receive_json, send, send_json

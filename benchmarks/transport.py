@@ -23,10 +23,10 @@ from syncline.live.connections import (
     Connected,
     Connection,
     Disconnected,
+    FrameSent,
     GradientPool,
     Inbox,
     Pushed,
-    FrameSent,
     accept_workers,
 )
 from syncline.live.frames import Header, Kind, Reader, pack_report, receive_json, send, send_json
