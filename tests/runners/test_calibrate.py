@@ -62,6 +62,7 @@ def test_a_network_and_workers_are_found_again(tmp_path: Path) -> None:
     assert max(map(abs, found.values())) <= 2.0
 
 
+@pytest.mark.slow
 def test_persistent_stragglers_are_foreseen_and_independent_draws_miss_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.processes
 def test_a_small_race_runs_to_its_answer_shows_it_and_is_confirmed_by_real_processes(
     command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
