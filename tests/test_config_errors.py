@@ -151,7 +151,11 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         ),
         (
             ["local.steps=2", "dataset.sharing=shared"],
-            "dataset.sharing must be partition with local.steps > 1, got shared",
+            "dataset.sharing must be partition with local.steps > 1 or local.optimizer, got shared",
+        ),
+        (
+            ["local.optimizer={name: sgd, lr: 0.1}", "dataset.sharing=shared"],
+            "dataset.sharing must be partition with local.steps > 1 or local.optimizer, got shared",
         ),
         (
             ["local=diloco", "optimizer.clip_norm=1"],

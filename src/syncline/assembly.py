@@ -438,8 +438,8 @@ def build_pull_compressor(config: RunConfig, worker: int, shard: int) -> PullCom
 def build_rate(config: RunConfig, num_train: int) -> Callable[[int, int], float]:
     """(samples, updates) so far -> learning rate of the next update."""
     schedule = build_schedule(config.optimizer.lr, **asdict(config.optimizer.schedule))
-    batch_size = config.batch_size * config.local.steps  # of an update's push
-    clock = EpochClock(config.lr_clock, num_train, config.cluster.workers, batch_size)
+    rounds = config.rounds(num_train)
+    clock = EpochClock(config.lr_clock, num_train, config.cluster.workers, config.batch_size, rounds)
     return lambda samples, updates: schedule.rate(clock.epoch(samples, updates))
 
 

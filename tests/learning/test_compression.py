@@ -44,6 +44,12 @@ def test_a_density_of_one_is_exact(scheme: Compression) -> None:
     assert torch.equal(through(scheme, block), block)
 
 
+@pytest.mark.parametrize("percent", range(1, 101))
+def test_a_density_of_whole_elements_has_as_many(percent: int) -> None:
+    """0.07 * 100 is above 7."""
+    assert int((through(TopK(percent / 100), block_of(100)) != 0).sum()) == percent
+
+
 def test_topk_sends_the_largest_and_nothing_else() -> None:
     block = block_of(1000)
     found = through(TopK(0.05), block)

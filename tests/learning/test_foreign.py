@@ -81,6 +81,19 @@ def test_what_is_no_optimizer_is_one_line(found, decay: float, line: str) -> Non
         optimizer_of("mine", found, {}, decay)
 
 
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (torch.optim.SGD, "optimizer=mine does not take its config's keys: got an unexpected keyword argument 'scal'"),
+        (Plain, "optimizer=mine does not take its config's keys: missing a required argument: 'scale'"),
+        (torch.optim.LBFGS, "optimizer=mine must make a step without a closure"),
+    ],
+)
+def test_an_optimizer_that_the_engines_cannot_call_is_one_line(found, line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        optimizer_of("mine", found, {"scal": 0.5}, 0.0)
+
+
 class Task:
     def __init__(self, loss, metrics) -> None:
         self._loss, self._metrics = loss, metrics

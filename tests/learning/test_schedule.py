@@ -21,6 +21,7 @@ from syncline.learning.schedule import (
     WarmUp,
     build_schedule,
 )
+from syncline.rounds import Rounds
 
 BASE = 0.05
 
@@ -171,10 +172,16 @@ def test_by_server_updates_asynchronous_workers_drop_the_rate_p_times_too_early(
     """Four workers: the drop meant for epoch 200 comes at epoch 50, that for 250 at 62."""
     clock = EpochClock("server_updates", num_samples=50_000, num_workers=4, batch_size=125)
     asynchronous = {
-        epoch: clock.epoch(samples=0, updates=epoch * 400) for epoch in (50, 62.5)
+        epoch: clock.epoch(samples=0, updates=int(epoch * 400)) for epoch in (50, 62.5)
     }  # 400 gradients, each an update
     assert asynchronous == {50: 200, 62.5: 250}
     assert clock.epoch(samples=0, updates=200 * 100) == 200, "BSP: 100 updates an epoch"
+
+
+def test_by_server_updates_an_update_of_one_mini_batch_counts_as_one():
+    """Post-local SGD: 400 updates of one mini-batch a worker, then of 8."""
+    clock = EpochClock("server_updates", num_samples=50_000, num_workers=4, batch_size=125, rounds=Rounds(8, 400))
+    assert [clock.epoch(samples=0, updates=updates) for updates in (100, 400, 500)] == [1, 4, 12]
 
 
 @pytest.mark.parametrize(

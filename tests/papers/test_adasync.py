@@ -314,6 +314,15 @@ def test_an_interval_ends_at_the_first_push_after_it():
     assert push(50.0, 0.25) == [], "the same loss, the same K"
 
 
+def test_a_push_at_the_end_of_an_interval_begins_the_next_one():
+    """Also where the multiple is rounded: 0.5 // 0.1 is 4."""
+    harness = Harness(AdasyncOptions(variant="k_batch_async", k=1, interval=0.1), 4)
+    assert isinstance(harness.strategy, Adasync)
+    for _ in range(3):
+        harness.push(0, after=0.5, loss=4.0)
+        assert harness.strategy.ends > harness.now
+
+
 def test_f_0_is_the_loss_of_the_first_interval():
     """259: "We assume that F is maximum at the beginning of training"; F is the mean of what workers reported."""
     harness = Harness(AdasyncOptions(variant="k_async", k=2, interval=1.0), 4)

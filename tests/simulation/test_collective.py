@@ -244,6 +244,13 @@ def test_the_consensus_is_evaluated_and_the_divergence_reported():
     assert metrics["loss"] == pytest.approx(rows[-1]["loss"], rel=1e-5)
 
 
+def test_the_divergence_is_that_of_the_replicas_also_where_their_averages_are_evaluated():
+    plain, averaged = (config_of(max_updates=8, optimizer=SgdConfig(lr=0.1, average_decay=d)) for d in (None, 0.99))
+    (_, rows), (_, of_averages) = run_of(plain), run_of(averaged)
+    assert of_averages[-1]["divergence"] == rows[-1]["divergence"] > 0
+    assert of_averages[-1]["loss"] != rows[-1]["loss"]
+
+
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])
 def test_the_first_replica_is_evaluated_where_that_is_asked_for(average):
     """Only what is evaluated changes: the run is the same, and so is the divergence of all replicas."""

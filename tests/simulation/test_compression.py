@@ -64,10 +64,11 @@ def test_with_all_elements_a_collective_is_the_ordinary_one(strategy: StrategyOp
     torch.testing.assert_close(found, weights, rtol=0, atol=1e-6 if strategy.replicas else 0.0)
 
 
+@pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("density", [0.05, 0.2])
-def test_compressed_bsp_is_the_same_by_all_gather_and_through_a_server(density: float) -> None:
+def test_compressed_bsp_is_the_same_by_all_gather_and_through_a_server(density: float, workers: int) -> None:
     """Equally fast workers, whose pushes arrive in order: the same sums, in every bit."""
-    cluster = ClusterConfig(workers=4, gradient_s=[0.1])
+    cluster = ClusterConfig(workers=workers, gradient_s=[0.1])
     compress = SparseConfig(density=density)
     by_server, _ = ended(config_of(BspOptions(), cluster=cluster, compress=compress))
     by_gather, _ = ended(config_of(BspOptions(topology="allreduce"), cluster=cluster, compress=compress))

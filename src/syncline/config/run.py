@@ -257,9 +257,11 @@ class RunConfig:
             check(self.optimizer.clip_norm is None, rule, self.optimizer.clip_norm)
             rule = "local.optimizer.average_decay must be null: optimizer.average_decay averages what is evaluated"
             check(local.optimizer.average_decay is None, rule, local.optimizer.average_decay)
-        if local.steps > 1:
+        if local.steps > 1 or local.optimizer is not None:
             is_known = self.dataset.sharing == "partition" or not self.strategy.has_server
-            check(is_known, "dataset.sharing must be partition with local.steps > 1", self.dataset.sharing)
+            rule = "dataset.sharing must be partition with local.steps > 1 or local.optimizer"
+            check(is_known, rule, self.dataset.sharing)
+        if local.steps > 1:
             is_even = not (local.after_epochs and self.strategy.least_steps_an_epoch)
             check(is_even, "local.after_epochs must be 0 with strategy.parity=epoch", local.after_epochs)
         if isinstance(self.compress, FeedbackConfig) and not self.strategy.has_server:

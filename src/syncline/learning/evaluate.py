@@ -43,15 +43,20 @@ def are_finite(weights: Sequence[Tensor]) -> bool:
 
 
 def evaluated_replica(
-    weights: Sequence[Tensor], buffers: Sequence[Tensor], is_mean: bool
+    weights: Sequence[Tensor], evaluated: Sequence[Tensor], buffers: Sequence[Tensor], is_mean: bool
 ) -> tuple[Tensor, Tensor, float]:
     """What is evaluated of replicas, weights [n] and buffers [m], and their divergence (`consensus`).
 
     Args:
+        evaluated: of each replica: its weights, or their moving average.
         is_mean: their mean is evaluated, else the first one.
     """
     mean, mean_buffers, divergence = consensus(weights, buffers)
-    return (mean, mean_buffers, divergence) if is_mean else (weights[0], buffers[0], divergence)
+    if not is_mean:
+        return evaluated[0], buffers[0], divergence
+    if any(average is not own for average, own in zip(evaluated, weights, strict=True)):
+        mean = consensus(evaluated, buffers)[0]
+    return mean, mean_buffers, divergence
 
 
 def consensus(weights: Sequence[Tensor], buffers: Sequence[Tensor]) -> tuple[Tensor, Tensor, float]:

@@ -64,7 +64,7 @@ def optimizer_of(name: str, found: Any, options: Mapping[str, Any], weight_decay
     """The optimizer of one block, from a class of torch.optim or one with the methods of ours.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is neither, needs a closure, or does not take the options.
     """
     takes = inspect.signature(found).parameters
     options = {**options, **({"weight_decay": weight_decay} if "weight_decay" in takes else {})}
@@ -72,7 +72,14 @@ def optimizer_of(name: str, found: Any, options: Mapping[str, Any], weight_decay
         raise ValueError(
             f"optimizer={name} takes no weight_decay: optimizer.weight_decay must be 0, got {weight_decay}"
         )
-    if isinstance(found, type) and issubclass(found, torch.optim.Optimizer):
+    is_torch = isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
+    if is_torch and any(each.default is each.empty for each in [*inspect.signature(found.step).parameters.values()][1:]):
+        raise ValueError(f"optimizer={name} must make a step without a closure, as most of torch.optim do")
+    try:
+        inspect.signature(found).bind(*([()] if is_torch else ()), **options)
+    except TypeError as error:
+        raise ValueError(f"optimizer={name} does not take its config's keys: {error}") from None
+    if is_torch:
         return TorchOptimizer(found, options)
     made = found(**options)
     if missing := [method for method in METHODS if not callable(getattr(made, method, None))]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from syncline.rounds import SINGLE, Rounds
+
 LR_CLOCKS = ("samples", "server_updates")
 SCHEDULES = ("step", "linear", "exponential")
 
@@ -150,8 +152,9 @@ class EpochClock:
     num_samples: int
     num_workers: int
     batch_size: int  # of one worker
+    rounds: Rounds = SINGLE  # the mini-batches of its pushes
 
     def epoch(self, samples: int, updates: int) -> float:
         if self.kind == "server_updates":
-            samples = updates * self.num_workers * self.batch_size
+            samples = self.rounds.batches(updates).start * self.num_workers * self.batch_size
         return samples / self.num_samples

@@ -63,15 +63,16 @@ class SnapshotEvaluator:
         """
         parts = [read_state(Path(path)) for path in paths]
         about: list[Mapping[str, Any]] = [state for _, state in parts]
-        weights = [tensors.get("evaluated", tensors["weights"]).to(self._device) for tensors, _ in parts]
-        buffers = [tensors["buffers"].to(self._device) for tensors, _ in parts]
+        on_device = [{name: tensor.to(self._device) for name, tensor in tensors.items()} for tensors, _ in parts]
+        weights, buffers = [part["weights"] for part in on_device], [part["buffers"] for part in on_device]
+        evaluated = [part.get("evaluated", part["weights"]) for part in on_device]
         train_loss, divergence = about[0]["train_loss"], {}
         if self._has_replicas:
-            evaluated, its_buffers, distance = evaluated_replica(weights, buffers, self._is_mean)
-            weights, buffers, divergence = [evaluated], [its_buffers], {"divergence": distance}
+            one, its_buffers, distance = evaluated_replica(weights, evaluated, buffers, self._is_mean)
+            evaluated, buffers, divergence = [one], [its_buffers], {"divergence": distance}
             losses = [state["train_loss"] for state in about if state["train_loss"] is not None]
             train_loss = sum(losses) / len(losses) if losses else None
-        metrics = self._evaluator(weights, buffers[0])
+        metrics = self._evaluator(evaluated, buffers[0])
         time_s = max(state["time_s"] for state in about)
         updates, samples = (min(state[key] for state in about) for key in ("updates", "samples"))
         first = {name: about[0][name] for name in ("learning_rate", "waits_for")}

@@ -67,7 +67,7 @@ class Replicas:
             groups: of this turn.
         """
         workers = range(len(self._batches))
-        if len(self._optimizers) < len(workers):
+        if self._compressors or len(self._optimizers) < len(workers):
             return self._step_together(iteration, rate)
         if self._averages_first:
             self._average(iteration, turn, groups)
@@ -82,7 +82,9 @@ class Replicas:
         evaluated = [optimizer.evaluated(weights) for optimizer, weights in pairs]
         if len(evaluated) == 1:
             return evaluated, self.buffers[0], {}
-        weights, buffers, divergence = evaluated_replica(evaluated, self.buffers, self._evaluates_mean)
+        weights, buffers, divergence = evaluated_replica(
+            self.weights, evaluated, self.buffers, self._evaluates_mean
+        )
         return [weights], buffers, {"divergence": divergence}
 
     def final_states(self) -> list[dict[str, Tensor]]:

@@ -103,6 +103,8 @@ class Adasync:
         if event.at >= self.ends:
             commands += self._adapt()
             self.ends = (event.at // self.options.interval + 1) * self.options.interval
+            if self.ends <= event.at:  # rounded down
+                self.ends += self.options.interval
         self.loss_sum += event.loss
         self.loss_count += 1
         if event.version == 0 and self.first_loss is None:
