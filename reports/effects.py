@@ -139,8 +139,10 @@ class Effect:
             return 0.0 if beyond > slack or (counts_bound and beyond >= -slack) else 1.0
         if self.is_share:
             return proportion_p(self._successes, self.num_seeds, min(1.0, max(0.0, bound)), side)
-        compared = self.sample - bound if self.over is None else self.sample - bound * self.over
-        return mean_p(compared.present, 0.0, side)
+        if self.over is None:
+            return mean_p((self.sample - bound).present, 0.0, side)
+        # Where the divisor may be 0, the interval has no ends, and nothing is decided.
+        return max(mean_p((self.sample - bound * self.over).present, 0.0, side), mean_p(self.over.present))
 
     @property
     def holds_if_equal(self) -> bool | None:
@@ -226,7 +228,8 @@ class Number:
         if missing:
             return f"{effect.what}: {missing} of {effect.num_seeds} seeds have no value, and others decide nothing"
         if not effect.can_be_judged:
-            return f"{effect.what}: {effect.num_seeds} seed decides nothing"
+            few = effect.num_seeds < 2
+            return f"{effect.what}: {'1 seed decides nothing' if few else 'the mean that divides is not above 0'}"
         claimed = f"claimed {effect.region}"
         if self.verdict != UNDECIDED:
             side = "inside" if self.verdict == HOLDS else "outside"
@@ -253,10 +256,11 @@ def judged(effects: Sequence[Effect], level: Callable[[int], float]) -> list[Num
     Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
     """
     failed = set[int]()
-    order = sorted(range(len(effects)), key=lambda number: effects[number].outside_p * effects[number].num_bounds)
+    bounded = (number for number, effect in enumerate(effects) if effect.num_bounds)
+    order = sorted(bounded, key=lambda number: effects[number].outside_p * effects[number].num_bounds)
     for place, number in enumerate(order):
         effect = effects[number]
-        if not effect.num_bounds or effect.outside_p > level((len(effects) - place) * effect.num_bounds):
+        if effect.outside_p > level((len(order) - place) * effect.num_bounds):
             break
         failed.add(number)
     return list(_numbers(effects, failed, level(1)))

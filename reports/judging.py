@@ -7,6 +7,7 @@ from typing import Any
 
 from reports.claims import LEARNED, Verdict, judge
 from reports.effects import UNDECIDED
+from reports.exhibits import Paper
 from reports.looks import num_planned
 from reports.papers import SHOWN
 from reports.records import Artefact, artefact_of, load_artefact
@@ -17,7 +18,15 @@ from syncline.studies.judge import Judgement
 
 def num_claims(name: str) -> int:
     """Claims that an artefact is part of."""
-    return sum(name in claim.artefacts for claim in SHOWN[name.partition("/")[0]].claims)
+    return sum(name in claim.artefacts for claim in _paper(name).claims)
+
+
+def _paper(name: str) -> Paper:
+    """Of an artefact. Raises ValueError if its claims are not known."""
+    paper = SHOWN.get(name.partition("/")[0])
+    if paper is None:
+        raise ValueError(f"no claims are known of {name}; those of {', '.join(SHOWN)} are")
+    return paper
 
 
 def judgements(
@@ -37,7 +46,7 @@ def judgements(
             return artefact_of(name, scale, report, planned, [ResultsFolder(results)])
         return load_artefact(other, scale, results)
 
-    paper = SHOWN[name.partition("/")[0]]
+    paper = _paper(name)
     for claim in paper.claims:
         if name in claim.artefacts:
             verdict = judge(claim, paper.claim_text(claim.key), scale, load)

@@ -178,7 +178,19 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
+TEX = {
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "—": "---",
+    "±": "$\\pm$",
+    "×": "$\\times$",
+    "≥": "$\\geq$",
+    "≤": "$\\leq$",
+    "<": "$<$",
+    ">": "$>$",
+}
+
+
 def _tex(text: str) -> str:
-    words = {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
-    escaped = "".join(f"\\{c}" if c in "&%$#_" else words.get(c, c) for c in text)
-    return escaped.replace("±", "$\\pm$").replace("—", "---").replace("×", "$\\times$").replace("≥", "$\\geq$")
+    return "".join(f"\\{c}" if c in "&%$#_{}" else TEX.get(c, c) for c in text)

@@ -113,15 +113,17 @@ class Findings:
 def asked_for(arguments: Sequence[str]) -> Asked:
     """Raises ConfigError for words that are unknown or do not go together."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config-dir", default=os.environ.get(VARIABLE, "").partition(os.pathsep)[0])
+    parser.add_argument("--config-dir", action="append", default=[])
     options, words = parser.parse_known_args(arguments)
     unknown = [word for word in words if word.startswith("-")]
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]}; allowed: --config-dir DIR, --help, and key=value")
-    if not options.config_dir:
+    folders = options.config_dir or [*filter(None, [os.environ.get(VARIABLE, "").partition(os.pathsep)[0]])]
+    if not folders:
         raise ConfigError(f"no folder for the profile: give --config-dir DIR, or set {VARIABLE}")
-    if Path(options.config_dir).is_dir():  # with parts of one's own
-        use(options.config_dir)
+    for folder in folders:
+        if Path(folder).is_dir():  # with parts of one's own
+            use(folder)
     given = dict(map(split, words))
     own = {key: given.pop(key) for key in ("name", "samples", "links", "validate", "from") if key in given}
     for key in SET_HERE:
@@ -137,7 +139,7 @@ def asked_for(arguments: Sequence[str]) -> Asked:
     config, invocation = compose([f"{key}={text}" for key, text in given.items()])
     asked = Asked(
         own.get("name", ""),
-        Path(options.config_dir) / "cluster",
+        Path(folders[-1]) / "cluster",
         _number("samples", own.get("samples", "200")),
         _truth("links", own.get("links", "false" if source else "true")),
         _truth("validate", own.get("validate", "false" if source else "true")),

@@ -33,9 +33,9 @@ from rich.console import Console
 import syncline
 from runners.display import RunDisplay, summary_table
 from runners.judging import Piece, declared_judging, judge
-from runners.one import lacks_parameters, replay_config, run_one
+from runners.one import lacks_parameters, run_one
 from runners.plan import run_plan
-from runners.planning import experiment_plans, is_experiment, single_plan, stored_plan, sweep_plan
+from runners.planning import experiment_plans, is_experiment, resolved, single_plan, stored_plan, sweep_plan
 from runners.slurm import Job, submit
 from runners.stop import StopRequested, handle_signals
 from runners.study import Declared, chosen_studies, present_stage, run_study, submit_study
@@ -137,7 +137,8 @@ def main(arguments: list[str]) -> int:
         print(help_text() if options.help else f"syncline {syncline.__version__}")
         return 0
     if options.plan:
-        return make_runs(stored_plan(options.plan, options.runs or ":"), compose(overrides)[1])
+        _, invocation = compose(overrides)
+        return make_runs(stored_plan(options.plan, options.runs or ":", Path(invocation.results)), invocation)
     if options.cfg:
         print(compose_yaml(overrides))
         return 0
@@ -160,8 +161,7 @@ def single(overrides: list[str], status_only: bool) -> int:
         if "runner=local" in overrides and sys.platform == "linux":
             supervisor.begin()  # it imports torch while the config is composed
         config, invocation = compose(overrides)
-        if config.runner.name == "replay":
-            config = replay_config(config, Path(invocation.results))
+        config = resolved(config, Path(invocation.results))
         if status_only:
             return show_status([single_plan(config, overrides)], invocation)
         if isinstance(invocation.launcher, SlurmConfig):
@@ -318,9 +318,9 @@ def show_jobs(jobs: Sequence[Job], num_waiting: int) -> None:
         if not job.num_tasks and job.after is not None:
             print(f"job {job.after_id}: the {what} of runs in Slurm already; output in {job.after.parent}")
         elif job.job_id is None:
-            print(f"{size}, not submitted: sbatch {job.script}")
+            print(f"{size}, not submitted: sbatch {shlex.quote(str(job.script))}")
             if job.after is not None and what != "report":
-                print(f"its {what}: sbatch --dependency=afterany:JOB {job.after}")
+                print(f"its {what}: sbatch --dependency=afterany:JOB {shlex.quote(str(job.after))}")
         else:
             after = f", its {what} is job {job.after_id}" if job.after_id else ""
             print(f"job {job.job_id}: {size}{after}; output in {job.script.parent}")

@@ -8,7 +8,9 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
+from runners.one import replay_config
 from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, sweep
+from syncline.config.words import split
 from syncline.plan import Entry, Plan, grid, with_seeds
 from syncline.records.plans import PlannedRun, read_plan
 
@@ -33,7 +35,8 @@ def sweep_plan(overrides: Sequence[str]) -> tuple[Plan, Invocation]:
     entries = []
     for run_overrides in runs:
         config, invocation = compose(run_overrides)
-        own = [word for word in run_overrides if word not in shared and not word.startswith("seed=")]
+        config = resolved(config, Path(invocation.results))
+        own = [word for word in run_overrides if word not in shared and split(word)[0] != "seed"]
         entries.append(Entry(" ".join(own) or config.strategy.name, tuple(run_overrides), config))
     return Plan("sweep", "", tuple(entries), {}, ("-m", *overrides)), invocation
 
@@ -77,7 +80,7 @@ class Experiment:
     def seeds(self) -> list[int]:
         """What the command line says of the scale's seeds, else the experiment's own, else those of the scale."""
         scale = self.invocation.scale
-        are_set = any(word.startswith("scale.seeds=") for word in self.about)
+        are_set = any(split(word)[0] == "scale.seeds" for word in self.about)
         own = (self.content.get("seeds") or {}).get(scale.name)
         return list(own if own and not are_set else scale.seeds)
 
@@ -122,13 +125,18 @@ def experiment_plan(overrides: Sequence[str], with_sweeps: bool) -> tuple[Plan, 
             words = (*run_overrides, *swept)
             config, _ = compose(words)
             entries.append(Entry(label, words, config))
-    if not any(word.startswith("seed=") for word in chosen.own):
+    if not any(split(word)[0] == "seed" for word in chosen.own):
         entries = with_seeds(entries, chosen.seeds)
     command = ("-m", *overrides) if with_sweeps else tuple(overrides)
     return Plan(chosen.name, scale.name, tuple(entries), chosen.report, command), chosen.invocation
 
 
-def stored_plan(path: Path, part: str) -> Plan:
+def resolved(config: RunConfig, results: Path) -> RunConfig:
+    """Of a replay the config that it is made with. Raises ConfigError if it has no source in the results."""
+    return replay_config(config, results) if config.runner.name == "replay" else config
+
+
+def stored_plan(path: Path, part: str, results: Path) -> Plan:
     """The runs FIRST:END of a stored plan, composed again.
 
     Raises:
@@ -142,7 +150,7 @@ def stored_plan(path: Path, part: str) -> Plan:
     stored = read_plan(path)
     entries = []
     for run in list(stored.once().values())[first:end]:
-        config, _ = compose(run.overrides)
+        config = resolved(compose(run.overrides)[0], results)
         if config.identity != run.identity:
             raise ConfigError(f"{path}: {_difference(run, config)}; make the plan again")
         entries.append(Entry(run.label, tuple(run.overrides), config))
@@ -157,4 +165,4 @@ def _difference(run: PlannedRun, config: RunConfig) -> str:
     if planned not in (None, found):
         where = f"{config.dataset.name} in {getattr(config.dataset, 'root', 'this environment')}"
         return f"{run.identity} is of other data: {where} has content {found}, it had {planned} when it was planned"
-    return f"{run.identity} would be {config.identity} now: conf/ has changed since the plan was written"
+    return f"{run.identity} would be {config.identity} now: conf/ or your own parts have changed since"

@@ -14,7 +14,7 @@ from typing import Any
 
 from slurm.scripts import JobResources, array_script, next_script, ranges
 from syncline.config import ConfigError, SlurmConfig
-from syncline.config.folders import VARIABLE, folders
+from syncline.config.folders import VARIABLE, files, folders
 from syncline.installation import program
 from syncline.operations import jobs
 from syncline.plan import Plan
@@ -77,13 +77,18 @@ def submit(
         left = unfinished - set(holders)
         held_by = set[str]().union(*(holders.get(identity, ()) for identity in unfinished))
         is_followed = any(queued.get((str(job.next_id), "N/A")) == "PENDING" for job in earlier.get(plan.stem, ()))
-        has_next = follow_up is not None or "/" in plan.name
+        has_next = follow_up is not None or _has_report(plan)
         if left or (held_by and has_next and not is_followed):
             made.append(_submit_one(plan, left, held_by, results.absolute(), options, follow_up))
             holders |= {identity: {*filter(None, [made[-1].job_id])} for identity in left}
         elif follow_up is None:
             plan.keep(results)
     return made, num_waiting
+
+
+def _has_report(plan: Plan) -> bool:
+    """Whether it is of a paper's artefact, and not of an experiment of the user's."""
+    return "/" in plan.name and plan.name not in files("experiment")
 
 
 def _submit_one(
@@ -130,14 +135,15 @@ def _write_scripts(
     if own := os.pathsep.join(map(str, folders())):
         resources = replace(resources, setup=[f"export {VARIABLE}={shlex.quote(own)}", *resources.setup])
     own_plan = plan.write_to(folder / "plan.json")  # another plan of this name may be written before the job runs
-    here = str(Path.cwd())  # relative paths of data are meant from here
+    here = shlex.quote(str(Path.cwd()))  # relative paths of data are meant from here
+    logs = str(folder).replace("%", "%%")
     array = folder / "array.sbatch"
     text = array_script(
         name,
         shlex.quote(str(own_plan)),
         ranges(tasks, options.max_parallel),
         resources,
-        log=f"{folder}/%a.txt",
+        log=f"{logs}/%a.txt",
         runs_per_task=options.runs_per_task,
         signal_delay_s=options.signal_delay_s,
         folder=here,
@@ -150,13 +156,13 @@ def _write_scripts(
         kind, after_name = "next", follow_up.name
         words = [word for word in follow_up.words if not word.startswith("results=")]
         command = program("run", *words, f"results={results}")
-    elif "/" in plan.name:
+    elif _has_report(plan):
         kind, after_name = "report", f"{name}-report"
         command = program("report", plan.name, "--scale", plan.scale, "--results", str(results))
     else:
         return array, None
     after = folder / f"{kind}.sbatch"
-    after.write_text(next_script(after_name, shlex.join(command), resources, folder=here, log=f"{folder}/{kind}.txt"))
+    after.write_text(next_script(after_name, shlex.join(command), resources, folder=here, log=f"{logs}/{kind}.txt"))
     return array, after
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from runners.display import say
 from runners.plan import Ended, run_plan
 from runners.slurm import FollowUp, Job, submit
-from syncline.config import ConfigError, Invocation, RunConfig, SlurmConfig, compose
+from syncline.config import ConfigError, Invocation, RunConfig, SlurmConfig, compose, folders
 from syncline.plan import Entry, Plan
 from syncline.records.lock import announced
 from syncline.records.outcomes import read_outcome
@@ -196,7 +196,7 @@ def _write(declared: Declared, step: Stage | Answer[Any], made: Made) -> None:
         declared.name,
         declared.scale,
         declared.plan.stem,
-        list(declared.command),
+        [*folders.words(), *declared.command],
         {key: value for key, value in asdict(declared.study).items() if not callable(value)},
         [asdict(stage) for stage in step.completed],
         present,

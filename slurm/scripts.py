@@ -34,7 +34,7 @@ def array_script(
     array: str | None,
     resources: JobResources,
     *,
-    folder: str = "$SLURM_SUBMIT_DIR",
+    folder: str = '"$SLURM_SUBMIT_DIR"',
     program: str = ".venv/bin/python run.py",
     log: str = "slurm-%A_%a.txt",
     results: str = "results",
@@ -46,9 +46,9 @@ def array_script(
     Args:
         plan: the file of the plan, as a shell word.
         array: `--array`'s value (`ranges`); None leaves it to the command line.
-        folder: the working directory, within double quotes.
+        folder: the working directory, as a shell word.
         program: the shell words that call `syncline run`.
-        log: file of a task's output; %A and %a are the job and the task.
+        log: file of a task's output; %A and %a are the job and the task, %% is a %.
         results: folder of the records, as a shell word.
         runs_per_task: a number, or a shell word.
         signal_delay_s: seconds before the time limit at which the task is asked to stop.
@@ -66,7 +66,7 @@ def array_script(
 
 def _task_body(plan: str, results: str, runs_per_task: int | str, folder: str, program: str) -> str:
     """The shell commands of a task."""
-    return f"""cd "{folder}" || exit
+    return f"""cd {folder} || exit
 plan={plan}
 runs_per_task={runs_per_task}
 first=$((SLURM_ARRAY_TASK_ID * runs_per_task))
@@ -98,7 +98,7 @@ def next_script(name: str, command: str, resources: JobResources, *, folder: str
         resources: of the array; of these the job takes what is the site's.
     """
     few = JobResources(resources.partition, resources.account, resources.qos, time="0:30:00", setup=resources.setup)
-    return _script(_options(name, log, few), few.setup, f'cd "{folder}" || exit\n{command}\n')
+    return _script(_options(name, log, few), few.setup, f"cd {folder} || exit\n{command}\n")
 
 
 def ranges(numbers: Iterable[int], max_parallel: int | None = None) -> str:
@@ -123,7 +123,7 @@ def _options(name: str, log: str, resources: JobResources) -> list[str]:
     }
     return [
         f"--job-name={name}",
-        f"--output={log}",
+        f'--output="{log}"' if " " in log else f"--output={log}",
         f"--time={resources.time}",
         f"--nodes={resources.nodes}",
         "--ntasks-per-node=1",

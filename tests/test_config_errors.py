@@ -169,8 +169,25 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         (["eval_every_epochs=0"], "eval_every_epochs must be > 0, got 0.0"),
         (["threads=0"], "threads must be >= 1, got 0"),
         (["jobs=0"], "jobs must be >= 1 or null, got 0"),
-        (["scale.seeds=[]"], "scale.seeds must differ, got []"),
-        (["scale.seeds=[1,1]"], "scale.seeds must differ, got [1, 1]"),
+        (
+            ["cluster.jitter={name: constant, value: 0}"],
+            "cluster.jitter must have a mean > 0: gradients take time, got 0.0",
+        ),
+        (
+            ["cluster.jitter={name: empirical, values: [1, -1]}"],
+            "cluster.jitter: empirical needs durations >= 0, got [-1.0]",
+        ),
+        (
+            ["cluster.jitter={name: empirical, values: []}"],
+            "cluster.jitter: empirical needs either values or path, got []",
+        ),
+        (
+            ["tracker=wandb", "tracker.tags=[größe]"],
+            "tracker.tags must be a list such as [abc, ...], got [größe] (words with other letters than those of "
+            "ASCII, or with ~, need quotes)",
+        ),
+        (["scale.seeds=[]"], "scale.seeds must be one or more, which differ, got []"),
+        (["scale.seeds=[1,1]"], "scale.seeds must be one or more, which differ, got [1, 1]"),
         (["lr_clock=wall"], "lr_clock must be one of samples, server_updates, got wall"),
         (["async_gradient=sum"], "async_gradient must be one of mean, mean_over_workers, got sum"),
         (["momentum=nesterov"], "momentum must be one of torch, lr_inside, got nesterov"),

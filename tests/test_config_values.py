@@ -97,6 +97,18 @@ def test_every_metric_has_a_range() -> None:
             ["model=char_lstm", "dataset=text", "dataset.path=x", "gradients=false"],
             "dataset=text: only the data tell how many samples there are; dataset.train_size must be set, got null",
         ),
+        *(
+            (
+                [f"model={model}", f"dataset={dataset}", option, "gradients=false"],
+                f"dataset={dataset}: only the data tell how many samples there are; dataset.train_size must be set, "
+                "got null",
+            )
+            for model, dataset, option in (
+                ("char_lstm", "text8", "dataset.path=x"),
+                ("deepfm", "criteo", "dataset.file=x"),
+                ("resnet50", "imagenet", "dataset.num_classes=10"),
+            )
+        ),
     ],
     ids=" ".join,
 )

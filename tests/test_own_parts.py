@@ -336,6 +336,47 @@ def test_a_sweep_of_own_parts_is_made_ranked_and_found_again(my: Path, tmp_path:
     assert capsys.readouterr().out.count("finished") == 4
 
 
+def test_the_command_of_a_plan_names_the_folder(my: Path, tmp_path: Path) -> None:
+    """`retry` and who copies it have no other."""
+    words = ["-m", *OWN[:4], *SHORT, "strategy=bounded,bsp", f"results={tmp_path}/results"]
+    assert command_line.main(words) == 0
+    (plan,) = (tmp_path / "results/plans").glob("*.json")
+    command = json.loads(plan.read_text())["command"]
+    assert command == [f"--config-dir={my}", *words]
+    with using():
+        assert command_line.main(command) == 0
+
+
+def test_a_choice_lies_in_the_folder_of_its_group_itself(my: Path) -> None:
+    """Hydra would put one in a folder of that folder under another key."""
+    write(my, {"model/deep/net.yaml": SHOWN["model/net.yaml"]})
+    assert "deep/net" not in choices("model")
+    assert line_of("model=deep/net").startswith("model must be one of ")
+
+
+@pytest.mark.parametrize(
+    ("file", "lacks"),
+    [
+        ("# @package experiment\nbase: []\nruns: {a: []}\n", "scales"),
+        ("base: []\nscales: {smoke: []}\nruns: {a: []}\n", "base"),
+    ],
+)
+def test_an_experiment_without_its_keys_is_one_line(my: Path, file: str, lacks: str) -> None:
+    write(my, {"experiment/me/mine.yaml": file})
+    with pytest.raises(ConfigError, match=f"must begin with `# @package experiment` .*; it has no {lacks}$"):
+        command_line.main(["+experiment=me/mine", "scale=smoke", "--status"])
+
+
+def test_of_an_experiment_of_ones_own_no_claim_is_known_and_no_report_is_made(my: Path, tmp_path: Path) -> None:
+    file = "# @package experiment\nbase: [gradients=false, max_updates=5]\nscales: {smoke: []}\nruns: {a: []}\n"
+    write(my, {"experiment/me/mine.yaml": file})
+    words = ["+experiment=me/mine", "scale=smoke", f"results={tmp_path}/results"]
+    with pytest.raises(ValueError, match=r"^no claims are known of me/mine; those of "):
+        command_line.main(["+judge=claims", *words])
+    assert command_line.main([*words, "launcher=slurm", "launcher.submit=false"]) == 0
+    assert {path.name for path in tmp_path.rglob("*.sbatch")} == {"array.sbatch"}
+
+
 def test_a_batch_script_names_the_folder(my: Path, tmp_path: Path) -> None:
     """A site may export nothing of the environment."""
     words = [*OWN, *SHORT, "runner=slurm", "runner.submit=false", "runner.setup=[module load torch]"]

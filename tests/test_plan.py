@@ -507,6 +507,13 @@ def test_a_swept_experiment_makes_each_run_with_each_value_and_a_given_seed_is_t
     assert {entry.config.seed for entry in made.entries} == {5}
 
 
+def test_a_plus_before_a_seed_changes_nothing() -> None:
+    words = ["+experiment=adasync/fig1b", "scale=smoke"]
+    for own in ("seed=7", "scale.seeds=[7]"):
+        plan, _ = experiment_plan([*words, f"+{own}"], False)
+        assert {entry.config.seed for entry in plan.entries} == {7}, own
+
+
 def test_a_scale_or_an_experiment_of_no_known_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^experiment must be one of adasync/.*, dssp/"):
         experiment_plan(["+experiment=dssp/table99"], with_sweeps=False)

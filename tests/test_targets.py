@@ -55,6 +55,25 @@ def test_what_is_left_of_a_source_computes_the_same(lines: list[str]) -> None:
     assert ast.dump(ast.parse(essence(text))) == ast.dump(ast.parse("\n".join(lines)))
 
 
+@pytest.mark.parametrize("mark", ["\x0c", "\x0b", "\x85", "\u2028"])
+def test_a_sign_that_ends_no_line_of_python_hides_none(mark: str) -> None:
+    text = f"# {mark} a comment\n{mark if mark == chr(12) else ''}\nunits = 8  # a comment\n"
+    assert essence(text).strip() == "units = 8"
+
+
+def test_a_source_is_read_in_its_own_encoding(tmp_path) -> None:
+    def hash_of(source: bytes) -> str:
+        (tmp_path / "marked.py").write_bytes(source)
+        with using(tmp_path):
+            sys.path.append(str(tmp_path))
+            return source_hash("marked.X")
+
+    assert hash_of(b"\xef\xbb\xbfX = 1\n") == hash_of(b"X = 1\n") != ""
+    assert hash_of(b"# -*- coding: latin-1 -*-\nX = '\xe9'\n") == hash_of("X = 'é'\n".encode())
+    with pytest.raises(TargetError, match=r"^[^\n]*marked\.py[^\n]*$"):
+        hash_of(b"X = '\xe9'\n")
+
+
 def test_arguments_may_have_targets() -> None:
     made = instantiated(
         {"date": {"_target_": "datetime.date", "year": 2020, "month": 1, "day": 2}, "more": [1, {"a": 2}]}

@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 CHECKOUT = PACKAGE.parents[1]
 IS_INSTALLED = (PACKAGE / "conf").is_dir()
-REFERENCE = "reference"
+REFERENCE, CONFIG_DIR = "reference", "--config-dir"  # CONFIG_DIR: the option that adds a folder of the user's
 IN_CHECKOUT = {"run": "python run.py", "report": "python -m reports"}  # of a checkout; others: python -m syncline
 
 

@@ -55,7 +55,7 @@ def evaluation_row(
     """A line of metrics.jsonl.
 
     Args:
-        time_s: of the driving clock, when the state evaluated was made; of a run that ended by `max_time_s`, that limit.
+        time_s: of the driving clock, when the state evaluated was made; at the end by `max_time_s` that limit.
         metrics: of the test set.
         about: train_loss, learning_rate, waits_for, wall_s; divergence where there are replicas.
     """

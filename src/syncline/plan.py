@@ -11,7 +11,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-from syncline.config import ConfigError, RunConfig
+from syncline.config import ConfigError, RunConfig, folders
 from syncline.records.plans import plan_path, stem_of
 from syncline.records.sources import ResultsFolder
 from syncline.records.store import FINISHED, cannot_write, status, write_file
@@ -86,7 +86,7 @@ class Plan:
         content = {
             "name": self.name,
             "scale": self.scale,
-            "command": list(self.command),
+            "command": [*folders.words(), *self.command] if self.command else [],
             "report": self.report,
             "runs": [
                 {
@@ -140,8 +140,12 @@ def grid(
         arms: False: without them, as before tuning.
 
     Raises:
-        ConfigError: the experiment has no such scale.
+        ConfigError: the experiment has no such scale, or its file lacks a key.
     """
+    for key in ("base", "scales", "runs"):
+        if key not in experiment:
+            rule = "must begin with `# @package experiment` and have the keys base, scales and runs"
+            raise ConfigError(f"the file of an experiment {rule}; it has no {key}")
     scales = experiment["scales"]
     if scale not in scales:
         raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")

@@ -135,13 +135,22 @@ def source_hash(target: str) -> str:
         name = waiting.pop()
         file = _file(name)
         if name not in sources and file is not None:
-            text = file.read_text()
+            text = _text(file)
             sources[name] = essence(text)
             waiting += _imports(ast.parse(text), name, is_package=file.name == "__init__.py")
     parts = [
         f"{name} {hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()}" for name, text in sources.items()
     ]
     return joint_checksum(["", *sorted(parts)])[:DIGITS] if parts else ""
+
+
+def _text(file: Path) -> str:
+    """Of a Python file, in the encoding that it declares. Raises TargetError if it is in another one."""
+    try:
+        with tokenize.open(file) as opened:
+            return opened.read()
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise TargetError(f"{file}: {error}") from None
 
 
 def _file(name: str) -> Path | None:
@@ -183,7 +192,7 @@ def _prefixes(name: str) -> Iterator[str]:
 
 def essence(source: str) -> str:
     """A source text without comments, blank lines and space at the ends of lines."""
-    lines = source.splitlines()
+    lines = source.split("\n")  # as tokens count them: a form feed ends no line
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start

@@ -117,6 +117,18 @@ def test_what_was_parsed_is_not_parsed_again(
     assert len(parsed) == 4
 
 
+def test_a_file_that_was_replaced_is_parsed_again_though_its_size_and_time_are_the_same(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "data/train.txt"
+    write(path)
+    before, first = path.stat(), criteo(**options)
+    path.write_bytes(path.read_bytes().replace(b"7\t", b"8\t"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert not np.array_equal(criteo(**options).train, first.train)
+
+
 def test_an_error_in_the_text_leaves_no_cache(options: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "data/train.txt"
     write(path)

@@ -72,6 +72,10 @@ def test_the_best_is_that_of_the_true_probabilities() -> None:
         assert log_loss(clicked, bent) > dataset.best["loss"]
 
 
+def test_a_test_part_of_one_class_has_a_best_loss_alone() -> None:
+    assert ctr_synthetic(64, 1).best.keys() == {"loss"}
+
+
 def one_hot(records: Records, num_rows: int) -> sp.csr_matrix:
     rows = records["rows"].reshape(-1)
     ones = sp.csr_matrix(

@@ -48,6 +48,12 @@ def test_one_seed_has_no_deviation() -> None:
     assert table({"bsp": [MADE]})[2].split() == ["bsp", "1", "0.500", "0.600", "10.0", "100"]
 
 
+def test_a_run_that_a_sweep_names_twice_counts_once() -> None:
+    run = PlannedRun("bsp", 0, "bsp-0", ["strategy=bsp", "seed=0"])
+    lines = ranking([run, run], {"bsp-0": RunState(FINISHED, outcome=MADE)}, 80).splitlines()
+    assert lines[2].split() == ["bsp", "1", "0.500", "0.600", "10.0", "100"]
+
+
 @pytest.mark.parametrize(("is_lower", "first"), [(False, "high"), (True, "low")])
 def test_what_is_better_depends_on_the_metric(is_lower: bool, first: str) -> None:
     made = replace(MADE, lower_is_better=is_lower)

@@ -53,10 +53,23 @@ def test_a_ratio_is_tested_as_its_interval_says(pairs, bound):
     first, second = (Sample(tuple(side)) for side in zip(*pairs, strict=True))
     one = of_ratio("time", first, second, at_most=bound)
     low, high = one.interval(0.05)
-    if math.isfinite(low) and not math.isclose(high, bound, rel_tol=1e-6):
+    if not math.isclose(high, bound, rel_tol=1e-6):
         assert (one.inside_p <= 0.05) == (high <= bound)
-    if math.isfinite(low) and not math.isclose(low, bound, rel_tol=1e-6):
+    if not math.isclose(low, bound, rel_tol=1e-6):
         assert (one.outside_p <= 0.05) == (low > bound)
+
+
+def test_a_ratio_to_what_may_be_zero_is_undecided():
+    """The interval has no ends, though the times differ in every seed."""
+    first, second = Sample((3.0, 3.1, 2.9, 3.0, 12.0)), Sample((1.0, 1.0, 1.0, 1.0, 10.0))
+    for region in ({"at_most": 1.0}, {"at_least": 1.0}):
+        one = of_ratio("time", first, second, **region)
+        assert one.interval(0.05) == (-math.inf, math.inf)
+        assert verdicts(one) == [UNDECIDED]
+
+
+def test_an_effect_without_a_bound_keeps_no_other_from_failing():
+    assert verdicts(effect(1.0, 2.0, 3.0), effect(9.0, 9.1, 9.2, at_most=0.0)) == [UNDECIDED, FAILS]
 
 
 def test_a_ratio_of_means_is_no_mean_of_ratios():

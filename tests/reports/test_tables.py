@@ -61,6 +61,12 @@ def test_latex_is_booktabs_with_its_specials_escaped():
     assert text.count("\\\\") == 4
 
 
+def test_latex_has_signs_of_comparison_and_braces_as_characters():
+    table = Table.of("", ["{a} ≤ 1", "b < 2", "c ≥ 3", "d > 4"], [Column("what", str)])
+    for part in ("\\{a\\} $\\leq$ 1", "b $<$ 2", "c $\\geq$ 3", "d $>$ 4"):
+        assert part in table.latex()
+
+
 def test_on_a_terminal_every_cell_is_there():
     shown = io.StringIO()
     Console(file=shown, width=120).print(TABLE.rich())

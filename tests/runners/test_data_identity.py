@@ -11,6 +11,7 @@ from commands import Command, made, one_error_line
 from composing import line_of
 
 from runners.one import replay_config
+from runners.planning import stored_plan, sweep_plan
 from syncline import checksums
 from syncline.assembly import load_dataset
 from syncline.config import ConfigError, RunConfig, compose, from_plain
@@ -114,8 +115,16 @@ def test_a_record_keeps_its_identity_without_the_data(root: Path, tmp_path: Path
     shutil.rmtree(root)
     assert status(folder) == FINISHED
     assert from_plain(read_config(folder)).identity == folder.name
-    replay = compose(["runner=replay", f"from={folder.name}"])[0]
-    assert replay_config(replay, tmp_path).dataset == from_plain(read_config(folder)).dataset
+    words = ["runner=replay", f"from={folder.name}", f"results={tmp_path}"]
+    replay = replay_config(compose(words)[0], tmp_path)
+    assert replay.dataset == from_plain(read_config(folder)).dataset
+
+    plan, _ = sweep_plan(words)
+    path = plan.write(tmp_path)
+    for entry in (*plan.entries, *stored_plan(path, ":", tmp_path).entries):
+        assert entry.config == replay
+    with pytest.raises(ConfigError, match="from must be the identity of a finished run in"):
+        sweep_plan(["runner=replay", "from=nope", f"results={tmp_path}"])
 
 
 def test_a_record_of_before_there_were_fingerprints_keeps_its_identity(root: Path) -> None:

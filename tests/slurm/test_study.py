@@ -132,6 +132,22 @@ def test_without_submission_both_scripts_are_written(tmp_path: Path, capsys: pyt
     assert "its next stage: sbatch --dependency=afterany:JOB " in out
 
 
+def test_folders_may_have_spaces_and_signs_of_the_shell_and_of_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, results = tmp_path / "a$HOME b", tmp_path / "my results %j"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    words = ["strategy=bsp", "max_updates=10", "gradients=false", "launcher=slurm", "launcher.submit=false"]
+    assert command_line.main([*words, f"results={results}"]) == 0
+    (script,) = results.glob("plans/*.slurm/1/array.sbatch")
+    assert f"not submitted: sbatch {shlex.quote(str(script))}\n" in capsys.readouterr().out
+    lines = script.read_text().splitlines()
+    log = str(script.parent).replace("%", "%%")
+    assert f'#SBATCH --output="{log}/%a.txt"' in lines
+    assert f"cd {shlex.quote(str(here))} || exit" in lines
+
+
 def test_a_race_is_submitted_stage_by_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["+race=first", "strategy=asp,k_batch_sync", "model=softmax_regression", "epochs=1", "target.value=0.8"]
     assert command_line.main([*words, "runner=slurm", "runner.submit=false", f"results={tmp_path}"]) == 0

@@ -27,6 +27,13 @@ def test_who_is_first_everywhere_scores_one_and_nobody_is_first_where_nobody_arr
     assert ratios([{"a": math.inf, "b": math.inf}]) == {"a": [math.inf], "b": [math.inf]}
 
 
+def test_a_target_that_is_met_before_training_takes_no_time_of_those_that_meet_it() -> None:
+    assert ratios([{"a": 0.0, "b": 0.0, "c": 2.0, "d": math.inf}]) == {
+        **{label: [1.0] for label in "ab"},
+        **{label: [math.inf] for label in "cd"},
+    }
+
+
 @scaled(100)
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.floats(0.1, 100.0), min_size=1), min_size=1, max_size=6))
 def test_the_score_is_the_area_under_the_staircase(cases: list[dict[str, float]]) -> None:

@@ -343,7 +343,7 @@ STUDIES = 500
 LOOKS = (5, 10, 15, 20)
 
 
-def named(seconds: np.ndarray) -> str | None:
+def named(seconds: np.ndarray, margin: float = 0.001) -> str | None:
     """Who is named first, of times [entrants, seeds] of runs; None: undecided, or equal."""
 
     def outcome(time_s: float) -> Outcome:
@@ -354,7 +354,7 @@ def named(seconds: np.ndarray) -> str | None:
         return Outcome("finished", "accuracy", False, points, counts=Counts(time_s, 1, 1, 0, 0.0, 1.0, 0.0))
 
     contenders = [Contender(str(number), (), 0.1, "") for number in range(len(seconds))]
-    order, before = Order(contenders, GOAL, (), LENGTH_S, LOOKS, ALPHA, 0.001), 0
+    order, before = Order(contenders, GOAL, (), LENGTH_S, LOOKS, ALPHA, margin), 0
     for size in LOOKS:
         order.look(
             {each: [outcome(time) for time in seconds[int(each.label), before:size]] for each in order.remaining}
@@ -363,6 +363,12 @@ def named(seconds: np.ndarray) -> str | None:
         if order.is_decided:
             break
     return order.remaining[0].label if len(order.remaining) == 1 else None
+
+
+def test_a_miss_is_never_as_fast_as_one_that_just_arrived() -> None:
+    """Though it counts with the length of the race, which lies within the margin."""
+    soon = np.random.default_rng(0).uniform(0.975, 0.995, LOOKS[-1]) * LENGTH_S
+    assert named(np.array([soon, np.full(LOOKS[-1], 2.0 * LENGTH_S)]), margin=0.05) == "0"
 
 
 def times(rng: np.random.Generator, medians: list[float], kind: str) -> np.ndarray:

@@ -77,6 +77,11 @@ def test_the_order_in_which_messages_began_decides_their_weights() -> None:
     assert rates == pytest.approx({push(2): 4 / 7, push(0): 2 / 7, push(1): 1 / 7, Flow(False, 0, 0): 1.0})
 
 
+def test_a_weight_of_many_messages_is_not_zero() -> None:
+    found = arrivals([(0.0, push(worker), 1) for worker in range(300)], later_weight=0.01)
+    assert found[299] == pytest.approx(300.0)
+
+
 def test_a_small_message_does_not_wait_for_a_large_one() -> None:
     found = arrivals([(0.0, push(0), 100), (50.0, push(1), 1)])
     assert found == {1: pytest.approx(52.0), 0: pytest.approx(101.0)}

@@ -45,7 +45,8 @@ class ScaleConfig:
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])  # each for every run of the grid
 
     def __post_init__(self) -> None:
-        check(bool(self.seeds) and len(set(self.seeds)) == len(self.seeds), "scale.seeds must differ", self.seeds)
+        are_distinct = bool(self.seeds) and len(set(self.seeds)) == len(self.seeds)
+        check(are_distinct, "scale.seeds must be one or more, which differ", self.seeds)
         check(min(self.seeds) >= 0, "scale.seeds must be in 0 .. 2^32 - 1", self.seeds)
         check_numbers(self, "scale")
 
@@ -445,7 +446,10 @@ def _owners(key: str) -> str:
 
 
 def _unfit(key: str, kind: Any, text: str) -> ConfigError:
-    return ConfigError(f"{key} must be {described(kind)}, got {text or repr(text)}")
+    line = f"{key} must be {described(kind)}, got {text or repr(text)}"
+    if text[:1] in ("[", "{") and re.search(r"[^\x20-\x7d]", text):
+        line += " (words with other letters than those of ASCII, or with ~, need quotes)"
+    return ConfigError(line)
 
 
 def _several(key: str, text: str, otherwise: str = "") -> ConfigError:

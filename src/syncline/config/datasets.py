@@ -68,7 +68,12 @@ class DatasetConfig:
     @property
     def _known_num(self) -> int | None:
         """Number of training samples with those for validation."""
-        return self.train_size or self.full_train_size
+        return self.train_size or (self.full_train_size if self._is_published else None)
+
+    @property
+    def _is_published(self) -> bool:
+        """Whether it is the published data set, whose size is known, and not another file or folder in its place."""
+        return True
 
     @property
     def num_train(self) -> int:
@@ -184,6 +189,10 @@ class ImagenetConfig(ImagesConfig):
         check(self.loaders >= 0, "dataset.loaders must be >= 0", self.loaders)
 
     @property
+    def _is_published(self) -> bool:
+        return self.num_classes == 1000
+
+    @property
     def shape(self) -> Shape:
         return ImageShape(3, self.image_size, self.num_classes)
 
@@ -208,6 +217,10 @@ class CriteoConfig(DatasetConfig):
         check(2 <= self.buckets <= 1 << 26, "dataset.buckets must be in 2 .. 2^26", self.buckets)
         check(self.min_count >= 1, "dataset.min_count must be >= 1", self.min_count)
         check(0 <= self.split_seed < 1 << 32, "dataset.split_seed must be in 0 .. 2^32 - 1", self.split_seed)
+
+    @property
+    def _is_published(self) -> bool:
+        return self.file is None
 
     @property
     def shape(self) -> Shape | None:
@@ -303,7 +316,7 @@ class PydocTextConfig(DatasetConfig):
 
     @property
     def _known_num(self) -> int | None:
-        if self.train_size is None and self.name in self.train_bytes:
+        if self.train_size is None and self._is_published and self.name in self.train_bytes:
             return (self.train_bytes[self.name] - 1) // self.length
         return self.train_size
 
@@ -322,6 +335,10 @@ class TextConfig(PydocTextConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.name != "text" or self.path is not None, "dataset.path must be set for dataset=text", self.path)
+
+    @property
+    def _is_published(self) -> bool:
+        return self.path is None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from syncline.config.checks import ConfigError
+from syncline.installation import CONFIG_DIR
 
 VARIABLE = "SYNCLINE_CONFIG_DIR"
 
@@ -21,16 +22,23 @@ def folders() -> tuple[Path, ...]:
     return tuple(found)
 
 
+def words() -> list[str]:
+    """The options of a command line that name the folders."""
+    return [f"{CONFIG_DIR}={folder}" for folder in folders()]
+
+
 def use(folder: str) -> None:
     """Add a folder for this process and its children. Raises ConfigError if it does not exist."""
     path = Path(folder).expanduser().absolute()
     _check(path)
+    if os.pathsep in str(path):
+        raise ConfigError(f"{CONFIG_DIR} must name a folder without {os.pathsep} in its path, got {path}")
     os.environ[VARIABLE] = os.pathsep.join(filter(None, [os.environ.get(VARIABLE, ""), str(path)]))
 
 
 def _check(folder: Path) -> None:
     if not folder.is_dir():
-        raise ConfigError(f"--config-dir and {VARIABLE} must name folders, got {folder}")
+        raise ConfigError(f"{CONFIG_DIR} and {VARIABLE} must name folders, got {folder}")
 
 
 def files(group: str) -> dict[str, Path]:
@@ -41,7 +49,7 @@ def files(group: str) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for folder in folders():
-        for path in sorted((folder / group).rglob("*.yaml")):
+        for path in sorted((folder / group).glob("**/*.yaml" if group == "experiment" else "*.yaml")):
             choice = str(path.relative_to(folder / group).with_suffix(""))
             if choice in found:
                 raise ConfigError(f"{group}={choice} is given twice: {found[choice]} and {path}")

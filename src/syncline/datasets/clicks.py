@@ -54,14 +54,16 @@ class ClickDataset:
     def best(self) -> dict[str, float]:
         """AUC and log loss (nats) of the true probabilities on the test set: no model is better, except by chance.
 
-        Empty if they are not known.
+        Empty if they are not known; without the AUC if all or none were clicked.
         """
         if self.chances is None:
             return {}
         from sklearn.metrics import log_loss, roc_auc_score  # takes a second, and is rarely needed
 
         clicked = self.test["clicked"]
-        return {"auc": float(roc_auc_score(clicked, self.chances)), "loss": float(log_loss(clicked, self.chances))}
+        loss = float(log_loss(clicked, self.chances, labels=[0, 1]))
+        has_both = 0 < clicked.sum() < len(clicked)
+        return {"auc": float(roc_auc_score(clicked, self.chances)), "loss": loss} if has_both else {"loss": loss}
 
     def with_validation(self, share: float) -> "ClickDataset":
         """The chances of the held-out clicks are not known."""

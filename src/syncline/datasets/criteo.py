@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from syncline.checksums import file_checksum
 from syncline.datasets.cache import build_once
 from syncline.datasets.categories import FrequentValues, HashedValues, Mask, ValueCounter, Values, mix
 from syncline.datasets.clicks import NUM_CATEGORIES, NUM_COUNTS, RECORD, ClickDataset, Records
@@ -24,7 +25,7 @@ from syncline.datasets.files import criteo_files
 
 CACHE = "~/.cache/syncline"
 VOCABULARIES = ("hash", "threshold")
-FORM = 1  # version of the cache's format
+FORM = 2  # version of the cache's format
 LARGE_BYTES = 100_000_000  # of text: above, parsing is announced
 BLOCK_BYTES = 1 << 20  # of text at a time; larger blocks take more memory and are no faster
 DIGITS = 8
@@ -98,18 +99,18 @@ def _parsed(source: Path, cache: Path, vocabulary: str, size: int, split_seed: i
     """The training part, the test part and the rows of the joint table, mapped from the cache.
 
     The text is parsed once, in bounded memory, into <cache>/criteo-<key>/: 160 bytes a row, 7.3 GB for all 45,840,617.
-    The key covers the path, size and time of change of the source, and the options that affect the result.
+    The key covers the bytes of the source and the options that affect the result.
 
     Args:
         size: `buckets` or `min_count`, by the vocabulary.
     """
-    about = source.stat()
-    key = (FORM, str(source.resolve()), about.st_size, about.st_mtime_ns, vocabulary, size, split_seed)
+    key = (FORM, file_checksum(source), vocabulary, size, split_seed)
     folder = cache / f"criteo-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
 
     def build(empty: Path) -> None:
-        if about.st_size >= LARGE_BYTES:
-            print(f"criteo: parsing {source} ({about.st_size / 1e9:.1f} GB) into {folder}, once", file=sys.stderr)
+        num_bytes = source.stat().st_size
+        if num_bytes >= LARGE_BYTES:
+            print(f"criteo: parsing {source} ({num_bytes / 1e9:.1f} GB) into {folder}, once", file=sys.stderr)
         values: Vocabulary
         values = HashedValues(NUM_CATEGORIES, size) if vocabulary == "hash" else _count(source, size, split_seed)
         _write(source, values, split_seed, empty)

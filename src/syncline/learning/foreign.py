@@ -73,7 +73,8 @@ def optimizer_of(name: str, found: Any, options: Mapping[str, Any], weight_decay
             f"optimizer={name} takes no weight_decay: optimizer.weight_decay must be 0, got {weight_decay}"
         )
     is_torch = isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
-    if is_torch and any(each.default is each.empty for each in [*inspect.signature(found.step).parameters.values()][1:]):
+    of_step = [*inspect.signature(found.step).parameters.values()][1:] if is_torch else []
+    if any(each.default is each.empty for each in of_step):
         raise ValueError(f"optimizer={name} must make a step without a closure, as most of torch.optim do")
     try:
         inspect.signature(found).bind(*([()] if is_torch else ()), **options)

@@ -5,10 +5,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from syncline.installation import command_name
+from syncline.installation import CONFIG_DIR, command_name
 from syncline.operations.tables import columns, duration, wrapped
 from syncline.records.studies import WrittenStudy
-from syncline.studies.profile import MOST, ratios, score
+from syncline.studies.profile import MOST, ratio, ratios, score
 
 HEADER = ("entrant", "rate", "seconds", "95 % interval", "times the first", "first", "reached", "wasted", "staleness")
 
@@ -65,7 +65,7 @@ def score_lines(answers: Sequence[Mapping[str, Any]], width: int) -> Iterator[st
     yield "all races and targets together"
     rows = [("  strategy", "score", "first", "reached")]
     for strategy, own in sorted(found.items(), key=lambda one: -score(one[1])):
-        first, reached = sum(ratio <= 1.0 for ratio in own), sum(map(math.isfinite, own))
+        first, reached = sum(each <= 1.0 for each in own), sum(map(math.isfinite, own))
         rows.append((f"  {strategy}", f"{score(own):.3f}", f"{first} of {num}", f"{reached} of {num}"))
     yield columns(rows, (1, 2, 3), width)
     yield from wrapped(
@@ -106,7 +106,7 @@ def _elsewhere(answer: Mapping[str, Any], width: int) -> Iterator[str]:
     rows = []
     for there in answer["around"]:
         (label, seconds), *others = there["seconds"]
-        second = f"{others[0][0]} {others[0][1] / seconds:.3g} times" if others else ""
+        second = f"{others[0][0]} {ratio(others[0][1], seconds):.3g} times" if others else ""
         rows.append((f"  {there['name']}", label, f"{seconds:.4g} s", second))
     yield columns(rows, (2,), width)
 
@@ -123,7 +123,8 @@ def _live(study: WrittenStudy, answer: Mapping[str, Any], width: int) -> Iterato
             rows.append((f"  {each['label']}", _seconds(foreseen), _seconds(measured), error))
         yield columns(rows, (1, 2, 3), width)
     elif answer["standings"]:
-        words = [*answer["standings"][0]["overrides"], *study.declaration["live"], "seed=0"]
+        own = [word for word in study.command if word.startswith(f"{CONFIG_DIR}=")]
+        words = [*own, *answer["standings"][0]["overrides"], *study.declaration["live"], "seed=0"]
         yield from ["", "the first one as real processes:"]
         yield from wrapped(f"{command_name('run')} {shlex.join(words)}", width, "  ")
 

@@ -99,15 +99,15 @@ def ranking(runs: Sequence[PlannedRun], states: Mapping[str, RunState], width: i
 
 def settings(runs: Sequence[PlannedRun], states: Mapping[str, RunState]) -> list[Setting]:
     """In the order of the plan."""
-    groups: dict[tuple[str, tuple[str, ...]], list[PlannedRun]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], dict[str, PlannedRun]] = {}
     for run in runs:
         words = tuple(word for word in run.overrides if not word.startswith("seed="))
-        groups.setdefault((run.label, words), []).append(run)
+        groups.setdefault((run.label, words), {})[run.identity] = run  # once, however often its seed was given
     shared: dict[str, set[str]] = {}  # overrides that all settings of a label share
     for label, words in groups:
         shared[label] = shared.get(label, set(words)).intersection(words)
     return [
-        _setting(" ".join([label, *(word for word in words if word not in shared[label])]), own, states)
+        _setting(" ".join([label, *(word for word in words if word not in shared[label])]), [*own.values()], states)
         for (label, words), own in groups.items()
     ]
 

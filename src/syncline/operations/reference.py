@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from syncline.installation import REFERENCE, reference_folder
+from syncline.installation import CONFIG_DIR, REFERENCE, reference_folder
 from syncline.operations.arguments import Commands, all_plans, find_plan
 from syncline.operations.tables import columns, counted, size
 from syncline.records.lock import Held, held
@@ -36,7 +36,7 @@ examples:
 """
 MAX_LOG_BYTES = 200_000  # of an event log in the reference, which has the beginning of a longer one
 MACHINE_TIMES = frozenset({"wall_s", "restarts"})  # differ from machine to machine where the results are the same
-PLACES = frozenset({"results", "rerun"})  # words of a command that say nothing of the runs
+PLACES = frozenset({"results", "rerun", CONFIG_DIR})  # words of a command that say nothing of the runs
 COPIED = "copied"  # of a study
 
 

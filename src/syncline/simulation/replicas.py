@@ -82,9 +82,7 @@ class Replicas:
         evaluated = [optimizer.evaluated(weights) for optimizer, weights in pairs]
         if len(evaluated) == 1:
             return evaluated, self.buffers[0], {}
-        weights, buffers, divergence = evaluated_replica(
-            self.weights, evaluated, self.buffers, self._evaluates_mean
-        )
+        weights, buffers, divergence = evaluated_replica(self.weights, evaluated, self.buffers, self._evaluates_mean)
         return [weights], buffers, {"divergence": divergence}
 
     def final_states(self) -> list[dict[str, Tensor]]:

@@ -160,8 +160,9 @@ class Order:
         return "; ".join([*filter(None, [contender.remark]), *([coarse] if is_coarse else [])])
 
     def _are_equal(self, one: Contender, other: Contender) -> bool:
-        """Whether their times differ by less than the margin."""
-        return equivalence_p(self._differences(one, other), math.log1p(self.margin)) <= self.level
+        """Whether their times differ by less than the margin. A miss has no time that could be equal to another."""
+        times = [time for pair in zip(one.times, other.times, strict=False) for time in pair]
+        return None not in times and equivalence_p(self._differences(one, other), math.log1p(self.margin)) <= self.level
 
     def _is_behind(self, one: Contender, other: Contender) -> bool:
         """Whether it is slower than the other, and not by less than the margin."""

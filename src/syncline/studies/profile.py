@@ -20,12 +20,16 @@ def ratios(cases: Sequence[Case]) -> dict[str, list[float]]:
     labels = dict.fromkeys(label for case in cases for label in case)
     best = [min(case.values(), default=math.inf) for case in cases]
     return {
-        label: [
-            case.get(label, math.inf) / least if math.isfinite(least) else math.inf
-            for case, least in zip(cases, best, strict=True)
-        ]
+        label: [ratio(case.get(label, math.inf), least) for case, least in zip(cases, best, strict=True)]
         for label in labels
     }
+
+
+def ratio(own: float, least: float) -> float:
+    """A time over the best one, 1 where it is the best; inf if it, or both, are infinite, or the best alone is 0."""
+    if math.isinf(own) or not least:
+        return 1.0 if own == 0.0 else math.inf
+    return own / least
 
 
 def staircase(own: Sequence[float]) -> tuple[list[float], list[float]]:

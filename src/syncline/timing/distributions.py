@@ -240,7 +240,8 @@ class Measured:
     name: str = ""
 
     def __post_init__(self) -> None:
-        require(bool(self.values) != bool(self.path), f"{self.name} needs either values or path, not both", self)
+        given = [key for key in ("values", "path") if getattr(self, key)]
+        require(len(given) == 1, f"{self.name} needs either values or path", given)
         require(bool(self.path) or not self.content, f"{self.name}.content goes with path", self.content)
         if self.path and not self.content:
             try:
@@ -395,8 +396,8 @@ def _text(name: str, path: str, content: str) -> str:
 
 def _durations(name: str, values: Sequence[float]) -> Array:
     numbers = np.array([float(value) for value in values])
-    is_valid = len(numbers) > 0 and bool(np.all((numbers >= 0) & np.isfinite(numbers)))
-    require(is_valid, f"{name} needs durations >= 0", [*values][:1])
+    invalid = numbers[~((numbers >= 0) & np.isfinite(numbers))]
+    require(len(numbers) > 0 and not len(invalid), f"{name} needs durations >= 0", invalid[:1].tolist())
     numbers.flags.writeable = False
     return numbers
 

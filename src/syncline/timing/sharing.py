@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 _M = TypeVar("_M")
+LEAST = 1e-100  # weight and rate of a flow: small, and not 0
 
 
 class Flow(NamedTuple):
@@ -118,7 +119,7 @@ def shares(flows: Iterable[Flow], later_weight: float = 1.0) -> dict[Flow, float
     """
     open_flows, before = dict[Flow, float](), Counter[tuple[bool, str, int]]()
     for flow in flows:
-        open_flows[flow] = later_weight ** max(before[nic] for nic in flow.nics)
+        open_flows[flow] = max(LEAST, later_weight ** max(before[nic] for nic in flow.nics))
         before.update(flow.nics)
     rates, free = dict[Flow, float](), dict.fromkeys(before, 1.0)
     while open_flows:
@@ -129,7 +130,7 @@ def shares(flows: Iterable[Flow], later_weight: float = 1.0) -> dict[Flow, float
         tightest = min(wanted, key=lambda nic: free[nic] / wanted[nic])
         part = free[tightest] / wanted[tightest]
         for flow in [flow for flow in open_flows if tightest in flow.nics]:
-            rates[flow] = part * open_flows.pop(flow)
+            rates[flow] = max(LEAST, part * open_flows.pop(flow))
             for nic in flow.nics:
                 free[nic] = max(0.0, free[nic] - rates[flow])
     return rates
