@@ -48,6 +48,7 @@ from runners.stop import StopRequested, handle_signals
 from syncline.config import CONF, ConfigError, Invocation, LiveConfig, RunConfig, compose, from_plain
 from syncline.config.folders import VARIABLE, use
 from syncline.config.words import split
+from syncline.installation import command_name
 from syncline.operations.tables import counted
 from syncline.records.environment import environment
 from syncline.records.store import FINISHED, read_run_config, status
@@ -354,7 +355,7 @@ def remarks(found: Findings, predictions: Sequence[Prediction]) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Returns the exit code; bad input is one line."""
     if not arguments or {"-h", "--help"} & set(arguments):
-        print(__doc__)
+        print((__doc__ or "").replace("python -m syncline calibrate", command_name("calibrate")))
         return 0
     handle_signals()
     try:

@@ -57,7 +57,16 @@ def _words(before: list[str]) -> Iterator[str]:
         yield from _run_words(others)
     elif name == "report":
         artefacts = _choices("experiment")
-        yield from ("all", "fidelity", "site", "study", *artefacts, *(Path(each).parts[0] for each in artefacts))
+        yield from (
+            "all",
+            "fidelity",
+            "races",
+            "pushes",
+            "site",
+            "study",
+            *artefacts,
+            *(Path(each).parts[0] for each in artefacts),
+        )
     elif name == "new":
         yield from ("strategy", "model", "dataset", "cluster")
     elif name == "completion":
@@ -73,7 +82,7 @@ def _run_words(before: list[str]) -> Iterator[str]:
     groups = {path.name for folder in _folders() for path in folder.iterdir() if path.is_dir()}
     chosen = dict(word.lstrip("+").split("=", 1) for word in before if "=" in word)
     for group in groups:
-        plus = "+" if group in ("experiment", "tune", "judge") else ""
+        plus = "+" if group in ("experiment", "tune", "judge", "race") else ""
         yield from (f"{plus}{group}={choice}" for choice in _choices(group))
         if group != "experiment":
             yield from (f"{group}.{key}=" for key in _keys(group, chosen.get(group, "*")))

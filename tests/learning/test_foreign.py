@@ -84,14 +84,19 @@ def test_what_is_no_optimizer_is_one_line(found, decay: float, line: str) -> Non
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (torch.optim.SGD, "optimizer=mine does not take its config's keys: got an unexpected keyword argument 'scal'"),
+        (torch.optim.SGD, r"optimizer=mine cannot make a step: SGD.__init__\(\) got an unexpected .* 'scal'"),
         (Plain, "optimizer=mine does not take its config's keys: missing a required argument: 'scale'"),
-        (torch.optim.LBFGS, "optimizer=mine must make a step without a closure"),
     ],
 )
-def test_an_optimizer_that_the_engines_cannot_call_is_one_line(found, line: str) -> None:
+def test_an_optimizer_with_another_key_is_one_line(found, line: str) -> None:
     with pytest.raises(ValueError, match=line):
         optimizer_of("mine", found, {"scal": 0.5}, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["LBFGS", "SparseAdam", "Muon"])
+def test_an_optimizer_that_needs_more_than_a_block_and_its_gradient_is_one_line(kind: str) -> None:
+    with pytest.raises(ValueError, match=f"^optimizer={kind} cannot make a step: [^\n]*$"):
+        optimizer_of(kind, getattr(torch.optim, kind), {}, 0.0)
 
 
 class Task:

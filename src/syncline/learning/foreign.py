@@ -64,7 +64,7 @@ def optimizer_of(name: str, found: Any, options: Mapping[str, Any], weight_decay
     """The optimizer of one block, from a class of torch.optim or one with the methods of ours.
 
     Raises:
-        ValueError: it is neither, needs a closure, or does not take the options.
+        ValueError: it is neither, does not take the options, or cannot make a step of one block.
     """
     takes = inspect.signature(found).parameters
     options = {**options, **({"weight_decay": weight_decay} if "weight_decay" in takes else {})}
@@ -72,16 +72,17 @@ def optimizer_of(name: str, found: Any, options: Mapping[str, Any], weight_decay
         raise ValueError(
             f"optimizer={name} takes no weight_decay: optimizer.weight_decay must be 0, got {weight_decay}"
         )
-    is_torch = isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
-    of_step = [*inspect.signature(found.step).parameters.values()][1:] if is_torch else []
-    if any(each.default is each.empty for each in of_step):
-        raise ValueError(f"optimizer={name} must make a step without a closure, as most of torch.optim do")
+    if isinstance(found, type) and issubclass(found, torch.optim.Optimizer):
+        weights = torch.zeros(1)
+        try:
+            TorchOptimizer(found, options).step(weights, weights.clone(), 1.0, out=weights)
+        except (TypeError, RuntimeError, ValueError) as error:
+            raise ValueError(f"optimizer={name} cannot make a step: {error}") from None
+        return TorchOptimizer(found, options)
     try:
-        inspect.signature(found).bind(*([()] if is_torch else ()), **options)
+        inspect.signature(found).bind(**options)
     except TypeError as error:
         raise ValueError(f"optimizer={name} does not take its config's keys: {error}") from None
-    if is_torch:
-        return TorchOptimizer(found, options)
     made = found(**options)
     if missing := [method for method in METHODS if not callable(getattr(made, method, None))]:
         rule = f"must be a torch.optim.Optimizer, or have the methods {', '.join(METHODS)}"

@@ -30,11 +30,11 @@ Finished runs stay; retry makes the others.
 """
 
 
-GROW_EXAMPLES = """\
+GROW_EXAMPLES = f"""\
 examples:
   python -m syncline grow <identity> 2
 The run must have begun with fewer workers than it may have:
-  python run.py runner=local cluster.workers=4 runner.initial_workers=2
+  {command_name("run")} runner=local cluster.workers=4 runner.initial_workers=2
 """
 
 

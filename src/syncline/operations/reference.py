@@ -98,6 +98,8 @@ def run(args: argparse.Namespace) -> int:
         study = read_study(study_path(args.results, stem))
         if study.scale and ("all" in args.plans or study.plan in stems):
             told[stem] = add_study(stem, study, args.reference)
+    if not added and not told:
+        raise RecordError(f"{args.results}: no plan of an experiment, and no study of one, to be added")
     if args.json:
         studies = [stem for stem, what in told.items() if what == COPIED]
         kept = {stem: what for stem, what in told.items() if what not in ("", COPIED)}

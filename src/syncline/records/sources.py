@@ -102,7 +102,8 @@ class FolderRecord:
         from syncline.records.events import read_events
 
         if not self.has_events:
-            raise RecordError(f"{self.folder}: no events; runner.events=true rerun=true makes the run again with them")
+            again = "runner.events=true rerun=true makes a run again with them, a replay has none"
+            raise RecordError(f"{self.folder}: no events; {again}")
         return read_events(self.folder / "events.arrow")
 
 

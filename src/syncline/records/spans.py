@@ -233,7 +233,8 @@ def read_timeline(folder: Path, max_events: int | None = None) -> tuple[Timeline
     is_merged = (folder / "events.arrow").exists()  # until the run is over, each shard has its own log
     logs = [folder / "events.arrow"] if is_merged else sorted(folder.glob("events-*.arrow"))
     if not logs:
-        raise RecordError(f"{folder}: no events; runner.events=true rerun=true makes the run again with them")
+        again = "runner.events=true rerun=true makes a run again with them, a replay has none"
+        raise RecordError(f"{folder}: no events; {again}")
     events = pa.concat_tables([read_events(log) for log in logs])
     if not events.num_rows:
         raise RecordError(f"{logs[0]}: no events so far")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -105,5 +106,5 @@ class Tracker:
             self._scratch.cleanup()
 
     def _warn(self, why: str) -> None:
-        again = f"python -m syncline.records.trackers {self._place}"
+        again = f"python -m syncline.records.trackers {shlex.quote(str(self._place))}"
         self._say(f"tracker={self._name} failed, the run continues: {why}; to repeat it after the run: {again}")
