@@ -165,4 +165,5 @@ def _difference(run: PlannedRun, config: RunConfig) -> str:
     if planned not in (None, found):
         where = f"{config.dataset.name} in {getattr(config.dataset, 'root', 'this environment')}"
         return f"{run.identity} is of other data: {where} has content {found}, it had {planned} when it was planned"
-    return f"{run.identity} would be {config.identity} now: conf/ or your own parts have changed since"
+    why = "conf/ or your own parts have changed since the plan was written"
+    return f"{run.identity} would be {config.identity} now: {why}"

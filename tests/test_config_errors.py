@@ -170,10 +170,6 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         (["threads=0"], "threads must be >= 1, got 0"),
         (["jobs=0"], "jobs must be >= 1 or null, got 0"),
         (
-            ["cluster.jitter={name: constant, value: 0}"],
-            "cluster.jitter must have a mean > 0: gradients take time, got 0.0",
-        ),
-        (
             ["cluster.jitter={name: empirical, values: [1, -1]}"],
             "cluster.jitter: empirical needs durations >= 0, got [-1.0]",
         ),

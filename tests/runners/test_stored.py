@@ -56,7 +56,7 @@ def test_a_run_whose_identity_has_changed_is_not_made(plan: Path, command: Comma
     content["runs"][0]["overrides"].append("batch_size=16")
     plan.write_text(json.dumps(content))
     line = one_error_line(command("--plan", str(plan), f"results={plan.parents[1]}"))
-    assert "conf/ has changed since the plan was written" in line
+    assert "conf/ or your own parts have changed since the plan was written" in line
     assert states(plan) == [False] * 3
 
 

@@ -58,9 +58,6 @@ class ClusterConfig:
         measured = self.measured_workers
         require(measured is None or measured >= 1, "cluster.measured_workers must be >= 1 or null", measured)
         object.__setattr__(self, "jitter", optional("cluster.jitter", self.jitter))
-        if self.jitter is not None and not getattr(self.jitter, "path", ""):  # a file is read when it is drawn from
-            mean = self.jitter.expectation()
-            require(mean > 0.0, "cluster.jitter must have a mean > 0: gradients take time", mean)
 
     def ready_after(self, share: float) -> float:
         """The share of a gradient's time after which this share of its elements, from the end, is ready."""
