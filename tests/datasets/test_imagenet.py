@@ -229,8 +229,8 @@ def test_loaders_end_with_the_process_however_it_ends(root: Path, end: str) -> N
         loaders = Loaders(2, {SIZE})
         path = {str(next((root / "imagenet" / "val" / CLASSES[0]).iterdir()))!r}
         loaders.decode([path] * 32, None)()
-        print(*(loader._process.pid for loader in loaders._loaders), flush=True)
         loaders.decode([path] * 64, None)
+        print(*(loader._process.pid for loader in loaders._loaders), flush=True)
         if {end!r} == "error":
             raise ValueError("it went wrong")
         while {end!r} != "return":

@@ -44,7 +44,7 @@ def test_ctrl_c_leaves_an_unfinished_record_and_the_next_call_completes_it(
     process = started(*words)
     ended_at_last.append(process)
     metrics = record / "metrics.jsonl"
-    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0, process)
+    wait_for(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= 2, process)  # it has made updates
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
