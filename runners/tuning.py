@@ -8,6 +8,7 @@ from typing import Any
 from runners.planning import chosen_experiment, is_experiment
 from runners.study import Declared
 from syncline.config import ConfigError, Invocation, RunConfig, TuneConfig, choices, compose, divided, sweep
+from syncline.config.words import split
 from syncline.plan import Plan
 from syncline.studies.tune import Row, Tuning
 
@@ -138,12 +139,12 @@ def _sets_baseline(overrides: Sequence[str]) -> bool:
 
 
 def _without_seed(words: Sequence[str]) -> list[str]:
-    return [word for word in words if not word.startswith("seed=")]
+    return [word for word in words if split(word)[0] != "seed"]
 
 
 def _check_seeds(tune: TuneConfig, judging: set[int], overrides: Sequence[str]) -> None:
     """Refuse tuning seeds that also judge, whether an experiment, a scale or the command line says so."""
-    asked = [word for word in divided(overrides)[0] if word.startswith("seed=")]
+    asked = [word for word in divided(overrides)[0] if split(word)[0] == "seed"]
     judging = judging | {compose(row)[0].seed for row in (sweep(asked) if asked else [])}
     if both := sorted(judging & set(tune.seeds)):
         raise ConfigError(f"tune.seeds must not be seeds that judge, got {', '.join(map(str, both))} in both")

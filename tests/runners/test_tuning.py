@@ -113,6 +113,12 @@ def test_the_seeds_of_further_looks_are_seeds_that_judge() -> None:
     assert tuning("+experiment=psp/table1", "scale=workstation", "tune.seeds=[20]").seeds == (20,)
 
 
+def test_a_plus_before_a_seed_changes_nothing() -> None:
+    with pytest.raises(ConfigError, match="got 1000 in both"):
+        tuning("strategy=ssp,bsp", "+seed=1000", "tune.seeds=[1000]")
+    assert tuning("strategy=ssp,bsp", "+seed=0") == tuning("strategy=ssp,bsp", "seed=0")
+
+
 def test_the_seeds_of_an_experiment_at_any_scale_are_seeds_that_judge() -> None:
     assert 4 in compose(["+experiment=dssync/table2"])[1].experiment["seeds"]["paper"]
     with pytest.raises(ConfigError, match="got 4 in both"):

@@ -101,7 +101,7 @@ def settings(runs: Sequence[PlannedRun], states: Mapping[str, RunState]) -> list
     """In the order of the plan."""
     groups: dict[tuple[str, tuple[str, ...]], dict[str, PlannedRun]] = {}
     for run in runs:
-        words = tuple(word for word in run.overrides if not word.startswith("seed="))
+        words = tuple(word for word in run.overrides if not word.lstrip("+").startswith("seed="))
         groups.setdefault((run.label, words), {})[run.identity] = run  # once, however often its seed was given
     shared: dict[str, set[str]] = {}  # overrides that all settings of a label share
     for label, words in groups:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from syncline.records.plans import WrittenPlan, plan_path, read_plan
 from syncline.records.store import (
     FINISHED,
+    NO_EVENTS,
     RecordError,
     read_config,
     read_environment,
@@ -102,8 +103,7 @@ class FolderRecord:
         from syncline.records.events import read_events
 
         if not self.has_events:
-            again = "runner.events=true rerun=true makes a run again with them, a replay has none"
-            raise RecordError(f"{self.folder}: no events; {again}")
+            raise RecordError(f"{self.folder}: {NO_EVENTS}")
         return read_events(self.folder / "events.arrow")
 
 

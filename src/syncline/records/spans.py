@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncline.records.events import read_events
-from syncline.records.store import FINISHED, RecordError, read_config, read_summary, status
+from syncline.records.store import FINISHED, NO_EVENTS, RecordError, read_config, read_summary, status
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -233,8 +233,7 @@ def read_timeline(folder: Path, max_events: int | None = None) -> tuple[Timeline
     is_merged = (folder / "events.arrow").exists()  # until the run is over, each shard has its own log
     logs = [folder / "events.arrow"] if is_merged else sorted(folder.glob("events-*.arrow"))
     if not logs:
-        again = "runner.events=true rerun=true makes a run again with them, a replay has none"
-        raise RecordError(f"{folder}: no events; {again}")
+        raise RecordError(f"{folder}: {NO_EVENTS}")
     events = pa.concat_tables([read_events(log) for log in logs])
     if not events.num_rows:
         raise RecordError(f"{logs[0]}: no events so far")

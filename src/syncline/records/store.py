@@ -34,6 +34,7 @@ ENDED = "ended.json"  # of a run of real processes that has ended, and of which 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of an OSError: a file cannot be written
 
 FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
+NO_EVENTS = "no events; runner.events=true rerun=true makes a run again with them, a replay has none"
 
 
 class RecordError(ValueError):
