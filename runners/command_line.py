@@ -31,9 +31,9 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 import syncline
-from runners.display import RunDisplay, summary_table
+from runners.display import RunDisplay, say, summary_table
 from runners.judging import Piece, declared_judging, judge
-from runners.one import lacks_parameters, run_one
+from runners.one import lacks_parameters, run_one, slow_precision
 from runners.plan import run_plan
 from runners.planning import experiment_plans, is_experiment, resolved, single_plan, stored_plan, sweep_plan
 from runners.slurm import Job, submit
@@ -180,6 +180,8 @@ def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> in
         if lacks_parameters(config, results):
             note = "finished before, without runner.parameters=true; rerun=true makes it again with them"
     else:
+        if slow := slow_precision([config]):
+            say(slow)
         with RunDisplay(config) as display:
             summary = run_one(config, results, display.progressed, restart=invocation.rerun, supervisor=supervisor)
         note = "finished"

@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from runners.live import can_resume, run_live
 from syncline.config import ConfigError, LiveConfig, ReplayConfig, RunConfig, SimulateConfig, from_plain, users_fault
 from syncline.live.supervisor import Supervisor
 from syncline.monitor import OnEvaluation, OnProgress
+from syncline.records.environment import emulates_bfloat16, has_gpu
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
 from syncline.records.store import FINISHED, RecordError, is_write_error, read_run_config, read_summary, status
@@ -32,6 +33,14 @@ def check_possible(config: RunConfig) -> None:
             "runner=simulate runs in virtual time"
         )
     check_installed(vars(config.tracker))
+
+
+def slow_precision(configs: Iterable[RunConfig]) -> str:
+    """One line that says so, if one of these runs takes much longer here for its precision; else empty."""
+    on_cpu = (config for config in configs if config.gradients and (config.device == "cpu" or not has_gpu()))
+    if not any(config.precision == "bfloat16" for config in on_cpu) or not emulates_bfloat16():
+        return ""
+    return "precision=bfloat16: this CPU emulates it, and a gradient takes several times as long as in float32"
 
 
 def run_one(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runners.display import PlanDisplay, say
-from runners.one import check_possible, lacks_parameters
+from runners.one import check_possible, lacks_parameters, slow_precision
 from runners.pool import Failed, Finished, MadeElsewhere, Message, Pool, Stopped
 from runners.stop import StopRequested, defer_stop
 from syncline.operations.tables import counted
@@ -63,6 +63,8 @@ def run_plan(
     display = PlanDisplay(plan, done=len(plan.unique()) - len(left), about=about)
     if lacking := sum(not rerun and lacks_parameters(entry.config, results) for entry in plan.unique()):
         say(f"{lacking} of the finished runs left no parameters; rerun=true makes all runs again with them")
+    if note := slow_precision(entry.config for entry in left):
+        say(note)
     pool = Pool(left, results, rerun)
     at_a_time = num_jobs(left) if jobs is None else jobs
     scheduler = _Scheduler(left, results, pool, display, at_a_time, fail_fast, until)

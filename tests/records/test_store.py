@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import platform
 import resource
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 import syncline
 from syncline.config import compose
-from syncline.records.environment import environment
+from syncline.records.environment import emulates_bfloat16, environment
 from syncline.records.events import read_events
 from syncline.records.store import (
     ABSENT,
@@ -134,6 +136,11 @@ def test_the_environment_is_known_while_torch_is_being_imported(tmp_path: Path) 
     )
     assert said.returncode == 0, said.stderr
     assert "gpu" not in json.loads(said.stdout)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="asks Linux on x86-64")
+def test_torch_agrees_on_whether_it_emulates_bfloat16() -> None:
+    assert emulates_bfloat16() is not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def test_the_environment_knows_the_commit_wherever_it_is_asked_from(

@@ -1,6 +1,7 @@
 """Plans through a real Slurm of three nodes: they finish, resume, and recover when something dies."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -78,9 +79,10 @@ class Cluster:
     def _progress(self) -> tuple[dict[str, str], dict[Path, int]]:
         """The states of the tasks, and the sizes of the files of records, plans and their output."""
         sizes = dict[Path, int]()
-        for path in self.results.rglob("*"):
-            with suppress(FileNotFoundError):  # it was a draft
-                sizes[path] = path.stat().st_size
+        for folder, _, files in os.walk(self.results):  # which passes over folders that vanish
+            for path in (Path(folder, name) for name in files):
+                with suppress(FileNotFoundError):  # it was a draft
+                    sizes[path] = path.stat().st_size
         return self._lab.states(), sizes
 
     def output(self) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 from syncline.installation import IS_INSTALLED
 
+AVX512 = {"avx512vl", "avx512bw", "avx512dq"}  # what oneDNN needs for bfloat16
+
 
 def environment() -> dict[str, Any]:
     """Versions, hardware and commit of this process."""
@@ -50,12 +52,23 @@ def has_gpu() -> bool:
     return os.environ.get("CUDA_VISIBLE_DEVICES") != "" and any(Path("/dev").glob("nvidia[0-9]*"))
 
 
+def emulates_bfloat16() -> bool:
+    """Whether torch emulates bfloat16 on this CPU: one of x86-64 without AVX-512 and AVX-NE-CONVERT."""
+    flags = set((_cpuinfo("flags") or "").split())
+    return bool(flags) and bool(AVX512 - flags) and "avx_ne_convert" not in flags
+
+
 def _processor() -> str:
+    return _cpuinfo("model name") or platform.processor()
+
+
+def _cpuinfo(key: str) -> str | None:
+    """What Linux says of the first core; None if nothing."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), None)
 
 
 def _commit() -> str | None:
