@@ -37,10 +37,12 @@ def check_possible(config: RunConfig) -> None:
 
 def slow_precision(configs: Iterable[RunConfig]) -> str:
     """One line that says so, if one of these runs takes much longer here for its precision; else empty."""
-    on_cpu = (config for config in configs if config.gradients and (config.device == "cpu" or not has_gpu()))
-    if not any(config.precision == "bfloat16" for config in on_cpu) or not emulates_bfloat16():
+    devices = {config.device for config in configs if config.gradients and config.precision == "bfloat16"}
+    if has_gpu():
+        devices &= {"cpu"}
+    if not devices or not emulates_bfloat16():
         return ""
-    return "precision=bfloat16: this CPU emulates it, and a gradient takes several times as long as in float32"
+    return "precision=bfloat16: this CPU has no instructions for it; a gradient takes several times that of float32"
 
 
 def run_one(

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pandas as pd
 import pytest
 from commands import SHORT, TIMING, Command, Default, cli, made, without_wall_time
 
+from runners import command_line, one
+from syncline.config import RunConfig
 from syncline.metrics import METRICS
 from syncline.records.events import read_events
 from syncline.records.store import FINISHED, read_config, read_metrics, read_summary, status
@@ -231,3 +234,22 @@ def test_without_events_no_log_is_written_and_the_numbers_are_the_same(tmp_path:
     with_log, without = (made(tmp_path / flag, *TIMING, f"runner.events={flag}") for flag in ("true", "false"))
     assert not (without / "events.arrow").exists()
     assert without_wall_time([read_summary(with_log)]) == without_wall_time([read_summary(without)])
+
+
+def test_a_precision_without_instructions_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(one, "emulates_bfloat16", lambda: True)
+    monkeypatch.setattr(one, "has_gpu", lambda: False)
+    told = "precision=bfloat16: this CPU has no instructions for it"
+    words = ["max_updates=1", "dataset.train_size=128", "dataset.test_size=8", f"results={tmp_path}"]
+    for own, times in ((["precision=bfloat16"], 1), (["precision=bfloat16"], 0), (["precision=float32"], 0)):
+        assert command_line.main([*words, *own]) == 0
+        assert capsys.readouterr().err.count(told) == times, own  # not of a finished run
+    config = RunConfig(epochs=1.0, precision="bfloat16")
+    assert one.slow_precision([replace(config, gradients=False)]) == ""
+    monkeypatch.setattr(one, "has_gpu", lambda: True)
+    assert one.slow_precision([config]) == ""
+    assert one.slow_precision([config, replace(config, device="cpu")]).startswith(told)
+    monkeypatch.setattr(one, "emulates_bfloat16", lambda: False)
+    assert one.slow_precision([replace(config, device="cpu")]) == ""

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
 
-from runners import command_line, one, plan, pool
+from runners import command_line, plan, pool
 from runners.display import PlanDisplay
 from runners.stop import SIGNALS, StopRequested, handle_signals
 from syncline.config import RunConfig
@@ -285,25 +285,6 @@ def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Pa
         again.communicate(timeout=30)
     assert again.returncode == 130
     assert not list(tmp_path.glob("*.lock"))
-
-
-def test_a_precision_that_this_cpu_emulates_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(one, "emulates_bfloat16", lambda: True)
-    monkeypatch.setattr(one, "has_gpu", lambda: False)
-    told = "precision=bfloat16: this CPU emulates it"
-    words = ["max_updates=1", "dataset.train_size=128", "dataset.test_size=8", f"results={tmp_path}"]
-    for own, times in ((["precision=bfloat16"], 1), (["precision=bfloat16"], 0), (["precision=float32"], 0)):
-        assert command_line.main([*words, *own]) == 0
-        assert capsys.readouterr().err.count(told) == times, own  # not of a finished run
-    config = RunConfig(epochs=1.0, precision="bfloat16")
-    assert one.slow_precision([replace(config, gradients=False)]) == ""
-    monkeypatch.setattr(one, "has_gpu", lambda: True)
-    assert one.slow_precision([config]) == ""
-    assert one.slow_precision([config, replace(config, device="cpu")]).startswith(told)
-    monkeypatch.setattr(one, "emulates_bfloat16", lambda: False)
-    assert one.slow_precision([replace(config, device="cpu")]) == ""
 
 
 def test_a_plan_tells_of_an_emulated_precision_once(

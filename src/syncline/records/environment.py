@@ -55,7 +55,7 @@ def has_gpu() -> bool:
 def emulates_bfloat16() -> bool:
     """Whether torch emulates bfloat16 on this CPU: one of x86-64 without AVX-512 and AVX-NE-CONVERT."""
     flags = set((_cpuinfo("flags") or "").split())
-    return bool(flags) and bool(AVX512 - flags) and "avx_ne_convert" not in flags
+    return bool(flags) and not (flags >= AVX512 or "avx_ne_convert" in flags)
 
 
 def _processor() -> str:
