@@ -55,8 +55,8 @@ def test_k_sync_counts_cancelled_gradients_and_a_worker_that_is_never_first_is_n
     assert len(dropped) <= (log.kind == "interrupted").sum(), "some may be notified of two at once"
     quick = [summary["used_by_worker"][worker] for worker in (0, 1)]
     assert min(quick) > 10, "cancelled work does not make a worker late for the next update"
-    # An update takes 10 ms and the smaller of two delays of 50 ms, and what messages and gradients take.
-    assert summary["time_s"] / 70 < 0.25
+    # An update takes 10 ms and the smaller of two delays of 50 ms; one that waited for the third worker, 10 s.
+    assert summary["time_s"] / 70 < 1.0
     again = replayed(run)
     assert again["replay"]["equal"]
     assert again["replay"]["gradients"] == (log.kind == "pushed").sum()
@@ -108,7 +108,8 @@ def test_psp_on_two_shards_continues_with_half_of_the_blocks_and_is_replayed_in_
 def test_backup_workers_keep_the_fast_workers_rate_with_a_slow_one_and_a_killed_one(tmp_path):
     """Worker 0 is three times slower, worker 2 is killed and restarted; N is 2, then 1, then 2 again.
 
-    BSP would take three times 0.1 s for every update, whatever the machine.
+    BSP would wait for a gradient of worker 0 in each of the 60 updates. What is counted is which gradients they waited
+    for: how long they take depends on what else the machine does.
     """
     run = LiveRun(
         tmp_path,
@@ -129,7 +130,7 @@ def test_backup_workers_keep_the_fast_workers_rate_with_a_slow_one_and_a_killed_
     assert summary["updates"] == 60
     assert summary["restarts"] == 0
     assert set(summary["staleness"]) == {"0"}
-    assert summary["time_s"] < 0.6 * 60 * 3 * 0.1
+    assert summary["used_by_worker"][0] <= 60 / 3, "a worker that is never waited for is in time at most at its rate"
     assert summary["discarded_by_worker"][0] > 12, "nearly all that the slow one did"
     warned = [line for line in said.splitlines() if "an update waits for" in line]
     assert len(warned) == 1, "both shards say it, and it is shown once"

@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("hosts")]
 
 UNEVEN = ["cluster.gradient_s=[0.05]", "runner.pace=absolute"]
 SMALL = ["strategy=asp", "cluster.workers=3", "max_updates=9"]
-STARTS_S = 20.0  # for run.py alone, on a loaded machine
+STARTS_S = 60.0  # for run.py alone, on a loaded machine; the default of runner.start_timeout_s is 300
+CLOCKS_APART_S = 5000  # what the monotonic clocks of two emulated hosts differ by
 
 
 def test_a_disconnected_host_does_not_affect_the_others(hosts: EmulatedHosts):
@@ -43,7 +44,7 @@ def test_bsp_of_hosts_with_different_clocks_restarts_when_a_disconnected_host_is
     enter = tmp_path / "enter"
     enter.write_text(
         "#!/bin/sh\n"
-        "host=$1; shift; shift_s=$((${host##*-} * 5000))\n"
+        f"host=$1; shift; shift_s=$((${{host##*-}} * {CLOCKS_APART_S}))\n"
         'exec ip netns exec "$host" unshare --time --monotonic $shift_s --kill-child --fork -- "$@"\n'
     )
     enter.chmod(0o755)
@@ -66,7 +67,7 @@ def test_bsp_of_hosts_with_different_clocks_restarts_when_a_disconnected_host_is
     ends = log[log.kind == "granted"].groupby("version")["at"]
     assert (ends.max() - ends.min()).median() < 0.1
     assert 0 < summary["clock_error_s"] < 0.5
-    assert 0.05 * 160 < summary["time_s"] < 3 * 0.05 * 160
+    assert 0.05 * 160 < summary["time_s"] < CLOCKS_APART_S / 10
 
 
 def test_psp_on_two_shards_continues_without_a_host_that_is_disconnected_until_it_is_back(
