@@ -111,9 +111,13 @@ def write_learning(
     error: Course,
     loss: Course,
     report: Mapping[str, Any] | None = None,
+    interval: float = 0.4,
 ) -> None:
-    """Ten virtual seconds with an evaluation a second; the training loss is unknown at the first."""
-    config = {"cluster": {"workers": 8}}
+    """Ten virtual seconds with an evaluation a second; the training loss is unknown at the first.
+
+    AdaSync could change K after twice its interval; the fixed losses are reached after 1 s or later.
+    """
+    config = {"cluster": {"workers": 8}, "strategy": {"interval": interval, "f0": "interval"}}
     runs = []
     for delay, variant, which in labels:
         for seed in SEEDS:

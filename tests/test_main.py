@@ -153,6 +153,16 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     assert not hasattr(syncline, "__author__")
 
 
+def test_a_checkout_that_was_never_installed_has_the_version_of_its_project_file(monkeypatch: pytest.MonkeyPatch):
+    installed = syncline.__version__
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert syncline.__version__ == installed
+
+
 def test_it_imports_neither_torch_nor_hydra_and_matplotlib_only_to_draw(results: Path) -> None:
     program = (
         "import sys; from syncline.__main__ import main; print(*sys.modules); "

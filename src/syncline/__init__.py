@@ -2,9 +2,15 @@
 
 
 def __getattr__(name: str) -> str:
-    """`__version__`, of the installed package; read when it is asked for, since each start would pay for it."""
+    """`__version__`; read when it is asked for, since each start would pay for it."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import version
+    import tomllib
+    from importlib.metadata import PackageNotFoundError, version
 
-    return version(__name__)
+    from syncline.installation import CHECKOUT
+
+    try:
+        return version(__name__)
+    except PackageNotFoundError:  # a checkout that was never installed
+        return str(tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"])

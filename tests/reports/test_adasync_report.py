@@ -470,6 +470,17 @@ def test_as_fast_and_as_low_as_a_fixed_k_is_neither_faster_nor_lower(tmp_path: P
     ]
 
 
+def test_a_loss_that_is_reached_before_k_could_change_tells_nothing_of_adapting(tmp_path: Path) -> None:
+    """AdaSync is there after 1 s: before the end of the second interval of 0.5 s, and after that of 0.4 s."""
+    write_all(tmp_path)
+    write_learning(tmp_path, "fig11", with_adasync(), falls, falls, LOSSES, interval=0.5)
+    found = verdict(tmp_path, "adasync_fastest")
+    assert (found.verdict, {effect.num_present for effect in found.effects}) == (NOT_RUN, {0})
+    assert "before K could change: nothing to compare" in found.because
+    write_learning(tmp_path, "fig11", with_adasync(), falls, falls, LOSSES, interval=0.4)
+    assert verdict(tmp_path, "adasync_fastest").verdict == HOLDS
+
+
 def test_without_a_fixed_loss_nobody_is_fastest(tmp_path: Path) -> None:
     write_all(tmp_path)
     write_learning(tmp_path, "fig11", with_adasync(), falls, falls)

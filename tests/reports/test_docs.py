@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from adasync_records import write_fig6
@@ -34,8 +35,10 @@ from reports.exhibits import ArtefactStore
 from reports.papers import PAPERS, SHOWN
 from reports.records import Artefact
 from reports.tables import Table
+from runners.planning import chosen_experiment
 from syncline.operations.reference import add
 from syncline.records.plans import read_plan
+from syncline.records.reference import Reference
 from syncline.records.store import RecordError
 
 TEXT = "# Title\n\nBefore.\n\n{}\nAfter.\n"
@@ -75,6 +78,21 @@ def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
     blocks = refresh(pages(), ROOT / "reference", check=True)
     assert [str(block) for block in blocks if block.state == STALE] == []
     assert {"workstation,laptop board", "workstation,laptop summary"} <= {block.words for block in blocks}
+
+
+@pytest.mark.parametrize("scale", ["laptop", "workstation"])
+def test_plans_of_the_reference_declare_what_their_experiments_files_do(scale: str) -> None:
+    """Targets, rivals and looks of this scale: claims are judged by the plan's."""
+
+    def declared(report: dict[str, Any]) -> dict[str, Any]:
+        return {key: (report.get(key) or {}).get(scale) for key in ("targets", "rivals", "looks")}
+
+    stored = Reference(ROOT / "reference" / scale)
+    plans = [plan for plan in map(stored.plan, stored.stems) if plan is not None and plan.report]
+    assert plans
+    for plan in plans:
+        file = chosen_experiment([f"+experiment={plan.name}", f"scale={scale}"]).report
+        assert (plan.name, declared(plan.report)) == (plan.name, declared(file))
 
 
 def test_a_marked_part_is_made_and_the_rest_is_untouched(page: Path, reference: Path) -> None:
