@@ -74,7 +74,9 @@ def _times(config: RunConfig) -> list[str]:
     from syncline.simulation.run import simulate
 
     lines, fixed = [], replace(config.cluster, message_bytes=config.cluster.message_bytes or 10**6)
+    num_train = config.dataset.known_num_train or 10 * config.batch_size * config.cluster.workers
     for num_shards in (1, 2):
+        slow = {shard: seconds for shard, seconds in config.scenario.slow_shards.items() if shard < num_shards}
         try:
             config.strategy.check_cluster(config.cluster.workers, num_shards)
         except ValueError as error:
@@ -85,7 +87,8 @@ def _times(config: RunConfig) -> list[str]:
             gradients=False,
             cluster=replace(fixed, shards=num_shards),
             target=replace(config.target, value=None),
-            dataset=replace(config.dataset, train_size=config.dataset.known_num_train or 1000),
+            scenario=replace(config.scenario, slow_shards=slow),
+            dataset=replace(config.dataset, train_size=num_train, validation=None),
         )
         summary = simulate(alone, lambda row: None, lambda progress: None)
         used, lost = summary["gradients_used"], summary["gradients_discarded"]

@@ -68,7 +68,8 @@ def _of_sweep(overrides: Sequence[str]) -> tuple[Declared, Invocation]:
         if tune.baseline in (label, strategy):
             baselines.setdefault(group, label)
     study = _study(tune, grid, groups, baselines, _sets_baseline(overrides))
-    digest = hashlib.sha256(repr(asdict(study)).encode()).hexdigest()[:8]
+    declared = {key: value for key, value in asdict(study).items() if not callable(value)}
+    digest = hashlib.sha256(repr(declared).encode()).hexdigest()[:8]
     plan = Plan("tune", "", (), {}, tuple(overrides), own_stem=f"tune-{digest}")
     return Declared(study, "tune", plan.stem, "tune", "", plan.command, plan), invocation
 
@@ -103,7 +104,16 @@ def _study(
         tune.validation,
         tune.screen_share,
         tune.finalists,
+        is_valid=_is_valid,
     )
+
+
+def _is_valid(overrides: Sequence[str]) -> bool:
+    try:
+        compose(overrides)
+    except ConfigError:
+        return False
+    return True
 
 
 def _row(tune: TuneConfig, label: str, words: Sequence[str], config: RunConfig, baseline: str | None) -> Row:

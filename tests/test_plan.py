@@ -249,6 +249,14 @@ def test_a_list_of_mappings_is_one_of_each_in_all_combinations() -> None:
     assert [label for label, _ in alone] == ["two", "four", "two/timing", "four/timing"]
 
 
+def test_labels_that_are_numbers_and_arms_without_one_for_all_are_as_a_file_may_have_them() -> None:
+    runs = {2: ["cluster.workers=2"], 4: ["cluster.workers=4"]}
+    arms = {"paper": {"own": {"2": ["optimizer.lr=0.3"]}}}
+    made = grid(EXPERIMENT | {"runs": runs, "arms": arms}, "paper")
+    assert [label for label, _ in made] == ["2", "4", "2/own"]
+    assert [label for label, _ in grid(EXPERIMENT | {"runs": [runs, {"a": []}]}, "paper")] == ["2/a", "4/a"]
+
+
 ARMS = {"paper": {"same": ["optimizer.lr=0.2"], "own": {"SSP": ["optimizer.lr=0.3"], "other": ["optimizer.lr=0.4"]}}}
 
 

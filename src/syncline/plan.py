@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.config import ConfigError, RunConfig, folders
-from syncline.records.plans import plan_path, stem_of
+from syncline.records.plans import WrittenPlan, plan_path, stem_of
 from syncline.records.sources import ResultsFolder
 from syncline.records.store import FINISHED, cannot_write, status, write_file
 from syncline.records.studies import study_path
@@ -71,15 +71,27 @@ class Plan:
         return self.write_to(plan_path(results, self.stem))
 
     def keep(self, results: Path) -> Path:
-        """As `write`, but a plan that is there stays if it is this one, grown by the seeds of a study that judges."""
-        return plan_path(results, self.stem) if self._is_grown(results) else self.write(results)
+        """As `write`, but of this plan as a study that judges has grown it the further seeds and the looks stay.
 
-    def _is_grown(self, results: Path) -> bool:
+        Raises:
+            RecordError: it cannot be written.
+        """
+        there = self._grown(results)
+        if there is None:
+            return self.write(results)
+        looks = (there.report.get("looks") or {}) | (self.report.get("looks") or {})
+        report = self.report | ({"looks": looks} if looks else {})
+        if report != there.report:
+            _write(there.path, json.loads(there.path.read_text()) | {"report": report})
+        return there.path
+
+    def _grown(self, results: Path) -> WrittenPlan | None:
+        """The plan there, if a study that judges has added runs to this one."""
         if not study_path(results, f"judge-{self.stem}").exists():
-            return False
+            return None
         there = ResultsFolder(results).plan(self.stem)
         own = {entry.config.identity for entry in self.entries}
-        return there is not None and there.report == self.report and {*there.once()} > own
+        return there if there is not None and {*there.once()} > own else None
 
     def write_to(self, path: Path) -> Path:
         """Write the plan. Returns the file. Raises RecordError if it cannot be written."""
@@ -99,11 +111,15 @@ class Plan:
                 for entry in self.entries
             ],
         }
-        try:
-            write_file(path, json.dumps(content, indent=1) + "\n")
-        except OSError as error:
-            raise cannot_write(path, error) from None
+        _write(path, content)
         return path
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    try:
+        write_file(path, json.dumps(content, indent=1) + "\n")
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 def merged(plans: Sequence[Plan]) -> Plan:
@@ -150,7 +166,7 @@ def grid(
     if scale not in scales:
         raise ConfigError(f"scale must be one of {', '.join(scales)} for this experiment, got {scale!r}")
     tuned = (experiment.get("arms") or {}).get(scale) if arms else None
-    learning, real = [experiment["base"], scales[scale], tuned["same"] if tuned else ()], []
+    learning, real = [experiment["base"], scales[scale], tuned.get("same", ()) if tuned else ()], []
     if scale == "laptop" and data is not None:
         real = [words for file, words in (experiment.get("real_data") or {}).items() if (data / file).exists()]
     timing = experiment.get("timing")
@@ -162,7 +178,7 @@ def grid(
         for label, overrides in given
         if not {label, *label.split("/")} & set(left_out)
     ]
-    own = [(label, words, _overrides_for(label, [tuned["own"]])) for label, words in made] if tuned else []
+    own = [(label, words, _overrides_for(label, [tuned.get("own", ())])) for label, words in made] if tuned else []
     made += [(f"{label}/own", [*words, *rates]) for label, words, rates in own if rates]
     if timing:
         timed = [experiment["base"], timing]
@@ -194,11 +210,11 @@ def _with_real_data(words: Sequence[str], real: Sequence[str]) -> list[str]:
 
 
 def _combined(runs: Mapping[str, list[str]] | Sequence[Mapping[str, list[str]]]) -> list[tuple[str, list[str]]]:
-    """(label, overrides) of each run."""
+    """(label, overrides) of each run. YAML reads some labels as numbers."""
     if isinstance(runs, Mapping):
-        return list(runs.items())
+        return [(str(label), overrides) for label, overrides in runs.items()]
     return [
-        ("/".join(label for label, _ in chosen), list(chain.from_iterable(overrides for _, overrides in chosen)))
+        ("/".join(str(label) for label, _ in chosen), list(chain.from_iterable(overrides for _, overrides in chosen)))
         for chosen in product(*(axis.items() for axis in runs))
     ]
 

@@ -107,6 +107,20 @@ def test_words_of_real_processes_are_taken_and_those_of_several_runs_refused(
         check.main(["+race=first"])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["strategy=asp", "dataset=text", f"dataset.path={__file__}", "model=char_lstm", "batch_size=2048"],
+        ["strategy=asp", "dataset.train_size=40", "dataset.validation=0.2", "batch_size=32", "cluster.workers=1"],
+        ["strategy=psp", "cluster.shards=2", "scenario.slow_shards={1: 2}"],
+    ],
+    ids=["unknown size", "held-out samples", "slow shards"],
+)
+def test_times_alone_are_checked_whatever_the_sizes_of_the_data_and_the_shards_are(words: list[str]) -> None:
+    lines = check._times(compose(words)[0])
+    assert [line.partition(":")[0] for line in lines] == ["times alone, 1 shard", "times alone, 2 shards"]
+
+
 @pytest.mark.parametrize("name", ["psp", "k_sync", "ds_sync"])
 def test_ours_pass(name: str) -> None:
     assert check_strategy(STRATEGIES[name]()).num_events > 100

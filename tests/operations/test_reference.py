@@ -12,7 +12,7 @@ import pytest
 from operations.planned import finish, identity_of, lock, summary, write_plan
 
 from syncline.__main__ import main
-from syncline.records.plans import read_plan
+from syncline.records.plans import plan_path, read_plan
 from syncline.records.reference import Reference
 from syncline.records.sources import ResultsFolder
 from syncline.records.store import FINISHED, read_run_config, status
@@ -220,6 +220,20 @@ def test_the_command_of_a_plan_has_no_folder_of_this_machine(
     stored = Reference(reference / "smoke").plan("paper-table-smoke")
     assert stored is not None
     assert stored.command == ["+experiment=paper/table", "scale=smoke"]
+
+
+def test_the_runs_of_a_plan_have_no_folder_of_this_machine(
+    add: Callable[..., Any], results: Path, reference: Path
+) -> None:
+    path = plan_path(results, "paper-table-smoke")
+    content = json.loads(path.read_text())
+    for run in content["runs"]:
+        run["overrides"] = ["strategy=bsp", "results=/tmp/x", "jobs=2"]
+    path.write_text(json.dumps(content))
+    add("paper/table")
+    stored = Reference(reference / "smoke").plan("paper-table-smoke")
+    assert stored is not None
+    assert {tuple(run.overrides) for run in stored.runs} == {("strategy=bsp",)}
 
 
 def test_a_plan_without_a_finished_run_brings_nothing(add: Callable[..., Any], results: Path, reference: Path) -> None:

@@ -13,6 +13,7 @@ from runners import command_line
 from runners.study import present_stage
 from runners.tuning import declared_tuning
 from syncline.__main__ import main
+from syncline.operations.studies import _verdict_lines, state_lines
 
 Say = Callable[..., str]
 
@@ -69,6 +70,15 @@ def test_status_lists_the_stage_and_the_runs_that_are_left(tmp_path: Path, stem:
     assert (state["study"], state["stage"], state["left"], state["answered"]) == (stem, "screen 1", 5, False)
     answer(tmp_path)
     assert [stem, "answered", "18", "0"] in [line.split() for line in say("status").splitlines()]
+
+
+def test_a_narrow_terminal_has_the_same_list_on_more_lines(tmp_path: Path, stem: str) -> None:
+    found = [{"study": stem, "stage": "screen 1", "trials": 6, "left": 5, "command": ["+tune=rate"]}] * 2
+    wide, narrow = ("".join("".join(state_lines(found, width)).split()) for width in (200, len(stem) + 2))
+    assert narrow == wide
+    claims = [{"claim": "a" * 30, "verdict": "holds", "num_seeds": 5, "because": "b"}]
+    lines = _verdict_lines("judge", {"claims": claims, "num_seeds": 5}, 20)
+    assert "".join("".join(lines).split()) == f"claimverdictseeds{'a' * 30}holds5b"
 
 
 def test_show_has_each_stage_with_its_scores_and_decisions_and_then_the_answer(

@@ -304,4 +304,10 @@ def test_the_experiments_own_command_leaves_a_plan_that_a_study_has_grown(tmp_pa
     assert num_kept(plan) == num_kept(more) == len(more.entries) > len(plan.entries)
     submit([plan], tmp_path, SlurmConfig(submit=False))
     assert len(read_plan(plan_path(tmp_path, plan.stem)).runs) == len(more.entries)
-    assert num_kept(replace(plan, report={**plan.report, "targets": {}})) == len(plan.entries)
+    looks = {"looks": {"workstation": [3, 6]}}
+    more = replace(more, report={**plan.report, **looks})
+    renewed = replace(
+        plan, report={key: value for key, value in plan.report.items() if key != "looks"} | {"targets": {}}
+    )
+    assert num_kept(renewed) == len(more.entries), "another report leaves the further seeds"
+    assert read_plan(plan_path(tmp_path, plan.stem)).report == {**renewed.report, **looks}

@@ -25,6 +25,8 @@ def finish(results: Path, config: RunConfig, best: float = 0.01, status: str = "
         "updates": 10,
         "samples": 320,
         "gradients_used": 10,
+        "gradients_discarded": 0,
+        "gradients_interrupted": 0,
         "gradients_wasted": 0,
         "used_by_worker": [3, 3, 2, 2],
         "mean_staleness": 0.0,

@@ -71,7 +71,7 @@ class RaceLab:
         """No two entrants have the same."""
         updates = round(time_s / truth.update_s)
         used, staleness = updates * truth.per_update, 1e-9 * zlib.crc32(trial.label.encode())
-        return Counts(time_s, updates, used, 0, staleness, truth.least_share, truth.wall_s)
+        return Counts(time_s, updates, used, 0, used, staleness, truth.least_share, truth.wall_s)
 
     def answer(self, race: Race) -> Answer[Raced]:
         """Ask, make what is absent, ask again."""

@@ -68,6 +68,14 @@ def test_nobody_is_first_if_nobody_reaches_the_target() -> None:
     assert lab.stages[-1].name.startswith("rates")
 
 
+def test_nobody_is_first_where_nobody_makes_an_update() -> None:
+    for budget in (None, 3600.0):
+        found, lab = raced({"one": Truth(10.0, update_s=1000.0)}, budget_s=budget)
+        assert (found.verdict, found.standings) == ("nobody", ())
+        assert found.sentence == "No strategy makes an update within the race's 100 s."
+        assert [stage.name for stage in lab.stages] == ["times"]
+
+
 def test_a_miss_counts_as_the_length_of_the_race() -> None:
     """At the best rate it takes 70 s; the noise lets one seed in seven or so miss."""
     found, lab = raced({"sure": Truth(60.0, noise=0.01), "risky": Truth(70.0, noise=0.35)})
@@ -351,7 +359,7 @@ def named(seconds: np.ndarray, margin: float = 0.001) -> str | None:
             Evaluation(0.0, 0.0, 0.0),
             Evaluation(1.0, min(time_s, LENGTH_S), GOAL.value * min(1.0, LENGTH_S / time_s)),
         )
-        return Outcome("finished", "accuracy", False, points, counts=Counts(time_s, 1, 1, 0, 0.0, 1.0, 0.0))
+        return Outcome("finished", "accuracy", False, points, counts=Counts(time_s, 1, 1, 0, 1, 0.0, 1.0, 0.0))
 
     contenders = [Contender(str(number), (), 0.1, "") for number in range(len(seconds))]
     order, before = Order(contenders, GOAL, (), LENGTH_S, LOOKS, ALPHA, margin), 0

@@ -41,6 +41,21 @@ def away(value: float | None, optimum: float) -> float:
 # The value.
 
 
+def test_values_beyond_the_first_grid_that_are_no_valid_runs_are_lost_and_not_made() -> None:
+    """As a batch size of 0.5. The smaller the value the better; the smallest one of the first grid is 4."""
+    row = Row("bsp", ("strategy=bsp",), 32.0, None, epochs=30.0)
+    asked = set[float]()
+
+    def is_valid(overrides: Sequence[str]) -> bool:
+        asked.add(float(overrides[-1].removeprefix("optimizer.lr=")))
+        return max(asked) < 1
+
+    found, lab = tuned(Tuning((row,), is_valid=is_valid), lambda label, value, seed: -value)
+    assert found.choices[0].value == 4.0
+    assert asked == {2.0, 1.0}
+    assert min(row_value_seed(trial)[1] for trial in lab.made) == 4.0
+
+
 @scaled(120)
 @given(st.lists(OPTIMA, min_size=1, max_size=4))
 def test_without_noise_the_nearest_value_of_the_grid_is_chosen(places: list[float]) -> None:

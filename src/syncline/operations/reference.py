@@ -36,7 +36,7 @@ examples:
 """
 MAX_LOG_BYTES = 200_000  # of an event log in the reference, which has the beginning of a longer one
 MACHINE_TIMES = frozenset({"wall_s", "restarts"})  # differ from machine to machine where the results are the same
-PLACES = frozenset({"results", "rerun", CONFIG_DIR})  # words of a command that say nothing of the runs
+PLACES = frozenset({"results", "jobs", "rerun", CONFIG_DIR})  # keys of a command that say nothing of the runs
 COPIED = "copied"  # of a study
 
 
@@ -278,6 +278,8 @@ def _add_plan(plan: WrittenPlan, store: Reference, is_finished: bool) -> str:
     content = json.loads(plan.path.read_text())
     content["command"] = _without_places(plan.command)
     content["runs"] = content["runs"][: len(plan.runs)]
+    for run in content["runs"]:
+        run["overrides"] = _without_places(run["overrides"])
     if there is not None:
         has_more = {*there.once()} > {*plan.once()}
         if has_more and there.report == plan.report and _rows(plan) <= _rows(there):

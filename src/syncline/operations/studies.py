@@ -9,7 +9,7 @@ from typing import Any
 from syncline.installation import command_name
 from syncline.operations.races import race_lines
 from syncline.operations.states import run_states
-from syncline.operations.tables import cell, columns, counted, wrapped
+from syncline.operations.tables import cell, columns, counted, row_lines, wrapped
 from syncline.records.plans import plan_path, read_plan
 from syncline.records.store import FINISHED
 from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems
@@ -44,9 +44,9 @@ def state_lines(found: Sequence[dict[str, Any]], width: int) -> Iterator[str]:
     """A line a study, and below it its command."""
     header = ("study", "stage", "trials", "left")
     rows = [(state["study"], state["stage"] or "answered", str(state["trials"]), str(state["left"])) for state in found]
-    lines = columns([header, *rows], right=(2, 3), width=width).split("\n")
-    yield lines[0]
-    for line, state in zip(lines[1:], found, strict=True):
+    first, *lines = row_lines([header, *rows], right=(2, 3), width=width)
+    yield first
+    for line, state in zip(lines, found, strict=True):
         yield line
         yield from wrapped(f"{command_name('run')} {shlex.join(state['command'])}", width, "  ")
 
@@ -124,7 +124,7 @@ def _verdict_lines(name: str, answer: dict[str, Any], width: int) -> Iterator[st
         yield f"no claim rests on {name}; {counted(answer['num_seeds'], 'seed')}"
         return
     rows = [(found["claim"], found["verdict"], str(found["num_seeds"] or "-")) for found in answer["claims"]]
-    header, *lines = columns([("claim", "verdict", "seeds"), *rows], right=(2,), width=width).split("\n")
+    header, *lines = row_lines([("claim", "verdict", "seeds"), *rows], right=(2,), width=width)
     yield header
     for line, found in zip(lines, answer["claims"], strict=True):
         yield line

@@ -26,11 +26,13 @@ def read_outcome(folder: Path) -> Outcome:
 
 def _counts(summary: Mapping[str, Any]) -> Counts:
     by_worker = summary["used_by_worker"]
+    used, discarded = summary["gradients_used"], summary["gradients_discarded"]
     return Counts(
         summary["time_s"],
         summary["updates"],
-        summary["gradients_used"],
-        summary["gradients_wasted"],
+        used,
+        discarded + summary["gradients_interrupted"],
+        used + discarded + summary["gradients_wasted"],
         summary["mean_staleness"],
         min(by_worker) * len(by_worker) / max(1, sum(by_worker)),
         summary["wall_s"],

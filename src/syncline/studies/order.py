@@ -203,7 +203,7 @@ class Order:
             ratio.lower,
             ratio.upper,
             chance,
-            sum(each.wasted for each in counts) / max(1, sum(each.gradients for each in counts)),
+            sum(each.wasted for each in counts) / max(1, sum(each.begun for each in counts)),
             sum(each.mean_staleness for each in counts) / max(1, len(counts)),
             sum(each.time_s for each in counts) / max(1, updates),
             self._remark(contender),

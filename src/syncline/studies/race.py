@@ -118,6 +118,8 @@ class _Course:
         self.length_s = self.race.length_s or (yield from self._length())
         paces = yield from self._times()
         entrants = self._fast(paces)
+        if not entrants:
+            return self._answer("nobody", f"No strategy makes an update within the race's {self.length_s:.4g} s.")
         cost = None if self.race.budget_s is None else (yield from self._cost(entrants[0]))
         if cost is not None:
             entrants = self._affordable(entrants, paces, cost)
@@ -172,7 +174,7 @@ class _Course:
         trials = tuning.trials(tuning.rows[0], 0, self.race.tuning_seeds[:1], Fraction(1))
         (outcome,) = yield from self._make("cost", trials)
         counts, reached = _counts(outcome, trials[0]), time_to(outcome, self.race.goal)
-        gradient_s = (counts.wall_s + PER_RUN_S) / max(1, counts.gradients * entrant.steps)
+        gradient_s = (counts.wall_s + PER_RUN_S) / max(1, counts.computed * entrant.steps)
         share = 1.0 if reached is None else min(1.0, MORE * reached / self.length_s)
         words = f"a gradient takes {1000.0 * gradient_s:.3g} ms of a core; runs are foreseen to end"
         self._complete("cost", 1, [f"{words} after {100.0 * share:.0f} % of the race"])

@@ -16,10 +16,10 @@ class Pace:
 
     seconds_per_update: float
     gradients_per_update: float
-    wasted: float  # share of all gradients
+    wasted: float  # share of the gradients that were begun
     mean_staleness: float  # updates
     least_share: float  # of the worker whose gradients are used least, over the mean
-    gradients: float  # of a run
+    gradients: float  # of a run, computed to the end
     traces: tuple[tuple[float, int, int, int, float], ...]  # (time, updates, used, wasted, staleness) of each run
 
     @staticmethod
@@ -28,10 +28,10 @@ class Pace:
         return Pace(
             fmean(run.time_s / run.updates for run in runs),
             fmean(run.used / run.updates for run in runs),
-            fmean(run.wasted / run.gradients for run in runs),
+            fmean(run.wasted / run.begun for run in runs),
             fmean(run.mean_staleness for run in runs),
             fmean(run.least_share for run in runs),
-            fmean(run.gradients for run in runs),
+            fmean(run.computed for run in runs),
             tuple((run.time_s, run.updates, run.used, run.wasted, run.mean_staleness) for run in runs),
         )
 

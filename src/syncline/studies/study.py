@@ -47,13 +47,14 @@ class Counts:
     updates: int
     used: int  # gradients in updates
     wasted: int  # gradients that were discarded or interrupted
+    computed: int  # gradients, to the end: used, discarded, or interrupted too late
     mean_staleness: float  # updates; 0 of a collective
     least_share: float  # gradients in updates of the worker that has the fewest, over the workers' mean; 1: all alike
     wall_s: float  # in which it was made
 
     @property
-    def gradients(self) -> int:
-        """All that were computed, wholly or in part."""
+    def begun(self) -> int:
+        """Gradients that were computed, wholly or in part."""
         return self.used + self.wasted
 
 

@@ -5,7 +5,7 @@ A row is tried on a grid of values, centre * factor^step, in two rounds of stage
     screen   each value of every row, with the first tuning seed, for a share of the run's length. The schedule of the
              learning rate is not compressed: such a run is the beginning of the full one. If the best value of any row
              lies at an end of the grid, the grid is extended by two values at this end for all rows, at most
-             `extensions` times.
+             `extensions` times. A value beyond the first grid with which a row is no valid run counts as lost.
     full     the best `finalists` values of every row, at full length with all tuning seeds. The best of them should
              have been held against both its neighbours on the grid, or lost the neighbour in the screening: where it
              has not, the row has the neighbour made, too, and every other row the value that was next best in its
@@ -22,7 +22,7 @@ Source of the rule of one standard error: Breiman et al., Classification and Reg
 """
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -115,6 +115,7 @@ class Tuning:
     finalists: int = 3
     goal: Goal | None = None  # rows then have a length in seconds, max_time_s, and runs end where they reach it
     extensions: int = MOST_EXTENSIONS
+    is_valid: Callable[[Sequence[str]], bool] = lambda overrides: True  # of a run; asked beyond the first grid
 
     def __post_init__(self) -> None:
         assert self.rows, "no rows"
@@ -211,13 +212,21 @@ class Tuning:
         share: Fraction,
     ) -> Stages:
         """Yields the stage of these steps of each row; returns their scores."""
-        trials = {(row, step): self.trials(row, step, seeds, share) for row in self.rows for step in wanted[row.label]}
+        trials = {
+            (row, step): self.trials(row, step, seeds, share) if self._can_be_run(row, step) else []
+            for row in self.rows
+            for step in wanted[row.label]
+        }
         yield Stage(name, tuple(chain.from_iterable(trials.values())), tuple(completed))
         scores = self._nothing()
         for (row, step), own in trials.items():
-            outcomes = [records(trial) for trial in own]
+            outcomes = [records(trial) for trial in own] or [Outcome("failed")]
             scores[row.label][step] = self._score(row, step, outcomes, share)
         return scores
+
+    def _can_be_run(self, row: Row, step: int) -> bool:
+        is_first_grid = abs(step) <= self.points // 2
+        return is_first_grid or self.is_valid((*row.overrides, f"{self.key}={plain(self.value(row, step))}"))
 
     def _score(self, row: Row, step: int, outcomes: Sequence[Outcome], share: Fraction) -> Score:
         value = self.value(row, step)
