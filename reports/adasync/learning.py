@@ -186,12 +186,12 @@ def restricted_seconds(artefact: Artefact, delay: str, variant: str) -> Times[st
 
 
 def is_still_fixed(artefact: Artefact, place: Place, seconds: Sample) -> bool:
-    """Whether half of AdaSync's runs have come so far before K could change: until then they are runs of the fixed K_0.
+    """Whether half of AdaSync's runs took these seconds or less, before K could change: they were runs of a fixed K_0.
 
     K is first chosen by the second F, or by the first where F_0 is the loss at the start (`strategy.f0`).
     """
     options = places(artefact)[place][0].config["strategy"]
-    first_choice_s = options["interval"] * (2 if options["f0"] == "interval" else 1)
+    first_choice_s: float = options["interval"] * (2 if options["f0"] == "interval" else 1)
     return 2 * sum(at <= first_choice_s for at in seconds.present) >= len(seconds.values)
 
 
