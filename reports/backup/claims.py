@@ -143,7 +143,8 @@ def lm_lr(charlm: Artefact) -> Sequence[Effect]:
 
     Whether there is a rate at which async explodes and sync does not, seed by seed: of a share of seeds the test is
     exact. Gradients are averaged: synchronous SGD is "a true mini-batch stochastic gradient descent" (section 3).
-    Section 4 has them summed, for its own experiments; of that reading the table tells the same.
+    Section 4 has them summed, for its own experiments. So read the order is reversed (docs/findings/backup.md): a sum
+    is the same gradient at 32 times the rate.
     """
     only_async, only_sync = rates.unstable_alone(charlm, rates.by_rate(charlm)[SYNC])
     return [
