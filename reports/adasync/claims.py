@@ -187,9 +187,9 @@ def adasync_fastest(fig11: Artefact) -> list[Effect]:
         is_too_early = is_still_fixed(fig11, (DELAY, variant, adasync), seconds.times[adasync])
         for rival in fig11.rivals(place, list(filter(is_fixed, seconds.times))):
             what = f"time to the fixed training loss, {_name(adasync)} / {_name(rival)}, {_name(variant)}"
+            sides = seconds.pair(adasync, rival)
             if is_too_early:
-                what = f"{what}, before K could change"
-            sides = (nothing, nothing) if is_too_early else seconds.pair(adasync, rival)
+                what, sides = f"{what}, before K could change", (nothing, nothing)
             effects.append(of_ratio(what, *sides, at_most=1.0, is_strict=True))
     return effects
 
