@@ -81,7 +81,7 @@ def test_a_wrong_record_is_detected(tmp_path: Path) -> None:
     assert untrue(config, summary, folder) == ""
     assert "bsp" in untrue(config, summary | {"strategy": "bsp"}, folder)
     assert "finite" in untrue(config, summary | {"time_s": float("inf")}, folder)
-    (folder / "config.yaml").write_text((folder / "config.yaml").read_text().replace("name: dssp", "name: bsp"))
+    (folder / "config.json").write_text((folder / "config.json").read_text().replace('"name": "dssp"', '"name": "bsp"'))
     assert "strategy=bsp" in untrue(config, summary, folder)
 
 

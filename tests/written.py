@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from syncline.records.store import FORMAT
 
 ENVIRONMENT = {"commit": "0123456789ab", "processor": "A processor", "cores": 2, "command": ["run.py"]}
@@ -30,7 +28,7 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
         folder = results / identity
         folder.mkdir(parents=True, exist_ok=True)
         config = {"format": FORMAT, "dataset": {"name": "glyphs10"}, **run.config}
-        (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+        (folder / "config.json").write_text(json.dumps(config))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in run.metrics))
         (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
         about = {"format": FORMAT, "engine": "simulation", "time_kind": "virtual"}

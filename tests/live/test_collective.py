@@ -67,7 +67,7 @@ def test_ds_sync_on_a_grid_of_four_equals_virtual_time(tmp_path, average):
     assert largest_difference(run) <= 1e-6
     assert run.has_ended_cleanly()
     assert {path.name for path in run.folder.iterdir()} == {
-        *("config.yaml", "environment.json", "events.arrow", "log", "metrics.jsonl", "summary.json"),
+        *("config.json", "environment.json", "events.arrow", "log", "metrics.jsonl", "summary.json"),
         *(f"parameters-{rank}.safetensors" for rank in range(4)),
     }
     # The curve is that of virtual time, too: consensus, divergence and the mean loss of all members.

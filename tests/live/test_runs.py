@@ -101,7 +101,7 @@ def test_a_live_run_leaves_the_same_record_as_every_run(dssp):
     assert dssp.has_ended_cleanly()
     names = {path.name for path in dssp.folder.iterdir()}
     assert names == {
-        *("config.yaml", "environment.json", "events.arrow", "log", "metrics.jsonl", "parameters-0.safetensors"),
+        *("config.json", "environment.json", "events.arrow", "log", "metrics.jsonl", "parameters-0.safetensors"),
         "summary.json",
     }
     assert dssp.config.identity in dssp.said

@@ -138,7 +138,7 @@ def test_a_process_that_fails_reports_why_and_ends_all(tmp_path: Path, superviso
     host = Host(tmp_path, supervisor)
     host.end()
     (host.folder / "secret").unlink()
-    (host.folder / "config.yaml").write_text("nothing: of ours\n")
+    (host.folder / "config.json").write_text("nothing: of ours\n")
     supervisor.start(host.job)
     ended = supervisor.wait(60)
     assert ended is not None

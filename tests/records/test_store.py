@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 import syncline
 from syncline.config import compose
@@ -80,14 +79,14 @@ def test_a_finished_record_holds_what_it_was_given(tmp_path: Path) -> None:
             record.evaluation({"epoch": epoch, "accuracy": 0.1 * epoch, "train_loss": None})
         record.finish(SUMMARY)
     assert {path.name for path in folder.iterdir()} == {
-        "config.yaml",
+        "config.json",
         "environment.json",
         "events.arrow",
         "metrics.jsonl",
         "summary.json",
     }
     assert read_summary(folder) == {"format": FORMAT, **SUMMARY, "restarts": 0}
-    assert read_config(folder) == {**CONFIG, "sizes": [1, 2]}
+    assert read_config(folder) == {**CONFIG, "sizes": [1, 2], "slow": {"0": 3.0}}
     assert [row["epoch"] for row in read_metrics(folder)] == [0, 1, 2]
     assert read_metrics(folder)[1] == {"epoch": 1, "accuracy": 0.1, "train_loss": None}
     assert [tuple(row.values()) for row in read_events(folder / "events.arrow").to_pylist()] == [ROW]
@@ -107,12 +106,8 @@ def test_without_events_there_is_no_event_log(tmp_path: Path) -> None:
 def test_the_config_of_a_true_run_is_read_back_as_plain_types(tmp_path: Path, overrides: list[str]) -> None:
     plain = compose(overrides)[0].as_dict()
     RecordWriter(tmp_path / "x", plain, with_events=False).close()
-    assert read_config(tmp_path / "x") == json.loads(json.dumps(plain), object_pairs_hook=_integer_keys)
-    assert yaml.safe_load((tmp_path / "x" / "config.yaml").read_text())["format"] == FORMAT
-
-
-def _integer_keys(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
-    return {int(key) if key.isdigit() else key: value for key, value in pairs}
+    assert read_config(tmp_path / "x") == json.loads(json.dumps(plain))
+    assert json.loads((tmp_path / "x" / "config.json").read_text())["format"] == FORMAT
 
 
 def test_the_environment_names_versions_hardware_and_the_command(tmp_path: Path) -> None:
@@ -267,7 +262,7 @@ def test_anything_left_in_the_folder_is_replaced(tmp_path: Path, before: str) ->
     (folder / "left" / "over").write_text("x")
     with RecordWriter(folder, CONFIG, with_events=False) as record:
         assert status(folder) == UNFINISHED
-    assert {path.name for path in folder.iterdir()} == {"config.yaml", "environment.json", "metrics.jsonl"}
+    assert {path.name for path in folder.iterdir()} == {"config.json", "environment.json", "metrics.jsonl"}
     assert read_metrics(folder) == []
     assert read_config(folder)["seed"] == 3
 
@@ -324,7 +319,7 @@ def test_a_record_that_is_absent_or_unfinished_has_no_summary(tmp_path: Path) ->
 @pytest.mark.parametrize("content", [b"", b"[]", b"seed: 3", b"just words", b"a: [1", b"\xff\xfe\x00", b"3"], ids=repr)
 def test_a_broken_config_is_refused(tmp_path: Path, content: bytes) -> None:
     folder = finished(tmp_path / "x")
-    (folder / "config.yaml").write_bytes(content)
+    (folder / "config.json").write_bytes(content)
     assert "broken record" in line_of(read_config, folder)
 
 

@@ -61,7 +61,7 @@ def key_of(word: str, part: int) -> str:
 def test_plans_and_records_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert next_words("syncline status ") == []
-    for name in ("plans/sweep-1.json", "asp-lenet/config.yaml"):
+    for name in ("plans/sweep-1.json", "asp-lenet/config.json"):
         (tmp_path / "results" / name).parent.mkdir(parents=True)
         (tmp_path / "results" / name).touch()
     assert next_words("syncline status ") == ["sweep-1"]

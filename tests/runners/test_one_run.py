@@ -23,7 +23,7 @@ from syncline.records.store import FINISHED, read_config, read_metrics, read_sum
 
 def test_a_run_leaves_its_config_environment_events_metrics_and_summary(default: Default) -> None:
     assert {path.name for path in default.record.iterdir()} == {
-        "config.yaml",
+        "config.json",
         "environment.json",
         "events.arrow",
         "metrics.jsonl",

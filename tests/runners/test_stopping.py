@@ -26,7 +26,7 @@ def left(record: Path) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
     """What must not depend on how often the run was interrupted."""
     summary = {key: value for key, value in read_summary(record).items() if key not in ("wall_s", "restarts")}
     assert {path.name for path in record.iterdir()} == {
-        *("config.yaml", "environment.json", "events.arrow", "metrics.jsonl", "summary.json")
+        *("config.json", "environment.json", "events.arrow", "metrics.jsonl", "summary.json")
     }
     return summary, without_wall_time(read_metrics(record)), (record / "events.arrow").read_bytes()
 

@@ -38,12 +38,13 @@ def compose_file(
         ValueError: the file is no YAML, or it does not fit its schema.
     """
     from hydra import compose
+    from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
-    if not OmegaConf.has_resolver("unless_set"):
+    if "schema.yaml" not in ConfigStore.instance().repo:
         _register(root, groups)
     _search(conf)
     try:
@@ -84,7 +85,7 @@ def _search(conf: Path) -> None:
 
 
 def _register(root: type[Any], groups: Mapping[str, Mapping[str, type[Any]]]) -> None:
-    """Store the schemas, the resolver that conf/ uses, and the user's folders, with Hydra."""
+    """Store the schemas and the user's folders with Hydra."""
     from hydra.conf import HydraConf
     from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.config_store import ConfigStore
@@ -98,7 +99,6 @@ def _register(root: type[Any], groups: Mapping[str, Mapping[str, type[Any]]]) ->
                 search_path.append(USER, f"file://{folder}")
 
     Plugins.instance().register(UsersFolders)
-    OmegaConf.register_new_resolver("unless_set", lambda value, *keys: value if set(keys) == {None} else None)
     store = ConfigStore.instance()
     # Each composition would else load Hydra's own choices (how it logs, where it writes), which are not used here, and
     # copy the store, which it does not change: three quarters of its time.

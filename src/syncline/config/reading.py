@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
-from types import UnionType
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from syncline.config.hydra_adapter import parse_literal
@@ -12,10 +14,11 @@ EXAMPLES = {int: "1", float: "1.5", str: "abc"}
 BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
-def fields(kind: Any) -> dict[str, Any]:
+@cache
+def fields(kind: Any) -> Mapping[str, Any]:
     """The declared types of a dataclass."""
     hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+    return MappingProxyType({each.name: hints[each.name] for each in dataclasses.fields(kind)})
 
 
 def required(kind: Any) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import inf
-from typing import Any, cast, get_type_hints
+from typing import Any, cast, get_origin, get_type_hints
 
 from syncline.config import runners
 from syncline.config.checks import ConfigError, check, check_choice, check_numbers
@@ -19,6 +19,7 @@ from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.models import MODELS, AnyModelConfig, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
 from syncline.config.own import OwnPart, restored
+from syncline.config.reading import converted
 from syncline.config.tasks import TASKS, OwnTaskConfig, TaskConfig
 from syncline.datasets.files import ABSENT, PUBLISHED, fingerprint, fingerprint_of
 from syncline.learning.schedule import LR_CLOCKS
@@ -80,8 +81,8 @@ class RunConfig:
     tracker: runners.Tracker = field(default_factory=runners.NoTrackerConfig)
     seed: int = 0  # 0 .. 2^32 - 1; of weights, data order, compute times and delays, each its own stream
     batch_size: int = 32  # of one worker, >= 1
-    epochs: float | None = None  # of the whole training set; a run ends at the first limit it reaches
-    max_updates: int | None = None  # of the (first) shard
+    epochs: float | None = None  # of the whole training set; None: 30 if no other limit is set
+    max_updates: int | None = None  # of the (first) shard; a run ends at the first limit it reaches
     max_time_s: float | None = None  # virtual or wall seconds
     target: TargetConfig = field(default_factory=TargetConfig)
     eval_every_epochs: float = 1.0  # > 0
@@ -100,8 +101,8 @@ class RunConfig:
         for key in ("epochs", "max_updates", "max_time_s"):
             limit = getattr(self, key)
             check(limit is None or 0 < limit < float("inf"), f"{key} must be > 0 or null", limit)
-        limits = (self.epochs, self.max_updates, self.max_time_s)
-        check(any(limits), "one of epochs, max_updates, max_time_s must be set", "none")
+        if self.epochs is None and self.max_updates is None and self.max_time_s is None:
+            object.__setattr__(self, "epochs", 30.0)
         check(self.eval_every_epochs > 0, "eval_every_epochs must be > 0", self.eval_every_epochs)
         check(self.threads >= 1, "threads must be >= 1", self.threads)
         for key, allowed in _CHOICES.items():
@@ -332,7 +333,7 @@ class RunConfig:
         return self.model.task or self.dataset.tasks[0]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain nested types, as in config.yaml."""
+        """Plain nested types, as in config.json of a record."""
         return dataclasses.asdict(self)
 
     @cached_property
@@ -458,7 +459,7 @@ def content_here(dataset: DatasetConfig) -> str:
 
 
 def from_plain(plain: Mapping[str, Any]) -> RunConfig:
-    """The config from `as_dict`, also after it was written as YAML.
+    """The config from `as_dict`, also after it was written as JSON.
 
     Raises:
         ConfigError: it is of another version.
@@ -479,6 +480,8 @@ def _from_plain(kind: type[Any], plain: Mapping[str, Any]) -> Any:
             values[key] = _from_plain(cast(type[Any], hints[key]), value)
         elif isinstance(value, Mapping) and "source" in value and kind is ScenarioConfig:  # an occasional delay
             values[key] = {**value["source"], "probability": value["probability"]}
+        elif get_origin(hints[key]) is dict:  # JSON's keys are text
+            values[key] = converted(hints[key], value)
     return kind(**values)
 
 

@@ -1,6 +1,6 @@
 """The agent on each of several hosts: python -m syncline.live.host_agent FOLDER ADDRESS [HOST].
 
-    FOLDER    of the record: config.yaml, secret-agents, log/
+    FOLDER    of the record: config.json, secret-agents, log/
     ADDRESS   of the launcher's control server for agents
     HOST      this host's name in the launcher's list; without it, Slurm's name of this node
 

@@ -31,7 +31,7 @@ MODULE_OF = {  # of a role: its `main(job, index)` is the process, and returns t
 class Job:
     """The processes of one host, and what they need to know."""
 
-    folder: str  # of the record: config.yaml, secrets, log/
+    folder: str  # of the record: config.json, secrets, log/
     secret: str  # name of its file there
     control_address: str  # of the launcher's control server
     cwd: str  # where the launcher was started

@@ -76,7 +76,7 @@ class Commands:
 def find_record(record: str, results: Path) -> Path:
     """The folder of a record, given as such or by its identity. Raises RecordError if it does not exist."""
     for folder in (results / record, Path(record)):
-        if (folder / "config.yaml").is_file():
+        if (folder / "config.json").is_file():
             return folder
     raise RecordError(f"no such record: neither {results / record} nor {record} is the folder of one")
 

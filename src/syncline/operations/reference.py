@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from syncline.installation import CONFIG_DIR, REFERENCE, reference_folder
 from syncline.operations.arguments import Commands, all_plans, find_plan
 from syncline.operations.tables import columns, counted, size
@@ -236,7 +234,7 @@ def restore(record: ReferenceRecord, results: Path) -> bool:
             shutil.rmtree(folder)
         for name, content in copies.items():
             write_file(folder / name, content)
-        write_file(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+        write_file(folder / "config.json", json.dumps(config))
         write_file(folder / "environment.json", json.dumps(record.environment()))
         write_file(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.metrics()))
         write_file(folder / "summary.json", json.dumps(summary))  # the last: now it is finished

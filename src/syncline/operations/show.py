@@ -82,7 +82,7 @@ def about(folder: Path, last: int) -> dict[str, Any]:
             for plan, run in named
         ],
         "overrides": named[0][1].overrides if named else [word for word in command[1:] if "=" in word],
-        "config": read_config(folder) if "config.yaml" in has else {},
+        "config": read_config(folder) if "config.json" in has else {},
         "environment": environment,
         "summary": read_summary(folder) if "summary.json" in has else {},
         "curve": read_metrics(folder)[-last:] if last > 0 and "metrics.jsonl" in has else [],

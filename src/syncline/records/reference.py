@@ -10,7 +10,7 @@ Columns of a part, all of them text; zstd:
 
     identity      of the run; where two parts have it, the first one counts
     date          when the run was finished: 2026-11-23T09:38:04Z
-    summary, config, environment   JSON of summary.json, of config.yaml and of environment.json without its command
+    summary, config, environment   JSON of summary.json, of config.json and of environment.json without its command
     curve         JSON of metrics.jsonl by columns: {"time_s": [...], "accuracy": [...]}; a list of rows where their
                   keys differ
 

@@ -1,6 +1,6 @@
 """The records of runs, for readers: one folder a run, named by its identity.
 
-    config.yaml        the whole config, and the format of the record
+    config.json        the whole config, and the format of the record
     durations-*.txt    the measured durations that were read from files
     environment.json   versions, hardware, commit; under `restarts` the same for each start from a checkpoint
     events.arrow       who computed, waited, pushed what and when (records/events.py)
@@ -23,9 +23,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is several times as fast, where it is installed
 FORMAT = 2  # of the whole record; a reader refuses a newer one
 
 WORKERS = "workers"  # the file of a run under way whose workers became more
@@ -135,11 +132,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         RecordError: absent or broken.
     """
+    path = folder / "config.json"
     try:
-        config = yaml.load((folder / "config.yaml").read_text(), Loader)
+        config = json.loads(path.read_text())
         del config["format"]
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise RecordError(f"{folder / 'config.yaml'}: broken record ({type(error).__name__})") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path}: broken record ({type(error).__name__})") from None
     assert isinstance(config, dict)
     return config
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from syncline.records.environment import environment
 from syncline.records.events import EventLog
 from syncline.records.store import (
@@ -23,8 +21,6 @@ from syncline.records.store import (
     status,
     write_file,
 )
-
-Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml is several times as fast, where it is installed
 
 
 class RecordWriter:
@@ -55,15 +51,14 @@ class RecordWriter:
         self._place = folder
         self.folder = folder = made_in(folder)
         try:
-            config, copies = _with_own_files(_plain(config))
+            config, copies = _with_own_files(json.loads(json.dumps(config)))
             if folder.exists() and not resumes:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=resumes)
             (folder / "log.txt").unlink(missing_ok=True)
             for name, measured in copies.items():
                 (folder / name).write_bytes(measured)
-            content = yaml.dump({"format": FORMAT, **config}, Dumper=Dumper, sort_keys=False)
-            (folder / "config.yaml").write_text(content)
+            self._write("config.json", {"format": FORMAT, **config})
             self._environment = read_environment(folder) if resumes else environment()
             self.events = EventLog(folder / "events.arrow", **(log or {})) if with_events else None
             if resumes:
@@ -167,10 +162,3 @@ def _with_own_files(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, b
         copies[name] = Path(measured["path"]).read_bytes()
         measured["path"] = name
     return config, copies
-
-
-def _plain(value: Any) -> Any:
-    """The value with tuples turned into lists, for YAML."""
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value

@@ -77,7 +77,7 @@ class Wandb:
         for key, (counts, edges) in histograms.items():
             self._run.log({key: self._wandb.Histogram(np_histogram=(np.array(counts), np.array(edges)))})
         self._run.summary.update({key: summary[key] for key in summary if key not in ("staleness", "waits_for")})
-        files = [folder / name for name in ("config.yaml", "environment.json", "metrics.jsonl", "summary.json")]
+        files = [folder / name for name in ("config.json", "environment.json", "metrics.jsonl", "summary.json")]
         if timeline is not None:
             files += timeline_files(timeline, folder, self._folder)
             self._run.log({"timeline": self._wandb.Image(str(self._folder / "timeline.png"))})
