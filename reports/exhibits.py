@@ -14,7 +14,7 @@ import matplotlib
 import reports.figures
 import syncline.records.drawing
 from reports.claims import Claim, Verdict, judge
-from reports.figures import Figure
+from reports.figures import FORMATS, Figure
 from reports.records import ARM_NAMES, OWN, SAME, Artefact, Run, load_artefact, origins, published
 from reports.scoreboard import scoreboard
 from reports.tables import Table
@@ -48,10 +48,10 @@ class Picture:
         """All that the picture depends on. The summary tells a repeated run from the first: its wall time differs."""
         return {"title": self.title, "summary": self.run.summary, "begin_s": self.begin_s, "end_s": self.end_s}
 
-    def write(self, folder: Path, stem: str) -> list[Path]:
-        """`stem`.svg, .png and .pdf in the folder; returns the files."""
+    def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+        """`stem` in these formats in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / f"{stem}.{suffix}" for suffix in ("svg", "png", "pdf")]
+        files = [folder / f"{stem}.{suffix}" for suffix in formats]
         record = self.run.record
         timeline, kind = timeline_and_kind(record.events(), self.run.summary, record.config())
         draw(timeline, self.title, kind, *window_of(timeline, self.begin_s, self.end_s), files)
@@ -170,19 +170,26 @@ class ArtefactStore:
 
 
 class ExhibitWriter:
-    """Writes items on all cores. A drawing takes about a second in all its formats; one that is up to date is kept.
+    """Writes items on all cores. A drawing that is up to date is kept.
 
     A context manager: its end waits for all files.
+
+    Args:
+        folder: of the files.
+        formats: of drawings, some of FORMATS.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, formats: Sequence[str] = FORMATS) -> None:
+        self._folder, self._formats = folder, formats
         self._pool = ProcessPoolExecutor(cores())
 
     def submit(self, exhibit: Exhibit, stem: str) -> list[tuple[Item, Future[list[Path]]]]:
         """The items of an exhibit, each with its files to come."""
         return [
-            (item, self._pool.submit(written, item, self._folder, f"{stem}-{suffix}" if suffix else stem))
+            (
+                item,
+                self._pool.submit(written, item, self._folder, f"{stem}-{suffix}" if suffix else stem, self._formats),
+            )
             for suffix, item in exhibit.items()
         ]
 
@@ -193,11 +200,11 @@ class ExhibitWriter:
         self._pool.shutdown()
 
 
-def written(item: Item, folder: Path, stem: str) -> list[Path]:
+def written(item: Item, folder: Path, stem: str, formats: Sequence[str]) -> list[Path]:
     """The item's files. A drawing is kept if its content, our drawing code and matplotlib's version are unchanged.
 
-    `stem`.drawn holds a hash of these. It is written after the drawing and deleted before the next one, so that an
-    interrupted drawing is not taken for a finished one.
+    `stem`.drawn holds a hash of these, and the names of the files. It is written after the drawing and deleted before
+    the next one, so that an interrupted drawing is not taken for a finished one.
     """
     if isinstance(item, Table):
         return item.write(folder, stem)
@@ -208,10 +215,12 @@ def written(item: Item, folder: Path, stem: str) -> list[Path]:
     if stamp.exists():
         drawn_from, *names = stamp.read_text().split("\n")
         files = [folder / name for name in names]
-        if drawn_from == digest and all(file.exists() for file in files):
+        has_all = {f".{suffix}" for suffix in formats} <= {file.suffix for file in files}
+        if drawn_from == digest and has_all and all(file.exists() for file in files):
             return files
-        stamp.unlink(missing_ok=True)  # another process may be drawing it
-    files = item.write(folder, stem)
+        for file in (stamp, *files):  # another process may be drawing it
+            file.unlink(missing_ok=True)
+    files = item.write(folder, stem, formats)
     stamp.write_text("\n".join([digest, *(file.name for file in files)]))
     return files
 

@@ -22,7 +22,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PUBLISHED = "#000000"
-FORMATS = ("svg", "png", "pdf", "csv")
+FORMATS = ("svg", "png", "pdf")  # of a drawing; the pages show the first alone
 
 RC: Any = {
     "figure.dpi": 100,
@@ -93,21 +93,17 @@ class Figure:
     notes: Sequence[str] = field(default_factory=tuple)
     columns: int = 3  # panels side by side, at most
 
-    def write(self, folder: Path, stem: str) -> list[Path]:
-        """`stem`.svg, .png, .pdf and .csv (the plotted values) in the folder; returns the files."""
+    def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+        """`stem` in these formats, and .csv (the plotted values), in the folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / f"{stem}.{suffix}" for suffix in FORMATS]
-        figure = None
+        files = [folder / f"{stem}.{suffix}" for suffix in formats]
+        figure = _drawn(self)
         for path in files:
-            if path.suffix == ".csv":
-                path.write_text(self.csv())
-                continue
-            if figure is None:
-                figure = _drawn(self)
             figure.savefig(path, metadata=UNDATED[path.suffix])
-        if figure is not None:
-            plt.close(figure)
-        return files
+        plt.close(figure)
+        values = folder / f"{stem}.csv"
+        values.write_text(self.csv())
+        return [*files, values]
 
     def csv(self) -> str:
         """A line a point."""

@@ -10,7 +10,7 @@ from typing import Any
 from reports.exhibits import Exhibit
 from reports.figures import Figure, Panel, Series, curve
 from reports.tables import DASH, Heading, Table
-from syncline.operations.races import cases, remarks
+from syncline.operations.races import UPDATE_NOTE, cases, remarks
 from syncline.records.plans import plan_path
 from syncline.records.reference import Reference
 from syncline.records.sources import Record, ResultsFolder, Source
@@ -214,15 +214,19 @@ def live_table(answer: Mapping[str, Any]) -> Table:
     for each in answer["live"]:
         foreseen, measured = each["foreseen"], each["measured"]
         is_known = foreseen is not None and measured is not None
-        rows.append([each["label"], foreseen, measured, 100.0 * (foreseen / measured - 1.0) if is_known else None])
+        error = 100.0 * (foreseen / measured - 1.0) if is_known else None
+        slower = each["update_time_ratio"]
+        update = None if slower is None else 100.0 * (slower - 1.0)
+        rows.append([each["label"], foreseen, measured, error, update])
     headings = [
         Heading("entrant"),
         Heading("s foreseen", digits=3),
         Heading("s measured", digits=3),
         Heading("error, %"),
+        Heading("an update, %"),
     ]
     note = "One run each, with the seed of the run in virtual time; no value: it missed the target."
-    return Table("As real processes", headings, rows, [note])
+    return Table("As real processes", headings, rows, [note, UPDATE_NOTE])
 
 
 def left_table(answer: Mapping[str, Any]) -> Table:

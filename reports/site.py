@@ -20,7 +20,7 @@ from reports import interactive
 from reports.claims import BASES, Verdict, verdicts_at
 from reports.exhibits import REPORTS, ArtefactStore, ExhibitWriter, Item, Paper
 from reports.fidelity import fidelity
-from reports.figures import Figure
+from reports.figures import FORMATS, Figure
 from reports.papers import OVERVIEW, PAPERS, SHORT, SHOWN
 from reports.races import of_pushes, together
 from reports.records import published
@@ -100,7 +100,7 @@ def build(store: ArtefactStore, folder: Path) -> Path:
     (folder / FILES).mkdir(parents=True)
     static(folder / FILES)
     verdicts = {key: store.verdicts(paper) for key, paper in PAPERS.items()}
-    with ExhibitWriter(store.results / REPORTS) as writer:
+    with ExhibitWriter(store.results / REPORTS, FORMATS[:1]) as writer:
         places = [(key, name) for key, paper in SHOWN.items() for name in paper.shows]
         sections = {(key, name): section(SHOWN[key], name, store, writer) for key, name in places}
         live, studies = live_section(store.results, writer), list(study_sections(store, writer))

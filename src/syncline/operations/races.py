@@ -11,6 +11,9 @@ from syncline.records.studies import WrittenStudy
 from syncline.studies.profile import MOST, ratio, ratios, score
 
 HEADER = ("entrant", "rate", "seconds", "95 % interval", "times the first", "first", "reached", "wasted", "staleness")
+UPDATE_NOTE = (
+    "an update: how much longer it took than in virtual time; above 0 % this machine does not keep the cluster's pace"
+)
 
 
 def race_lines(study: WrittenStudy, width: int) -> Iterator[str]:
@@ -115,13 +118,16 @@ def _live(study: WrittenStudy, answer: Mapping[str, Any], width: int) -> Iterato
     """What real processes took, else the command that runs the first one so."""
     if answer["live"]:
         yield from ["", "as real processes"]
-        rows = [("  entrant", "foreseen", "measured", "error")]
+        rows = [("  entrant", "foreseen", "measured", "error", "an update")]
         for each in answer["live"]:
             foreseen, measured = each["foreseen"], each["measured"]
             is_known = foreseen is not None and measured is not None
             error = f"{100.0 * (foreseen / measured - 1.0):+.1f} %" if is_known else ""
-            rows.append((f"  {each['label']}", _seconds(foreseen), _seconds(measured), error))
-        yield columns(rows, (1, 2, 3), width)
+            slower = each["update_time_ratio"]
+            update = "" if slower is None else f"{100.0 * (slower - 1.0):+.1f} %"
+            rows.append((f"  {each['label']}", _seconds(foreseen), _seconds(measured), error, update))
+        yield columns(rows, (1, 2, 3, 4), width)
+        yield from wrapped(UPDATE_NOTE, width, "  ")
     elif answer["standings"]:
         own = [word for word in study.command if word.startswith(f"{CONFIG_DIR}=")]
         words = [*own, *answer["standings"][0]["overrides"], *study.declaration["live"], "seed=0"]

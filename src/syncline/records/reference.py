@@ -21,7 +21,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -162,8 +162,8 @@ class ReferenceRecord:
         return rows_of(self.reference.parsed(self.identity, "curve"))
 
     def environment(self) -> dict[str, Any]:
-        environment: dict[str, Any] = self.reference.parsed(self.identity, "environment")
-        return environment
+        text = self.reference.text(self.identity, "environment")
+        return _guarded(self.reference.part_of(self.identity), lambda: _environment(text))
 
     def date(self) -> float:
         text = self.reference.text(self.identity, "date")
@@ -175,7 +175,19 @@ class ReferenceRecord:
             raise RecordError(
                 f"{self.identity}: its event log is not in the reference; the command of its artefact makes it"
             )
-        return _guarded(path, lambda: pq.read_table(path).cast(SCHEMA))
+
+        def read() -> pa.Table:
+            with pq.ParquetFile(path) as file:  # pq.read_table would import pyarrow.dataset
+                return file.read().cast(SCHEMA)
+
+        return _guarded(path, read)
+
+
+@cache
+def _environment(text: str) -> dict[str, Any]:
+    """From JSON; thousands of runs share a few texts."""
+    environment: dict[str, Any] = json.loads(text)
+    return environment
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -348,13 +348,16 @@ class _Course:
         outcomes = [self.records(trial) for trial in trials]
         self.made_live = [outcome.counts for outcome in outcomes if outcome.counts is not None]
         found = tuple(
-            Confirmed(each.label, trial.overrides, each.times[0], time_to(outcome, self.race.goal))
+            Confirmed(
+                each.label,
+                trial.overrides,
+                each.times[0],
+                time_to(outcome, self.race.goal),
+                _update_time_ratio(outcome.counts, each.outcomes[0].counts),
+            )
             for each, trial, outcome in zip(contenders, trials, outcomes, strict=True)
         )
-        words = [
-            f"{each.label}: foreseen {_seconds(each.foreseen)}, measured {_seconds(each.measured)}" for each in found
-        ]
-        self._complete("live", len(trials), words)
+        self._complete("live", len(trials), list(map(_compared, found)))
         return found
 
     # What they share.
@@ -414,6 +417,20 @@ class _Course:
             self.spent_s,
         )
         return Answer(raced, tuple(self.completed))
+
+
+def _update_time_ratio(measured: Counts | None, foreseen: Counts | None) -> float | None:
+    """Seconds an update, measured / foreseen; None without updates."""
+    if measured is None or foreseen is None or not measured.updates or not foreseen.updates:
+        return None
+    return (measured.time_s / measured.updates) / (foreseen.time_s / foreseen.updates)
+
+
+def _compared(run: Confirmed) -> str:
+    words = f"{run.label}: foreseen {_seconds(run.foreseen)}, measured {_seconds(run.measured)}"
+    if run.update_time_ratio is None:
+        return words
+    return f"{words}, an update took {100.0 * (run.update_time_ratio - 1.0):+.1f} %"
 
 
 def _of_rates(stage: Completed) -> Completed:

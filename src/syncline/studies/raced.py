@@ -52,6 +52,7 @@ class Confirmed:
     overrides: tuple[str, ...]
     foreseen: float | None  # seconds to the target; None: missed
     measured: float | None
+    update_time_ratio: float | None  # measured / foreseen; above 1 the machine does not keep the cluster's pace
 
 
 @dataclass(frozen=True, slots=True)
