@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from syncline.config import RunConfig, compose
 from syncline.records.store import read_summary
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 150.0  # on a loaded machine
@@ -124,18 +125,6 @@ class LiveRun:
         return self.left_over() == [] and not list(self.folder.glob("secret*"))
 
 
-def resumed_after_a_stop(results: Path, words: Sequence[str], snapshot: int, after_s: float = 0.0) -> LiveRun:
-    """Stop a run by Ctrl-C so long after it has written this snapshot, and start it again. Returns it at its end."""
-    run = LiveRun(results, *words)
-    run.wait_for_snapshot(snapshot)
-    time.sleep(after_s)
-    run.process.send_signal(signal.SIGINT)
-    assert "interrupted" in run.wait(expected=130)
-    again = LiveRun(results, *words)
-    again.wait()
-    return again
-
-
 @dataclass(frozen=True, slots=True)
 class Absence:
     """What a shard's log says of a worker that has left and joined again; seconds of the run."""
@@ -150,7 +139,7 @@ class Absence:
         return max(after - before for before, after in pairwise([self.began_at, *self.others_at, self.joined_at]))
 
 
-def absences(log: pd.DataFrame) -> Iterator[Absence]:
+def absences(log: "pd.DataFrame") -> Iterator[Absence]:
     """In order. Those of which a restart has forgotten the beginning or the end are left out."""
     pushed = log[log.kind == "pushed"]
     left = log[log.kind == "left"]
@@ -162,7 +151,7 @@ def absences(log: pd.DataFrame) -> Iterator[Absence]:
             yield Absence(own.max(), left_at, back.min(), tuple(others))
 
 
-def check_mini_batches(log: pd.DataFrame, num_workers: int) -> None:
+def check_mini_batches(log: "pd.DataFrame", num_workers: int) -> None:
     """Each was pushed once, in order, and then used or discarded once, but for what is pending at the end.
 
     Args:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -159,14 +160,20 @@ def findings() -> dict[str, Markup]:
 
 def rendered(name: str, scale: str, content: Mapping[str, Any]) -> str:
     """A page's text."""
-    loader = FileSystemLoader(TEMPLATES)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
     menu = [("index.html", "Scoreboard"), *((f"{key}.html", SHORT[key]) for key in PAPERS)]
     menu += [("findings.html", "Findings"), ("studies.html", "Studies"), ("strategies.html", "Timelines")]
     menu += [("fidelity.html", "Fidelity")]
-    template = environment.get_template("paper.html" if "paper" in content else name)
+    template = _templates().get_template("paper.html" if "paper" in content else name)
     return template.render(pages=menu, page=name, scale=scale, **content)
+
+
+@cache
+def _templates() -> Environment:
+    """Of all pages; each is compiled once."""
+    loader = FileSystemLoader(TEMPLATES)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["slug"] = lambda text: str(text).replace(" ", "-").replace("/", "-")
+    return environment
 
 
 # Artefacts that compare the simulator with a formula: repeated on the page about fidelity.

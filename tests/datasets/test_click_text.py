@@ -35,7 +35,7 @@ def write(path: Path, rows: list[Row]) -> Path:
     return path
 
 
-@scaled(40)
+@scaled(20)
 @given(rows_of_text, st.sampled_from([700, 2000, 1 << 22]))
 def test_rows_come_back_as_written(tmp_path: Path, rows: list[Row], block_bytes: int) -> None:
     path = write(tmp_path / "train.txt", rows)

@@ -18,10 +18,6 @@ def some_records(size: int) -> np.ndarray:
     return records
 
 
-def test_a_record_takes_160_bytes() -> None:
-    assert RECORD.itemsize == 160
-
-
 def test_a_batch_holds_the_rows_asked_for() -> None:
     dataset = ClickDataset("some", some_records(50), some_records(9), 100)
     assert (dataset.num_train, dataset.shape, dataset.best) == (50, ClickShape(13, 26, 100), {})

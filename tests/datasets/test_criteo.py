@@ -163,12 +163,6 @@ def test_sizes_take_the_first_and_are_checked(options: dict[str, Any], tmp_path:
 
 
 def test_a_file_is_found_by_its_own_name_or_a_given_one(options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(DataMissingError) as caught:
-        criteo(**options)
-    said = str(caught.value)
-    assert "\n" not in said
-    for part in ("data/criteo/train.txt", "data/train.txt", "ailab.criteo.com", "dataset.root=", "SYNCLINE_DATA="):
-        assert part in said
     with pytest.raises(DataMissingError, match=r"no .*/data/other\.tsv;"):
         criteo(**options, file="other.tsv")
     write(tmp_path / "data/other.tsv", 20)
@@ -177,22 +171,6 @@ def test_a_file_is_found_by_its_own_name_or_a_given_one(options: dict[str, Any],
     write(tmp_path / "data/train.txt", 30)
     write(tmp_path / "data/criteo/train.txt", 40)
     assert len(criteo(**options).train) == 36
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"vocabulary": "all"}, "vocabulary must be one of hash, threshold, got 'all'"),
-        ({"buckets": 1}, "got buckets=1"),
-        ({"buckets": (1 << 26) + 1}, "buckets must be in 2"),
-        ({"min_count": 0}, "min_count=0"),
-        ({"split_seed": -1}, "split_seed=-1"),
-        ({"split_seed": 1 << 32}, "split_seed=4294967296"),
-    ],
-)
-def test_options_out_of_range_are_refused(options: dict[str, Any], changed: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        criteo(**options | changed)
 
 
 def test_a_cache_that_cannot_be_written_is_named(options: dict[str, Any], tmp_path: Path) -> None:

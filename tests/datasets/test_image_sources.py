@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from syncline.datasets.batch_source import BatchSource
 from syncline.datasets.images import ImageDataset, pad_crop_flip
-from syncline.shapes import ImageShape
 
 CPU = torch.device("cpu")
 
@@ -41,12 +40,6 @@ def source(dataset: ImageDataset, task: str = "classification") -> BatchSource:
 def plain(images: torch.Tensor, dataset: ImageDataset) -> torch.Tensor:
     mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (dataset.mean, dataset.std))
     return (images.float() - mean) / std
-
-
-def test_shape_and_number_are_those_of_the_images() -> None:
-    dataset = noise(12)
-    assert dataset.shape == ImageShape(in_channels=3, image_size=8, num_classes=3)
-    assert dataset.num_train == 12
 
 
 @given(st.lists(st.integers(0, 11), min_size=1, max_size=20), st.booleans(), st.integers(0, 2**32))

@@ -5,7 +5,6 @@ import hashlib
 import os
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -76,13 +75,11 @@ def one_line(caught: pytest.ExceptionInfo[ValueError]) -> str:
     return text
 
 
-def test_an_npz_file_comes_back_as_written(tmp_path: Path) -> None:
-    np.savez(tmp_path / "mnist.npz", **arrays())
-    check(tmp_path)
-
-
-def test_an_axis_for_the_channel_changes_nothing(tmp_path: Path) -> None:
-    np.savez(tmp_path / "mnist.npz", **{k: v[:, None] if k.startswith("x") else v for k, v in arrays().items()})
+@pytest.mark.parametrize("axes", [(), (1,)])
+def test_an_npz_file_comes_back_as_written(tmp_path: Path, axes: tuple[int, ...]) -> None:
+    """An axis for the channel changes nothing."""
+    found = {key: np.expand_dims(each, axes) if key.startswith("x") else each for key, each in arrays().items()}
+    np.savez(tmp_path / "mnist.npz", **found)
     check(tmp_path)
 
 
@@ -130,24 +127,6 @@ def test_what_is_missing_is_downloaded_once(
     check(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"x_train": np.zeros((20, 28, 28))}, "images must be uint8 .* got float64"),
-        ({"x_test": np.zeros((6, 32, 32), np.uint8)}, r"got uint8 \(6, 32, 32\)"),
-        ({"y_train": np.zeros(20)}, "labels must be integers, got float64"),
-        ({"y_test": np.full(6, 10)}, r"test part: labels must lie in 0\.\.9"),
-        ({"y_test": None}, "no array 'y_test'"),
-    ],
-)
-def test_a_faulty_array_is_named(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
-    path = tmp_path / "mnist.npz"
-    np.savez(path, **{key: value for key, value in (arrays() | changed).items() if value is not None})
-    with pytest.raises(ValueError, match=message) as caught:
-        mnist(str(tmp_path))
-    assert one_line(caught).startswith(f"{path}: ")
-
-
 def test_sizes_take_the_first(tmp_path: Path) -> None:
     np.savez(tmp_path / "mnist.npz", **arrays())
     part = mnist(str(tmp_path), train_size=7, test_size=2)
@@ -155,8 +134,16 @@ def test_sizes_take_the_first(tmp_path: Path) -> None:
     np.testing.assert_array_equal(part.train_images[:, 0], arrays()["x_train"][:7])
 
 
+def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mnist.npz"
+    np.savez(path, **arrays() | {"x_test": np.zeros((6, 32, 32), np.uint8)})
+    with pytest.raises(ValueError, match=r"got uint8 \(6, 32, 32\)") as caught:
+        mnist(str(tmp_path))
+    assert one_line(caught).startswith(f"{path}: ")
+
+
 @pytest.mark.skipif(not REAL.is_file(), reason=f"no real MNIST at {REAL}; SYNCLINE_DATA names its folder")
-def test_the_real_digits_have_the_statistics_written_down() -> None:
+def test_the_real_digits_have_the_statistics_and_checksums_written_down(tmp_path: Path) -> None:
     dataset = mnist(str(REAL.parent))
     assert (dataset.num_train, len(dataset.test_labels)) == (60_000, 10_000)
     mean, std = channel_statistics(dataset.train_images)
@@ -164,10 +151,6 @@ def test_the_real_digits_have_the_statistics_written_down() -> None:
     assert std == pytest.approx(STD, abs=0.001)
     assert dataset.train_labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert torch.equal(dataset.test_labels[:5], torch.tensor([7, 2, 1, 0, 4]))
-
-
-@pytest.mark.skipif(not REAL.is_file(), reason=f"no real MNIST at {REAL}; SYNCLINE_DATA names its folder")
-def test_the_real_digits_as_idx_files_have_the_published_checksums(tmp_path: Path) -> None:
     with np.load(REAL, allow_pickle=False) as real:
         write(tmp_path, {name: idx(real[key]) for (name, *_), key in zip(FILES, arrays(), strict=True)})
-    assert torch.equal(mnist(str(tmp_path)).train_images, mnist(str(REAL.parent)).train_images)
+    assert torch.equal(mnist(str(tmp_path)).train_images, dataset.train_images)

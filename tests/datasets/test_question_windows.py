@@ -88,6 +88,19 @@ def test_the_answer_is_the_shortest_row_of_tokens_that_covers_it(question: Quest
             assert (first - begin + low, last - begin + low) == shortest
 
 
+def test_words_are_lower_case_without_accents_and_split_as_by_bert() -> None:
+    """Chinese characters are words of their own; what is invisible is removed; unknown words are [UNK]."""
+    for text, pieces in {
+        "bÉ": ["b", "##e"],
+        "a中b": ["a", "[UNK]", "b"],
+        "a\u200db\nc": ["a", "##b", "c"],
+        "a.b,x": ["a", ".", "b", ",", "[UNK]"],
+        "[CLS] a": ["[UNK]", "[UNK]", "[UNK]", "a"],
+    }.items():
+        numbers = TOKENIZER.encode(text, add_special_tokens=False).ids
+        assert [PIECES[number] for number in numbers] == pieces, text
+
+
 def test_neighbouring_windows_share_the_stride() -> None:
     text = "a " * 100
     windows = cut([Question("a b c", text, (("a", 0),))], TOKENIZER, 88, 20)
@@ -156,6 +169,7 @@ def check_against_transformers(uncased: Any, questions: list[Question], max_leng
             assert last - begin == min(i for i, span in enumerate(spans) if span[1] >= stop)
 
 
+@pytest.mark.slow
 @needs_minilm
 @scaled(30)
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(min_size=1, max_size=300)), min_size=1, max_size=3))

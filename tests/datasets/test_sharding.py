@@ -50,14 +50,6 @@ def test_random_access_equals_sequential(size: tuple[int, int], batch_size: int,
         np.testing.assert_array_equal(jumping.batch(iteration), walked[iteration])
 
 
-def test_a_batch_may_span_several_epochs() -> None:
-    share = WorkerShare(num_samples=7, num_workers=2, worker=1, batch_size=10, seed=0)
-    batch = share.batch(0)
-    assert (batch.shape, batch.dtype) == ((10,), np.int64)
-    assert np.bincount(batch, minlength=7).max() == 4  # three samples: three whole epochs and one sample
-    assert sorted(np.bincount(batch)[share.samples]) == [3, 3, 4]
-
-
 def test_epochs_workers_and_seeds_are_shuffled_differently() -> None:
     def order(worker: int, seed: int, epoch: int) -> list[int]:
         share = WorkerShare(200, 2, worker, 100, seed)
@@ -90,11 +82,6 @@ def test_impossible_arguments_are_refused(changed: dict[str, Any], message: str)
     arguments: dict[str, Any] = {"num_samples": 10, "num_workers": 4, "worker": 0, "batch_size": 2, "seed": 0}
     with pytest.raises(ValueError, match=message):
         WorkerShare(**arguments | changed)
-
-
-def test_there_is_no_iteration_before_the_first() -> None:
-    with pytest.raises(ValueError, match="iteration must be >= 0, got -1"):
-        WorkerShare(10, 1, 0, 2, 0).batch(-1)
 
 
 @given(sizes(), st.integers(1, 30), st.integers(0, 3))

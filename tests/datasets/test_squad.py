@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from syncline.datasets.errors import DataMissingError
 from syncline.datasets.files import SQUAD, SQUAD_MD5
 from syncline.datasets.questions import TEST_BATCH
 from syncline.datasets.squad import read_squad, squad
@@ -138,20 +137,6 @@ def test_the_test_set_is_in_order_and_scores_answers(tmp_path: Path) -> None:
     assert exact == overlap == 0.5
 
 
-def test_absent_files_are_named_with_the_ways_out(tmp_path: Path) -> None:
-    with pytest.raises(DataMissingError) as caught:
-        squad(str(tmp_path), vocab=str(written_vocabulary(tmp_path)))
-    text = one_line(caught)
-    for part in (tmp_path / "train-v1.1.json", "dataset.download=true", "dataset.root=FOLDER", "SYNCLINE_DATA"):
-        assert str(part) in text
-
-
-def written_vocabulary(root: Path) -> Path:
-    path = root / "other.txt"
-    path.write_text("\n".join(LETTERS))
-    return path
-
-
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
@@ -182,12 +167,10 @@ def test_an_answer_outside_its_text_is_refused(tmp_path: Path) -> None:
         read_squad(path)
 
 
-def test_other_options_out_of_range_are_refused(tmp_path: Path) -> None:
+def test_another_split_is_refused(tmp_path: Path) -> None:
     write(tmp_path)
     with pytest.raises(ValueError, match=r"^dataset\.split must be official or 90/10, got '80/20'$"):
         squad(str(tmp_path), split="80/20")
-    with pytest.raises(ValueError, match=r"dataset\.stride must be 0\.\.60 with dataset\.max_length=128, got 61"):
-        squad(str(tmp_path), max_length=128, stride=61)
 
 
 def test_only_download_true_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

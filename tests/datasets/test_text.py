@@ -4,15 +4,13 @@ import hashlib
 import io
 import os
 import sys
-import threading
 import zipfile
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from web_server import serving
 
 from syncline.datasets import text as text_module
 from syncline.datasets.errors import DataMissingError
@@ -103,14 +101,6 @@ def test_any_folder_is_a_text_in_the_order_of_its_names(tmp_path: Path) -> None:
         text("text", str(tmp_path), path="notes/a/z.md", length=2)
 
 
-def test_any_file_is_a_text(tmp_path: Path) -> None:
-    (tmp_path / "one").write_bytes(LETTERS)
-    for path in ("one", str(tmp_path / "one")):
-        dataset = text("text", str(tmp_path), path=path, length=2)
-        assert content(dataset.train) + content(dataset.test) == LETTERS
-        assert len(dataset.test) == 100
-
-
 def test_sizes_take_the_first_and_are_checked(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(LETTERS)
     some = text("text", str(tmp_path), path="one", length=10, train_size=7, test_size=3)
@@ -121,26 +111,6 @@ def test_sizes_take_the_first_and_are_checked(tmp_path: Path) -> None:
         text("text", str(tmp_path), path="one", length=10, test_size=10)
     with pytest.raises(ValueError, match=r"^dataset text: length must be >= 1, got 0$"):
         text("text", str(tmp_path), path="one", length=0)
-
-
-@pytest.mark.parametrize(
-    ("name", "path", "parts"),
-    [
-        ("text8", None, ("/text8;", "dataset.download=true")),
-        ("text8", "slice", ("/slice;",)),
-        ("ptb", None, ("/ptb.train.txt;", "dataset.download=true")),
-        ("billion", None, (f"{BILLION}/training-monolingual.tokenized.shuffled/news.en-*", "statmt.org")),
-        ("text", "nothing", ("/nothing;",)),
-    ],
-)
-def test_absent_files_are_named_with_the_ways_out(
-    tmp_path: Path, name: str, path: str | None, parts: tuple[str, ...]
-) -> None:
-    with pytest.raises(DataMissingError) as caught:
-        text(name, str(tmp_path), path=path)
-    said = one_line(caught)
-    for part in (*parts, "dataset.root=FOLDER or SYNCLINE_DATA=FOLDER"):
-        assert part in said
 
 
 def test_an_incomplete_text_is_named_too(tmp_path: Path) -> None:
@@ -156,60 +126,30 @@ def test_an_incomplete_text_is_named_too(tmp_path: Path) -> None:
         text("text", str(tmp_path))
 
 
-@pytest.fixture
-def served() -> Iterator[tuple[str, dict[str, bytes]]]:
-    """A web server on this machine: its address, and what it has by name."""
-    files: dict[str, bytes] = {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = files.get(self.path.removeprefix("/"))
-            self.send_response(200 if body is not None else 404)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/", files
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_text8_is_downloaded_on_request(
-    tmp_path: Path, served: tuple[str, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address, files = served
-    packed = io.BytesIO()
+def test_text8_is_downloaded_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    packed, root = io.BytesIO(), tmp_path / "new"
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("text8", LETTERS)
-    files["text8.zip"] = packed.getvalue()
-    monkeypatch.setattr(text_module, "TEXT8_URLS", (address + "text8.zip",))
     monkeypatch.setattr(text_module, "TEXT8_HASH", "sha256:" + hashlib.sha256(packed.getvalue()).hexdigest())
-    root = tmp_path / "new"
-    assert content(text("text8", str(root), length=10, download=True).train) == LETTERS[:900]
+    with serving({"text8.zip": packed.getvalue()}) as site:
+        monkeypatch.setattr(text_module, "TEXT8_URLS", (f"{site.url}text8.zip",))
+        for _ in range(2):
+            assert content(text("text8", str(root), length=10, download=True).train) == LETTERS[:900]
+    assert site.asked == ["text8.zip"]
     assert sorted(path.name for path in root.iterdir()) == ["text8", "text8.zip"]
-    files.clear()
-    assert len(text("text8", str(root), length=10, download=True).test) == 50  # no second time
 
 
-def test_ptb_is_downloaded_on_request_and_only_complete(
-    tmp_path: Path, served: tuple[str, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address, files = served
-    files["ptb.train.txt"] = files["ptb.test.txt"] = LETTERS
-    monkeypatch.setattr(text_module, "PTB_URL", address)
-    with pytest.raises(DataMissingError):  # not the published checksum
-        text("ptb", str(tmp_path), download=True)
-    assert not (tmp_path / "ptb.train.txt").exists()
-    hashes = dict.fromkeys(text_module.PTB_MD5, hashlib.md5(LETTERS).hexdigest())
-    monkeypatch.setattr(text_module, "PTB_MD5", hashes)
-    assert content(text("ptb", str(tmp_path), length=10, download=True).test) == LETTERS
+def test_ptb_is_downloaded_on_request_and_only_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving({"ptb.train.txt": LETTERS, "ptb.test.txt": LETTERS}) as site:
+        monkeypatch.setattr(text_module, "PTB_URL", site.url)
+        with pytest.raises(DataMissingError):  # not the published checksum
+            text("ptb", str(tmp_path), download=True)
+        assert not (tmp_path / "ptb.train.txt").exists()
+        hashes = dict.fromkeys(text_module.PTB_MD5, hashlib.md5(LETTERS).hexdigest())
+        monkeypatch.setattr(text_module, "PTB_MD5", hashes)
+        assert content(text("ptb", str(tmp_path), length=10, download=True).test) == LETTERS
 
 
 def test_python_documents_itself() -> None:

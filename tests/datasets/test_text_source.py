@@ -70,14 +70,6 @@ def test_streams_predict_every_test_byte_but_the_first_once(
     assert all(bool(row[:end].all()) for row, end in zip(counted, ends.tolist(), strict=True))  # padding is last
 
 
-def test_the_test_is_the_same_every_time() -> None:
-    source = source_of(b"abcd", bytes(range(256)) * 40, 2)
-    first, second = list(source.test()), list(source.test())
-    for one, other in zip(first, second, strict=True):
-        for a, b in zip(one, other, strict=True):
-            assert torch.equal(a, b)
-
-
 def test_characters_and_words_of_the_test_are_counted() -> None:
     test = "Größe zählt.\nNicht?\n".encode()
     source = source_of(b"abcd", test, 2)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from syncline.learning.compression import CHUNK, SAMPLE, Compression, Int8, Mean, PushCompressor, RandK, Sign, TopK
 from syncline.learning.consensus import mean_of
-from syncline.learning.kept import Kept
 
 SCHEMES: list[Compression] = [TopK(0.1), TopK(1.0), RandK(0.1), RandK(1.0), Int8(), Sign()]
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
@@ -31,11 +30,10 @@ def through(scheme: Compression, block: torch.Tensor, seed: int = 5) -> torch.Te
 
 
 @every_scheme
-@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 1000, CHUNK, CHUNK + 1, 5000])
-def test_every_size_of_a_block_has_its_bytes_and_zeros_stay_zeros(scheme: Compression, n: int) -> None:
-    found = through(scheme, block_of(n))
-    assert torch.isfinite(found).all()
-    assert torch.equal(through(scheme, torch.zeros(n)), torch.zeros(n))
+def test_every_size_of_a_block_has_its_bytes_and_zeros_stay_zeros(scheme: Compression) -> None:
+    for n in (0, 1, 7, 8, 9, 1000, CHUNK, CHUNK + 1, 5000):
+        assert torch.isfinite(through(scheme, block_of(n))).all(), n
+        assert torch.equal(through(scheme, torch.zeros(n)), torch.zeros(n)), n
 
 
 @pytest.mark.parametrize("scheme", [TopK(1.0), RandK(1.0), RandK(1.0, unbiased=True)], ids=repr)
@@ -44,10 +42,10 @@ def test_a_density_of_one_is_exact(scheme: Compression) -> None:
     assert torch.equal(through(scheme, block), block)
 
 
-@pytest.mark.parametrize("percent", range(1, 101))
-def test_a_density_of_whole_elements_has_as_many(percent: int) -> None:
+def test_a_density_of_whole_elements_has_as_many() -> None:
     """0.07 * 100 is above 7."""
-    assert int((through(TopK(percent / 100), block_of(100)) != 0).sum()) == percent
+    for percent in range(1, 101):
+        assert TopK(percent / 100).size(100) == 8 * percent, percent
 
 
 def test_topk_sends_the_largest_and_nothing_else() -> None:
@@ -60,8 +58,8 @@ def test_topk_sends_the_largest_and_nothing_else() -> None:
     assert TopK(0.05).size(1000) == 400
 
 
-@pytest.mark.parametrize("density", [0.0001, 0.01, 0.2, 0.9])
-@pytest.mark.parametrize("nonzero", [0.001, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("density", [0.0001, 0.01, 0.9])
+@pytest.mark.parametrize("nonzero", [0.001, 0.5, 1.0])
 @pytest.mark.parametrize("digits", [0, 7], ids=["many equal", "few equal"])
 def test_topk_of_a_large_block_is_the_beginning_of_a_stable_sort(density: float, nonzero: float, digits: int) -> None:
     block = torch.round(block_of(3 * SAMPLE + 5), decimals=digits)
@@ -79,23 +77,11 @@ def test_of_equal_elements_topk_sends_the_first_and_of_no_numbers_as_many() -> N
         assert TopK(0.5).encode(broken, 0).numel() == TopK(0.5).size(8)
 
 
-@given(st.lists(st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0]), min_size=1, max_size=40), st.floats(0.01, 1.0))
-def test_topk_sends_no_smaller_element_than_one_that_it_leaves_out(values: list[float], density: float) -> None:
-    block, scheme = torch.tensor(values), TopK(density)
-    data = scheme.encode(block, 0)
-    places = data[: data.numel() // 2].view(torch.int32).long()
-    assert (places[1:] > places[:-1]).all()
-    left = torch.ones(len(values), dtype=torch.bool)
-    left[places] = False
-    if left.any():
-        assert block[places].abs().min() >= block[left].abs().max()
-
-
 def test_randk_takes_other_places_with_another_seed_and_is_right_on_average() -> None:
     block, scheme = block_of(50), RandK(0.2, unbiased=True)
-    found = torch.stack([through(scheme, block, seed) for seed in range(4000)])
-    assert torch.equal((found != 0).sum(dim=1), torch.full((4000,), 10))
-    deviation = (found.mean(0) - block).abs() / (found.std(0) / math.sqrt(4000))
+    found = torch.stack([through(scheme, block, seed) for seed in range(800)])
+    assert torch.equal((found != 0).sum(dim=1), torch.full((800,), 10))
+    deviation = (found.mean(0) - block).abs() / (found.std(0) / math.sqrt(800))
     assert deviation.max() < 4.5, "by chance once in 3,000 times"
 
 
@@ -127,21 +113,6 @@ def test_with_feedback_nothing_is_lost(scheme: Compression) -> None:
         torch.testing.assert_close(sent + compressor.residual, wanted, rtol=0, atol=1e-4)
 
 
-def test_a_push_that_was_not_sent_leaves_what_was_left_out_before() -> None:
-    compressor = PushCompressor(TopK(0.1), [slice(0, 100)], True, worker=0, seed=0)
-    kept = Kept({"compress": compressor})
-    compressor(block_of(100), 0)
-    before = compressor.state_dict()["residual"].clone()
-    kept.begin()
-    compressor(block_of(100, 1), 1)
-    kept.undo()
-    assert torch.equal(compressor.state_dict()["residual"], before)
-    again = PushCompressor(TopK(0.1), [slice(0, 100)], True, worker=0, seed=0)
-    again.load_state_dict(compressor.state_dict())
-    first, second = block_of(100, 2), block_of(100, 2)
-    assert torch.equal(compressor(first, 1)[0], again(second, 1)[0])
-
-
 def test_without_feedback_a_push_depends_on_itself_alone() -> None:
     compressor = PushCompressor(Sign(), [slice(0, 100)], False, worker=0, seed=0)
     first, second = block_of(100), block_of(100)
@@ -155,7 +126,7 @@ def test_with_feedback_a_quadratic_is_solved_and_without_noise_hides_all_but_one
     for feedback in (True, False):
         compressor = PushCompressor(TopK(0.2), [slice(0, 5)], feedback, worker=0, seed=0)
         weights = torch.zeros(5)
-        for number in range(2000):
+        for number in range(500):
             gradient = weights - aim
             gradient[0] += 10.0 * (-1) ** number
             compressor(gradient, number)
@@ -167,13 +138,10 @@ def test_with_feedback_a_quadratic_is_solved_and_without_noise_hides_all_but_one
 
 
 @every_scheme
-@pytest.mark.parametrize("members", [1, 2, 3])
-def test_the_mean_of_what_members_send_has_the_bits_of_the_mean_of_whole_vectors(
-    scheme: Compression, members: int
-) -> None:
+def test_the_mean_of_what_members_send_has_the_bits_of_the_mean_of_whole_vectors(scheme: Compression) -> None:
     """Again and again in the same memory; places that several send count once each."""
     mean, out, wanted = Mean(scheme, 300), block_of(300), block_of(300)
-    for seed in range(0, 30, 10):
+    for members, seed in ((1, 0), (2, 10), (3, 20)):
         parts = [scheme.encode(block_of(300, seed + member), seed + member) for member in range(members)]
         mean.add_to(out, parts)
         whole = [torch.empty(300) for _ in parts]

@@ -7,8 +7,8 @@ from torch import Tensor
 from syncline.learning.compression import Compression, Int8, RandK, Sign, TopK
 from syncline.learning.consensus import Consensus, mean_of
 
-N = 500
-SCHEMES: list[tuple[Compression, float]] = [(TopK(0.05), 0.1), (RandK(0.1), 0.03), (Int8(), 1.0), (Sign(), 0.1)]
+N = 200
+SCHEMES: list[tuple[Compression, float]] = [(TopK(0.2), 0.2), (RandK(0.3), 0.1), (Int8(), 1.0), (Sign(), 0.2)]
 
 
 def vectors(seed: int, count: int = 4) -> list[Tensor]:
@@ -39,11 +39,11 @@ def test_replicas_come_together_at_their_mean(scheme: Compression, step: float) 
         return float((torch.stack(weights).double() - mean).norm())
 
     at_first = spread()
-    for number in range(600):
+    for number in range(150):
         average(group, weights, number)
-        if number % 100 == 0:
+        if number % 50 == 0:
             torch.testing.assert_close(torch.stack(weights).double().mean(0), mean, rtol=0, atol=1e-4)
-    assert spread() < 1e-2 * at_first
+    assert spread() < 0.05 * at_first
 
 
 @pytest.mark.parametrize("scheme", [TopK(1.0), RandK(1.0)], ids=repr)

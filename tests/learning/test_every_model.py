@@ -17,26 +17,26 @@ from syncline.assembly import build_learner, build_optimizer, build_rate
 from syncline.config import MODELS, RunConfig
 from syncline.learning.task import TASKS
 
-STEPS = 5
-STEPS_OF_THE_LARGEST = 2
-LARGEST = ("inception_v3", "resnet50", "resnet50_bottleneck_cifar", "wide_resnet50_2")
+STEPS = 3
+STEPS_OF_THE_LARGEST = 1
+LARGEST = ("inception_v3", "resnet50", "resnet50_bottleneck_cifar")
 TINY = ["dataset.train_size=12", "dataset.test_size=4", "batch_size=3"]
+GLYPHS = ["dataset=glyphs10", "dataset.image_size=8"]
 CASES = {
-    "alexnet_small": ["model=alexnet_small", "dataset=glyphs10"],
+    "alexnet_small": ["model=alexnet_small", *GLYPHS],
     "bert": ["model=bert_tiny", "dataset=qa_synthetic", "optimizer=adamw", "optimizer.clip_norm=1"],
     "char_lstm": ["model=char_lstm", "dataset=pydoc_text", "optimizer=adam", "optimizer.clip_norm=0.5"],
     "deepfm": ["model=deepfm", "dataset=ctr_synthetic", "optimizer.lr=0.01"],
     "draw": ["model=draw_small", "dataset=digits", "optimizer=adam", "optimizer.clip_norm=5"],
-    "inception_small": ["model=inception_small", "dataset=glyphs10", "optimizer=rmsprop", "optimizer.form=torch"],
+    "inception_small": ["model=inception_small", *GLYPHS, "optimizer=rmsprop", "optimizer.form=torch"],
     "inception_v3": ["model=inception_v3", "dataset=glyphs10", "dataset.image_size=299", "batch_size=2"],
-    "lenet": ["model=lenet", "dataset=mnist_digits"],
-    "mlp": ["model=mlp", "dataset=mnist_digits"],
-    "resnet": ["model=resnet8", "dataset=glyphs10", "optimizer=nesterov"],
+    "lenet": ["model=lenet", *GLYPHS],
+    "mlp": ["model=mlp", *GLYPHS],
+    "resnet": ["model=resnet8", *GLYPHS, "optimizer=nesterov"],
     "resnet50": ["model=resnet50", "dataset=glyphs10"],
     "resnet50_bottleneck_cifar": ["model=resnet50_bottleneck_cifar", "dataset=glyphs10", "dataset.image_size=16"],
-    "softmax_regression": ["model=softmax_regression", "dataset=mnist_digits"],
-    "wide_resnet": ["model=wrn10_1", "dataset=glyphs10", "model.dropout=0.3", "optimizer=nesterov"],
-    "wide_resnet50_2": ["model=wrn50_2", "dataset=glyphs10", "batch_size=2"],
+    "softmax_regression": ["model=softmax_regression", "dataset=digits"],
+    "wide_resnet": ["model=wrn10_1", *GLYPHS, "model.dropout=0.3", "optimizer=nesterov"],
 }
 
 
@@ -56,7 +56,8 @@ def torchs_own(config: RunConfig, module: nn.Module) -> torch.optim.Optimizer:
 
 
 def test_every_network_is_tried() -> None:
-    assert set(CASES) == set(MODELS)
+    """But for one that is resnet50 with other numbers of channels."""
+    assert {*CASES, "wide_resnet50_2"} == set(MODELS)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 from examples import scaled
 from hypothesis import given
@@ -86,7 +85,7 @@ def bits(tensor: Tensor) -> Tensor:
     return tensor.detach().view(torch.int32)
 
 
-@given(st.one_of(sgds(), rmsprops(), adams()), st.integers(5, 20), st.booleans(), st.floats(0, 0.5))
+@given(st.one_of(sgds(), rmsprops(), adams()), st.integers(3, 10), st.booleans(), st.floats(0, 0.5))
 @scaled(150)
 def test_it_equals_torch_in_every_bit(
     pair: tuple[Options, Torch], steps: int, in_place: bool, second_rate: float
@@ -133,24 +132,10 @@ def test_what_it_writes_does_not_depend_on_where(options: Options) -> None:
 
 
 @every_optimizer
-@given(cut=st.integers(1, N - 1))
-@scaled(15)
-def test_blocks_are_independent_of_each_other(options: Options, cut: int) -> None:
-    whole, first, second = build(**options), build(**options), build(**options)
-    given = gradients(6)
-    weights = run(whole, start(), given)
-    parts = [
-        run(first, start()[:cut], [gradient[:cut] for gradient in given]),
-        run(second, start()[cut:], [gradient[cut:] for gradient in given]),
-    ]
-    assert torch.equal(bits(weights), bits(torch.cat(parts)))
-    evaluated = [optimizer.evaluated(part) for optimizer, part in zip((first, second), parts, strict=True)]
-    assert torch.equal(bits(whole.evaluated(weights)), bits(torch.cat(evaluated)))
-
-
-@every_optimizer
-@pytest.mark.parametrize("at", [0, 1, 4])
+@pytest.mark.parametrize("at", [0, 4])
 def test_saved_and_loaded_it_continues_in_every_bit(options: Options, at: int) -> None:
+    import safetensors.torch
+
     given = gradients(8)
     straight, broken_off, restored = build(**options), build(**options), build(**options)
     expected, weights = run(straight, start(), given), run(broken_off, start(), given[:at])
@@ -224,7 +209,7 @@ def test_the_two_forms_of_momentum_differ_only_after_the_rate_changes():
 
 @scaled(30)
 @given(
-    st.one_of(sgds(), rmsprops(), adams()).map(lambda drawn: drawn[0]),
+    st.one_of(sgds(), rmsprops(), adams()).map(lambda drawn: drawn[0]) | st.sampled_from(PLAIN),
     st.none() | st.floats(0.1, 0.99),
     st.lists(st.integers(1, N - 1), max_size=4, unique=True),
     st.data(),
@@ -237,7 +222,7 @@ def test_steps_of_parts_in_any_order_are_the_step_of_the_whole(
     places = [slice(begin, end) for begin, end in pairwise(edges)]
 
     def make() -> Optimizer:
-        return build(average_decay=average_decay, **options)
+        return build(**options | {"average_decay": average_decay})
 
     whole, parts = make(), InParts(make, places)
     torch.manual_seed(0)

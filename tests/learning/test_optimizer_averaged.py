@@ -39,15 +39,6 @@ def test_it_does_not_change_the_trained_weights() -> None:
     assert not torch.equal(averaged.evaluated(others), others)
 
 
-@given(st.floats(0.01, 0.9999), st.integers(1, 60), st.lists(st.floats(-100, 100), min_size=2, max_size=2, unique=True))
-def test_it_lies_between_the_weights_it_has_seen(decay: float, updates: int, levels: list[float]) -> None:
-    optimizer, weights = Averaged(Sgd(0, 0), decay), torch.full((3,), levels[0], dtype=torch.float64)
-    for update in range(updates):
-        moved_to(optimizer, weights, torch.full((3,), levels[update % 2], dtype=torch.float64))
-        assert (optimizer.evaluated(weights) >= min(levels) - 1e-9).all()
-        assert (optimizer.evaluated(weights) <= max(levels) + 1e-9).all()
-
-
 @given(st.floats(0.01, 0.9999), st.integers(1, 15), st.booleans())
 def test_the_mean_of_the_replicas_averages_is_the_average_of_their_mean(
     decay: float, updates: int, joins_first: bool
@@ -73,12 +64,3 @@ def test_the_mean_of_the_replicas_averages_is_the_average_of_their_mean(
         average = allowed * average + (1 - allowed) * sum(replicas) / 4
         evaluated = [optimizer.evaluated(replica) for replica, optimizer in zip(replicas, optimizers, strict=True)]
         torch.testing.assert_close(sum(evaluated) / 4, average, rtol=1e-10, atol=1e-12)
-
-
-def test_the_average_reduces_the_noise_of_a_high_rate() -> None:
-    """Noisy gradients of w^2 / 2 about its minimum at 0: the average lies nearer to it."""
-    optimizer, weights = Averaged(Sgd(0, 0), 0.99), torch.zeros(200)
-    generator = torch.Generator().manual_seed(0)
-    for noise in torch.randn(300, 200, generator=generator):
-        optimizer.step(weights, weights + noise, 0.5, out=weights)
-    assert optimizer.evaluated(weights).square().mean() < 0.1 * weights.square().mean()

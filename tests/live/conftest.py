@@ -1,7 +1,11 @@
-"""Ways from a client to a server: addresses, with and without TLS."""
+"""Ways from a client to a server, and runs of real processes that share one supervisor."""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from certificates import certificate
+from live.here import Launcher, SharedSupervisor
 
 
 @pytest.fixture(scope="session")
@@ -10,8 +14,22 @@ def two_certificates(tmp_path_factory):
     return [certificate(tmp_path_factory.mktemp(name)) for name in ("ours", "other")]
 
 
-@pytest.fixture(params=["unix", "tcp", "unix with TLS", "tcp with TLS"])
+@pytest.fixture(params=["unix", "tcp with TLS"])
 def way(request):
     """An address to listen at, and the certificate or None."""
-    address = "unix:" if request.param.startswith("unix") else "tcp:127.0.0.1:0"
-    return address, request.getfixturevalue("two_certificates")[0] if "TLS" in request.param else None
+    if request.param == "unix":
+        return "unix:", None
+    return "tcp:127.0.0.1:0", request.getfixturevalue("two_certificates")[0]
+
+
+@pytest.fixture(scope="session")
+def supervisor() -> Iterator[SharedSupervisor]:
+    made = SharedSupervisor()
+    made.begin()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def launch(tmp_path: Path, supervisor, monkeypatch, capsys) -> Launcher:
+    return Launcher(tmp_path, supervisor, monkeypatch, capsys)

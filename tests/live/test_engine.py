@@ -26,9 +26,24 @@ from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
 
+# Those whose answers differ in kind.
+every_kind = pytest.mark.parametrize(
+    "options",
+    [
+        BspOptions(),
+        SspOptions(staleness=1),
+        BackupOptions(backups=1),
+        KBatchSyncOptions(k=3),
+        KAsyncOptions(k=2),
+        AdasyncOptions(variant="k_sync", k=1, interval=0.03),
+        PspOptions(c=1, tau1=0.006, tag="newest"),
+    ],
+    ids=repr,
+)
+
 
 @every_case
-@scaled(20)
+@scaled(9)
 @given(num_workers=st.integers(1, 4), history=steps)
 def test_in_any_order_of_events_gradients_log_totals_and_lead_are_right(options, num_workers, history):
     run = FakeRun(options, num_workers, delivers_at_once=False)
@@ -54,7 +69,7 @@ def copied(state: tuple[dict[str, Tensor], dict]) -> tuple[dict[str, Tensor], di
     return {name: tensor.clone() for name, tensor in tensors.items()}, json.loads(json.dumps(plain))
 
 
-@every_case
+@every_kind
 @scaled(12)
 @given(num_workers=st.integers(1, 4), before=steps, after=st.lists(one_step, min_size=12, max_size=40))
 def test_an_engine_loaded_from_a_state_continues_exactly_as_one_that_never_stopped(options, num_workers, before, after):
@@ -89,18 +104,7 @@ def same(one: tuple[dict[str, Tensor], dict], other: tuple[dict[str, Tensor], di
     )
 
 
-def test_a_state_holds_the_momentum_the_held_workers_and_the_pending_pushes():
-    """BSP: after one update, one worker of three has pushed for the next and waits."""
-    run = FakeRun(BspOptions())
-    for worker in (0, 1, 2, 1):
-        run.push(worker)
-    tensors, plain = run.engine.state()
-    assert set(tensors) == {"weights", "buffers", "optimizer.momentum", "pending.3.gradient", "pending.3.buffers"}
-    assert plain["interpreter"]["pending"] == [(3, 1, 1)]
-    assert (plain["waiting"], plain["iterations"]) == ([1], [1, 2, 1])
-
-
-@every_case
+@every_kind
 @scaled(8)
 @given(num_workers=st.integers(1, 4), history=steps)
 def test_a_resumed_run_sends_the_current_version_to_all_and_grants_it_to_all_but_the_held(
@@ -133,16 +137,6 @@ def test_the_rate_of_an_update_is_that_of_the_samples_and_updates_before_it():
     for worker in (0, 1, 1, 0, 0, 1):
         run.push(worker)
     assert asked == [(0, 0), (16, 1), (32, 2)]
-
-
-def test_the_first_grants_of_a_new_run_are_not_in_the_log():
-    run = FakeRun(AspOptions())
-    assert run.rows == []
-    assert {worker: (granted.version, granted.iteration) for worker, granted in run.computing.items()} == {
-        0: (0, 0),
-        1: (0, 0),
-        2: (0, 0),
-    }
 
 
 # The log, row by row.
@@ -231,23 +225,6 @@ def test_a_push_that_crosses_an_interrupt_is_stale():
     run.check_gradients()
 
 
-def test_a_waiting_worker_is_granted_and_a_computing_one_interrupted():
-    run = FakeRun(KSyncOptions(k=2))
-    run.push(1)
-    run.push(0)
-    assert [row[1:] for row in run.rows[-4:]] == [
-        ("interrupted", 2, 0, -1, 1, 0.0, "the first 2 are here"),
-        ("granted", 1, 0, -1, 1, 0.0, "the first 2 are here"),
-        ("granted", 0, 0, -1, 1, 0.0, "the first 2 are here"),
-        ("granted", 2, 0, -1, 1, 0.0, "the first 2 are here"),
-    ]
-    assert {worker: (granted.version, granted.iteration) for worker, granted in run.computing.items()} == {
-        0: (1, 1),
-        1: (1, 1),
-        2: (1, 0),  # the mini-batch that it did not finish
-    }
-
-
 def test_cancelled_gradients_are_reported_with_the_next_push():
     run = FakeRun(KSyncOptions(k=1), num_workers=2, delivers_at_once=False)
     for is_late in (False, True, False):
@@ -263,14 +240,6 @@ def test_cancelled_gradients_are_reported_with_the_next_push():
     assert run.rows.of("pushed")[-1].value == 0, "its first mini-batch is still its next one"
 
 
-def test_a_stale_push_is_stale_also_after_a_checkpoint():
-    run = FakeRun(KSyncOptions(k=1), num_workers=2, delivers_at_once=False)
-    run.push(0)
-    again = run.twin(copied(run.engine.state()))
-    again.push(1)
-    assert [row.because for row in again.rows[-1:]] == ["in transit"]
-
-
 def test_a_worker_that_repeats_continues_at_its_version_with_its_next_mini_batch():
     run = FakeRun(KBatchSyncOptions(k=3), num_workers=2)
     run.push(0)
@@ -280,18 +249,6 @@ def test_a_worker_that_repeats_continues_at_its_version_with_its_next_mini_batch
     run.push(0)
     assert {worker: granted[:2] for worker, granted in run.computing.items()} == {0: (1, 3), 1: (1, 0)}
     assert run.engine.totals.used_by_worker == [3, 0]
-
-
-def test_a_late_gradient_is_discarded_and_released():
-    run = FakeRun(BackupOptions(backups=1), num_workers=2)
-    run.push(0)
-    run.push(1)
-    assert run.rows[-2:] == [
-        (2.0, "discarded", 1, 0, 1, 0, 0.0, "computed at version 0, now 1"),
-        (2.0, "granted", 1, 0, -1, 1, 0.0, "computed at version 0, now 1"),
-    ]
-    assert run.engine.totals.discarded_by_worker == [0, 1]
-    run.check_gradients()
 
 
 # Timers, pull rules, counts that change.
@@ -305,25 +262,6 @@ def test_a_timer_fires_at_the_time_that_the_strategy_set():
     run.advance(1.0)
     assert [row[:2] for row in run.rows.of("timer", "applied")] == [(1.5, "timer"), (1.5, "applied")]
     assert run.engine.interpreter.wakes_at == math.inf
-
-
-def test_a_timer_that_is_no_longer_needed_is_cancelled():
-    run = FakeRun(PspOptions(c=1, tau1=5.0), num_workers=2)
-    run.push(0)
-    assert run.engine.interpreter.wakes_at == 6.0
-    run.push(1)
-    assert (run.engine.totals.updates, run.engine.interpreter.wakes_at) == (1, math.inf)
-
-
-def test_a_state_holds_the_timer():
-    run = FakeRun(PspOptions(c=1, tau1=5.0), num_workers=2)
-    run.push(0)
-    again = run.twin(copied(run.engine.state()))
-    assert again.engine.interpreter.wakes_at == 6.0
-    for one in (run, again):
-        one.advance(10.0)
-    assert again.engine.totals.updates == run.engine.totals.updates == 1
-    assert same(again.engine.state(), run.engine.state())
 
 
 def test_with_a_pull_rule_staleness_is_that_of_the_block_and_the_strategy_receives_the_tag():
@@ -385,17 +323,6 @@ def test_the_user_is_warned_once_when_an_update_has_to_wait_for_fewer(options, w
     assert len(run.engine.totals.waits_for) == 2 * len(warnings)
 
 
-def test_a_count_that_grows_is_in_the_log_and_the_totals_and_gives_no_warning():
-    run = FakeRun(AdasyncOptions(variant="k_async", k=1, interval=10.0))
-    run.push(0, after=5.0, loss=4.0)
-    run.push(0, after=6.0, loss=1.0)  # of the second interval; F_0 = 4
-    run.push(1, after=10.0, loss=1.0)  # of the third: F = 1, K = sqrt(4)
-    assert run.engine.totals.waits_for == [(0.0, 0, 1), (21.0, 3, 2)]
-    assert run.rows[-1] == (21.0, "waits_for", -1, 0, -1, 3, 2, "F_0 4, F 1")
-    assert run.warnings == []
-    assert run.engine.totals.snapshot(0.1)["waits_for"] == 2
-
-
 # Workers that leave and join.
 
 
@@ -414,17 +341,6 @@ def test_the_others_continue_when_a_worker_leaves(options):
     run.check_gradients()
 
 
-def test_a_worker_held_for_one_that_left_is_granted():
-    run = FakeRun(SspOptions(staleness=0), num_workers=3)
-    run.push(0)
-    run.push(1)
-    assert set(run.computing) == {2}
-    run.leave(2)
-    assert set(run.computing) == {0, 1}
-    assert [row[1:3] for row in run.rows[-3:]] == [("left", 2), ("granted", 0), ("granted", 1)]
-    assert run.rows[-3].because == "killed"
-
-
 def test_a_synchronous_run_cannot_continue_without_a_worker():
     run = FakeRun(BspOptions())
     run.push(1)
@@ -433,26 +349,6 @@ def test_a_synchronous_run_cannot_continue_without_a_worker():
         run.engine.left(2.0, 2, "no route")
     assert run.rows == rows
     assert same(run.engine.state(), before)
-
-
-@every_elastic_case
-def test_all_workers_may_leave_and_rejoin(options):
-    run = FakeRun(options, num_workers=2)
-    workers = range(run.num_workers)
-    for worker in (0, 1, 0):
-        if worker in run.computing:
-            run.push(worker)
-    iterations = {worker: run.engine.iterations[worker] for worker in workers}
-    for worker in workers:
-        run.leave(worker)
-    assert not run.computing
-    for worker in reversed(workers):
-        run.join(worker)
-    assert {worker: granted.iteration for worker, granted in run.computing.items()} == iterations
-    for _ in range(10):
-        run.push(min(run.computing, key=lambda worker: run.engine.iterations[worker]))
-    check_rows(run.rows)
-    run.check_gradients()
 
 
 @every_elastic_case
@@ -476,17 +372,6 @@ def test_a_worker_that_rejoins_continues_after_its_last_push_and_counts_from_the
     assert run.engine.totals.max_lead == lead == 1, "it is one ahead of the others, not four behind them"
 
 
-def test_the_lead_of_a_worker_that_left_does_not_count():
-    run = FakeRun(AspOptions(), num_workers=2)
-    for _ in range(5):
-        run.push(0)
-    assert run.engine.totals.max_lead == 5
-    run.leave(0)
-    for _ in range(7):
-        run.push(1)
-    assert run.engine.totals.max_lead == 5, "a single worker has no lead"
-
-
 def test_an_iteration_that_only_another_shard_received_is_not_repeated():
     run = FakeRun(AspOptions(), num_workers=1)
     run.push(0)
@@ -498,24 +383,7 @@ def test_an_iteration_that_only_another_shard_received_is_not_repeated():
 # The end of a run.
 
 
-@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
-@every_case
-def test_a_loss_that_is_not_finite_ends_the_run(options, loss):
-    run = FakeRun(options)
-    for worker in (0, 1, 2):
-        run.push(worker)
-    run.advance(2.0)
-    before, updates = run.engine.shard.current.weights.clone(), run.engine.totals.updates
-    run.push(1, after=0.0, loss=loss)
-    assert run.engine.interpreter.ended_by == "diverged"
-    assert 1 not in run.computing
-    assert run.rows[-1].kind == "pushed", "the strategy does not receive it"
-    assert run.engine.totals.updates == updates
-    assert run.engine.totals.time_s == run.now == 5.0
-    assert torch.equal(run.engine.shard.current.weights, before)
-
-
-@every_case
+@every_kind
 @scaled(12)
 @given(num_workers=st.integers(1, 4), max_updates=st.integers(1, 12), history=steps)
 def test_the_run_ends_at_its_last_update_and_grants_nothing_after_it(options, num_workers, max_updates, history):
@@ -539,11 +407,3 @@ def test_the_run_ends_with_the_first_update_that_completes_its_samples(options, 
         pushed += 1
     assert (run.engine.interpreter.ended_by, pushed, run.engine.totals.samples) == ("epochs", pushes, 8 * pushes)
     run.check_gradients()
-
-
-def test_the_first_limit_that_is_reached_ends_the_run():
-    for limits, reason in ((Limits(samples=16, updates=3), "epochs"), (Limits(samples=100, updates=3), "max_updates")):
-        run = FakeRun(AspOptions(), limits=limits)
-        while run.engine.interpreter.ended_by is None:
-            run.push(0)
-        assert run.engine.interpreter.ended_by == reason

@@ -16,11 +16,11 @@ from syncline.records.events import Row
 from syncline.server.report import PushReport
 from syncline.simulation.engine import Simulation
 from syncline.simulation.run import build_learning
-from syncline.strategies.adasync import VARIANTS, AdasyncOptions
+from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.dssp import DsspOptions
-from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
+from syncline.strategies.k_async import KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
@@ -142,52 +142,41 @@ def numbered_by_shard(rows: list[Row]) -> list[Row]:
     return [row._replace(push=numbers[row.push]) for row in rows]
 
 
+DELAYED = ScenarioConfig(push_delay=Exponential(0.3), pull_delay=Exponential(0.3))
+INSTANT = ScenarioConfig()  # where messages take no time: an interrupted gradient has never been computed
+# One of each kind of answer, with one shard or several.
 CASES = [
-    (BspOptions(), 1),
-    (BspOptions(), 3),
-    (SspOptions(staleness=1), 1),
-    (SspOptions(staleness=1), 2),
-    *((DsspOptions(s_lower=1, r_max=3, bound=bound), 1) for bound in ("paper", "hard", "catchup")),
-    (BackupOptions(backups=1), 1),
-    (BackupOptions(backups=2, aggregate="sum"), 2),
-    (KSyncOptions(k=1), 1),
-    (KSyncOptions(k=2), 1),
-    (KBatchSyncOptions(k=2), 1),
-    (KBatchSyncOptions(k=5), 1),
-    (KAsyncOptions(k=2), 1),
-    (KBatchAsyncOptions(k=4), 1),
-    *((AdasyncOptions(variant=variant, k=1, interval=2.0), 1) for variant in VARIANTS),
-    (PspOptions(), 1),
-    (PspOptions(c=2), 1),
-    (PspOptions(c=1, tag="newest"), 1),
-    (PspOptions(c=2, tau1=0.5, tag="newest"), 1),
-    (PspOptions(c=2, b=60.0), 3),
-    (PspOptions(c=1, b=30.0, tau1=0.3, tau2=0.2, tag="newest"), 3),
+    (BspOptions(), 3, DELAYED),
+    (SspOptions(staleness=1), 2, DELAYED),
+    (DsspOptions(s_lower=1, r_max=3, bound="paper"), 1, DELAYED),
+    (BackupOptions(backups=2, aggregate="sum"), 2, DELAYED),
+    (KSyncOptions(k=2), 1, DELAYED),
+    (KSyncOptions(k=2), 1, INSTANT),
+    (KBatchSyncOptions(k=5), 1, DELAYED),
+    (KBatchSyncOptions(k=5), 1, INSTANT),
+    (KBatchAsyncOptions(k=4), 1, DELAYED),
+    (AdasyncOptions(variant="k_batch_sync", k=1, interval=2.0), 1, DELAYED),
+    (PspOptions(), 1, DELAYED),
+    (PspOptions(c=2, tau1=0.5), 1, INSTANT),
+    (PspOptions(c=1, b=30.0, tau1=0.3, tau2=0.2, tag="newest"), 3, DELAYED),
 ]
-# Where messages take no time, an interrupted gradient has never been computed.
-INSTANT = [KSyncOptions(k=2), KBatchSyncOptions(k=5), PspOptions(c=1, tag="newest"), PspOptions(c=2, tau1=0.5)]
 
 
-@pytest.mark.parametrize(
-    ("options", "num_shards", "is_instant"),
-    [(*case, False) for case in CASES] + [(options, 1, True) for options in INSTANT],
-    ids=str,
-)
+@pytest.mark.parametrize(("options", "num_shards", "scenario"), CASES, ids=str)
 def test_given_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the_same_bits(
-    options, num_shards, is_instant
+    options, num_shards, scenario
 ):
     torch.set_num_threads(1)
     adapts = isinstance(options, AdasyncOptions)  # which needs a loss that falls
-    delays = ScenarioConfig(push_delay=Exponential(0.3), pull_delay=Exponential(0.3))
     config = RunConfig(
-        model=ModelConfig(),
+        model=ModelConfig(name="softmax_regression"),
         dataset=DigitsConfig(),
-        optimizer=SgdConfig(lr=0.1 if adapts else 0.02, momentum=0.9, weight_decay=1e-3),
+        optimizer=SgdConfig(lr=0.02, momentum=0.9, weight_decay=1e-3),
         strategy=options,
         cluster=ClusterConfig(workers=3, shards=num_shards, gradient_s=[1.0, 1.7, 2.9], jitter=Normal(1.0, 0.2)),
-        scenario=ScenarioConfig() if is_instant else delays,
-        batch_size=16,
-        max_updates=80 if adapts else 40,
+        scenario=scenario,
+        batch_size=8,
+        max_updates=60 if adapts else 25,
         device="cpu",
     )
     learning, rows = build_learning(config), Rows()
@@ -195,7 +184,7 @@ def test_given_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the
         strategies=[options.start(3) for _ in learning.shards],
         cluster=Cluster(config.cluster, config.scenario, config.seed),
         block_bytes=[0] * num_shards,
-        batch_size=16,
+        batch_size=config.batch_size,
         limits=Limits.of(config, learning.num_train),
         observer=NullObserver(),
         rules=[rule for _ in range(3) if (rule := options.pull_rule(num_shards)) is not None],
@@ -204,7 +193,7 @@ def test_given_the_pushes_of_a_simulated_run_it_answers_the_same_and_ends_at_the
         first_count=options.first_count,
     )
     assert simulation.run() == "max_updates"
-    if options.interrupts and not is_instant:
+    if options.interrupts and scenario == DELAYED:
         assert any(row.because == STALE for row in rows), "or the case tests little"
     rows[:] = numbered_by_shard(rows)
     again = LiveReplay(config)

@@ -1,9 +1,7 @@
 """The process that evaluates the states of a run: forked from the launcher's supervisor, and watched by it."""
 
 import os
-import signal
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,14 +18,7 @@ from syncline.progress import Totals
 from syncline.records.snapshots import write_state
 from syncline.records.writer import RecordWriter
 
-pytestmark = [pytest.mark.processes, pytest.mark.core]
-
-
-@pytest.fixture(scope="module")
-def supervisor() -> Iterator[Supervisor]:
-    with closing(Supervisor()) as made:
-        made.begin()
-        yield made
+pytestmark = [pytest.mark.processes, pytest.mark.core, pytest.mark.xdist_group("supervisor")]
 
 
 @pytest.fixture
@@ -88,12 +79,3 @@ def test_a_killed_evaluator_is_named(evaluator: Evaluator, supervisor: Superviso
     assert wait_until(lambda: not is_alive(pid))
     with pytest.raises(RunFailed, match="the process that evaluates was killed"):
         evaluator.row([], 0.0)
-
-
-def test_a_stopped_evaluator_dies_with_the_supervisor(config: RunConfig, record: Path) -> None:
-    with closing(Supervisor()) as supervisor:
-        supervisor.begin()
-        evaluator = Evaluator(config, record, supervisor)
-        os.kill(pid := pid_of_child(supervisor), signal.SIGSTOP)
-    assert wait_until(lambda: not is_alive(pid))
-    evaluator.close()

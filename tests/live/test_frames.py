@@ -3,15 +3,13 @@
 import json
 import os
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
+from live.wire import in_thread, pair
 
 from syncline.live import frames
 from syncline.live.frames import HEADER, MAX_JSON, REPORT, Header, Kind, Reader, pack_report, unpack_report
@@ -25,19 +23,6 @@ size, numbers = st.integers(0, 2**64 - 1), (int64, int64, real)
 with_payload = st.builds(Header, st.sampled_from([Kind.JSON, Kind.PUSH, Kind.BLOCK, Kind.HELD]), size, *numbers)
 without_payload = st.builds(Header, st.sampled_from([Kind.STOP, Kind.REPEAT, Kind.SAVE]), st.just(0), *numbers)
 reports = st.builds(PushReport, count, int64, int64, int64, real, count, count, *[real] * 7)
-
-
-@contextmanager
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    a, b = socket.socketpair()
-    with a, b:
-        yield a, b
-
-
-def in_thread(action) -> threading.Thread:
-    thread = threading.Thread(target=action)
-    thread.start()
-    return thread
 
 
 @given(with_payload | without_payload)

@@ -4,72 +4,35 @@ import os
 import socket
 import stat
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
+from live.wire import SECRET, in_thread, outcome_of, pair
 
-from syncline.live import frames, handshake, transport
+from syncline.live import frames, handshake
 from syncline.live.handshake import MAX_UNPROVED, PREAMBLE, PROOF_BYTES, Listener
 from syncline.live.transport import WireError, address_of, listen
 
-SECRET = b"the run's own"
 ADDRESSES = ["unix:", "tcp:127.0.0.1:0"]
 
 
-@contextmanager
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    a, b = socket.socketpair()
-    with a, b:
-        yield a, b
-
-
-def in_thread(action) -> threading.Thread:
-    thread = threading.Thread(target=action)
-    thread.start()
-    return thread
-
-
-@contextmanager
-def served(address: str, secret: bytes) -> Iterator[tuple[str, list]]:
-    """A server that admits one connection, or records why not."""
-    listener = listen(address)
-    outcome = []
-
-    def serve() -> None:
-        raw, _ = listener.accept()
-        try:
-            with handshake.admit(raw, secret) as sock:
-                outcome.append("in")
-                sock.sendall(b"hello")
-        except (WireError, OSError) as error:
-            outcome.append(error)
-
-    thread = in_thread(serve)
-    try:
-        yield address_of(listener), outcome
-    finally:
-        thread.join()
-        listener.close()
-
-
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_peer_with_the_secret_is_admitted(address):
-    with served(address, SECRET) as (place, outcome), handshake.connect(place, SECRET) as sock:
-        assert sock.recv(5) == b"hello"
-    assert outcome == ["in"]
-
-
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_a_peer_without_it_is_not(address):
-    with served(address, SECRET) as (place, outcome), pytest.raises(WireError):
-        handshake.connect(place, b"a guess")
-    assert isinstance(outcome[0], WireError)
-    assert "does not know the run's secret" in str(outcome[0])
+def test_a_peer_with_the_secret_is_admitted_and_one_without_it_is_not(address):
+    with listen(address) as listener:
+        place = address_of(listener)
+        with outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET)) as outcome:
+            sock = handshake.connect(place, SECRET)
+        assert sock.getpeername() == listener.getsockname()
+        with outcome[0], sock:
+            outcome[0].sendall(b"hello")
+            assert sock.recv(5) == b"hello"
+        with outcome_of(lambda: handshake.admit(listener.accept()[0], SECRET)) as outcome, pytest.raises(WireError):
+            handshake.connect(place, b"a guess")
+        assert isinstance(outcome[0], WireError)
+        assert "does not know the run's secret" in str(outcome[0])
 
 
 def test_a_server_that_does_not_know_the_secret_is_refused_by_the_client():
@@ -91,20 +54,12 @@ def test_another_magic_or_version_is_refused_by_both_sides_even_with_a_proof(mag
         with pytest.raises(WireError, match=said):
             handshake.client_handshake(client, SECRET)
     with pair() as (client, server):
-        failed = []
-
-        def admit() -> None:
-            try:
-                handshake.server_handshake(server, SECRET)
-            except WireError as error:
-                failed.append(str(error))
-
-        thread = in_thread(admit)
-        _, _, asked = PREAMBLE.unpack(client.recv(PREAMBLE.size))
-        client.sendall(PREAMBLE.pack(magic, version, bytes(32)) + handshake._proof(SECRET, b"client", asked, bytes(32)))
-        thread.join()
-        assert len(failed) == 1
-        assert said in failed[0]
+        with outcome_of(lambda: handshake.server_handshake(server, SECRET)) as outcome:
+            _, _, asked = PREAMBLE.unpack(client.recv(PREAMBLE.size))
+            proof = handshake._proof(SECRET, b"client", asked, bytes(32))
+            client.sendall(PREAMBLE.pack(magic, version, bytes(32)) + proof)
+        assert isinstance(outcome[0], WireError)
+        assert said in str(outcome[0])
 
 
 def test_what_a_client_sends_directly_after_its_proof_is_not_lost():
@@ -129,19 +84,11 @@ def test_replayed_and_reflected_proofs_are_refused():
         thread.join()
     for answer in (recorded, None):
         with pair() as (client, server):
-            failed = []
-
-            def admit(server=server, failed=failed) -> None:
-                try:
-                    handshake.server_handshake(server, SECRET)
-                except WireError as error:
-                    failed.append(str(error))
-
-            thread = in_thread(admit)
-            asked = client.recv(1000)
-            client.sendall(answer or asked + asked[-32:])
-            thread.join()
-            assert failed == ["the peer does not know the run's secret"]
+            with outcome_of(partial(handshake.server_handshake, server, SECRET)) as outcome:
+                asked = client.recv(1000)
+                client.sendall(answer or asked + asked[-32:])
+            assert isinstance(outcome[0], WireError)
+            assert str(outcome[0]) == "the peer does not know the run's secret"
 
 
 @scaled(50)
@@ -154,24 +101,6 @@ def test_any_bytes_without_a_proof_are_a_wire_error(data):
             handshake.server_handshake(server, SECRET)
 
 
-def test_a_peer_that_sends_byte_by_byte_meets_the_deadline(monkeypatch):
-    monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.3)
-    with pair() as (client, server):
-        stop = threading.Event()
-
-        def dribble() -> None:
-            while not stop.wait(0.02):
-                client.send(b"S")
-
-        thread = in_thread(dribble)
-        begun = time.monotonic()
-        with pytest.raises(WireError, match="no proof of the secret within"):
-            handshake.server_handshake(server, SECRET)
-        assert time.monotonic() - begun < 2
-        stop.set()
-        thread.join()
-
-
 def test_the_secret_is_readable_by_its_owner_only_and_new_each_time(tmp_path):
     path = tmp_path / "secret"
     path.write_text("old")
@@ -180,12 +109,6 @@ def test_the_secret_is_readable_by_its_owner_only_and_new_each_time(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_bytes() == first
     assert handshake.make_secret(path) != first
-
-
-def test_addresses_are_found_again():
-    for address in ADDRESSES:
-        with listen(address) as listener, transport.dial(address_of(listener)) as sock:
-            assert sock.getpeername() == listener.getsockname()
 
 
 def test_a_listener_outlives_moments_in_which_no_thread_can_be_started(monkeypatch):

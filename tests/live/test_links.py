@@ -23,7 +23,7 @@ from syncline.live import worker as worker_module
 from syncline.live.clock import RunClock
 from syncline.live.connections import Disconnected, Outbox, ReplySender
 from syncline.live.control import RunContext
-from syncline.live.frames import Header, Kind, Reader, byte_view, send
+from syncline.live.frames import Header, Kind, send
 from syncline.live.links import Links, ShardLost
 from syncline.live.transport import wait_readable
 from syncline.live.watchdog import Watchdog
@@ -37,17 +37,6 @@ from syncline.timing.cluster import ClusterConfig, DelayInjector, ScenarioConfig
 
 def versions(count: int) -> list[Version]:
     return [Version(torch.zeros(1), torch.zeros(0)) for _ in range(count)]
-
-
-def test_of_successive_blocks_in_the_outbox_only_the_newest_is_kept():
-    outbox, (first, second, third) = Outbox(keeps_all=False), versions(3)
-    assert outbox.put(Header(Kind.BLOCK, version=1), first) is None
-    assert outbox.put(Header(Kind.BLOCK, version=2), second) is first
-    assert outbox.put(Header(Kind.BLOCK, version=3), third) is second
-    frame, version = outbox.get()
-    assert (frame.version, version) == (3, third)
-    outbox.close()
-    assert outbox.get() is None
 
 
 def test_where_each_block_is_a_difference_all_are_kept():
@@ -72,17 +61,6 @@ def test_other_frames_keep_their_order_among_blocks():
     assert got == [(Kind.BLOCK, 1), (Kind.REPEAT, 0), (Kind.BLOCK, 3), (Kind.STOP, 0)]
 
 
-def test_a_writer_waits_for_something_to_send():
-    outbox, got = Outbox(keeps_all=False), []
-    thread = threading.Thread(target=lambda: got.append(outbox.get()))
-    thread.start()
-    time.sleep(0.05)
-    assert got == []
-    outbox.put(Header(Kind.STOP), None)
-    thread.join(5)
-    assert got[0][0].kind is Kind.STOP
-
-
 LARGE = 1 << 21  # elements, more than a socket buffers
 
 
@@ -100,39 +78,6 @@ def blocked() -> Iterator[tuple[FakeShard, socket.socket]]:
         finally:
             links._links[0].sock.close()
             shard.close()
-
-
-def test_an_unread_block_is_replaced_by_the_newest_and_each_version_is_released_once():
-    with blocked() as (shard, sock):
-        made = [Version(torch.full((LARGE,), float(number)), torch.zeros(0)) for number in range(4)]
-        frames = [Header(Kind.BLOCK, version=number) for number in range(4)]
-        assert shard.connection.post(frames[0], made[0], is_busy=True) is None
-        assert wait_until(lambda: not shard.connection._outbox._entries), "it is being sent"
-        assert shard.connection.post(frames[1], made[1], is_busy=True) is None
-        assert shard.connection.post(frames[2], made[2], is_busy=True) is made[1]
-        assert shard.connection.post(frames[3], made[3], is_busy=True) is made[2]
-        assert shard.connection.sending == 2
-        reader = Reader(sock)
-        got = torch.zeros(LARGE)
-        for number in (0, 3):
-            frame = reader.next()
-            reader.payload(frame, [byte_view(got)])
-            assert (frame.version, got[0], got[-1]) == (number, number, number)
-        assert [shard.inbox.get(timeout=5).version for _ in range(2)] == [made[0], made[3]]
-
-
-def test_a_frame_waits_behind_all_that_the_writer_has_to_send():
-    """Also once the block before them was sent: else two threads would write at once."""
-    with blocked() as (shard, sock):
-        block = Version(torch.zeros(LARGE), torch.zeros(0))
-        shard.connection.post(Header(Kind.BLOCK), block, is_busy=True)
-        for _ in range(2):
-            shard.connection.post(Header(Kind.SAVE), None)
-        assert shard.connection.sending == 3
-        reader = Reader(sock)
-        reader.payload(reader.next(), [byte_view(torch.zeros(LARGE))])
-        assert [reader.next().kind for _ in range(2)] == [Kind.SAVE] * 2
-        assert [shard.inbox.get(timeout=5).version for _ in range(3)] == [block, None, None]
 
 
 def test_a_worker_that_has_not_read_the_last_block_is_as_silent_as_before():
@@ -235,15 +180,6 @@ def test_half_a_block_during_the_delay_of_another_one_is_waited_for():
         soon(lambda: rests[0](), 0.5)
         assert links.await_blocks(Delays({0: [LONG_S]}))
         assert set(place.weights.tolist()) == {1.0}
-
-
-def test_a_block_that_arrives_while_the_worker_computes_interrupts_it():
-    links = Links(0, staging(), 1, interrupts=True)
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
-        assert not links.is_interrupted()
-        shard.block(1)
-        assert wait_until(links.is_interrupted)
 
 
 def test_a_push_is_of_the_block_at_which_it_was_computed_though_a_newer_one_has_come():

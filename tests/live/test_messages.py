@@ -6,32 +6,8 @@ from typing import get_args
 
 import pytest
 
-from syncline.live.messages import (
-    Activity,
-    Add,
-    Addresses,
-    Begin,
-    ConnectResults,
-    Done,
-    End,
-    Hello,
-    Listen,
-    Listening,
-    Message,
-    ProcessesEnded,
-    ProgressReport,
-    RestartNeeded,
-    Signal,
-    SnapshotWritten,
-    Start,
-    Stop,
-    TryConnect,
-    Unreachable,
-    Warn,
-    WorkerLost,
-    decode,
-    encode,
-)
+from syncline.live import messages
+from syncline.live.messages import Message, Signal, decode, encode
 from syncline.live.process import Job
 from syncline.live.transport import WireError
 from syncline.progress import Totals
@@ -39,27 +15,27 @@ from syncline.progress import Totals
 JOB = Job("folder", "secret", "tcp:a:1", "/", resume=1.5, processes=[("shard", 0)], environment={"A": "b"})
 MESSAGES = [
     *Signal,
-    Hello("agent", -1, "10.0.0.1", 7, 1e-5, "a", {"torch": "2"}),
-    ProgressReport(3, 96, 0.5, None, 1437),
-    ProgressReport(3, 96, 0.5, 1.25, 1437, 4),
-    SnapshotWritten(2),
-    Warn("text", 1.0),
-    Unreachable("why"),
-    RestartNeeded("why"),
-    Done("epochs", Totals(2).state_dict()),
-    Activity("starting"),
-    Addresses(["unix:a"]),
-    Begin(0.5),
-    Stop(1.0001),
-    WorkerLost(1, 7, "timed out"),
-    End("target"),
-    Listen("folder"),
-    TryConnect({"a": "tcp:a:1"}, 1.0),
-    Start(JOB),
-    Add(JOB),
-    Listening("tcp:a:1"),
-    ConnectResults({"a": "refused"}),
-    ProcessesEnded("why", was_requested=True),
+    messages.Hello("agent", -1, "10.0.0.1", 7, 1e-5, "a", {"torch": "2"}),
+    messages.ProgressReport(3, 96, 0.5, None, 1437),
+    messages.ProgressReport(3, 96, 0.5, 1.25, 1437, 4),
+    messages.SnapshotWritten(2),
+    messages.Warn("text", 1.0),
+    messages.Unreachable("why"),
+    messages.RestartNeeded("why"),
+    messages.Done("epochs", Totals(2).state_dict()),
+    messages.Activity("starting"),
+    messages.Addresses(["unix:a"]),
+    messages.Begin(0.5),
+    messages.Stop(1.0001),
+    messages.WorkerLost(1, 7, "timed out"),
+    messages.End("target"),
+    messages.Listen("folder"),
+    messages.TryConnect({"a": "tcp:a:1"}, 1.0),
+    messages.Start(JOB),
+    messages.Add(JOB),
+    messages.Listening("tcp:a:1"),
+    messages.ConnectResults({"a": "refused"}),
+    messages.ProcessesEnded("why", was_requested=True),
 ]
 
 

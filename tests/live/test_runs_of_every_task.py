@@ -2,17 +2,14 @@
 
 import pytest
 import torch
+from live.here import Launcher
 
-from benchmarks.live_run import LiveRun
 from syncline.config import compose
-from syncline.records.snapshots import read_state
-from syncline.records.store import read_metrics
-from syncline.simulation.replay import replay
 from syncline.simulation.run import build_learning, build_replicas, simulate
 
 pytestmark = pytest.mark.processes
 
-SHORT = ["epochs=null", "max_updates=24", "batch_size=8", "eval_every_epochs=1000", "cluster.gradient_s=[0.01]"]
+SHORT = ["epochs=null", "max_updates=12", "batch_size=8", "eval_every_epochs=1000", "cluster.gradient_s=[0.01]"]
 
 
 @pytest.mark.parametrize(
@@ -25,38 +22,33 @@ SHORT = ["epochs=null", "max_updates=24", "batch_size=8", "eval_every_epochs=100
     ],
     ids=["deepfm", "draw"],
 )
-def test_a_run_through_two_shards_is_replayed_in_every_bit_and_its_averaged_weights_are_evaluated(words, tmp_path):
+def test_a_run_through_two_shards_is_replayed_in_every_bit_and_its_averaged_weights_are_evaluated(
+    words, launch: Launcher
+):
     average = ["strategy=asp", "cluster.workers=2", "cluster.shards=2", "optimizer.average_decay=0.9"]
-    run = LiveRun(tmp_path, *words, *SHORT, *average)
-    run.wait()
-    again = replay(run.config, run.config, run.folder, lambda row: None, lambda progress: None)
-    assert again["replay"]["equal"]
+    run = launch(*words, *SHORT, *average)
+    again = run.replayed()
     for metric in run.config.metrics:
-        assert again["final"][metric] == run.summary()["final"][metric], "the same average, to the last bit"
-    states = [read_state(run.folder / name)[0] for name in run.summary()["parameters"]]
-    weights, evaluated = (torch.cat([state[key] for state in states]) for key in ("weights", "evaluated"))
+        assert again["final"][metric] == run.summary["final"][metric], "the same average, to the last bit"
+    weights, evaluated = (torch.cat([state[key] for state in run.states]) for key in ("weights", "evaluated"))
     assert not torch.equal(weights, evaluated)
     learning = build_learning(run.config)
-    found = learning.evaluator([evaluated], states[0]["buffers"])
-    assert found == {metric: run.summary()["final"][metric] for metric in run.config.metrics}
-    assert run.has_ended_cleanly()
+    found = learning.evaluator([evaluated], run.states[0]["buffers"])
+    assert found == {metric: run.summary["final"][metric] for metric in run.config.metrics}
 
 
-def test_divide_and_shuffle_of_a_language_model_equals_virtual_time(tmp_path):
+def test_divide_and_shuffle_of_a_language_model_equals_virtual_time(launch: Launcher):
     """To rounding; the mean of the replicas' averages is evaluated."""
     words = ["model=char_lstm", "model.hidden_size=16", "dataset=pydoc_text", "dataset.length=16"]
     words += ["dataset.train_size=400", "dataset.test_size=40", "optimizer=adam", "optimizer.average_decay=0.9"]
     words += [*SHORT, "strategy=ds_sync", "cluster.workers=4"]
-    run = LiveRun(tmp_path, *words)
-    run.wait()
+    run = launch(*words)
     simulated, _ = compose(words)
     rows: list[dict] = []
     simulate(simulated, rows.append, lambda progress: None)
-    measured = read_metrics(run.folder)[-1]
+    measured = run.rows[-1]
     for metric in (*run.config.metrics, "divergence"):
         assert measured[metric] == pytest.approx(rows[-1][metric], rel=1e-4), metric
     replicas = build_replicas(simulated)
-    states = [read_state(run.folder / name)[0] for name in run.summary()["parameters"]]
-    mean = torch.stack([state["evaluated"] for state in states]).mean(0)
-    assert replicas.evaluator([mean], states[0]["buffers"])["loss"] == pytest.approx(measured["loss"], rel=1e-5)
-    assert run.has_ended_cleanly()
+    mean = torch.stack([state["evaluated"] for state in run.states]).mean(0)
+    assert replicas.evaluator([mean], run.states[0]["buffers"])["loss"] == pytest.approx(measured["loss"], rel=1e-5)

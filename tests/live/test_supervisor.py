@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from leaks import wait_until
 
-from benchmarks.live_run import is_alive, kill
+from benchmarks.live_run import is_alive, kill, parent
+from runners.observer import Evaluator
 from syncline.config import compose
 from syncline.live.control import ControlServer, Peer
 from syncline.live.handshake import make_secret
@@ -22,26 +23,15 @@ from syncline.live.process import Job
 from syncline.live.supervisor import Ended, Supervisor
 from syncline.records.writer import RecordWriter
 
-pytestmark = [pytest.mark.processes, pytest.mark.core]
-
-
-@pytest.fixture(scope="module")
-def supervisor() -> Iterator[Supervisor]:
-    made = Supervisor()
-    yield made
-    made.close()
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("supervisor")]
 
 
 class Host:
-    """The running processes of one host, and their launcher.
+    """A shard and two workers of one host, and their launcher."""
 
-    Args:
-        workers: so many, and a shard.
-    """
-
-    def __init__(self, folder: Path, supervisor: Supervisor, workers: int = 2) -> None:
-        config, _ = compose(["runner=local", "model=softmax_regression", f"cluster.workers={workers}"])
-        with RecordWriter(folder / "record", config.as_dict(), with_events=False) as record:
+    def __init__(self, folder: Path, supervisor: Supervisor) -> None:
+        self.config, _ = compose(["runner=local", "model=softmax_regression", "cluster.workers=2"])
+        with RecordWriter(folder / "record", self.config.as_dict(), with_events=False) as record:
             self.folder = record.folder
         (self.folder / "log").mkdir()
         self.launcher = ControlServer("unix:", make_secret(self.folder / "secret"), None)
@@ -52,10 +42,13 @@ class Host:
             control_address=self.launcher.address,
             cwd=str(folder),
             listen_at="unix:",
-            processes=[("shard", 0), *(("worker", worker) for worker in range(workers))],
-            num_present=workers,
+            processes=[("shard", 0), ("worker", 0), ("worker", 1)],
+            num_present=2,
         )
-        supervisor.start(self.job)
+        self.pids: dict[str, int] = {}
+
+    def start(self) -> None:
+        self.supervisor.start(self.job)
         self.pids = {str(peer): peer.hello.pid for peer in (self.connected() for _ in self.job.processes)}
 
     def connected(self) -> Peer:
@@ -79,18 +72,17 @@ def host(tmp_path: Path, supervisor: Supervisor) -> Iterator[Host]:
     made.end()
 
 
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def ignored(pid: int) -> set[int]:
     """Signals that this process ignores."""
     mask = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
     return {number for number in range(1, 32) if int(mask.split()[1], 16) >> (number - 1) & 1}
 
 
+@pytest.mark.core
 def test_all_are_children_of_one_process_with_one_thread_in_a_session_of_its_own(host: Host) -> None:
+    host.start()
     (supervisor,) = set(map(parent, host.pids.values()))
+    assert supervisor == host.supervisor._process.pid
     assert len(list(Path(f"/proc/{supervisor}/task").iterdir())) == 1
     assert os.getsid(supervisor) == supervisor != os.getsid(0)
     for name, pid in host.pids.items():
@@ -108,6 +100,7 @@ def test_all_are_children_of_one_process_with_one_thread_in_a_session_of_its_own
         )  # its control connection and its listener: none is inherited
 
 
+@pytest.mark.core
 def test_a_worker_has_the_environment_that_torchrun_would_set() -> None:
     processes = [("shard", 0), ("worker", 2), ("worker", 3)]
     job = Job("record", "secret", "unix:launcher", "/", processes=processes, environment={"WORLD_SIZE": "4"})
@@ -116,7 +109,9 @@ def test_a_worker_has_the_environment_that_torchrun_would_set() -> None:
     assert job.variables("shard", 0) == {"WORLD_SIZE": "4"}
 
 
-def test_a_killed_worker_is_restarted_and_the_others_stay(host: Host) -> None:
+@pytest.mark.core
+def test_a_killed_worker_is_restarted_and_the_others_stay_but_a_killed_shard_ends_all(host: Host) -> None:
+    host.start()
     kill(host.pids["worker 1"])
     again = host.connected()
     assert str(again) == "worker 1"
@@ -125,8 +120,6 @@ def test_a_killed_worker_is_restarted_and_the_others_stay(host: Host) -> None:
     assert all(is_alive(host.pids[name]) for name in ("shard 0", "worker 0"))
     host.pids["worker 1"] = again.hello.pid
 
-
-def test_a_killed_shard_ends_all(host: Host) -> None:
     kill(host.pids["shard 0"])
     ended = host.supervisor.wait(60)
     assert ended == Ended("shard 0", -signal.SIGKILL)
@@ -134,50 +127,41 @@ def test_a_killed_shard_ends_all(host: Host) -> None:
     assert not any(map(is_alive, host.pids.values()))
 
 
-def test_a_process_that_fails_reports_why_and_ends_all(tmp_path: Path, supervisor: Supervisor) -> None:
-    host = Host(tmp_path, supervisor)
-    host.end()
-    (host.folder / "secret").unlink()
+@pytest.mark.core
+def test_a_process_that_fails_reports_why_and_ends_all(host: Host) -> None:
     (host.folder / "config.json").write_text("nothing: of ours\n")
-    supervisor.start(host.job)
-    ended = supervisor.wait(60)
+    host.supervisor.start(host.job)
+    ended = host.supervisor.wait(60)
     assert ended is not None
     assert ended.why.endswith("ended with exit code 1")
     assert list((host.folder / "log").glob("failure-*.json"))
 
 
-def test_the_next_job_is_forked_from_the_same_process(tmp_path: Path, supervisor: Supervisor) -> None:
-    hosts = []
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        hosts.append(Host(tmp_path / name, supervisor, workers=1))
-        parents = set(map(parent, hosts[-1].pids.values()))
-        hosts[-1].end()
-        assert parents == {supervisor._process.pid}
+def test_stopped_processes_die_with_the_supervisor_and_the_next_job_has_a_new_one(host: Host) -> None:
+    host.start()
+    evaluator = Evaluator(host.config, host.folder, host.supervisor)
+    children = Path(f"/proc/{host.supervisor._process.pid}/task/{host.supervisor._process.pid}/children")
+    assert wait_until(lambda: len(children.read_text().split()) == 4)
+    pids = [int(pid) for pid in children.read_text().split()]
+    assert set(host.pids.values()) < set(pids)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    kill(host.supervisor._process.pid)
+    ended = host.supervisor.wait(60)
+    assert ended is not None
+    assert ended.why == "the supervisor was killed by SIGKILL"
+    assert wait_until(lambda: not any(map(is_alive, pids)))
+    evaluator.close()
+    host.start()
+    assert set(host.pids.values()).isdisjoint(pids)
 
 
-def test_a_stopped_process_dies_with_the_supervisor_and_the_next_job_has_a_new_one(tmp_path: Path) -> None:
-    supervisor = Supervisor()
-    try:
-        host = Host(tmp_path, supervisor, workers=1)
-        os.kill(host.pids["worker 0"], signal.SIGSTOP)
-        kill(supervisor._process.pid)
-        ended = supervisor.wait(60)
-        assert ended is not None
-        assert ended.why == "the supervisor was killed by SIGKILL"
-        assert wait_until(lambda: not any(map(is_alive, host.pids.values())))
-        supervisor.start(host.job)
-        assert {host.connected().hello.pid for _ in range(2)}.isdisjoint(host.pids.values())
-        host.end()
-    finally:
-        supervisor.close()
-
-
+@pytest.mark.core
 def test_a_worker_without_a_launcher_retries_with_backoff(host: Host) -> None:
-    host.end()
+    host.launcher.close()
     begun = time.monotonic()
     host.supervisor.start(replace(host.job, processes=[("worker", 0)]))
     said = host.folder / "log" / "worker-0.txt"
-    assert wait_until(lambda: said.read_text().count("no launcher") == 4)
+    assert wait_until(lambda: said.exists() and said.read_text().count("no launcher") == 4)
     assert time.monotonic() - begun > 0.1 + 0.2 + 0.4
     assert host.supervisor.wait(0.0) is None

@@ -23,6 +23,12 @@ from syncline.strategies.ssp import SspOptions
 HANG_S, LEAVE_S = 10.0, 20.0
 
 
+@pytest.fixture(autouse=True)
+def _time_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr("time.monotonic", lambda: now)
+
+
 class Reads:
     """A connection whose worker reads every block at once."""
 

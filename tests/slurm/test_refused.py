@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from commands import TIMING
 from slurm_tools import Tools
+from studies.made import SMALL
 
 from runners import command_line
 from syncline.__main__ import main
@@ -62,8 +63,10 @@ def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(tools: Tools, t
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()} == before
 
 
-def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
-    assert "rerun must be false in Slurm" in refused(tmp_path, "rerun=true", "runner.submit=false")
+@pytest.mark.parametrize("words", [WORDS, [*SMALL, "runner=slurm"]], ids=["runs", "a study"])
+def test_finished_runs_are_not_repeated(words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="rerun must be false in Slurm"):
+        command_line.main([*words, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
     assert not list(tmp_path.iterdir())
 
 

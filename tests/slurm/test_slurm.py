@@ -20,7 +20,7 @@ from syncline.records.studies import read_study
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("slurm")]
 
-LONG = ["epochs=60", "eval_every_epochs=2"]  # a few seconds, and a look at it every few tenths
+LONG = ["epochs=40", "eval_every_epochs=1"]  # a few seconds, and a look at it every few tenths
 STALLED_S = 120.0  # without any progress
 TWO_STAGES = ["tune.factor=1000", "tune.seeds=[7]"]  # the best value is the grid's middle: it is not extended
 
@@ -108,15 +108,15 @@ def cluster(lab: Slurm, tmp_path: Path) -> Cluster:
 
 
 def test_an_array_of_eight_runs_finishes_and_its_report_is_written(lab: Slurm, cluster: Cluster) -> None:
-    said = cluster.run("+experiment=psp/fig2", "scale=smoke", "runner=slurm")
+    words = ["+experiment=psp/fig2", "scale=smoke", "runner=slurm", "runner.runs_per_task=4"]
+    said = cluster.run(*words)
     assert said.code == 0, said
-    assert "8 runs in 8 tasks, its report is job" in said.out
+    assert "8 runs in 2 tasks, its report is job" in said.out
     assert set(cluster.states()) <= {"queued", "running", "finished"}
     cluster.wait_until_over()
     assert cluster.states() == ["finished"] * 8, cluster.output()
     assert (cluster.results / "reports" / "psp-fig2-smoke.svg").stat().st_size > 1000, cluster.output()
-    again = cluster.run("+experiment=psp/fig2", "scale=smoke", "runner=slurm")
-    assert "nothing is left" in again.out
+    assert "nothing is left" in cluster.run(*words).out
 
 
 def test_a_task_that_is_out_of_time_is_requeued_and_ends_as_if_uninterrupted(
@@ -169,14 +169,14 @@ def test_after_scancel_and_the_loss_of_a_node_status_is_true_and_retry_completes
 
 def test_a_run_over_three_nodes_is_one_task(lab: Slurm, cluster: Cluster) -> None:
     """Two shards and three workers, which srun starts: a node holds a shard and a worker, or a worker alone."""
-    run = ["strategy=psp", "cluster.workers=3", "cluster.shards=2", "max_updates=30", "epochs=null"]
+    run = ["strategy=psp", "cluster.workers=3", "cluster.shards=2", "max_updates=12", "epochs=null"]
     hosts = ["runner=multinode", "runner.start=srun", "runner.nodes=3", "runner.address=127.0.0.1"]
     cluster.submit(*run, *hosts, "launcher.nodes=3", launcher="launcher=slurm")
     cluster.wait_until_over()
     assert cluster.states() == ["finished"], cluster.output()
     record = record_of(cluster.results, *run, *hosts)
     summary = read_summary(record)
-    assert (summary["engine"], summary["updates"], summary["restarts"]) == ("live", 30, 0)
+    assert (summary["engine"], summary["updates"], summary["restarts"]) == ("live", 12, 0)
     log = read_events(record / "events.arrow").to_pandas()
     assert set(log[log.kind == "pushed"].worker) == {0, 1, 2}
 

@@ -148,22 +148,6 @@ def test_folders_may_have_spaces_and_signs_of_the_shell_and_of_slurm(
     assert f"cd {shlex.quote(str(here))} || exit" in lines
 
 
-def test_a_race_is_submitted_stage_by_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["+race=first", "strategy=asp,k_batch_sync", "model=softmax_regression", "epochs=1", "target.value=0.8"]
-    assert command_line.main([*words, "runner=slurm", "runner.submit=false", f"results={tmp_path}"]) == 0
-    assert "1 run in 1 task, not submitted: sbatch " in capsys.readouterr().out
-    study = read_study(only_study(tmp_path))
-    assert study.present is not None
-    assert study.present["name"] == "length"
-    (script,) = tmp_path.glob("plans/*.slurm/1/next.sbatch")
-    assert shlex.split(script.read_text().splitlines()[-1])[5:6] == ["+race=first"]
-
-
-def test_a_study_in_slurm_is_not_repeated(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="rerun must be false in Slurm"):
-        command_line.main([*WORDS, "rerun=true", "runner.submit=false", f"results={tmp_path}"])
-
-
 def test_the_report_of_an_experiment_is_still_the_job_after_it(cluster: Tools, tmp_path: Path) -> None:
     assert command_line.main(["+experiment=psp/fig2", "scale=smoke", "runner=slurm", f"results={tmp_path}"]) == 0
     (script,) = tmp_path.glob("plans/*.slurm/1/report.sbatch")

@@ -8,9 +8,10 @@ import math
 import os
 import random
 import sys
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from PIL import Image
+if TYPE_CHECKING:
+    from PIL import Image
 
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a random box: part of the image, width / height
 TRIES = 10
@@ -32,6 +33,8 @@ def decode(path: str, size: int, seed: int | None) -> bytes:
     residual learning", section 3.4 (the centre of 256 pixels). Equal to torchvision's RandomResizedCrop (given the same
     box), RandomHorizontalFlip, Resize and CenterCrop on PIL images.
     """
+    from PIL import Image  # here: few runs decode
+
     try:
         with Image.open(path) as file:
             image = file.convert("RGB")
@@ -64,7 +67,9 @@ def random_box(width: int, height: int, chance: random.Random) -> Box:
     return left, top, left + wide, top + high
 
 
-def _middle(image: Image.Image, size: int) -> Image.Image:
+def _middle(image: "Image.Image", size: int) -> "Image.Image":
+    from PIL import Image
+
     width, height = image.size
     short = round(size * MARGIN)
     scaled = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)

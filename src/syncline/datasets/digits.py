@@ -1,5 +1,6 @@
 """Handwritten digits of 8x8 pixels that come with scikit-learn: real data without a download."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +28,17 @@ def digits(train_size: int | None = None, test_size: int | None = None) -> Image
     Source: Alpaydin and Kaynak 1998, "Optical recognition of handwritten digits" (UCI), test part, as in scikit-learn's
     load_digits. Its grey values 0..16 are scaled to 0..255.
     """
-    order = np.array(ORDER.read_text().split(), dtype=np.int64)
-    table = torch.from_numpy(np.loadtxt(digits_file(), delimiter=",")[order])
+    table = _table(digits_file())
     images = (table[:, :-1] * (255 / 16)).round().to(torch.uint8).view(-1, 1, 8, 8)
     labels = table[:, -1].long()
     train, test = slice(-TEST_SIZE), slice(-TEST_SIZE, None)
     mean, std = channel_statistics(images[train])
     whole = ImageDataset("digits", images[train], labels[train], images[test], labels[test], 10, mean, std)
     return take(whole, train_size, test_size)
+
+
+@cache
+def _table(path: Path) -> torch.Tensor:
+    """The rows of the file in ORDER: 64 grey values and the digit. Read once for all runs of a process."""
+    order = np.array(ORDER.read_text().split(), dtype=np.int64)
+    return torch.from_numpy(np.loadtxt(path, delimiter=",")[order])

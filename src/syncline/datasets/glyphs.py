@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from syncline.datasets.files import font_files
@@ -151,6 +150,8 @@ def templates(characters: str, side: int) -> Floats:
 
     The array is cached and read-only.
     """
+    from PIL import Image, ImageDraw, ImageFont  # here: few runs draw
+
     fonts = [ImageFont.truetype(file, side) for file in font_files()]
     edge = side * 7 // 4
     opacity = np.zeros((len(characters), len(fonts), edge, edge), np.float32)

@@ -3,6 +3,8 @@
 Elementwise numpy throughout: the number of threads changes no pixel.
 """
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -49,7 +51,7 @@ def mnist_digits(
     if train_size < 1 or test_size < 1 or seed < 0 or not 0.0 <= label_noise < 1.0:
         given = f"{train_size=}, {test_size=}, {seed=}, {label_noise=}"
         raise ValueError(f"mnist_digits: sizes must be >= 1, seed >= 0, label_noise in [0, 1); got {given}")
-    fields = distance_fields(templates("0123456789", TYPE_SIZE))
+    fields = distance_fields()
 
     def draw_block(generator: np.random.Generator, classes: Ints) -> npt.NDArray[np.uint8]:
         return draw(generator, fields, classes)
@@ -59,14 +61,20 @@ def mnist_digits(
     return ImageDataset("mnist_digits", *train, *test, 10, *channel_statistics(train[0]))
 
 
-def distance_fields(opacity: Floats) -> Floats:
-    """Signed distance of each point from the outline, < 0 inside, in units: [K, F, E, E] of opacities of that shape."""
+@cache
+def distance_fields() -> Floats:
+    """Signed distance of each point from the outline of each digit in each font, < 0 inside, in units: [10, F, E, E].
+
+    The array is cached and read-only.
+    """
     from scipy.ndimage import distance_transform_edt
 
+    opacity = templates("0123456789", TYPE_SIZE)
     fields = np.empty_like(opacity)
     for place in np.ndindex(*opacity.shape[:2]):
         ink = opacity[place] > 0.5
         fields[place] = (distance_transform_edt(~ink) - distance_transform_edt(ink)) / UNIT
+    fields.flags.writeable = False
     return fields
 
 

@@ -166,8 +166,7 @@ class ReferenceRecord:
         return _guarded(self.reference.part_of(self.identity), lambda: _environment(text))
 
     def date(self) -> float:
-        text = self.reference.text(self.identity, "date")
-        return datetime.strptime(text, DATE).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(self.reference.text(self.identity, "date")).timestamp()
 
     def events(self) -> pa.Table:
         path = self.reference.log_path(self.identity)

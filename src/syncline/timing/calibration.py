@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.signal import correlate
 
 from syncline.timing.cluster import ClusterConfig
 from syncline.timing.distributions import INLINE, Array, Empirical, Trace, require
@@ -26,6 +24,8 @@ LEAST = 20  # gradients of a worker, or a mean and a memory mean little
 
 def autocorrelation(series: Array, most: int) -> Array:
     """Of a series of n >= 2 numbers at lags 0 .. most < n, [most + 1]; 1, 0, 0, ... if all numbers are equal."""
+    from scipy.signal import correlate  # slow to import
+
     centred = series - series.mean()
     variance = float(centred @ centred)
     if variance == 0 or np.ptp(series) <= 1e-12 * abs(float(series.mean())):
@@ -103,6 +103,8 @@ def fit_shared(alone: NetworkConfig, stream: Stream, foresee: Callable[[NetworkC
     Returns:
         `alone` if a bandwidth explains nothing: the stream is as fast without.
     """
+    from scipy.optimize import minimize_scalar  # slow to import
+
     if foresee(replace(alone, bandwidth_gbps=None)) >= stream.update_s:
         return alone
 
@@ -131,6 +133,8 @@ def fit_later_weight(
     Returns:
         `network` if its messages arrive together: equal shares are even enough, or no bandwidth is shared.
     """
+    from scipy.optimize import minimize_scalar
+
     if network.bandwidth_gbps is None or foresee(network) <= measured:
         return network
 
