@@ -34,15 +34,8 @@ def test_two_runs_are_compared_where_they_differ(said: Said, as_json: AsJson) ->
     content = as_json("compare", identity_of(0), identity_of(1))
     assert content["records"] == [identity_of(0), identity_of(1)]
     assert content["config"] == {"seed": [0, 1]}
-    assert (
-        content["results"].items()
-        >= {
-            "wall_s": [10.0, 30.0],
-            "ended_by": ["epochs", "diverged"],
-            "time_s": [1.0, 1.0],
-            "final.accuracy": [0.5, 0.5],
-        }.items()
-    )
+    results = {"wall_s": [10.0, 30.0], "ended_by": ["epochs", "diverged"], "final.accuracy": [0.5, 0.5]}
+    assert content["results"].items() >= results.items()
     assert not {"identity", "format"} & set(content["results"])
     rows = [line.split() for line in said("compare", identity_of(0), identity_of(1)).splitlines()]
     assert rows[:3] == [[identity_of(0), identity_of(1)], ["seed", "0", "1"], []]
@@ -69,7 +62,6 @@ def seeded(values: Any, first: int = 0) -> dict[int, float]:
     ("own", "reference", "expected"),
     [
         (seeded([1.0, 2.0]), seeded([1.0, 2.0, 7.0]), EQUAL),
-        (seeded([1.0]), seeded([1.0]), EQUAL),
         (seeded([1.0, 2.0, 3.0]), seeded([1.1, 1.9, 3.2]), WITHIN),
         (seeded([1.0, 2.0, 3.0]), seeded([1.0 + 1e-13, 2.0 + 1e-13, 3.0 + 1e-13]), WITHIN),
         (seeded([1.0, 2.0, 3.0]), seeded([1.1, 2.1, 3.1]), WITHIN),  # a shift is held against the spread over seeds
@@ -113,8 +105,10 @@ MOST = LEVEL + 3.0 * math.sqrt(LEVEL * (1.0 - LEVEL) / NUM_STUDIES)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("seeds", "others", "first"), [(3, 3, 0), (8, 8, 0), (3, 8, 0), (3, 5, 100), (1, 5, 100)])
-@pytest.mark.parametrize("kind", DRAWS)
+@pytest.mark.parametrize(
+    ("kind", "seeds", "others", "first"),
+    [*((kind, 3, 3, 0) for kind in DRAWS), *((kind, 1, 5, 100) for kind in DRAWS), ("normal", 3, 8, 0)],
+)
 def test_the_same_distributions_are_seldom_told_apart(kind: str, seeds: int, others: int, first: int) -> None:
     """In all of a study's comparisons together."""
     rng = np.random.default_rng(7)
@@ -130,13 +124,13 @@ def test_the_same_distributions_are_seldom_told_apart(kind: str, seeds: int, oth
 def test_a_difference_of_several_deviations_is_found_among_many_numbers() -> None:
     rng = np.random.default_rng(7)
     num_found = 0
-    for _ in range(50):
+    for _ in range(20):
         own = rng.normal(0.0, 1.0, (NUM_NUMBERS, 5))
         reference = rng.normal(0.0, 1.0, (NUM_NUMBERS, 5))
         reference[0] += 10.0
         sides = [(seeded(ours), seeded(theirs, 50)) for ours, theirs in zip(own, reference, strict=True)]
         num_found += judged([Comparison("", "", "", *both, p_value(*both)) for both in sides])[0].verdict == DIFFERS
-    assert num_found >= 48
+    assert num_found >= 19
 
 
 @pytest.fixture

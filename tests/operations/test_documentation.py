@@ -24,18 +24,9 @@ def there(tmp_path: Path) -> Path:
     write_plan(tmp_path, "dssp-table1-smoke", [0, 1], command=["+experiment=dssp/table1", "scale=smoke"])
     for seed in (0, 1):
         finish(tmp_path, seed)
-    study = WrittenStudy(
-        "tune",
-        "dssp/table1",
-        "smoke",
-        "tune-dssp-table1-smoke",
-        ["+tune=rate"],
-        {"key": "optimizer.lr"},
-        [],
-        None,
-        None,
-    )
-    write_study(study_path(tmp_path, "tune-dssp-table1-smoke"), study)
+    stem, options = "tune-dssp-table1-smoke", {"key": "optimizer.lr"}
+    study = WrittenStudy("tune", "dssp/table1", "smoke", stem, ["+tune=rate"], options, [], None, None)
+    write_study(study_path(tmp_path, stem), study)
     add(read_plan(tmp_path / "plans" / "dssp-table1-smoke.json"), tmp_path / "reference")
     return tmp_path
 

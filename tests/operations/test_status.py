@@ -1,6 +1,5 @@
 """status: the truth about every run, in text and JSON, quickly."""
 
-import json
 import os
 import socket
 import subprocess
@@ -28,17 +27,14 @@ def test_each_run_has_its_state(results: Path) -> None:
     found = run_states(results, [identity_of(seed) for seed in range(6)], {})
     wanted = [FINISHED, FINISHED, RUNNING, FAILED, UNFINISHED, LEFT]
     assert [found[identity_of(seed)].state for seed in range(6)] == wanted
+    age(lock(results, 2), STALE_S + 1)  # its owner, on another host, has been silent for long
+    assert run_states(results, [identity_of(2)], {})[identity_of(2)].state == UNFINISHED
 
 
 def test_status_changes_nothing(results: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in [results, *results.rglob("*")] if path != results}
     main(["status", "--runs", "--results", str(results)])
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
-
-
-def test_an_owner_that_is_silent_for_long_on_another_host_is_not_running(results: Path) -> None:
-    age(lock(results, 2), STALE_S + 1)
-    assert run_states(results, [identity_of(2)], {})[identity_of(2)].state == UNFINISHED
 
 
 def test_a_run_that_this_process_makes_is_running_even_if_it_was_finished_before(results: Path) -> None:
@@ -67,14 +63,11 @@ def test_runs_that_slurm_will_make_are_queued_and_failed_ones_of_a_running_task_
 def test_slurm_is_asked_once_for_all_plans(results: Path, as_json: AsJson, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def submissions(folder: Path, stem: str) -> list[str]:
-        return [stem]
-
     def waiting(submissions: Sequence[str]) -> dict[str, str]:
         asked.append(list(submissions))
         return {identity_of(5): "queued"}
 
-    monkeypatch.setattr(jobs, "submissions", submissions)
+    monkeypatch.setattr(jobs, "submissions", lambda folder, stem: [stem])
     monkeypatch.setattr(jobs, "waiting", waiting)
     write_plan(results, "paper-table-laptop", [5])
     counts = {plan["plan"]: plan["queued"] for plan in as_json("status")["plans"]}
@@ -103,18 +96,7 @@ def test_the_cause_is_one_line(log: str, cause: str) -> None:
 def test_a_plan_is_a_line_with_its_counts_and_times(said: Said) -> None:
     """Only the states that a run is in have a column."""
     header, line, _, of_no_plan, diverged = said("status").splitlines()
-    assert header.split() == [
-        "plan",
-        "runs",
-        "finished",
-        "running",
-        "failed",
-        "unfinished",
-        "left",
-        "spent",
-        "to",
-        "go",
-    ]
+    assert " ".join(header.split()) == "plan runs finished running failed unfinished left spent to go"
     # to go: seed 2 (even, 10 s) has run for longer than that, 3 (odd) 30 s, 4 (even) 10 s, 5 (odd) 30 s; one at a time
     assert line.split() == ["paper-table-smoke", "6", "2", "1", "1", "1", "1", "0:40", "1:10"]
     assert of_no_plan.split() == ["(no", "plan)", "1", "1", "0", "0", "0", "0"]
@@ -137,7 +119,7 @@ def test_a_plan_shows_when_it_was_started_and_how(results: Path, said: Said) -> 
     assert set(starts) <= set(said("show", identity_of(30)).splitlines())
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("width", [60, 80])
 def test_nothing_is_lost_and_no_line_too_long(
     results: Path, said: Said, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
@@ -204,21 +186,20 @@ def test_without_a_finished_run_the_time_to_go_is_unknown(results: Path, said: S
     assert line.split()[-2:] == ["0:00", "?"]
 
 
-@pytest.mark.parametrize("asked", ["paper/table", "paper-table", "paper-table-smoke", "paper/table-smoke", "FILE"])
-def test_a_plan_has_several_names(results: Path, asked: str, as_json: AsJson) -> None:
-    asked = asked.replace("FILE", str(results / "plans" / "paper-table-smoke.json"))
-    assert [plan["plan"] for plan in as_json("status", asked)["plans"]] == ["paper-table-smoke"]
+def test_a_plan_has_several_names(results: Path, as_json: AsJson) -> None:
+    path = str(results / "plans" / "paper-table-smoke.json")
+    for asked in ("paper/table", "paper-table", "paper-table-smoke", "paper/table-smoke", path):
+        assert [plan["plan"] for plan in as_json("status", asked)["plans"]] == ["paper-table-smoke"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "line"),
+    ("command", "asked", "line"),
     [
-        ("paper/tabel", "no plan 'paper/tabel'; there are paper-table-laptop, paper-table-smoke"),
-        ("paper/table", "'paper/table' may be any of paper-table-laptop, paper-table-smoke; name one"),
-        ("nothing.json", "no plan 'nothing.json'; there are"),
+        ("status", "paper/tabel", "no plan 'paper/tabel'; there are paper-table-laptop, paper-table-smoke"),
+        ("retry", "paper/table", "'paper/table' may be any of paper-table-laptop, paper-table-smoke; name one"),
+        ("cancel", "nothing.json", "no plan 'nothing.json'; there are"),
     ],
 )
-@pytest.mark.parametrize("command", ["status", "retry", "cancel"])
 def test_a_plan_that_is_unknown_or_ambiguous_is_one_line_with_what_there_is(
     results: Path, capsys: pytest.CaptureFixture[str], command: str, asked: str, line: str
 ) -> None:
@@ -246,30 +227,29 @@ def test_a_broken_plan_or_lock_is_one_line_and_a_broken_summary_is_named(results
     assert main(["status", "--results", str(results)]) == 1
 
 
-TEN_THOUSAND = """
-import resource, sys
+COUNTING = """
+import sys
 from syncline.__main__ import main
+opened = 0
+def count(event, about):
+    global opened
+    opened += event == "open" and str(about[0]).startswith(sys.argv[1])
+sys.addaudithook(count)
 main(["status", "big", "--results", sys.argv[1]])
-used = resource.getrusage(resource.RUSAGE_SELF)
-print(used.ru_utime + used.ru_stime, *sys.modules, file=sys.stderr)
+print(opened, *sys.modules, file=sys.stderr)
 """
 
 
-def test_ten_thousand_runs_are_read_in_three_seconds_without_heavy_imports(tmp_path: Path) -> None:
-    """CPU time of the whole process, with its start; 9,000 finished, 500 failed, 500 left."""
-    write_plan(tmp_path, "big-smoke", range(10_000), labels=[f"row{number}" for number in range(50)])
-    model = finish(tmp_path, 0, wall_s=1.0, staleness={str(lag): lag for lag in range(30)}, updates=1)
-    summary, log = (model / "summary.json").read_text(), (fail(tmp_path, 9_000) / "log.txt").read_text()
-    for seed in (*range(1, 9_000), *range(9_001, 9_500)):
-        folder = tmp_path / identity_of(seed)
-        folder.mkdir()
-        name, text = ("summary.json", summary) if seed < 9_000 else ("log.txt", log)
-        (folder / name).write_text(text)
-    command = [sys.executable, "-c", TEN_THOUSAND, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert ended.stdout.splitlines()[1].split()[:5] == ["big-smoke", "10000", "9000", "500", "500"]
-    used, *modules = ended.stderr.split()
-    assert float(used) < 3.0
+def test_one_file_of_each_run_is_opened_without_heavy_imports(tmp_path: Path) -> None:
+    """Of 60 runs, 50 finished and 5 failed: ten thousand are read in a few seconds."""
+    write_plan(tmp_path, "big-smoke", range(60), labels=["even", "odd"])
+    for seed in range(55):
+        (finish if seed < 50 else fail)(tmp_path, seed)
+    command = [sys.executable, "-c", COUNTING, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[1].split()[:5] == ["big-smoke", "60", "50", "5", "5"]
+    opened, *modules = ended.stderr.split()
+    assert 55 <= int(opened) < 80
     assert not {"torch", "hydra", "omegaconf", "pandas", "scipy", "matplotlib"} & set(modules)
 
 
@@ -277,9 +257,3 @@ def test_a_closed_pipe_is_no_error(results: Path) -> None:
     command = f"{sys.executable} -m syncline status --runs --results {results} | true"
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert ended.stderr == ""
-
-
-def test_json_is_json_on_every_command_that_prints(results: Path, as_json: AsJson) -> None:
-    as_json("cancel", "paper/table", code=1)
-    for words in (["show", identity_of(0)], ["compare", identity_of(0), identity_of(1)], ["clean"]):
-        assert json.dumps(as_json(*words))

@@ -2,7 +2,9 @@
 
 import csv
 import json
-from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -15,31 +17,7 @@ from runners.tuning import declared_tuning
 from syncline.__main__ import main
 from syncline.operations.studies import _verdict_lines, state_lines
 
-Say = Callable[..., str]
-
-
-@pytest.fixture
-def say(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Say:
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*words: str, code: int = 0) -> str:
-        capsys.readouterr()
-        assert main([*words, "--results", str(tmp_path)]) == code
-        return capsys.readouterr().out
-
-    return call
-
-
 WORDS = [*SMALL, "launcher=slurm", "launcher.submit=false"]  # which writes a stage and makes none of its runs
-
-
-@pytest.fixture
-def stem(tmp_path: Path) -> str:
-    """A study whose screening waits, one of its six runs made."""
-    words = [*WORDS, f"results={tmp_path}"]
-    assert command_line.main(words) == 0
-    make_stage(tmp_path, 1)
-    return next((tmp_path / "studies").glob("*.json")).stem
 
 
 def make_stage(results: Path, most: int | None = None) -> bool:
@@ -54,25 +32,57 @@ def make_stage(results: Path, most: int | None = None) -> bool:
     return True
 
 
-def answer(results: Path) -> None:
+@dataclass(frozen=True)
+class Told:
+    """What commands said of a study, while its screening waits, one of its six runs made, and after its answer."""
+
+    results: Path
+    stem: str
+    before: dict[str, str]
+    after: dict[str, str]
+    figures: list[int]  # exit codes of its report, before and after
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    results = tmp_path_factory.mktemp("results")
+    words = [*WORDS, f"results={results}"]
+    assert command_line.main(words) == 0
+    make_stage(results, 1)
+    (path,) = (results / "studies").glob("*.json")
+    figures = [reports_main(["study", path.stem, "--results", str(results)])]
+    before = said_of(results, path.stem)
     while make_stage(results):
         pass
-    assert command_line.main([*WORDS, f"results={results}"]) == 0
+    assert command_line.main(words) == 0
+    figures.append(reports_main(["study", path.stem, "--results", str(results)]))
+    return Told(results, path.stem, before, said_of(results, path.stem), figures)
 
 
-def test_status_lists_the_stage_and_the_runs_that_are_left(tmp_path: Path, stem: str, say: Say) -> None:
-    listed = say("status").splitlines()
+def said_of(results: Path, stem: str) -> dict[str, str]:
+    """By the words of the command, on a wide terminal."""
+    found = {}
+    for words in (["status"], ["status", "--json"], ["show", stem], ["show", stem, "--json"]):
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
+            patch.setenv("COLUMNS", "200")
+            assert main([*words, "--results", str(results)]) == 0
+        found[" ".join(words).replace(stem, "STEM")] = out.getvalue()
+    return found
+
+
+def test_status_lists_the_stage_and_the_runs_that_are_left(told: Told) -> None:
+    listed = told.before["status"].splitlines()
     place = next(number for number, line in enumerate(listed) if line.startswith("study"))
     assert listed[place].split() == ["study", "stage", "trials", "left"]
-    assert listed[place + 1].split() == [stem, "screen", "1", "6", "5"]
+    assert listed[place + 1].split() == [told.stem, "screen", "1", "6", "5"]
     assert "python run.py +tune=rate strategy=bsp,asp" in listed[place + 2]
-    (state,) = json.loads(say("status", "--json"))["studies"]
-    assert (state["study"], state["stage"], state["left"], state["answered"]) == (stem, "screen 1", 5, False)
-    answer(tmp_path)
-    assert [stem, "answered", "18", "0"] in [line.split() for line in say("status").splitlines()]
+    (state,) = json.loads(told.before["status --json"])["studies"]
+    assert (state["study"], state["stage"], state["left"], state["answered"]) == (told.stem, "screen 1", 5, False)
+    assert [told.stem, "answered", "18", "0"] in [line.split() for line in told.after["status"].splitlines()]
 
 
-def test_a_narrow_terminal_has_the_same_list_on_more_lines(tmp_path: Path, stem: str) -> None:
+def test_a_narrow_terminal_has_the_same_list_on_more_lines() -> None:
+    stem = "tune-0123456789"
     found = [{"study": stem, "stage": "screen 1", "trials": 6, "left": 5, "command": ["+tune=rate"]}] * 2
     wide, narrow = ("".join("".join(state_lines(found, width)).split()) for width in (200, len(stem) + 2))
     assert narrow == wide
@@ -81,14 +91,10 @@ def test_a_narrow_terminal_has_the_same_list_on_more_lines(tmp_path: Path, stem:
     assert "".join("".join(lines).split()) == f"claimverdictseeds{'a' * 30}holds5b"
 
 
-def test_show_has_each_stage_with_its_scores_and_decisions_and_then_the_answer(
-    tmp_path: Path, stem: str, say: Say
-) -> None:
-    before = say("show", stem)
-    assert before.startswith(f"from {tmp_path}/studies/{stem}.json\n{stem}: tune\n")
+def test_show_has_each_stage_with_its_scores_and_decisions_and_then_the_answer(told: Told) -> None:
+    before, shown = told.before["show STEM"], told.after["show STEM"]
+    assert before.startswith(f"from {told.results}/studies/{told.stem}.json\n{told.stem}: tune\n")
     assert "screen 1: 6 trials, under way" in before
-    answer(tmp_path)
-    shown = say("show", stem)
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     place = lines.index("screen 1: 6 trials")
     assert lines[place + 1 : place + 4] == [
@@ -101,7 +107,7 @@ def test_show_has_each_stage_with_its_scores_and_decisions_and_then_the_answer(
     assert "strategy=asp 0.01 0.9±0 0.01 0.01 9" in lines
     assert "target for times: accuracy 0.855, from strategy=bsp's 0.9" in lines
     assert "strategy=asp model=softmax_regression epochs=3 optimizer.lr=0.01" in lines
-    content = json.loads(say("show", stem, "--json"))
+    content = json.loads(told.after["show STEM --json"])
     assert content["answer"]["num_trials"] == 9
     assert [stage["num_trials"] for stage in content["stages"]] == [6, 12]
 
@@ -113,13 +119,11 @@ def test_an_unknown_name_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.startswith("error: no study 'tune-nothing'; there are judge-")
 
 
-def test_the_figure_has_a_curve_a_row_without_the_values_that_were_lost(tmp_path: Path, stem: str) -> None:
-    assert reports_main(["study", stem, "--results", str(tmp_path)]) == 1
-    answer(tmp_path)
-    assert reports_main(["study", stem, "--results", str(tmp_path)]) == 0
-    files = {path.suffix for path in (tmp_path / "reports").glob(f"{stem}.*")}
-    assert {".svg", ".png", ".csv"} <= files
-    with (tmp_path / "reports" / f"{stem}.csv").open() as file:
+def test_the_figure_has_a_curve_a_row_without_the_values_that_were_lost(told: Told) -> None:
+    assert told.figures == [1, 0]
+    folder = told.results / "reports"
+    assert {".svg", ".png", ".csv"} <= {path.suffix for path in folder.glob(f"{told.stem}.*")}
+    with (folder / f"{told.stem}.csv").open() as file:
         points = [point for point in csv.DictReader(file) if point["panel"].startswith("screening")]
     screened = [(point["series"], point["x"], float(point["y"])) for point in points]
     assert screened == [

@@ -21,14 +21,8 @@ TEXT = (ROOT / "docs/records.md").read_text()
 PARTS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 RUNS = {"server": ["strategy=dssp"], "collective": ["strategy=ds_sync"], "times alone": ["gradients=false"]}
-ELSEWHERE = {
-    "lower_is_better",
-    "restart_s",
-    "start_s",
-    "clock_error_s",
-    "parameters",
-    "replay",
-}  # of real processes and their replays
+# Of real processes and their replays.
+ELSEWHERE = {"lower_is_better", "restart_s", "start_s", "clock_error_s", "parameters", "replay"}
 
 
 def first_cells(part: str) -> set[str]:

@@ -36,15 +36,9 @@ def test_its_owner_is_reported_and_no_other_process_gets_it(tmp_path: Path):
         with held(tmp_path / "another"):
             pass
     assert owner_of(run) is None
-    with held(run):
-        pass
-    assert list(tmp_path.iterdir()) == [], "nothing is left"
-
-
-def test_it_is_given_back_when_the_run_fails(tmp_path: Path):
-    with pytest.raises(ZeroDivisionError), held(tmp_path / "run"):
+    with pytest.raises(ZeroDivisionError), held(run):
         raise ZeroDivisionError
-    assert owner_of(tmp_path / "run") is None
+    assert list(tmp_path.iterdir()) == [], "nothing is left, of a run that fails neither"
 
 
 def test_a_dead_process_of_this_host_is_followed_at_once(tmp_path: Path):
@@ -81,7 +75,7 @@ def test_the_owner_shows_that_it_is_alive(tmp_path: Path, monkeypatch: pytest.Mo
     with held(tmp_path / "run"):
         path = tmp_path / "run.lock"
         os.utime(path, (0, 0))
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while path.stat().st_mtime == 0 and time.monotonic() < until:
             time.sleep(0.01)
         assert path.stat().st_mtime > 0
@@ -166,7 +160,7 @@ def enter(dies):
     os._exit(0)
 
 made = 0
-until = time.monotonic() + 60
+until = time.monotonic() + 300
 while made < rounds and time.monotonic() < until:
     child = os.fork()
     if child == 0:
@@ -179,10 +173,10 @@ print(made)
 
 @pytest.mark.processes
 def test_of_processes_that_race_never_two_are_inside(tmp_path: Path):
-    words = [sys.executable, "-c", RACER, str(tmp_path / "run"), str(tmp_path / "inside"), "40"]
+    words = [sys.executable, "-c", RACER, str(tmp_path / "run"), str(tmp_path / "inside"), "15"]
     racers = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    said = [racer.communicate(timeout=120) for racer in racers]
-    assert [(out.strip(), err) for out, err in said] == [("40", "")] * 4, "a third of them died inside"
+    said = [racer.communicate(timeout=360) for racer in racers]
+    assert [(out.strip(), err) for out, err in said] == [("15", "")] * 4, "a third of them died inside"
 
 
 def test_where_a_process_cannot_be_looked_up_silence_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -24,11 +24,11 @@ def test_gradients_that_are_discarded_or_interrupted_are_wasted(
     tmp_path: Path, strategy: list[str], wasted: float, computed: float
 ) -> None:
     """Four workers. For each gradient that is used K = 1 cancels three; of four equal workers' one is late."""
-    config, _ = compose([*TIMING, "cluster.workers=4", "cluster.gradient_s=[1.0]", "max_updates=100", *strategy])
+    config, _ = compose([*TIMING, "cluster.workers=4", "cluster.gradient_s=[1.0]", "max_updates=25", *strategy])
     run_one(config, tmp_path, lambda progress: None)
     outcome = read_outcome(tmp_path / config.identity)
     assert outcome.counts is not None
     counts = outcome.counts
-    assert counts.wasted / counts.begun == pytest.approx(wasted, abs=0.01)
-    assert counts.computed / counts.used == pytest.approx(computed, rel=0.01)
+    assert counts.wasted / counts.begun == pytest.approx(wasted, abs=0.04)
+    assert counts.computed / counts.used == pytest.approx(computed, rel=0.04)
     assert counts.used == read_summary(tmp_path / config.identity)["gradients_used"]

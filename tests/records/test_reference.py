@@ -35,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[FolderRecord]:
     """A run that learns, with a log; and one of times alone."""
     results = tmp_path_factory.mktemp("results")
     assert run_main(["max_updates=40", "strategy=adasync", "eval_every_epochs=0.25", f"results={results}"]) == 0
-    assert run_main(["max_updates=40", "gradients=false", "runner.events=false", f"results={results}"]) == 0
+    assert run_main(["max_updates=4", "gradients=false", "runner.events=false", f"results={results}"]) == 0
     return [FolderRecord(path.parent) for path in sorted(results.glob("*/summary.json"))]
 
 
@@ -132,24 +132,21 @@ def test_parts_are_added_and_the_first_counts(tmp_path: Path, written_record: Wr
     assert not list(tmp_path.rglob("*.draft"))
 
 
-def test_the_same_runs_give_the_same_bytes(made: list[FolderRecord], tmp_path: Path) -> None:
+def test_the_same_runs_give_the_same_bytes_which_pandas_reads(made: list[FolderRecord], tmp_path: Path) -> None:
     first, second = write_runs(tmp_path / "a", made), write_runs(tmp_path / "b", made)
     assert (first.name, first.read_bytes()) == (second.name, second.read_bytes())
-
-
-def test_a_part_can_be_read_by_pandas(made: list[FolderRecord], tmp_path: Path) -> None:
-    frame = pq.read_table(write_runs(tmp_path, made)).to_pandas()
+    frame = pq.read_table(first).to_pandas()
     assert tuple(frame.columns) == COLUMNS
     assert json.loads(frame.summary[0])["identity"] == frame.identity[0]
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"half a file"])
-def test_a_broken_part_is_named_in_one_line(made: list[FolderRecord], tmp_path: Path, content: bytes) -> None:
+def test_a_broken_part_is_named_in_one_line(made: list[FolderRecord], tmp_path: Path) -> None:
     path = write_runs(tmp_path, made)
-    path.write_bytes(content)
-    with pytest.raises(RecordError, match=f"{path}: broken reference .*; git checkout -- {path} restores it") as raised:
-        Reference(tmp_path).record("a")
-    assert "\n" not in str(raised.value)
+    for content in (b"", b"PAR1", b"half a file"):
+        path.write_bytes(content)
+        with pytest.raises(RecordError, match=f"{path}: broken reference .*; git checkout -- {path} ") as raised:
+            Reference(tmp_path).record("a")
+        assert "\n" not in str(raised.value)
 
 
 def test_a_part_of_another_format_or_origin_is_refused(made: list[FolderRecord], tmp_path: Path) -> None:
@@ -204,9 +201,9 @@ def test_another_process_is_handed_a_path_and_no_content(made: list[FolderRecord
 
 
 def test_provenance_names_commits_machines_and_days(made: list[FolderRecord]) -> None:
-    environment = made[0].environment()
-    text = provenance(made)
-    assert text.startswith(f"commit {environment['commit']}, {environment['processor']} with {environment['cores']} c")
+    facts = made[0].environment()
+    commit = facts["commit"] or "unknown"  # outside of a git checkout
+    assert provenance(made).startswith(f"commit {commit}, {facts['processor']} with {facts['cores']} c")
 
 
 def test_a_plan_is_read_as_in_the_results(tmp_path: Path) -> None:

@@ -15,17 +15,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import pytest
-from commands import cli, made
+from commands import cli, made, record_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 import runners.one
 from runners.one import run_one
-from syncline.config import ConfigError, compose
+from syncline.config import compose
 from syncline.records.spans import ANSWER, BLOCKS, WAITING, read_timeline
 from syncline.records.store import FINISHED, read_config, read_metrics, read_summary, status
+from syncline.records.trackers import process
 from syncline.records.trackers.__main__ import mirror
 from syncline.records.trackers.histograms import MAX_BINS, WAITS, histogram, histograms_of
 from syncline.records.trackers.process import Tracker, check_installed
@@ -44,6 +44,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def no_settings(home: Path) -> Iterator[None]:
     """None get in, and what wandb keeps about its user goes to a folder of the tests."""
+    import matplotlib
+
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WANDB_")]:
             patch.delenv(name)
@@ -52,16 +54,18 @@ def no_settings(home: Path) -> Iterator[None]:
         yield
 
 
+ADAPTIVE = [*TINY, "strategy=adasync", "strategy.k=2", "strategy.interval=0.02"]
+
+
 @pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a true run that was tracked, with an adaptive K."""
-    words = ["strategy=adasync", "strategy.k=2", "strategy.interval=0.02", "seed=3", "tracker.tags=[mine]"]
-    said: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runners.one, "say", said.append)
-        _, folder = tracked(tmp_path_factory.mktemp("results"), *words)
-    assert said == []
-    return folder
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Of two true runs with an adaptive K, seeds 3 and 4, that were made and tracked at once."""
+    results = tmp_path_factory.mktemp("results")
+    words = [*ADAPTIVE, "tracker=wandb", "tracker.tags=[mine]", "tracker.wait_s=300", "jobs=2", f"results={results}"]
+    said = cli("-m", "seed=3,4", *words)
+    assert said.code == 0, said.err
+    assert "tracker" not in said.err
+    return [record_of(results, *ADAPTIVE, f"seed={seed}") for seed in (3, 4)]
 
 
 @pytest.fixture
@@ -125,13 +129,16 @@ def _key(item: Any) -> str:
     return item.key or "/".join(item.nested_key)
 
 
+@pytest.mark.processes
 @pytest.mark.xdist_group("tracked_run")
-def test_wandb_offline_has_all_of_a_true_run(record: Path) -> None:
+def test_wandb_offline_has_all_of_a_true_run(records: list[Path]) -> None:
+    record, other = records
     arrived, rows, summary = Arrived(record), read_metrics(record), read_summary(record)
     assert (status(record), arrived.exit_code) == (FINISHED, 0)
 
     assert arrived.run.run_id == arrived.run.display_name == record.name
-    assert arrived.run.run_group == group_of(read_config(record))
+    assert arrived.run.run_group == group_of(read_config(record)) == Arrived(other).run.run_group, "seeds together"
+    assert Arrived(other).run.run_id == other.name
     assert list(arrived.run.tags) == ["adasync", "lenet", "digits", "simulate", "mine"]
     assert arrived.config["time_kind"] == "virtual"
     assert {key: arrived.config[key] for key in read_config(record)} == read_config(record)
@@ -154,8 +161,10 @@ def test_wandb_offline_has_all_of_a_true_run(record: Path) -> None:
     assert arrived.column("timeline/_type") == ["image-file"]
 
 
+@pytest.mark.processes
 @pytest.mark.xdist_group("tracked_run")
-def test_a_run_that_is_tracked_twice_is_stored_once(record: Path) -> None:
+def test_a_run_that_is_tracked_twice_is_stored_once(records: list[Path]) -> None:
+    record = records[1]
     command = [sys.executable, "-m", "syncline.records.trackers", str(record)]
     again = subprocess.run(command, capture_output=True, text=True)
     assert (again.returncode, again.stderr) == (0, "")
@@ -163,50 +172,14 @@ def test_a_run_that_is_tracked_twice_is_stored_once(record: Path) -> None:
 
 
 @pytest.mark.processes
-def test_a_run_that_resumes_from_a_checkpoint_has_each_point_once(
-    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.xdist_group("tracked_run")
+def test_a_tracked_run_gives_the_same_numbers_as_an_untracked_one(
+    records: list[Path], home: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("syncline.monitor.REPORT_EVERY_S", 0.0)
-    config, _ = compose(["tracker=wandb", *TINY, "epochs=4", "runner.checkpoint_every_s=0.001"])
-
-    def broken_off(progress: Any) -> None:
-        if progress.epoch > 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_one(config, tmp_path, broken_off)
-    record = tmp_path / config.identity
-    assert len(read_metrics(record)) > 1
-    summary = run_one(config, tmp_path, lambda progress: None)
-    assert (summary["restarts"], said) == (1, [])
-    arrived = Arrived(record)
-    assert arrived.run.run_id == record.name
-    assert arrived.column("updates") == [row["updates"] for row in read_metrics(record)]
-
-
-@pytest.mark.xdist_group("tracked_run")
-def test_a_tracked_run_gives_the_same_numbers_as_an_untracked_one(record: Path, tmp_path: Path) -> None:
-    plain, _ = compose([*TINY, "strategy=adasync", "strategy.k=2", "strategy.interval=0.02", "seed=3"])
-    other = run_one(plain, tmp_path, lambda progress: None)
-    assert record.name == plain.identity
-    assert {**read_summary(record), "wall_s": 0} == {**other, "wall_s": 0}
-    assert not (tmp_path / plain.identity / "wandb").exists()
-
-
-@pytest.mark.xdist_group("tracked_run")
-def test_nothing_is_left_in_the_home_folder(record: Path, home: Path) -> None:
-    assert [path for path in home.rglob("*") if path.is_file()] == []
-
-
-@pytest.mark.processes
-def test_several_processes_at_once_and_seeds_stand_together(tmp_path: Path) -> None:
-    said = cli("-m", "seed=0,1", "gradients=false", *TINY, "tracker=wandb", "jobs=2", f"results={tmp_path}")
-    assert said.code == 0, said.err
-    assert "tracker" not in said.err
-    runs = {record.name: Arrived(record).run for record in tmp_path.glob("*-timing-*")}
-    assert [run.run_id for run in runs.values()] == list(runs)
-    assert len(runs) == 2
-    assert len({run.run_group for run in runs.values()}) == 1
+    other = made(tmp_path, *ADAPTIVE, "seed=3")
+    assert {**read_summary(records[0]), "wall_s": 0} == {**read_summary(other), "wall_s": 0}
+    assert not (other / "wandb").exists()
+    assert [path for path in home.rglob("*") if path.is_file()] == [], "nothing is left in the home folder"
 
 
 @pytest.mark.parametrize(("strategy", "kind"), [("bsp", WAITING), ("psp", BLOCKS), ("ds_sync", ANSWER)])
@@ -295,9 +268,8 @@ def test_a_finished_record_that_is_made_again_is_followed_to_its_place(tmp_path:
 
 
 BROKEN = {
-    "raises": ("raise OSError(28, 'No space left on device')", 30, "OSError: [Errno 28] No space left on device"),
-    "exits": ("import os; os._exit(7)", 30, "it ended with exit code 7"),
-    "hangs": ("import time; time.sleep(600)", 1, "it had not ended 1 s after the run"),
+    "raises": ("raise OSError(28, 'No space left on device')", 300, "OSError: [Errno 28] No space left on device"),
+    "exits": ("import os; os._exit(7)", 300, "it ended with exit code 7"),
     "hangs and cannot be interrupted": (
         "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\ntime.sleep(600)",
         1,
@@ -319,9 +291,7 @@ def test_a_tracker_that_fails_is_reported_in_one_line_and_the_record_is_complete
 ) -> None:
     program, wait_s, why = BROKEN[way]
     broken_wandb(tmp_path / "broken", program, monkeypatch)
-    begun = time.monotonic()
     summary, record = tracked(tmp_path, "gradients=false", f"tracker.wait_s={wait_s}")
-    assert time.monotonic() - begun < 20
     (line,) = said
     assert why in line
     assert f"python -m syncline.records.trackers {record}" in line
@@ -329,6 +299,7 @@ def test_a_tracker_that_fails_is_reported_in_one_line_and_the_record_is_complete
     assert running(str(record)) == []
 
 
+@pytest.mark.processes
 def test_a_network_that_is_silent_does_not_harm_the_run(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,11 +335,10 @@ def test_a_tracker_that_hangs_is_never_waited_for_during_the_run(
 ) -> None:
     broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
     lines: list[str] = []
-    since = time.monotonic()
     with Tracker({**OFFLINE, "wait_s": 0.1}, begun, begun, lines.append) as tracker:
         for _ in range(100_000):  # more than the pipe holds
             tracker.on_evaluation()
-    assert time.monotonic() - since < 10
+        assert lines == []
     assert "not ended 0.1 s after the run" in "".join(lines)
 
 
@@ -378,7 +348,7 @@ def test_a_tracker_that_dies_is_reported_at_the_next_evaluation_and_only_then(
     broken_wandb(tmp_path / "broken", "raise SyntaxError('what is this')", monkeypatch)
     lines: list[str] = []
     with Tracker(OFFLINE, begun, begun, lines.append) as tracker:
-        ends = time.monotonic() + 20
+        ends = time.monotonic() + 120
         while not lines and time.monotonic() < ends:
             tracker.on_evaluation()
             time.sleep(0.02)
@@ -386,15 +356,16 @@ def test_a_tracker_that_dies_is_reported_at_the_next_evaluation_and_only_then(
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_a_run_that_fails_waits_only_briefly_for_its_tracker(
-    error: type[BaseException], begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It would wait for ten minutes for that of a run that finishes."""
+    monkeypatch.setattr(process, "ABORT_S", 0.1)
     broken_wandb(tmp_path / "broken", "import time; time.sleep(600)", monkeypatch)
     since = time.monotonic()
-    with pytest.raises(error), Tracker(OFFLINE, begun, begun, lambda line: None):
-        raise error
-    assert time.monotonic() - since < 10
+    with pytest.raises(KeyboardInterrupt), Tracker({**OFFLINE, "wait_s": 600.0}, begun, begun, lambda line: None):
+        raise KeyboardInterrupt
+    assert time.monotonic() - since < 300
     assert running(str(tmp_path)) == []
 
 
@@ -408,32 +379,22 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     assert subprocess.run([sys.executable, "-c", program], env=env).returncode == -signal.SIGKILL
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 120
     while running(str(tmp_path)) and time.monotonic() < ends:
         time.sleep(0.05)
     assert running(str(tmp_path)) == []
 
 
-def test_no_tracker_is_asked_for_by_none(tmp_path: Path) -> None:
-    with Tracker({"name": "none"}, tmp_path, tmp_path, print) as tracker:
-        tracker.on_evaluation()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_absent_package_is_named_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tracker=no_such_package needs .*: pip install no_such_package"):
         check_installed({"name": "no_such_package"})
+    with Tracker({"name": "none"}, tmp_path, tmp_path, print) as tracker:  # which needs nothing
+        tracker.on_evaluation()
     if find_spec("tensorboard") is None:
         config, _ = compose(["tracker=tensorboard", *TINY])
         with pytest.raises(ValueError, match="pip install tensorboard"):
             run_one(config, tmp_path, lambda progress: None)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("words", [["tracker=wandb"], ["tracker=tensorboard"]])
-def test_a_tracker_without_time_is_refused(words: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"tracker.wait_s must be > 0, got 0"):
-        compose([*words, "tracker.wait_s=0"])
 
 
 def test_a_group_is_all_but_the_seed_and_the_tracker() -> None:

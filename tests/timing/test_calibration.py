@@ -33,7 +33,7 @@ from syncline.timing.distributions import Array, LogNormal, Trace, TwoState
 from syncline.timing.draws import Draws
 from syncline.timing.network import NetworkConfig
 
-NUM = 5000
+NUM = 2000
 SECONDS = st.lists(st.floats(1e-4, 10.0), min_size=LEAST, max_size=3 * LEAST).map(np.array)
 
 

@@ -1,13 +1,13 @@
 """A cluster's durations, what a scenario adds to them, and the numbers of the shipped profiles."""
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-import yaml
 
 from syncline.config import choices, compose
 from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
@@ -29,12 +29,9 @@ def times(of: Cluster, worker: int, count: int = 50) -> list[float]:
     return [of.compute_s(worker) for _ in range(count)]
 
 
-def test_gradient_seconds_are_cycled_over_the_workers() -> None:
+def test_gradient_seconds_are_cycled_over_the_workers_and_more_are_ignored() -> None:
     five = cluster(workers=5, gradient_s=[0.051, 0.158])
     assert [five.compute_s(worker) for worker in range(5)] == [0.051, 0.158, 0.051, 0.158, 0.051]
-
-
-def test_more_gradient_seconds_than_workers_are_ignored() -> None:
     assert cluster(workers=1, gradient_s=[0.3, 0.4]).compute_s(0) == 0.3
 
 
@@ -46,9 +43,9 @@ def test_slow_workers_take_a_multiple_of_the_time_and_the_others_do_not() -> Non
 
 
 def test_jitter_multiplies_and_leaves_the_mean_as_it_is() -> None:
-    drawn = times(cluster(workers=2, gradient_s=[0.051, 0.158], jitter=Normal(1.0, 0.03)), 1, 4000)
+    drawn = times(cluster(workers=2, gradient_s=[0.051, 0.158], jitter=Normal(1.0, 0.03)), 1, 2000)
     assert abs(fmean(drawn) - 0.158) <= 4 * stdev(drawn) / math.sqrt(len(drawn))
-    assert stdev(drawn) == pytest.approx(0.158 * 0.03, rel=0.05)
+    assert stdev(drawn) == pytest.approx(0.158 * 0.03, rel=4 / math.sqrt(2 * 2000))
 
 
 def test_the_compute_delay_is_added_to_every_gradient_and_not_slowed() -> None:
@@ -70,17 +67,13 @@ def test_two_clusters_with_one_seed_draw_the_same_times_in_any_order_of_workers(
     scenario = ScenarioConfig(compute_delay=Exponential(0.02), push_delay=Exponential(1.0), pull_delay=Exponential(2.0))
     options: dict[str, Any] = {"workers": 3, "shards": 2, "jitter": Normal(1.0, 0.3)}
     one, other = cluster(scenario, 4, **options), cluster(scenario, 4, **options)
+    assert times(cluster(scenario, 5, **options), 0) != times(cluster(scenario, 4, **options), 0), "another seed"
     forwards = {worker: times(one, worker) for worker in range(3)}
     backwards = {worker: times(other, worker) for worker in reversed(range(3))}
     assert forwards == backwards
     for worker in range(3):
         assert one.push(0.0, worker, worker % 2, 100) == other.push(0.0, worker, worker % 2, 100)
         assert one.pull(0.0, worker % 2, worker, 100) == other.pull(0.0, worker % 2, worker, 100)
-
-
-def test_another_seed_draws_other_times() -> None:
-    options: dict[str, Any] = {"workers": 1, "jitter": Normal(1.0, 0.3)}
-    assert times(cluster(seed=1, **options), 0) != times(cluster(seed=2, **options), 0)
 
 
 def test_every_message_of_a_worker_and_a_shard_has_its_own_delay() -> None:
@@ -149,12 +142,6 @@ def test_a_slow_server_adds_to_the_injected_delays() -> None:
         assert slow.draw_pull_delay(1, 0) == alone[1].next(0)
 
 
-def test_a_server_that_does_not_exist_slows_no_worker() -> None:
-    elsewhere = cluster(ScenarioConfig(slow_shards={3: 4.0}), workers=1, shards=2)
-    assert elsewhere.sends_instantly
-    assert [elsewhere.pull(1.0, shard, 0, 8) for shard in range(2)] == [1.0, 1.0]
-
-
 def test_a_real_worker_has_the_slow_server_of_the_simulator() -> None:
     scenario = ScenarioConfig(pull_delay=Occasional(0.5, Constant(1.0)), slow_shards={1: 4.0})
     config = ClusterConfig(workers=2, shards=2)
@@ -172,56 +159,51 @@ def test_messages_are_instant_only_without_network_and_without_delays() -> None:
     assert not cluster(network=NetworkConfig(latency_s=1e-6)).sends_instantly
     assert not cluster(ScenarioConfig(slow_shards={0: 4.0})).sends_instantly
     assert cluster(ScenarioConfig(slow_shards={0: 0.0})).sends_instantly
+    elsewhere = cluster(ScenarioConfig(slow_shards={3: 4.0}), workers=1, shards=2)
+    assert elsewhere.sends_instantly, "there is no such server"
+    assert [elsewhere.pull(1.0, shard, 0, 8) for shard in range(2)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
-    ("options", "line"),
+    ("kind", "options", "rule"),
     [
-        ({"workers": 0}, r"cluster\.workers must be >= 1, got 0"),
-        ({"shards": 0}, r"cluster\.shards must be >= 1, got 0"),
-        ({"gradient_s": []}, r"cluster\.gradient_s must be a list of seconds > 0, got \[\]"),
-        ({"gradient_s": [0.1, 0.0]}, r"cluster\.gradient_s must be a list of seconds > 0, got \[0\.1, 0\.0\]"),
-        ({"gradient_s": [math.nan]}, r"cluster\.gradient_s must be a list of seconds > 0, got \[nan\]"),
-        ({"message_bytes": -1}, r"cluster\.message_bytes must be >= 0 or null, got -1"),
+        (ClusterConfig, {"workers": 0}, "cluster.workers must be >= 1, got 0"),
+        (ClusterConfig, {"shards": 0}, "cluster.shards must be >= 1"),
+        (ClusterConfig, {"gradient_s": []}, "cluster.gradient_s must be a list of seconds > 0"),
+        (ClusterConfig, {"gradient_s": [0.1, 0.0]}, "cluster.gradient_s must be"),
+        (ClusterConfig, {"gradient_s": [math.nan]}, "cluster.gradient_s must be"),
+        (ClusterConfig, {"message_bytes": -1}, "cluster.message_bytes must be >= 0 or null"),
         (
-            {"jitter": {"name": "normal", "mean": -0.5, "std": 0.0}},
-            r"cluster\.jitter: normal\.mean must be > 0, got -0\.5",
+            ClusterConfig,
+            {"jitter": {"name": "normal", "mean": -1.0, "std": 0.0}},
+            "cluster.jitter: normal.mean must be",
         ),
-        ({"jitter": {"name": "gauss"}}, r"cluster\.jitter\.name must be one of constant, .*, got 'gauss'"),
-        ({"jitter": 5}, r"cluster\.jitter must be .*, got 5"),
-        ({"jitter": "normal"}, r"cluster\.jitter must be .*, got '?normal'?"),
-    ],
-)
-def test_a_cluster_out_of_range_is_refused_in_one_line(options: dict[str, Any], line: str) -> None:
-    with pytest.raises(ValueError, match=f"^{line}$"):
-        ClusterConfig(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        ({"slow": {0: 0.5}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{0: 0\.5\}"),
-        ({"slow": {-1: 2.0}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{-1: 2\.0\}"),
-        ({"slow": {0: math.nan}}, r"scenario\.slow must map workers >= 0 to factors >= 1, got \{0: nan\}"),
-        ({"slow_shards": {0: -1.0}}, r"scenario\.slow_shards must map shards >= 0 to seconds >= 0, got \{0: -1\.0\}"),
-        ({"slow_shards": {-1: 1.0}}, r"scenario\.slow_shards must map shards >= 0 to seconds >= 0, got \{-1: 1\.0\}"),
-        ({"slow_shards": {0: math.nan}}, r"scenario\.slow_shards must map .*, got \{0: nan\}"),
-        ({"slow_shards": {0: math.inf}}, r"scenario\.slow_shards must map .*, got \{0: inf\}"),
-        ({"push_delay": 3}, r"scenario\.push_delay must be null or \{name: <distribution>, \.\.\.\}, got 3"),
-        ({"pull_delay": {"name": "late"}}, r"scenario\.pull_delay\.name must be one of constant, .*, got 'late'"),
+        (ClusterConfig, {"jitter": {"name": "gauss"}}, "cluster.jitter.name must be one of constant, "),
+        (ClusterConfig, {"jitter": "normal"}, "cluster.jitter must be null or {name: "),
+        (ScenarioConfig, {"slow": {0: 0.5}}, "scenario.slow must map workers >= 0 to factors >= 1, got {0: 0.5}"),
+        (ScenarioConfig, {"slow": {-1: 2.0}}, "scenario.slow must map"),
+        (ScenarioConfig, {"slow": {0: math.nan}}, "scenario.slow must map"),
+        (ScenarioConfig, {"slow_shards": {0: -1.0}}, "scenario.slow_shards must map shards >= 0 to seconds >= 0"),
+        (ScenarioConfig, {"slow_shards": {-1: 1.0}}, "scenario.slow_shards must map"),
+        (ScenarioConfig, {"slow_shards": {0: math.inf}}, "scenario.slow_shards must map"),
+        (ScenarioConfig, {"push_delay": 3}, "scenario.push_delay must be null or {name: "),
+        (ScenarioConfig, {"pull_delay": {"name": "late"}}, "scenario.pull_delay.name must be one of constant, "),
         (
+            ScenarioConfig,
             {"compute_delay": {"name": "constant", "value": 1, "probability": 2}},
-            r"scenario\.compute_delay: probability must be in \[0, 1\], got 2",
+            "scenario.compute_delay: probability must be in [0, 1]",
         ),
         (
+            ScenarioConfig,
             {"compute_delay": {"name": "constant", "value": 1, "probability": "often"}},
-            r"scenario\.compute_delay.*probability must be .*got '?often'?",
+            "scenario.compute_delay.probability must be a number",
         ),
     ],
 )
-def test_a_scenario_out_of_range_is_refused_in_one_line(options: dict[str, Any], line: str) -> None:
-    with pytest.raises(ValueError, match=f"^{line}$"):
-        ScenarioConfig(**options)
+def test_what_is_out_of_range_is_refused_in_one_line(kind: type[Any], options: dict[str, Any], rule: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(rule)}") as refused:
+        kind(**options)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_delay_without_a_probability_always_happens() -> None:
@@ -236,17 +218,25 @@ def test_a_delay_without_a_probability_always_happens() -> None:
 CONF = Path(__file__).parents[2] / "conf"
 
 
-@pytest.mark.parametrize("name", choices("cluster"))
-def test_each_cluster_profile_runs_under_each_scenario_and_says_where_its_numbers_come_from(name: str) -> None:
-    for scenario in choices("scenario"):
-        config, _ = compose(["strategy=bsp", f"cluster={name}", f"scenario={scenario}"])
-        assert (config.cluster.name, config.scenario.name) == (name, scenario)
-        made = Cluster(config.cluster, config.scenario, config.seed)
-        for worker in range(config.cluster.workers):
-            begins = made.pull(0.0, 0, worker, 1000)
-            assert made.push(begins + made.compute_s(worker), worker, 0, 1000) > begins
-    text = (CONF / "cluster" / f"{name}.yaml").read_text()
-    assert len([line for line in text.splitlines() if line.startswith("# ")]) >= 2
+def test_each_cluster_profile_runs_and_says_where_its_numbers_come_from() -> None:
+    for name in choices("cluster"):
+        check_runs(name, "slow_worker")
+        text = (CONF / "cluster" / f"{name}.yaml").read_text()
+        assert len([line for line in text.splitlines() if line.startswith("# ")]) >= 2, name
+
+
+def test_each_scenario_runs() -> None:
+    for name in choices("scenario"):
+        check_runs("wan8", name)
+
+
+def check_runs(name: str, scenario: str) -> None:
+    config, _ = compose(["strategy=bsp", f"cluster={name}", f"scenario={scenario}"])
+    assert (config.cluster.name, config.scenario.name) == (name, scenario)
+    made = Cluster(config.cluster, config.scenario, config.seed)
+    for worker in range(config.cluster.workers):
+        begins = made.pull(0.0, 0, worker, 1000)
+        assert made.push(begins + made.compute_s(worker), worker, 0, 1000) > begins
 
 
 def test_dssps_mixed_cluster_computes_in_51_and_158_milliseconds() -> None:
@@ -257,7 +247,7 @@ def test_dssps_mixed_cluster_computes_in_51_and_158_milliseconds() -> None:
     made = Cluster(profile, config.scenario, 0)
     assert made.sends_instantly  # its times contain the communication
     for worker, mean in enumerate([0.051, 0.158]):
-        drawn = times(made, worker, 4000)
+        drawn = times(made, worker, 2000)
         assert abs(fmean(drawn) - mean) <= 4 * stdev(drawn) / math.sqrt(len(drawn))
 
 
@@ -341,9 +331,3 @@ def test_the_scenarios_have_the_papers_numbers() -> None:
     tail = scenario("long_tail")
     assert tail == ScenarioConfig("long_tail", compute_delay=Occasional(0.01, Pareto(1.0, 2.5)))
     assert tail.compute_delay.source.expectation() == pytest.approx(1.67, abs=0.005)  # as its comment says
-
-
-@pytest.mark.parametrize("group", ["cluster", "scenario"])
-def test_a_profile_is_named_like_its_file(group: str) -> None:
-    for choice in choices(group):
-        assert yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())["name"] == choice

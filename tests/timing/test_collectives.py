@@ -59,7 +59,7 @@ def peers(members: int, latency_s: float = LATENCY_S) -> Network:
     return Network(NetworkConfig(latency_s, GBPS), members, members)
 
 
-@pytest.mark.parametrize("members", range(1, 12))
+@pytest.mark.parametrize("members", [1, 2, 3, 8, 11])
 def test_a_ring_takes_as_long_as_its_messages(members: int) -> None:
     net = peers(members)
     ready = [0.0] * members
@@ -69,7 +69,7 @@ def test_a_ring_takes_as_long_as_its_messages(members: int) -> None:
     assert ring_s(members, SIZE, LATENCY_S, BETA) == pytest.approx(max(ready), rel=1e-12)
 
 
-@pytest.mark.parametrize("members", range(1, 20))
+@pytest.mark.parametrize("members", [1, 2, 3, 5, 8, 16, 19])
 def test_a_tree_takes_as_long_as_its_messages(members: int) -> None:
     """Rounds need not wait for each other; in a full tree the longest path takes as long as if they did."""
     net = peers(members)
@@ -112,8 +112,7 @@ def exchange_s(workers: int, shards: int, spread: bool) -> tuple[float, float]:
     return pushed, max(arrivals) - pushed
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3, 8, 12])
-@pytest.mark.parametrize("workers", [1, 2, 5, 8, 12])
+@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (1, 3), (5, 1), (5, 8), (8, 3), (12, 12)])
 def test_a_parameter_server_takes_as_long_as_its_messages(workers: int, shards: int) -> None:
     seconds = parameter_server_s(workers, shards, SIZE, LATENCY_S, BETA)
     assert sum(exchange_s(workers, shards, spread=True)) == pytest.approx(seconds, rel=1e-9)
@@ -137,11 +136,6 @@ def test_rows_and_columns_alternate(rows: int, columns: int, latency_s: float, b
     assert 2 * seconds == pytest.approx(both, rel=1e-12)
     assert seconds == grouped_ring_s(rows * columns, rows, SIZE, latency_s, beta)
     assert seconds <= ring_s(rows * columns, SIZE, latency_s, beta) * (1 + 1e-12)
-
-
-def test_a_single_worker_exchanges_nothing() -> None:
-    assert ring_s(1, SIZE, LATENCY_S, BETA) == tree_s(1, SIZE, LATENCY_S, BETA) == 0
-    assert grouped_ring_s(1, 1, SIZE, LATENCY_S, BETA) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from syncline.timing import distributions
 from syncline.timing.distributions import (
@@ -36,21 +35,20 @@ from syncline.timing.draws import Draws
 U = np.concatenate([[0.0, 2.0**-53], np.linspace(1e-6, 1 - 1e-6, 4001), [1 - 2.0**-53]])  # the range of a generator
 MEASURED = (0.3, 0.1, 0.2, 0.2, 0.9)
 
-CONTINUOUS = [
-    (Normal(1.0, 0.05), stats.norm(1.0, 0.05)),
-    (Normal(0.02, 0.002), stats.norm(0.02, 0.002)),
-    (Exponential(0.02), stats.expon(scale=0.02)),
-    (ShiftedExponential(0.3, 2.0), stats.expon(loc=0.3, scale=2.0)),
-    (Pareto(0.5, 3.0), stats.pareto(3.0, scale=0.5)),
-    (Pareto(2.0, 1.2), stats.pareto(1.2, scale=2.0)),
-    (LogNormal(1.5, 0.3), stats.lognorm(0.3, scale=1.5)),
-    (LogNormal(0.02, 1.0), stats.lognorm(1.0, scale=0.02)),
-    (Weibull(0.5, 1.7), stats.weibull_min(1.7, scale=0.5)),
-    (Weibull(0.02, 0.6), stats.weibull_min(0.6, scale=0.02)),
-    (Gamma(3.0, 0.5), stats.gamma(3.0, scale=0.5)),
-    (Gamma(0.4, 0.02), stats.gamma(0.4, scale=0.02)),
-    (Uniform(0.0, 2.0), stats.uniform(0.0, 2.0)),
-    (Uniform(0.9, 1.1), stats.uniform(0.9, 0.2)),
+# Of scipy.stats: the name, the shapes, and loc and scale.
+CONTINUOUS: list[tuple[Distribution, str, tuple[float, ...], tuple[float, float]]] = [
+    (Normal(1.0, 0.05), "norm", (), (1.0, 0.05)),
+    (Exponential(0.02), "expon", (), (0.0, 0.02)),
+    (ShiftedExponential(0.3, 2.0), "expon", (), (0.3, 2.0)),
+    (Pareto(0.5, 3.0), "pareto", (3.0,), (0.0, 0.5)),
+    (Pareto(2.0, 1.2), "pareto", (1.2,), (0.0, 2.0)),
+    (LogNormal(1.5, 0.3), "lognorm", (0.3,), (0.0, 1.5)),
+    (LogNormal(0.02, 1.0), "lognorm", (1.0,), (0.0, 0.02)),
+    (Weibull(0.5, 1.7), "weibull_min", (1.7,), (0.0, 0.5)),
+    (Weibull(0.02, 0.6), "weibull_min", (0.6,), (0.0, 0.02)),
+    (Gamma(3.0, 0.5), "gamma", (3.0,), (0.0, 0.5)),
+    (Gamma(0.4, 0.02), "gamma", (0.4,), (0.0, 0.02)),
+    (Uniform(0.9, 1.1), "uniform", (), (0.9, 0.2)),
 ]
 ALL = [
     Constant(0.7),
@@ -65,38 +63,37 @@ ALL = [
     Occasional(0.0016, Constant(4.0)),
     Occasional(1.0, Exponential(2.0)),
     Occasional(0.0, Constant(4.0)),
-    *(source for source, _ in CONTINUOUS if source.name != "pareto" or source.shape > 2),  # finite variance
+    *(source for source, *_ in CONTINUOUS if source.name != "pareto" or source.shape > 2),  # finite variance
 ]
 
 
-def draws(source: Distribution, count: int = 200_000) -> Array:
+def draws(source: Distribution, count: int = 20_000) -> Array:
     return source.quantile(np.random.default_rng(7).random(count))
 
 
-@pytest.mark.parametrize(("source", "known"), CONTINUOUS, ids=[str(source) for source, _ in CONTINUOUS])
-def test_quantiles_are_those_of_scipy(source: Distribution, known: Any) -> None:
+@pytest.mark.parametrize(
+    ("source", "name", "shapes", "place"), CONTINUOUS, ids=[str(source) for source, *_ in CONTINUOUS]
+)
+def test_quantiles_are_those_of_scipy(
+    source: Distribution, name: str, shapes: tuple[float, ...], place: tuple[float, float]
+) -> None:
+    from scipy import stats
+
+    known = getattr(stats, name)(*shapes, *place)
     inner = U[1:-1]
     np.testing.assert_allclose(source.quantile(inner), known.ppf(inner), rtol=1e-9)
-
-
-@pytest.mark.parametrize(("source", "known"), CONTINUOUS, ids=[str(source) for source, _ in CONTINUOUS])
-def test_the_distribution_function_undoes_the_quantile(source: Distribution, known: Any) -> None:
     np.testing.assert_allclose(known.cdf(source.quantile(U)), U, atol=1e-12)
 
 
 @pytest.mark.parametrize("source", ALL, ids=str)
-def test_quantiles_rise_are_finite_and_never_negative_also_at_the_ends(source: Distribution) -> None:
+def test_quantiles_rise_are_finite_and_never_negative_and_each_depends_on_its_own_u_alone(source: Distribution) -> None:
     durations = source.quantile(U)
     assert durations.shape == U.shape
     assert np.isfinite(durations).all()
     assert (durations >= 0).all()
     assert (np.diff(durations) >= 0).all()
-
-
-@pytest.mark.parametrize("source", ALL, ids=str)
-def test_a_quantile_depends_on_its_own_u_alone(source: Distribution) -> None:
-    square = U[:4000].reshape(40, 100)
-    np.testing.assert_array_equal(source.quantile(square), source.quantile(U)[:4000].reshape(40, 100))
+    square = U[:1000].reshape(40, 25)
+    np.testing.assert_array_equal(source.quantile(square), durations[:1000].reshape(40, 25))
 
 
 @pytest.mark.parametrize("source", ALL, ids=str)
@@ -134,62 +131,17 @@ def test_expectations_in_closed_form(source: Distribution, mean: float) -> None:
 
 
 def test_a_normal_moves_its_negative_part_to_zero() -> None:
+    from scipy import stats
+
     source, whole = Normal(1.0, 2.0), stats.norm(1.0, 2.0)
     np.testing.assert_allclose(source.quantile(U[1:]), np.maximum(whole.ppf(U[1:]), 0.0), rtol=1e-9, atol=1e-12)
-    share = float(np.mean(draws(source) == 0))
-    assert share == pytest.approx(whole.cdf(0), abs=0.005)
     assert source.expectation() == pytest.approx(float(stats.truncnorm(-0.5, np.inf, 1.0, 2.0).mean()) * whole.sf(0))
-
-
-@pytest.mark.parametrize(("source", "known"), CONTINUOUS[-6:-2], ids=[str(source) for source, _ in CONTINUOUS[-6:-2]])
-def test_many_weibull_and_gamma_draws_have_the_distribution_and_variance_of_scipys(
-    source: Distribution, known: Any
-) -> None:
-    drawn = Draws(5, "compute", source, [1.0] * 20).first(2000).reshape(-1)
-    assert stats.kstest(drawn, known.cdf).pvalue > 1e-3
-    error = math.sqrt(((drawn - drawn.mean()) ** 2).var() / len(drawn))  # of the variance of a sample
-    assert abs(drawn.var() - known.var()) <= 4 * error
-
-
-@pytest.mark.parametrize("u", [1e-6, 0.3, 0.999])
-def test_of_shape_1_weibull_and_gamma_are_exponential(u: float) -> None:
-    expected = float(Exponential(0.3).quantile(np.array([u]))[0])
-    for source in (Weibull(0.3, 1.0), Gamma(1.0, 0.3)):
-        assert float(source.quantile(np.array([u]))[0]) == pytest.approx(expected, rel=1e-12)
-
-
-def test_a_gamma_of_a_whole_shape_is_a_sum_of_exponentials() -> None:
-    parts = Exponential(0.5).quantile(np.random.default_rng(3).random((3, 50_000)))
-    assert stats.kstest(parts.sum(axis=0), stats.gamma(3, scale=0.5).cdf).pvalue > 1e-3
-    assert stats.ks_2samp(parts.sum(axis=0), draws(Gamma(3.0, 0.5), 50_000)).pvalue > 1e-3
-
-
-def test_half_of_a_log_normals_durations_are_below_its_median_and_the_tail_raises_the_mean() -> None:
-    source = LogNormal(2.0, 1.5)
-    assert source.quantile(np.array([0.5]))[0] == 2.0
-    upper, lower = source.quantile(np.array([0.75, 0.25]))
-    assert upper * lower == pytest.approx(2.0**2)
-    assert source.expectation() > 3 * 2.0
-
-
-@given(st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0, 1, exclude_max=True))
-def test_a_uniform_stays_between_its_ends(low: float, width: float, u: float) -> None:
-    source = Uniform(low, low + width)
-    drawn = float(source.quantile(np.array([u]))[0])
-    assert low <= drawn <= source.high * (1 + 1e-15)
-    assert drawn == pytest.approx(low + width * u, abs=1e-12)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.floats(0, 1, exclude_max=True))
 def test_an_empirical_quantile_is_the_measured_duration_of_that_rank(values: list[float], u: float) -> None:
     drawn = float(Empirical(tuple(values)).quantile(np.array([u]))[0])
     assert drawn == sorted(values)[int(u * len(values))]
-
-
-def test_an_empirical_draws_each_measured_duration_equally_often() -> None:
-    middle = (np.arange(50) + 0.5) / 50
-    drawn = Empirical(MEASURED).quantile(middle)
-    assert sorted(drawn) == sorted(MEASURED * 10)
 
 
 @pytest.fixture
@@ -244,24 +196,18 @@ def test_a_config_holds_a_few_numbers_and_no_more() -> None:
         distribution("cluster.jitter", {"name": "empirical", "values": [*few, 0.1]})
 
 
-@given(st.floats(0, 1), st.floats(0, 1, exclude_max=True))
-def test_occasional_is_nothing_or_the_source_and_always_finite(probability: float, u: float) -> None:
-    drawn = float(Occasional(probability, ShiftedExponential(1.0, 1.0)).quantile(np.array([u]))[0])
-    assert math.isfinite(drawn)
-    assert drawn == 0.0 if u < 1 - probability or probability == 0 else drawn >= 1.0
-
-
 def test_occasional_happens_with_its_probability_and_then_follows_its_source() -> None:
-    drawn = draws(Occasional(0.25, Exponential(2.0)))
-    late = drawn[drawn > 0]
-    assert len(late) / len(drawn) == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / len(drawn)))
-    assert stats.kstest(late, stats.expon(scale=2.0).cdf).pvalue > 1e-3
+    source, u = Exponential(2.0), (np.arange(1000) + 0.5) / 1000
+    drawn = Occasional(0.25, source).quantile(u)
+    np.testing.assert_array_equal(drawn[:750], 0.0)
+    np.testing.assert_allclose(drawn[750:], source.quantile((np.arange(250) + 0.5) / 250))
+    for probability in (0.0, 1e-12, 0.1, 1.0 / 3.0, 1.0):  # dividing by it may not reach 1
+        assert np.isfinite(Occasional(probability, source).quantile(U)).all()
 
 
 NAN = math.nan
 OUT_OF_RANGE = [
     ("constant", {"value": -1e-9}, "constant.value must be >= 0"),
-    ("constant", {"value": NAN}, "constant.value must be >= 0"),
     ("normal", {"mean": 0.0, "std": 1.0}, "normal.mean must be > 0"),
     ("normal", {"mean": 1.0, "std": -0.1}, "normal.std must be >= 0"),
     ("normal", {"mean": 1.0, "std": NAN}, "normal.std must be >= 0"),
@@ -272,10 +218,8 @@ OUT_OF_RANGE = [
     ("pareto", {"minimum": 1, "shape": 1}, "pareto.shape must be > 1"),
     ("log_normal", {"median": 0.0, "sigma": 1.0}, "log_normal.median must be > 0"),
     ("log_normal", {"median": 1.0, "sigma": -0.1}, "log_normal.sigma must be in 0 .. 10"),
-    ("log_normal", {"median": 1.0, "sigma": NAN}, "log_normal.sigma must be in 0 .. 10"),
     ("weibull", {"scale": 0.0, "shape": 1.0}, "weibull.scale must be > 0"),
     ("weibull", {"scale": 1.0, "shape": 0.009}, "weibull.shape must be >= 0.01"),
-    ("weibull", {"scale": 1.0, "shape": math.inf}, "weibull.shape must be >= 0.01"),
     ("gamma", {"shape": 0.0, "scale": 1.0}, "gamma.shape must be >= 0.01"),
     ("gamma", {"shape": NAN, "scale": 1.0}, "gamma.shape must be >= 0.01"),
     ("gamma", {"shape": 1.0, "scale": 0.0}, "gamma.scale must be > 0"),
@@ -283,7 +227,6 @@ OUT_OF_RANGE = [
     ("uniform", {"low": 0.5, "high": 0.4}, "uniform.high must be >= uniform.low = 0.5"),
     ("uniform", {"low": 0.5, "high": NAN}, "uniform.high must be >= uniform.low = 0.5"),
     ("empirical", {"values": (0.1, -0.1)}, "empirical needs durations >= 0"),
-    ("empirical", {"values": (0.1, NAN)}, "empirical needs durations >= 0"),
     ("empirical", {"values": (0.1, math.inf)}, "empirical needs durations >= 0"),
     ("empirical", {"values": (0.1,), "content": "0"}, "empirical.content goes with path"),
 ]
@@ -331,11 +274,8 @@ def test_options_build_the_distribution_that_they_describe(options: dict[str, An
     assert options == before
 
 
-def test_the_names_are_sorted() -> None:
+def test_the_names_are_sorted_and_each_is_tested_above() -> None:
     assert list(DISTRIBUTIONS) == sorted(DISTRIBUTIONS)
-
-
-def test_every_name_is_tested_above() -> None:
     assert set(DISTRIBUTIONS) == {source.name for source in ALL if not isinstance(source, Occasional)} | {"pareto"}
 
 
@@ -348,12 +288,7 @@ def test_every_name_is_tested_above() -> None:
         ({"name": "normal", "mean": 1, "std": 1, "spread": 2}, ["cluster.jitter.spread"], ["mean", "std"]),
         ({"name": "exponential", "mean": 1, "std": 1}, ["cluster.jitter.std", "exponential"], ["mean"]),
         ({"name": "normal", "mean": 1}, ["cluster.jitter", "normal"], ["std"]),
-        ({"name": "pareto"}, ["cluster.jitter", "pareto"], ["minimum", "shape"]),
-        ({"name": "log_normal", "mean": 1, "sigma": 1}, ["cluster.jitter.mean", "log_normal"], ["median", "sigma"]),
-        ({"name": "uniform", "high": 1}, ["cluster.jitter", "uniform"], ["low"]),
         ({"name": "normal", "mean": "fast", "std": 1}, ["cluster.jitter.mean", "'fast'"], ["a number"]),
-        ({"name": "normal", "mean": None, "std": 1}, ["cluster.jitter.mean", "None"], ["a number"]),
-        ({"name": "normal", "mean": {"a": 1}, "std": 1}, ["cluster.jitter.mean"], ["a number"]),
         ({"name": "normal", "mean": [1, 2], "std": 1}, ["cluster.jitter.mean"], ["a number"]),
         ({"name": "empirical", "values": 3}, ["cluster.jitter.values"], ["list"]),
         ({"name": "empirical", "values": [1, "fast"]}, ["cluster.jitter.values", "fast"], ["a list of numbers"]),

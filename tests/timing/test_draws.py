@@ -10,12 +10,11 @@ import pytest
 from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from syncline.timing.distributions import Array, Constant, Distribution, Exponential, Normal, Pareto
 from syncline.timing.draws import BLOCK, Draws
 
-LONG = 20_000
+LONG = 4_000
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,6 @@ def test_the_raw_stream_is_philox_under_a_key_of_seed_purpose_and_worker(seed: i
         assert [draws.next(worker) for _ in expected] == expected.tolist()
 
 
-def test_the_raw_stream_never_repeats_a_block() -> None:
-    raw = stream(50 * BLOCK)
-    assert len(np.unique(raw)) == len(raw)
-
-
 @given(st.floats(1e-6, 1e6), st.integers(0, 3))
 def test_factors_multiply(factor: float, worker: int) -> None:
     count = BLOCK + 3
@@ -101,13 +95,10 @@ def test_each_worker_has_its_own_factor() -> None:
 STREAMS = {
     "seed 0": {},
     "seed 1": {"seed": 1},
-    "seed 2^31": {"seed": 2**31},
     "seed 2^32 - 1": {"seed": 2**32 - 1},
     "worker 1": {"worker": 1},
-    "worker 3": {"worker": 3},
     "delay": {"purpose": "compute delay"},
     "push 0": {"purpose": "push delay 0"},
-    "push 1": {"purpose": "push delay 1"},
     "pull 0": {"purpose": "pull delay 0"},
     "seed 1, worker 1": {"seed": 1, "worker": 1},
 }
@@ -128,9 +119,12 @@ def test_streams_of_other_seeds_purposes_and_workers_do_not_correlate(long_strea
 
 
 def test_a_stream_is_uniform_and_does_not_correlate_with_its_own_past(long_streams: dict[str, Array]) -> None:
+    from scipy import stats
+
     for name, drawn in long_streams.items():
         assert drawn.min() >= 0, name
         assert drawn.max() < 1, name
+        assert len(np.unique(drawn)) == LONG, "no block is repeated"
         assert stats.kstest(drawn, "uniform").pvalue > 1e-4, name
         for lag in (1, 2, BLOCK):
             r = np.corrcoef(drawn, np.roll(drawn, lag))[0, 1]
@@ -139,9 +133,11 @@ def test_a_stream_is_uniform_and_does_not_correlate_with_its_own_past(long_strea
 
 def test_the_first_draws_of_many_workers_and_seeds_are_uniform_too() -> None:
     """Neighbouring keys must not give neighbouring streams."""
-    draws = Draws(0, "compute", Uniform(), [1.0] * 5000)
-    by_worker = [draws.next(worker) for worker in range(5000)]
-    by_seed = [stream(1, seed=seed, num_workers=1)[0] for seed in range(2000)]
+    from scipy import stats
+
+    draws = Draws(0, "compute", Uniform(), [1.0] * 1000)
+    by_worker = [draws.next(worker) for worker in range(1000)]
+    by_seed = [stream(1, seed=seed, num_workers=1)[0] for seed in range(500)]
     for first in (by_worker, by_seed):
         assert stats.kstest(first, "uniform").pvalue > 1e-4
         assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) <= 5 / math.sqrt(len(first))

@@ -1,11 +1,11 @@
-"""Seconds an update takes, simulated, against theory (adasync.txt, section 3), for seven distributions.
+"""Seconds an update takes, simulated, against theory (adasync.txt, section 3), for five distributions.
 
-A first, shorter run finds how long a run must be for a standard error of 0.5 %; the run that is judged draws from other
+A first, shorter run finds how long a run must be for a standard error of 1 %; the run that is judged draws from other
 seeds, so that the length does not depend on what is judged. Where the theory says equality the mean must lie within 4
 standard errors of it, where it says a bound not above it by more than that. Every K is also held to what is true of any
 distribution. Updates of the asynchronous variants depend on each other: there the error is that of the means of
 `BATCHES` stretches of many rounds of all workers; in the others all workers restart at every update. The recurrences
-used here are equal to the simulator in every bit (test_recurrences.py); the last tests use the simulator itself.
+used here are equal to the simulator in every bit (test_recurrences.py); the last test uses the simulator itself.
 """
 
 import math
@@ -15,30 +15,26 @@ import pytest
 import recurrences
 from simulations import run
 
-from syncline.strategies.asp import AspOptions
-from syncline.strategies.bsp import BspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
-from syncline.timing.distributions import Empirical, Exponential, LogNormal, Normal, Pareto, ShiftedExponential, Uniform
+from syncline.timing.distributions import Empirical, Exponential, Normal, Pareto, ShiftedExponential
 from syncline.timing.order_statistics import harmonic, order_statistic
-from syncline.timing.run_times import k_async_over_k_batch_async, run_time, sync_over_async
+from syncline.timing.run_times import run_time
 
 pytestmark = pytest.mark.statistical
 
-BATCHES = 100
+BATCHES = 50
 ROUNDS = 20
-STANDARD_ERROR = 0.005  # of the mean, required
+STANDARD_ERROR = 0.01  # of the mean, required
 DISTRIBUTIONS = [
     Exponential(1.0),
     ShiftedExponential(1.0, 1.0),
     Pareto(1.0, 3.0),
-    Uniform(0.5, 1.5),
     Normal(1.0, 0.1),
-    LogNormal(1.0, 0.8),
     Empirical(tuple(1.0 + step / 30 for step in range(40))),
 ]
-KS = {4: (1, 2, 3, 4), 8: (1, 3, 7, 8), 32: (1, 8, 31, 32)}  # by the number of workers
+KS = {4: (1, 2, 3, 4), 32: (1, 8, 31)}  # by the number of workers
 
 UPDATES = {  # variant -> its recurrence, and about the most mini-batches that a worker starts per update
     "k_sync": (recurrences.k_sync_updates_s, lambda k, num_workers: 1),
@@ -76,7 +72,7 @@ def updates_s(variant, distribution, k, num_workers, num_updates, seed):
 def simulated(variant, distribution, k, num_workers):
     """Mean and standard error, at most twice the required one."""
     are_independent = variant in ("k_sync", "k_batch_sync")
-    num_updates = math.ceil(1000 if are_independent else BATCHES * ROUNDS * max(1, num_workers / k))
+    num_updates = math.ceil(400 if are_independent else BATCHES * ROUNDS * max(1, num_workers / k))
     pilot, error = mean_and_error(updates_s(variant, distribution, k, num_workers, num_updates, 0), are_independent)
     num_updates = math.ceil(num_updates * max(1.0, (error / (STANDARD_ERROR * pilot)) ** 2))
     mean, error = mean_and_error(updates_s(variant, distribution, k, num_workers, num_updates, 1), are_independent)
@@ -116,35 +112,11 @@ def test_simulated_seconds_per_update_are_as_the_theory_predicts(variant, num_wo
         assert claims == {"equality"}
 
 
-def totals_of(options, distribution, num_workers, **limits):
-    return run(options, ClusterConfig(workers=num_workers, gradient_s=[1.0], jitter=distribution), **limits)
-
-
 @pytest.mark.parametrize("variant", OPTIONS)
 def test_the_simulator_reproduces_the_values_of_eight_exponential_workers(variant):
-    """E[T] at rate 1: (H_P - H_{P-K}) of K-sync and K-async, K/P of the batch variants; 10,000 updates, 4 x 1 %."""
-    for k in range(1, 9):
-        totals = totals_of(OPTIONS[variant](k=k), Exponential(1.0), 8, updates=10_000)
+    """E[T] at rate 1: (H_P - H_{P-K}) of K-sync and K-async, K/P of the batch variants; 2,500 updates, 4 x 2 %."""
+    for k in (1, 2, 5, 8):
+        cluster = ClusterConfig(workers=8, gradient_s=[1.0], jitter=Exponential(1.0))
+        totals = run(OPTIONS[variant](k=k), cluster, updates=2500)
         expected = k / 8 if "batch" in variant else harmonic(8) - harmonic(8 - k)
-        assert totals.time_s / totals.updates == pytest.approx(expected, rel=0.04), k
-
-
-@pytest.mark.parametrize("num_workers", [10, 100, 1000])
-def test_theorem_1_asynchrony_is_faster_by_p_times_the_slowest_over_the_mean(num_workers):
-    """E[T_sync]/E[T_async] = P E[X_{P:P}]/E[X]; exponential: P H_P. Standard error of 500 updates of sync: 1.6 %."""
-    sync = totals_of(BspOptions(), Exponential(1.0), num_workers, updates=500)
-    asynchronous = totals_of(AspOptions(), Exponential(1.0), num_workers, updates=200_000)
-    ratio = (sync.time_s / sync.updates) / (asynchronous.time_s / asynchronous.updates)
-    theory = sync_over_async(Exponential(1.0), num_workers)
-    assert theory == pytest.approx(num_workers * harmonic(num_workers))
-    assert ratio == pytest.approx(theory, rel=4 * 0.019)
-
-
-@pytest.mark.parametrize(("k", "num_workers"), [(4, 8), (8, 8), (16, 32), (100, 1000), (1000, 1000)])
-def test_theorem_2_the_batch_variant_is_faster_by_how_much(k, num_workers):
-    """K-async over K-batch-async = P (H_P - H_{P-K})/K with exponential times; 200,000 gradients each."""
-    updates = 200_000 // k
-    waiting = totals_of(KAsyncOptions(k=k), Exponential(1.0), num_workers, updates=updates)
-    batch = totals_of(KBatchAsyncOptions(k=k), Exponential(1.0), num_workers, updates=updates)
-    error = 4 * math.hypot(1 / math.sqrt(updates), 1 / math.sqrt(200_000))  # an update varies less than its mean
-    assert waiting.time_s / batch.time_s == pytest.approx(k_async_over_k_batch_async(k, num_workers), rel=error)
+        assert totals.time_s / totals.updates == pytest.approx(expected, rel=0.08), k

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners import command_line
 from syncline.config import compose
 from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
 from syncline.timing.distributions import Array, Empirical, Exponential, Remembering, Trace, TwoState, distribution
@@ -51,22 +50,22 @@ def one_by_one(source: Remembering, worker: int, count: int, seed: int = 3) -> A
     return np.array(drawn)
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=str)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: f"{source.name}-{source.renewal:g}")
 def test_draws_are_those_of_the_definition_however_they_are_taken(source: Remembering) -> None:
-    count = 12 * BLOCK
+    count = 6 * BLOCK
     expected = np.stack([one_by_one(source, worker, count) for worker in range(3)])
     ones = [1.0] * 3
     np.testing.assert_array_equal(Draws(3, "compute", source, ones).first(count), expected)
     singly = Draws(3, "compute", source, ones)
     np.testing.assert_array_equal([[singly.next(worker) for _ in range(count)] for worker in (0, 1, 2)], expected)
     blocks = Draws(3, "compute", source, ones)
-    np.testing.assert_array_equal(np.hstack([blocks.next_block() for _ in range(12)]), expected)
-    blocks.seek_block(7 * BLOCK)
-    np.testing.assert_array_equal(blocks.next_block(), expected[:, 7 * BLOCK : 8 * BLOCK])
+    np.testing.assert_array_equal(np.hstack([blocks.next_block() for _ in range(6)]), expected)
+    blocks.seek_block(4 * BLOCK)
+    np.testing.assert_array_equal(blocks.next_block(), expected[:, 4 * BLOCK : 5 * BLOCK])
     assert Draws(3, "compute", source, ones).first(0).shape == (3, 0)
 
 
-@given(st.sampled_from(SOURCES), st.integers(0, 5 * BLOCK), st.integers(0, 3 * BLOCK))
+@given(st.sampled_from(SOURCES), st.integers(0, 3 * BLOCK), st.integers(0, 2 * BLOCK))
 def test_a_restored_state_goes_on_in_every_bit(source: Remembering, before: int, after: int) -> None:
     draws = Draws(5, "compute", source, [1.0, 2.0])
     for _ in range(before):
@@ -80,8 +79,8 @@ def test_a_restored_state_goes_on_in_every_bit(source: Remembering, before: int,
 
 
 def many(source: Remembering, begin: int) -> Array:
-    """Draws begin .. begin + BLOCK - 1 of 20,000 workers, which are independent of each other."""
-    draws = Draws(1, "compute", source, [1.0] * 20_000)
+    """Draws begin .. begin + BLOCK - 1 of 2,000 workers, which are independent of each other."""
+    draws = Draws(1, "compute", source, [1.0] * 2_000)
     draws.seek_block(begin)
     return draws.next_block()
 
@@ -132,9 +131,9 @@ def test_two_states_are_a_markov_chain(begin: int) -> None:
     assert_mean(is_high[~was_high, 11], 1 / every)
 
 
-@pytest.mark.parametrize("source", [Trace(SEQUENCE), TwoState(0.5, 2.0, 30.0, 12.0)], ids=str)
+@pytest.mark.parametrize("source", [Trace(SEQUENCE), TwoState(0.5, 2.0, 30.0, 12.0)], ids=["trace", "two_state"])
 def test_quantiles_are_those_of_one_draw(source: Remembering) -> None:
-    u = (np.arange(90_000) + 0.5) / 90_000
+    u = (np.arange(9000) + 0.5) / 9000
     quantiles = source.quantile(u)
     assert (np.diff(quantiles) >= 0).all()
     assert quantiles.mean() == pytest.approx(source.expectation(), rel=1e-4)
@@ -149,7 +148,7 @@ def csv(path: Path, *lines: str) -> Path:
 
 
 def test_each_worker_draws_from_its_own_column_and_further_ones_repeat_them(tmp_path: Path) -> None:
-    path = csv(tmp_path / "seconds.csv", "0,1", "1.5,10", "2.5,20", "", "3.5,")
+    path = csv(tmp_path / "seconds.csv", "\ufeff0,1", "1.5,10", "2.5,20", "", "3.5,")  # as spreadsheets write it
     source = Trace(path=str(path), block=1.0)
     assert [column.tolist() for column in source.columns] == [[1.5, 2.5, 3.5], [10.0, 20.0]]
     drawn = Draws(0, "compute", source, [1.0] * 5).first(200)
@@ -158,11 +157,6 @@ def test_each_worker_draws_from_its_own_column_and_further_ones_repeat_them(tmp_
     middle = (np.arange(120) + 0.5) / 120
     values, counts = np.unique(source.quantile(middle), return_counts=True)
     assert dict(zip(values, counts, strict=True)) == {1.5: 20, 2.5: 20, 3.5: 20, 10.0: 30, 20.0: 30}
-
-
-def test_a_byte_order_mark_before_the_first_line_is_skipped(tmp_path: Path) -> None:
-    path = csv(tmp_path / "seconds.csv", "\ufeff0,1", "1.5,10")
-    assert [column.tolist() for column in Trace(path=str(path)).columns] == [[1.5], [10.0]]
 
 
 def test_relative_durations_have_a_mean_of_one_in_each_column(tmp_path: Path) -> None:
@@ -183,7 +177,6 @@ def test_relative_durations_have_a_mean_of_one_in_each_column(tmp_path: Path) ->
         (["0,1", "2,"], "trace needs durations >= 0"),
         (["0", "-1"], "trace needs durations >= 0, got [-1.0]"),
         (["0", "", "1,2"], "lines must have 1 cells, got ['1', '2']"),
-        ([], "a line of workers' numbers and one or more of seconds, got 0"),
         (["0,1"], "a line of workers' numbers and one or more of seconds, got 1"),
     ],
     ids=str,
@@ -204,7 +197,6 @@ def test_a_file_that_is_no_table_of_durations_is_refused_in_one_line(
         ({"name": "trace", "values": [1], "block": 0.5}, "trace.block must be >= 1, got 0.5"),
         ({"name": "trace", "values": [1], "relative": 1}, "cluster.jitter.relative must be true or false, got 1"),
         ({"name": "trace", "values": [0.0], "relative": True}, "trace.relative needs columns of means > 0, got [0.0]"),
-        ({"name": "trace", "values": [True]}, "cluster.jitter.values must be a list of numbers, got [True]"),
         ({"name": "normal", "mean": True, "std": 1.0}, "cluster.jitter.mean must be a number, got True"),
         ({"name": "trace"}, "trace needs either values or path"),
         (
@@ -212,7 +204,6 @@ def test_a_file_that_is_no_table_of_durations_is_refused_in_one_line(
             "two_state.high must be >= two_state.low",
         ),
         ({"name": "two_state", "low": 0, "high": 1, "every": 0.5, "lasting": 9}, "two_state.every must be >= 1"),
-        ({"name": "two_state", "low": 0, "high": 1, "every": 9, "lasting": 0}, "two_state.lasting must be >= 1"),
         ({"name": "two_state", "low": 0, "high": 1, "every": 1, "lasting": 9}, "must be <= 1, got every = 1.0 and "),
     ],
     ids=str,
@@ -226,10 +217,10 @@ def test_what_is_out_of_range_is_refused(options: dict[str, object], line: str) 
 @pytest.mark.parametrize("words", [["scenario=straggler"], ["scenario=straggler", "scenario.delayed_workers=[]"]])
 def test_both_engines_meet_the_same_straggler(words: list[str]) -> None:
     config, _ = compose([*words, "cluster.workers=3", "cluster.jitter=null"])
-    times = Cluster(config.cluster, config.scenario, 7).first_compute_s(900)
+    times = Cluster(config.cluster, config.scenario, 7).first_compute_s(300)
     for worker in range(3):
         injector = DelayInjector(config.cluster, config.scenario, 7, worker, True, 0)
-        injected = [injector.compute(0.0) for _ in range(900)]
+        injected = [injector.compute(0.0) for _ in range(300)]
         np.testing.assert_allclose([slowdown + delay for slowdown, delay in injected], times[worker], rtol=1e-12)
         is_straggler = worker == 0 or "scenario.delayed_workers=[]" in words
         assert {delay for _, delay in injected} == ({0.0, 0.04} if is_straggler else {0.0})
@@ -265,6 +256,8 @@ def test_scenarios_that_cannot_be_are_refused(words: list[str], line: str) -> No
 
 
 def test_more_workers_than_were_measured_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from runners import command_line
+
     words = ["gradients=false", "max_updates=3", "cluster.measured_workers=4", f"results={tmp_path}"]
     told = "cluster=laptop extrapolates: 4 workers were measured, 6 repeat them in turn"
     for own, lines in ((["cluster.workers=4"], []), (["cluster.workers=6"], [told])):

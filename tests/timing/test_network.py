@@ -28,18 +28,10 @@ def test_a_lone_message_takes_latency_plus_size_over_bandwidth(
     assert network(latency_s=latency_s, gbps=gbps).pull(now, 1, 3, size_bytes) == expected
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 50])
-def test_incast_simultaneous_pushes_to_one_shard_arrive_one_after_the_other(count: int) -> None:
-    net = network(workers=count)
-    arrivals = [net.push(2.0, worker, 0, MB) for worker in range(count)]
-    assert arrivals == pytest.approx([2.0 + LATENCY_S + k * MB_S for k in range(1, count + 1)], rel=1e-12)
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 50])
-def test_broadcast_one_shard_sends_to_its_workers_one_after_the_other(count: int) -> None:
-    net = network(workers=count)
-    arrivals = [net.pull(2.0, 0, worker, MB) for worker in range(count)]
-    assert arrivals == pytest.approx([2.0 + LATENCY_S + k * MB_S for k in range(1, count + 1)], rel=1e-12)
+def test_simultaneous_pushes_to_one_shard_and_pulls_from_it_arrive_one_after_the_other() -> None:
+    in_turn = pytest.approx([2.0 + LATENCY_S + k * MB_S for k in range(1, 8)], rel=1e-12)
+    assert [net.push(2.0, worker, 0, MB) for net in [network(workers=7)] for worker in range(7)] == in_turn
+    assert [net.pull(2.0, 0, worker, MB) for net in [network(workers=7)] for worker in range(7)] == in_turn
 
 
 def test_a_worker_that_pulls_from_all_shards_at_once_receives_one_block_after_the_other() -> None:
@@ -83,10 +75,9 @@ def test_a_network_is_instant_without_latency_and_with_unlimited_bandwidth(
     assert network(latency_s=latency_s, gbps=gbps).is_instant is instant
 
 
-@given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 3), st.integers(0, 10**12)), max_size=30))
-def test_on_an_instant_network_a_message_arrives_when_it_leaves(sent: list[tuple[float, int, int]]) -> None:
+def test_on_an_instant_network_a_message_arrives_when_it_leaves() -> None:
     net = network(latency_s=0.0, gbps=None)
-    for now, worker, size in sorted(sent):
+    for now, worker, size in ((0.5, 0, 10**12), (0.5, 0, 0), (7.0, 3, 5)):
         assert net.push(now, worker, 0, size) == now
         assert net.pull(now, 0, worker, size) == now
 
@@ -158,22 +149,15 @@ def test_a_nic_is_busy_while_messages_wait(steps: list[tuple[float, int]]) -> No
         assert net.push(now, n, 0, size) == pytest.approx(expected, rel=1e-9)
 
 
-@given(traffic, st.data())
-def test_a_larger_message_makes_no_later_one_earlier(messages: Traffic, data: st.DataObject) -> None:
-    which = data.draw(st.integers(0, len(messages) - 1))
-    now, is_push, worker, shard, size = messages[which]
-    larger = [*messages[:which], (now, is_push, worker, shard, 2 * size + MB), *messages[which + 1 :]]
-    for before, after in zip(send(network(), messages), send(network(), larger), strict=True):
-        assert after >= before - 1e-9
-
-
-@pytest.mark.parametrize("latency_s", [-1e-9, math.nan])
-def test_a_latency_out_of_range_is_refused(latency_s: float) -> None:
-    with pytest.raises(ValueError, match=r"^cluster\.network\.latency_s must be >= 0, got "):
-        NetworkConfig(latency_s=latency_s)
-
-
-@pytest.mark.parametrize("gbps", [0.0, -1.0, math.nan])
-def test_a_bandwidth_out_of_range_is_refused(gbps: float) -> None:
-    with pytest.raises(ValueError, match=r"^cluster\.network\.bandwidth_gbps must be > 0 or null, got "):
-        NetworkConfig(bandwidth_gbps=gbps)
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({"latency_s": -1e-9}, r"latency_s must be >= 0"),
+        ({"latency_s": math.nan}, r"latency_s must be >= 0"),
+        ({"bandwidth_gbps": 0.0}, r"bandwidth_gbps must be > 0 or null"),
+        ({"bandwidth_gbps": math.nan}, r"bandwidth_gbps must be > 0 or null"),
+    ],
+)
+def test_a_network_out_of_range_is_refused(values: dict[str, float], rule: str) -> None:
+    with pytest.raises(ValueError, match=rf"^cluster\.network\.{rule}, got "):
+        NetworkConfig(**values)
