@@ -303,7 +303,7 @@ def write(asked: Asked, found: Findings, cluster: ClusterConfig, predictions: Se
     text = yaml.safe_dump(plain_profile(final), sort_keys=False, default_flow_style=None, width=120)
     asked.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=asked.folder, prefix=".calibrate-") as drafts:
-        figure(asked.name, found.seconds, found.messages, predictions).write(Path(drafts), asked.name)
+        figure(asked.name, found.seconds, found.messages, predictions).write(Path(drafts), asked.name, ("svg",))
         (Path(drafts) / asked.seconds_file.name).write_text(seconds_text(found.seconds))
         (Path(drafts) / asked.file.name).write_text(comments + text)
         names = [asked.seconds_file.name, f"{asked.name}.svg", asked.file.name]

@@ -1,12 +1,12 @@
-"""Records of the AdaSync paper's experiments written by hand: times by a rule, curves by a rule, two or three seeds."""
+"""Runs of the AdaSync paper's experiments made by hand: times by a rule, curves by a rule, three seeds."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from written import Written, write_records
+from written import Written, artefact_of
 
 from reports.adasync.runtimes import VARIANTS, bound
+from reports.records import Artefact
 from syncline.timing import run_times
 from syncline.timing.distributions import Distribution, Exponential, Pareto, ShiftedExponential
 
@@ -30,7 +30,7 @@ def timed(label: str, seed: int, jitter: dict[str, Any], workers: int, strategy:
     return Written(label, seed, config, {"time_s": 50 * an_update_s, "updates": 50})
 
 
-def write_fig6(results: Path, factor: Callable[[str, int], float] = lambda name, workers: 1.0) -> None:
+def fig6_runs(factor: Callable[[str, int], float] = lambda name, workers: 1.0) -> list[Written]:
     """Times by Theorem 1, times `factor`."""
     runs = []
     for name, workers in (("exponential", 2), ("exponential", 10), ("pareto", 10), ("pareto", 2)):
@@ -40,15 +40,16 @@ def write_fig6(results: Path, factor: Callable[[str, int], float] = lambda name,
             place = f"{name}/P{workers}"
             runs.append(timed(f"{place}/sync", seed, jitter, workers, {"name": "bsp"}, 0.5 * ratio))
             runs.append(timed(f"{place}/async", seed, jitter, workers, {"name": "asp"}, 0.5))
-    write_records(results, "adasync/fig6", "laptop", runs, {})
+    return runs
 
 
-def write_times(
-    results: Path,
-    artefact: str,
-    names: tuple[str, ...],
-    factor: Callable[[str, str, int], float] = lambda name, variant, k: 1.0,
-) -> None:
+def made_fig6(factor: Callable[[str, int], float] = lambda name, workers: 1.0) -> Artefact:
+    return artefact_of("adasync/fig6", fig6_runs(factor))
+
+
+def made_times(
+    artefact: str, names: tuple[str, ...], factor: Callable[[str, str, int], float] = lambda name, variant, k: 1.0
+) -> Artefact:
     """Every variant exactly as the paper's formula says, times factor(distribution, variant, K); 9 s without one."""
     runs = []
     for name in names:
@@ -61,10 +62,10 @@ def write_times(
                 for seed in SEEDS:
                     label = f"{name}/{variant}/K{k}"
                     runs.append(timed(label, seed, jitter, 8, strategy, noise(seed) * seconds))
-    write_records(results, f"adasync/{artefact}", "laptop", runs, {})
+    return artefact_of(f"adasync/{artefact}", runs)
 
 
-def write_fig8(results: Path, an_update_s: Callable[[str, str, int], float]) -> None:
+def made_fig8(an_update_s: Callable[[str, str, int], float]) -> Artefact:
     """1,000 updates of 32 K images of 50,000 each."""
     runs = []
     for delay in DELAYS:
@@ -80,10 +81,10 @@ def write_fig8(results: Path, an_update_s: Callable[[str, str, int], float]) -> 
                     time_s = 1000 * noise(seed) * an_update_s(delay, variant, k)
                     summary = {"time_s": time_s, "updates": 1000, "epochs": 1000 * 32 * k / 50_000}
                     runs.append(Written(f"{delay}/{variant}/K{k}", seed, config, summary))
-    write_records(results, "adasync/fig8", "laptop", runs, {})
+    return artefact_of("adasync/fig8", runs)
 
 
-def write_convex(results: Path, artefact: str, left: Callable[[str, int], float]) -> None:
+def made_convex(artefact: str, left: Callable[[str, int], float]) -> Artefact:
     """Test losses that fall from 2.3 by half a second's step to 2 + left(variant, K); the minimum is 2."""
     runs = [
         Written("minimum", seed, {"strategy": {"name": "bsp"}}, {}, [{"time_s": 9.0, "loss": 2.0}]) for seed in SEEDS
@@ -98,21 +99,20 @@ def write_convex(results: Path, artefact: str, left: Callable[[str, int], float]
                     for at in range(20)
                 ]
                 runs.append(Written(f"{variant}/K{k}", seed, config, {}, rows))
-    write_records(results, f"adasync/{artefact}", "laptop", runs, {})
+    return artefact_of(f"adasync/{artefact}", runs)
 
 
 Course = Callable[[str, str, str, float], float]  # (delay, variant, which, time) -> a height
 
 
-def write_learning(
-    results: Path,
+def made_learning(
     artefact: str,
     labels: list[tuple[str, str, str]],
     error: Course,
     loss: Course,
     report: Mapping[str, Any] | None = None,
     interval: float = 0.4,
-) -> None:
+) -> Artefact:
     """Ten virtual seconds with an evaluation a second; the training loss is unknown at the first.
 
     AdaSync could change K after twice its interval; the fixed losses are reached after 1 s or later.
@@ -139,7 +139,7 @@ def write_learning(
                 "waits_for": [[0.0, 0, 2], [4.0, 40, 5]],
             }
             runs.append(Written(f"{delay}/{variant}/{which}", seed, config, summary, rows))
-    write_records(results, f"adasync/{artefact}", "laptop", runs, report or {})
+    return artefact_of(f"adasync/{artefact}", runs, report)
 
 
 def fixed(variant: str) -> list[tuple[str, str, str]]:

@@ -1,6 +1,6 @@
 """For tests of the config: composing once, its leaves, the line of an error."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -59,7 +59,7 @@ def choosing(group: str, choice: str) -> tuple[str, ...]:
 
 @cache
 def composed(*words: str) -> tuple[RunConfig, Invocation]:
-    """Once for all tests: composing takes a tenth of a second."""
+    """Composed once for all tests."""
     return compose(words)
 
 
@@ -71,3 +71,10 @@ def line_of(*overrides: str) -> str:
     assert line, overrides
     assert "\n" not in line, line
     return line
+
+
+def assert_refused(overrides: Sequence[str], key: str, *parts: str) -> None:
+    """In one line, which begins with the key and has these parts: what is allowed, what was given."""
+    line = line_of(*overrides)
+    assert line.startswith(key), line
+    assert [part for part in parts if part not in line] == [], line

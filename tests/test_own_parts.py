@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from commands import cli, one_error_line
 from own import SHOWN, using, write
-from safetensors.torch import load_file
 
 from runners import command_line
 from runners.failures import RunFailed
@@ -260,10 +258,16 @@ def test_a_strategy_that_breaks_its_contract_is_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_a_fault_is_one_line_of_the_command(my: Path, tmp_path: Path) -> None:
+def test_a_fault_is_one_line_of_the_command(my: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(command_line, "handle_signals", lambda: None)  # those of this process stay
     write(my, {"bad.py": "x = 1 / 0\n", "model/bad.yaml": "_target_: bad.Bad\n"})
-    said = cli("--config-dir", str(my), "model=bad", f"results={tmp_path}/results")
-    assert one_error_line(said).endswith("bad.py:1: ZeroDivisionError: division by zero")
+    with using(), pytest.raises(SystemExit) as ended:
+        command_line.run_and_exit(["--config-dir", str(my), "model=bad", f"results={tmp_path}/results"])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (1, "")
+    (line,) = err.splitlines()
+    assert line.startswith("error: ")
+    assert line.endswith("bad.py:1: ZeroDivisionError: division by zero")
     assert not (tmp_path / "results").exists()
 
 
@@ -271,17 +275,16 @@ def test_a_fault_is_one_line_of_the_command(my: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_line_makes_another_run_and_a_changed_comment_does_not(my: Path) -> None:
-    before = compose(OWN)[0].identity
-    for name in ("mine.py", "waves.py", "tasks.py", "bounded.py"):
-        write(my, {name: f"# A comment.\n\n{SHOWN[name]}"})
+    def identity(**changed: str) -> str:
+        write(my, SHOWN | {f"{name}.py": text for name, text in changed.items()})
         with using(my):
-            assert compose(OWN)[0].identity == before
-        write(my, {name: f"{SHOWN[name]}\nMORE = 1\n"})
-        with using(my):
-            assert compose(OWN)[0].identity != before
-        write(my, {name: SHOWN[name]})
-    write(my, {"words.py": f"{SHOWN['words.py']}\nMORE = 1\n"})
-    assert compose(OWN)[0].identity == before, "no part of the run is in it"
+            return compose(OWN)[0].identity
+
+    before, names = identity(), ("mine", "waves", "tasks", "bounded")
+    assert identity(**{name: f"# A comment.\n\n{SHOWN[f'{name}.py']}" for name in names}) == before
+    for name in names:
+        assert identity(**{name: f"{SHOWN[f'{name}.py']}\nMORE = 1\n"}) != before, name
+    assert identity(words=f"{SHOWN['words.py']}\nMORE = 1\n") == before, "no part of the run is in it"
 
 
 def test_the_identity_does_not_depend_on_where_the_folder_is(my: Path, tmp_path: Path) -> None:
@@ -327,24 +330,16 @@ def test_a_run_of_another_source_is_refused(my: Path, tmp_path: Path) -> None:
         run_one(from_plain(config.as_dict()), tmp_path, lambda progress: None)
 
 
-def test_a_sweep_of_own_parts_is_made_ranked_and_found_again(my: Path, tmp_path: Path, capsys) -> None:
-    words = ["-m", *OWN[:4], *SHORT, "strategy=bounded,bsp", "seed=0,1", f"results={tmp_path}/results"]
-    assert command_line.main(words) == 0
-    out = capsys.readouterr().out
-    assert "ranked by final errors, lowest first" in out
-    assert command_line.main([*words[:1], "--status", *words[1:]]) == 0
-    assert capsys.readouterr().out.count("finished") == 4
-
-
-def test_the_command_of_a_plan_names_the_folder(my: Path, tmp_path: Path) -> None:
-    """`retry` and who copies it have no other."""
+def test_a_sweep_of_own_parts_is_made_ranked_and_found_again_by_its_command(my: Path, tmp_path: Path, capsys) -> None:
     words = ["-m", *OWN[:4], *SHORT, "strategy=bounded,bsp", f"results={tmp_path}/results"]
     assert command_line.main(words) == 0
+    assert "ranked by final errors, lowest first" in capsys.readouterr().out
     (plan,) = (tmp_path / "results/plans").glob("*.json")
     command = json.loads(plan.read_text())["command"]
-    assert command == [f"--config-dir={my}", *words]
+    assert command == [f"--config-dir={my}", *words], "`retry` and who copies it have no other folder"
     with using():
-        assert command_line.main(command) == 0
+        assert command_line.main([*command, "--status"]) == 0
+    assert capsys.readouterr().out.count("finished") == 2
 
 
 def test_a_choice_lies_in_the_folder_of_its_group_itself(my: Path) -> None:
@@ -398,16 +393,9 @@ def test_a_host_without_the_code_says_so_in_one_line(my: Path, tmp_path: Path) -
 
 def test_one_worker_makes_the_steps_of_a_plain_loop(my: Path, tmp_path: Path) -> None:
     """Own model, data, task and optimizer: bit for bit what a loop with torch's own optimizer computes."""
-    words = [
-        "model=net",
-        "dataset=waves",
-        "task=smooth",
-        "optimizer=nadam",
-        "strategy=asp",
-        "cluster.workers=1",
-        *SHORT,
-    ]
-    config, _ = compose([*words, "runner.parameters=true"])
+    from safetensors.torch import load_file
+
+    config, _ = compose([*OWN[:4], "strategy=asp", "cluster.workers=1", *SHORT, "runner.parameters=true"])
     run_one(config, tmp_path, lambda progress: None)
     assert status(tmp_path / config.identity) == FINISHED
     found = load_file(tmp_path / config.identity / "parameters-0.safetensors")["weights"]

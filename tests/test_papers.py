@@ -79,23 +79,28 @@ def test_a_second_time_nothing_is_run(results: Path, capfd: pytest.CaptureFixtur
     assert re.search(r" 0 to make\b", capfd.readouterr().err)
 
 
-def test_every_report_is_complete(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert reports_main(["all", "--scale", "smoke", "--results", str(results)]) == 0
-    shown = capfd.readouterr().out
-    assert "NOT COMPLETE" not in shown
-    assert "no such plan" not in shown
+def test_every_report_is_complete(site: Path, results: Path) -> None:
+    """The pages are made of all of them, and their files lie beside the records."""
+    for name in (*(f"{key}.html" for key in PAPERS), "strategies.html"):
+        assert 'class="missing"' not in (site / name).read_text(), name
     written = {path.name for path in (results / "reports").iterdir()}
     for paper in PAPERS.values():
-        assert {f"{paper.key}-claims-smoke.{suffix}" for suffix in ("md", "csv", "tex")} <= written
         for name in paper.shows:
             stem = f"{paper.key}-{name}-smoke"
             of_it = [path for path in written if path.startswith((f"{stem}.", f"{stem}-"))]
             assert of_it, stem
-            drawn = [path for path in of_it if path.endswith(".svg")]
-            for path in drawn:
-                assert {path.replace(".svg", ".png"), path.replace(".svg", ".pdf")} <= written
             if name.startswith("fig"):
-                assert drawn, f"{stem} has no figure"
+                assert any(path.endswith(".svg") for path in of_it), f"{stem} has no figure"
+
+
+def test_the_command_prints_a_paper_and_writes_its_claims(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert reports_main(["dssp", "--scale", "smoke", "--results", str(results)]) == 0
+    shown = capfd.readouterr().out
+    assert "NOT COMPLETE" not in shown
+    assert "no such plan" not in shown
+    written = {path.name for path in (results / "reports").iterdir()}
+    assert {f"dssp-claims-smoke.{suffix}" for suffix in ("md", "csv", "tex")} <= written
+    assert {f"dssp-fig4-smoke.{suffix}" for suffix in ("svg", "png", "pdf", "csv")} <= written
 
 
 def test_every_claim_has_its_numbers_and_none_is_judged(results: Path) -> None:
@@ -210,6 +215,7 @@ def test_the_pages_in_a_browser(site: Path) -> None:
                 assert (view.clipped, view.overlaps) == ([], []), where
             assert views[0].panels == views[1].panels, path.name
             panels += views[0].panels
-            assert plain.open(path, 1400).faults == []
+        for name in ("index.html", "psp.html"):
+            assert plain.open(site / name, 1400).faults == []
             assert len(plain.text) > 200
     assert panels > 50

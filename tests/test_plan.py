@@ -1,19 +1,20 @@
 """Plans: which runs are made and which are left; and that every value of every experiment file arrives."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from composing import composed
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.exhibits import SCALES
-from runners.planning import experiment_plan, experiment_plans
+from runners.planning import experiment_names, experiment_plan, experiment_plans
 from syncline.config import CONF, GROUPS, ConfigError, Invocation, RunConfig, choices, compose
 from syncline.plan import Entry, Plan, grid, merged, with_seeds
 from syncline.records.plans import plan_path, read_plan, stem_of
@@ -22,12 +23,7 @@ from syncline.records.studies import read_study, study_path
 from syncline.records.writer import RecordWriter
 
 EXPERIMENTS = choices("experiment")
-
-
-@cache
-def composed(*words: str) -> tuple[RunConfig, Invocation]:
-    """Once for all tests: composing takes a tenth of a second, and experiments share rows."""
-    return compose(words)
+PLANS = pytest.mark.xdist_group("plans")  # one process, which composes each choice once
 
 
 def experiment(name: str) -> Mapping[str, Any]:
@@ -62,16 +58,10 @@ def finish(results: Path, *entries: Entry) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["a", "b", "c"])), max_size=20))
-def test_unique_keeps_the_order_of_first_appearance_and_makes_shared_runs_once(runs: list[tuple[int, str]]) -> None:
+def test_a_run_that_rows_share_is_made_once_for_the_first_of_them(runs: list[tuple[int, str]]) -> None:
     entries = [entry_of(seed, label) for seed, label in runs]
-    unique = plan(*entries).unique()
-    seeds = [seed for seed, _ in runs]
-    assert [made.config.seed for made in unique] == sorted(set(seeds), key=seeds.index)
-    assert all(made in entries for made in unique)
-
-
-def test_a_run_that_rows_share_is_made_for_the_first_of_them() -> None:
-    assert [made.label for made in plan(entry_of(1, "a"), entry_of(2, "b"), entry_of(1, "c")).unique()] == ["a", "b"]
+    first = {entry.config.seed: entry for entry in reversed(entries)}
+    assert plan(*entries).unique() == [first[seed] for seed in dict.fromkeys(seed for seed, _ in runs)]
 
 
 def test_runs_that_differ_only_in_where_they_are_stored_are_one() -> None:
@@ -135,30 +125,19 @@ def test_one_sweep_does_not_replace_another_and_the_same_one_has_the_same_name(t
     assert written(entry_of(1), entry_of(2)) != written(entry_of(1), entry_of(3))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "with_sweeps", "commands"),
-    [
-        (["+experiment=dssp/table1", "scale=smoke"], False, {"dssp-table1-smoke": ["+experiment=dssp/table1"]}),
-        (
-            ["jobs=2", "experiment=psp", "scale=smoke"],
-            False,
-            {f"psp-{name}-smoke": [f"+experiment=psp/{name}", "jobs=2"] for name in ("fig2", "fig3", "fig4", "table1")},
-        ),
-        (
-            ["+experiment=dssync/fig3", "scale=smoke", "batch_size=8,16"],
-            True,
-            {"dssync-fig3-smoke": ["-m", "+experiment=dssync/fig3", "batch_size=8,16"]},
-        ),
-    ],
-)
-def test_a_plan_holds_the_words_that_make_it_again(
-    tmp_path: Path, overrides: list[str], with_sweeps: bool, commands: dict[str, list[str]]
-) -> None:
-    plans, _ = experiment_plans(overrides, with_sweeps)
-    found = [read_plan(plan.write(tmp_path)) for plan in plans]
-    said = {plan.stem: [word for word in plan.command if word != "scale=smoke"] for plan in found}
-    assert said == commands
-    for plan in found:
+@pytest.fixture(scope="module")
+def psp_plans() -> list[Plan]:
+    return experiment_plans(["jobs=2", "experiment=psp", "scale=smoke"], with_sweeps=False)[0]
+
+
+def test_a_plan_holds_the_words_that_make_it_again(tmp_path: Path, psp_plans: list[Plan]) -> None:
+    swept, _ = experiment_plans(["+experiment=psp/fig3", "scale=smoke", "batch_size=8,16"], with_sweeps=True)
+    found = [read_plan(plan.write(tmp_path)) for plan in (*psp_plans, *swept)]
+    assert [plan.command for plan in found] == [
+        *(["+experiment=psp/" + name, "jobs=2", "scale=smoke"] for name in ("fig2", "fig3", "fig4", "table1")),
+        ["-m", "+experiment=psp/fig3", "scale=smoke", "batch_size=8,16"],
+    ]
+    for plan in (found[0], found[-1]):
         words = [word for word in plan.command if word != "-m"]
         (again,), _ = experiment_plans(words, "-m" in plan.command)
         assert [entry.config.identity for entry in again.entries] == [run.identity for run in plan.runs]
@@ -209,15 +188,15 @@ def test_real_data_follow_the_laptops_overrides_where_their_file_is(tmp_path: Pa
     assert grid(experiment, "laptop", tmp_path)[0][1][-3:] == ["dataset=cifar10", "dataset=text8", "strategy=bsp"]
 
 
-def test_a_folder_of_experiments_or_all_of_them_are_asked_for_by_name() -> None:
-    plans, _ = experiment_plans(["+experiment=dssp", "scale=smoke"], with_sweeps=False)
-    names = [name for name in EXPERIMENTS if name.startswith("dssp/")]
-    assert [plan.name for plan in plans] == names
-    together = merged(plans)
-    assert len(together.entries) == sum(len(plan.entries) for plan in plans)
+def test_a_folder_of_experiments_or_all_of_them_are_asked_for_by_name(psp_plans: list[Plan]) -> None:
+    names = [name for name in EXPERIMENTS if name.startswith("psp/")]
+    assert [plan.name for plan in psp_plans] == names == experiment_names(["+experiment=psp"])
+    assert experiment_names(["+experiment=all"]) == EXPERIMENTS
+    together = merged(psp_plans)
+    assert len(together.entries) == sum(len(plan.entries) for plan in psp_plans)
     shared = len(together.entries) - len(together.unique())
-    assert shared >= len(plans[names.index("dssp/fig4")].entries), "Figure 4's runs are Table I's"
-    assert together.entries[0].label == f"{names[0]}: {plans[0].entries[0].label}"
+    assert shared >= len(psp_plans[names.index("psp/fig4")].entries), "Figure 4's runs are Table 1's"
+    assert together.entries[0].label == f"{names[0]}: {psp_plans[0].entries[0].label}"
 
 
 def test_an_experiment_may_have_seeds_of_its_own_at_a_scale() -> None:
@@ -335,13 +314,26 @@ def test_every_run_is_made_with_every_seed_side_by_side() -> None:
 # Every experiment file: it composes at every scale, and each value it sets arrives.
 
 
+@cache
+def said(word: str) -> tuple[str, Any]:
+    """Key and value of an override, in Hydra's grammar."""
+    (read,) = OverridesParser.create().parse_overrides([word])
+    return read.key_or_group, read.value()
+
+
+@cache
+def file_of(group: str, choice: str) -> dict[str, Any]:
+    """What a file of conf/ says itself, without those that it builds on."""
+    content: dict[str, Any] = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
+    return content
+
+
 def parsed(overrides: Sequence[str]) -> dict[str, Any]:
     """What the overrides set, by dotted path: what a chosen group's file holds, then the keys; the last one wins."""
-    read = [(word.key_or_group, word.value()) for word in OverridesParser.create().parse_overrides(list(overrides))]
+    read = [said(word) for word in overrides]
     values: dict[str, Any] = {}
     for group, choice in {key: value for key, value in read if key in GROUPS}.items():
-        content = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())
-        values |= {f"{group}.{key}": value for key, value in content.items() if key != "defaults"}
+        values |= {f"{group}.{key}": value for key, value in file_of(group, choice).items() if key != "defaults"}
     for key, value in read:
         if key not in GROUPS:
             values.pop(key, None)  # what is set last is last
@@ -381,29 +373,6 @@ def misses(overrides: Sequence[str], config: RunConfig, invocation: Invocation) 
     return missed
 
 
-def own_file(name: str) -> Mapping[str, Any]:
-    """Without the experiments that it builds on."""
-    content: dict[str, Any] = yaml.safe_load((CONF / f"experiment/{name}.yaml").read_text())
-    return content
-
-
-def keys_of(name: str, key: str) -> list[str]:
-    """The keys of such a part of an experiment, without composing it: every process of the tests asks for all."""
-    own = own_file(name)
-    bases = [word.removeprefix("/experiment/") for word in own.get("defaults", []) if word.startswith("/experiment/")]
-    parts = [*(keys_of(base, key) for base in bases), own.get(key) or {}]
-    return list(dict.fromkeys(found for part in parts for found in part))
-
-
-def everything() -> Iterator[Any]:
-    """(experiment, scale, whether real data are there); only the default scale is of every change."""
-    for name in EXPERIMENTS:
-        for scale in keys_of(name, "scales"):
-            yield pytest.param(name, scale, False, marks=() if scale == "laptop" else pytest.mark.papers)
-        if keys_of(name, "real_data"):
-            yield pytest.param(name, "laptop", True, marks=pytest.mark.papers)
-
-
 def test_a_value_that_does_not_arrive_is_detected() -> None:
     """The check below must be able to fail."""
     words = ["strategy=ssp", "strategy.staleness=5", "cluster=gtx1060_1080ti", "optimizer.schedule.at_epochs=[3,4]"]
@@ -417,13 +386,12 @@ def test_a_value_that_does_not_arrive_is_detected() -> None:
     assert misses(["scenario=slow_worker"], config, invocation)
 
 
+@PLANS
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) -> None:
     content = experiment(name)
-    assert content["scales"]
-    for key in ("scales", "real_data"):
-        assert list(content.get(key) or {}) == keys_of(name, key)
-    assert set(content["scales"]) <= set(choices("scale"))
+    assert tuple(content["scales"]) == SCALES
+    assert set(SCALES) == set(choices("scale"))
     assert content["title"]
     assert content["source"]
     assert content["runs"]
@@ -446,14 +414,10 @@ def test_an_experiment_names_known_scales_and_says_each_thing_once(name: str) ->
         assert len(set(keys)) == len(keys), f"a key is set twice in one list: {words}"
 
 
-@pytest.mark.xdist_group("plans")  # one process, which composes each choice once
-@pytest.mark.parametrize(("name", "scale", "with_data"), list(everything()))
-def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str, with_data: bool, tmp_path: Path) -> None:
-    content = experiment(name)
-    for file in content.get("real_data") or {}:
-        (tmp_path / file).touch()
+def check_arrival(name: str, scale: str, data: Path | None = None) -> None:
+    """Each value of each run arrives, and no two rows are the same run."""
     labels: dict[str, list[str]] = {}
-    for label, words in grid(content, scale, tmp_path if with_data else None):
+    for label, words in grid(experiment(name), scale, data):
         config, invocation = composed(*words)
         assert misses(words, config, invocation) == [], label
         if not label.endswith("/timing"):  # rows that differ in what they learn may take the same time
@@ -462,35 +426,61 @@ def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str, with
     assert same == [], "but for a row and its own rate, no two rows of an experiment are the same run"
 
 
+@PLANS
+@pytest.mark.parametrize(
+    "scale", [pytest.param(each, marks=[] if each == "laptop" else pytest.mark.papers) for each in SCALES]
+)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_value_that_an_experiment_sets_arrives(name: str, scale: str) -> None:
+    check_arrival(name, scale)
+
+
+@PLANS
+@pytest.mark.papers
+def test_every_value_arrives_where_real_data_are(tmp_path: Path) -> None:
+    files = {name: list(experiment(name).get("real_data") or {}) for name in EXPERIMENTS}
+    names = [name for name in EXPERIMENTS if files[name]]
+    assert names
+    for file in {file for name in names for file in files[name]}:
+        (tmp_path / file).touch()
+    for name in names:
+        check_arrival(name, "laptop", tmp_path)
+
+
 TUNED = [
-    (name, scale) for name in EXPERIMENTS if "tune" in own_file(name) for scale in own_file(name).get("arms") or {}
+    name for name in EXPERIMENTS if {"tune:", "arms:"} <= set((CONF / f"experiment/{name}.yaml").read_text().split())
 ]
 
 
-@pytest.mark.parametrize(("name", "scale"), TUNED)
-def test_the_arms_are_what_tuning_chose(name: str, scale: str) -> None:
+@PLANS
+@pytest.mark.parametrize("name", TUNED)
+def test_the_arms_are_what_tuning_chose(name: str) -> None:
     """The study is in the reference: of this experiment, or of one that is based on it."""
-    based = [other for other in EXPERIMENTS if f"/experiment/{name}" in own_file(other).get("defaults", [])]
-    paths = {other: study_path(CONF.parent / "reference", f"tune-{stem_of(other, scale)}") for other in (name, *based)}
-    (tuned,) = (other for other, path in paths.items() if path.exists())
-    answer = read_study(paths[tuned]).answer
-    assert answer is not None
-    rates = {
-        label: [float(word.partition("=")[2]) for word in words if word.startswith(f"{answer['key']}=")][-1]
-        for label, words in grid(experiment(tuned), scale)
-        if not label.endswith("/timing")
-    }
-    for choice in answer["choices"]:
-        same = rates[choice["label"]]
-        own = rates.get(f"{choice['label']}/own", same)
-        assert (same, own) == (choice["same"], choice["value"]), choice["label"]
+    files = {other: file_of("experiment", other) for other in EXPERIMENTS if other.startswith(name.partition("/")[0])}
+    based = [other for other, file in files.items() if f"/experiment/{name}" in file.get("defaults", [])]
+    for scale in files[name]["arms"]:
+        stems = {other: f"tune-{stem_of(other, scale)}" for other in (name, *based)}
+        paths = {other: study_path(CONF.parent / "reference", stem) for other, stem in stems.items()}
+        (tuned,) = (other for other, path in paths.items() if path.exists())
+        answer = read_study(paths[tuned]).answer
+        assert answer is not None
+        rates = {
+            label: [float(word.partition("=")[2]) for word in words if word.startswith(f"{answer['key']}=")][-1]
+            for label, words in grid(experiment(tuned), scale)
+            if not label.endswith("/timing")
+        }
+        for choice in answer["choices"]:
+            same = rates[choice["label"]]
+            own = rates.get(f"{choice['label']}/own", same)
+            assert (same, own) == (choice["same"], choice["value"]), choice["label"]
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+# With times alone, with tuned rates, with seeds of its own, with real data, and one that builds on others.
+@PLANS
+@pytest.mark.parametrize("name", ["dssp/table1", "psp/table1", "overview/timelines", "backup/charlm", "backup/fig3"])
 def test_an_experiments_plan_is_its_grid_with_what_the_command_line_asks_for(name: str) -> None:
     """As `make dssp-table1 SCALE=smoke SEEDS=4,9 ARGS="..."` does."""
-    scale, *others = experiment(name)["scales"]
-    assert (scale, *others) == SCALES
+    scale = SCALES[0]
     words = [f"+experiment={name}", f"scale={scale}", "scale.seeds=[4,9]", "batch_size=7", "results=elsewhere"]
     made, invocation = experiment_plan(words, with_sweeps=False)
     runs = grid(experiment(name), scale)

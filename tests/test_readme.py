@@ -10,7 +10,7 @@ import pytest
 from reports.papers import SHOWN
 from runners import command_line
 from syncline.__main__ import main as syncline_main
-from syncline.config import compose
+from syncline.config import compose, sweep
 from syncline.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[1]
@@ -30,10 +30,20 @@ SLURM_RUNS = [c for c in COMMANDS if "runner=slurm" in c]
 OPERATIONS = [c for c in COMMANDS if c.startswith("python -m syncline") and "<identity>" not in c and c not in OWN]
 
 
-@pytest.mark.parametrize("command", RUNS)
+SLOW = [c for c in RUNS if re.search(r" -m | model=|\+experiment=", c)]  # networks, or several runs
+
+
+@pytest.mark.parametrize("command", SLOW)
+def test_a_command_composes(command):
+    words = [word for word in command.split()[2:] if not word.startswith("-")]
+    for run in sweep(words):
+        compose(run)
+
+
+@pytest.mark.parametrize("command", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in RUNS])
 def test_a_command_runs(command, tmp_path, capsys):
     """As written, but for three updates at most and a folder of its own."""
-    starts_nothing = {"--status", "--cfg"} & set(command.split())
+    starts_nothing = "--cfg" in command
     words = [*command.split()[2:], f"results={tmp_path}"] + ([] if starts_nothing else ["max_updates=3"])
     assert command_line.main(words) == 0
     out = capsys.readouterr().out
@@ -64,17 +74,13 @@ def test_a_command_writes_a_batch_script(command, tmp_path, capsys):
     assert list(tmp_path.glob("plans/*.slurm/1/array.sbatch"))
 
 
-def test_the_commands_for_plans_are_those_of_their_own_page():
-    """Whose tests run them (tests/operations)."""
-    own = (ROOT / "docs" / "operations.md").read_text().splitlines()
-    assert OPERATIONS
-    assert set(OPERATIONS) <= set(own)
-
-
-def test_the_races_are_those_of_their_own_page():
-    """Whose tests declare them (tests/studies/test_documentation.py)."""
-    assert RACES
-    assert set(RACES) <= set((ROOT / "docs" / "races.md").read_text().splitlines())
+@pytest.mark.parametrize(
+    ("commands", "pages"), [(OPERATIONS, ["operations"]), (RACES, ["races"]), (OWN, ["extending", "calibration"])]
+)
+def test_commands_with_a_page_of_their_own_are_on_it_and_run_by_its_tests(commands, pages):
+    """Those of tests/operations, tests/studies, test_extending.py and runners/test_calibrate.py."""
+    assert commands
+    assert set(commands) <= {line for page in pages for line in (ROOT / f"docs/{page}.md").read_text().splitlines()}
 
 
 def test_every_command_is_run_by_a_test():
@@ -88,13 +94,6 @@ def test_every_command_is_run_by_a_test():
         *RACES,
         *others,
     }
-
-
-def test_the_commands_for_parts_of_ones_own_are_those_of_their_pages():
-    """Whose tests run them (tests/test_extending.py, tests/runners/test_calibrate.py)."""
-    pages = [(ROOT / "docs" / f"{name}.md").read_text().splitlines() for name in ("extending", "calibration")]
-    assert OWN
-    assert set(OWN) <= {line for page in pages for line in page}
 
 
 def make_lines(*words: str) -> list[str]:
@@ -175,10 +174,6 @@ def test_links_and_pictures_resolve(page):
             assert target[1:] in headings, target
         else:
             assert target.startswith("https://") or (page.parent / target.partition("#")[0]).exists(), target
-
-
-def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 150
 
 
 def test_every_strategy_is_in_the_table():

@@ -28,7 +28,7 @@ from syncline.statistics import (
 )
 
 ALPHA = 0.05
-STUDIES = 2000
+STUDIES = 1000
 VALUES = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
 SAMPLES = st.lists(VALUES, min_size=2, max_size=12)
 

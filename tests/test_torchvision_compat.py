@@ -5,7 +5,6 @@ import sys
 from types import ModuleType
 
 import pytest
-from torch import nn
 
 from syncline import torchvision_compat
 from syncline.torchvision_compat import import_torchvision
@@ -19,7 +18,10 @@ def test_datasets_models_and_transforms_are_there() -> None:
     assert import_torchvision() is torchvision is sys.modules["torchvision"]
 
 
+@pytest.mark.slow
 def test_transformers_imports_its_models_behind_it() -> None:
+    from torch import nn
+
     transformers = pytest.importorskip("transformers")
     import_torchvision()
     assert issubclass(transformers.BertModel, nn.Module)

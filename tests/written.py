@@ -2,13 +2,21 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from syncline.records.store import FORMAT
+from in_memory import RunInMemory
+
+from reports.claims import Verdict, judge
+from reports.exhibits import Paper
+from reports.records import Artefact, Missing
+from syncline.records.sources import FolderRecord
+from syncline.records.store import FORMAT, RecordError
 
 ENVIRONMENT = {"commit": "0123456789ab", "processor": "A processor", "cores": 2, "command": ["run.py"]}
+ABOUT = {"format": FORMAT, "engine": "simulation", "time_kind": "virtual", "status": "finished", "metric": "accuracy"}
+RECORD = FolderRecord(Path("in memory"))
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,14 @@ class Written:
     summary: Mapping[str, Any]
     metrics: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
+    @property
+    def full_config(self) -> dict[str, Any]:
+        return {"format": FORMAT, "dataset": {"name": "glyphs10"}, **self.config}
+
+    @property
+    def full_summary(self) -> dict[str, Any]:
+        return {**ABOUT, **self.summary}
+
 
 def write_records(results: Path, name: str, scale: str, runs: Sequence[Written], report: Mapping[str, Any]) -> None:
     """A plan of this name with the record of each of its runs."""
@@ -27,14 +43,45 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
         identity = f"{run.label}-{run.seed}".replace("/", "-")
         folder = results / identity
         folder.mkdir(parents=True, exist_ok=True)
-        config = {"format": FORMAT, "dataset": {"name": "glyphs10"}, **run.config}
-        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "config.json").write_text(json.dumps(run.full_config))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in run.metrics))
         (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
-        about = {"format": FORMAT, "engine": "simulation", "time_kind": "virtual"}
-        about |= {"status": "finished", "metric": "accuracy"}
-        (folder / "summary.json").write_text(json.dumps(about | dict(run.summary)))
+        (folder / "summary.json").write_text(json.dumps(run.full_summary))
         planned.append({"label": run.label, "seed": run.seed, "identity": identity, "overrides": []})
     (results / "plans").mkdir(exist_ok=True)
     plan = {"name": name, "scale": scale, "report": dict(report), "runs": planned}
     (results / "plans" / f"{name.replace('/', '-')}-{scale}.json").write_text(json.dumps(plan))
+
+
+def artefact_of(
+    name: str, runs: Sequence[Written], report: Mapping[str, Any] | None = None, scale: str = "laptop"
+) -> Artefact:
+    """What is loaded of such a plan, without files."""
+    made = [
+        RunInMemory(run.label, run.seed, RECORD, run.full_summary, run.full_config, [dict(row) for row in run.metrics])
+        for run in runs
+    ]
+    return Artefact(name, scale, report or {}, list(made), [])
+
+
+def without(artefact: Artefact, label: str, *seeds: int) -> Artefact:
+    """The artefact as it is when these runs of a row are not finished."""
+    lost = [run for run in artefact.runs if run.label == label and run.seed in seeds]
+    assert len(lost) == len(seeds), f"{label} has no such runs"
+    missing = [Missing(run.label, run.seed) for run in lost]
+    return replace(
+        artefact, runs=[run for run in artefact.runs if run not in lost], missing=[*artefact.missing, *missing]
+    )
+
+
+def verdict_on(paper: Paper, key: str, *artefacts: Artefact) -> Verdict:
+    """Of a claim of the paper, by these artefacts; others have no plan."""
+    by_name = {artefact.name: artefact for artefact in artefacts}
+
+    def load(name: str) -> Artefact:
+        if name not in by_name:
+            raise RecordError(f"{name}: no such plan")
+        return by_name[name]
+
+    claim = next(claim for claim in paper.claims if claim.key == key)
+    return judge(claim, paper.claim_text(key), artefacts[0].scale if artefacts else "laptop", load)

@@ -5,6 +5,7 @@ This file may hold: pure functions of numbers. It may not hold: I/O, clocks or r
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -126,6 +127,13 @@ def _overall_error(
 
 def _nodes(low: float, high: float, num: int) -> tuple[Array, Array]:
     """Points and weights of Gauss-Legendre quadrature."""
-    points, weights = np.polynomial.legendre.leggauss(num)
+    points, weights = _gauss(num)
     half = (high - low) / 2.0
     return low + half * (points + 1.0), half * weights
+
+
+@cache
+def _gauss(num: int) -> tuple[Array, Array]:
+    """On [-1, 1]. One level asks for the same few numbers of points again and again."""
+    points, weights = np.polynomial.legendre.leggauss(num)
+    return points, weights

@@ -29,33 +29,29 @@ def averaged(replicas: np.ndarray, step: int, options: DsSyncOptions | None = No
 # --- 3.1 Algorithm 1 ---
 
 
-@pytest.mark.parametrize(("num_workers", "groups"), [(4, [[0, 1], [2, 3]]), (9, [[0, 1, 2], [3, 4, 5], [6, 7, 8]])])
-def test_line_12_the_groups_of_even_steps(num_workers, groups):
-    """Line 12: "4 nodes:[0,1][2,3], 9 nodes: [0,1,2][3,4,5][6,7,8]"."""
-    assert DsSyncOptions().groups(0, num_workers) == groups
-    assert DsSyncOptions().groups(2, num_workers) == groups
-
-
-@pytest.mark.parametrize(("num_workers", "groups"), [(4, [[0, 2], [1, 3]]), (9, [[0, 3, 6], [1, 4, 7], [2, 5, 8]])])
-def test_line_15_the_groups_of_odd_steps(num_workers, groups):
-    """Line 15: "4 nodes:[0,2][1,3], 9 nodes: [0,3,6][1,4,7][2,5,8]"."""
-    assert DsSyncOptions().groups(1, num_workers) == groups
-    assert DsSyncOptions().groups(3, num_workers) == groups
+@pytest.mark.parametrize(
+    ("step", "groups_of_4", "groups_of_9"),
+    [
+        (0, [[0, 1], [2, 3]], [[0, 1, 2], [3, 4, 5], [6, 7, 8]]),
+        (1, [[0, 2], [1, 3]], [[0, 3, 6], [1, 4, 7], [2, 5, 8]]),
+    ],
+)
+def test_lines_12_and_15_the_groups_of_even_and_of_odd_steps(step, groups_of_4, groups_of_9):
+    """Line 12: "4 nodes:[0,1][2,3], 9 nodes: [0,1,2][3,4,5][6,7,8]"; line 15: "4 nodes:[0,2][1,3], ..."."""
+    for number in (step, step + 2):
+        assert DsSyncOptions().groups(number, 4) == groups_of_4
+        assert DsSyncOptions().groups(number, 9) == groups_of_9
 
 
 @pytest.mark.parametrize("num_workers", SQUARES)
-def test_line_13_consecutive_ranks_at_even_steps(num_workers):
-    """Line 13: { x | x // GroupSize == Rank // GroupSize }, of the ranks below WorldSize."""
+def test_lines_13_and_16_consecutive_ranks_at_even_steps_and_ranks_that_jump_at_odd_ones(num_workers):
+    """Line 13: { x | x // GroupSize == Rank // GroupSize }; line 16, read as { x | x % GroupSize == Rank % GroupSize }.
+
+    The ranks x lie below WorldSize == GroupSize * GroupSize: "x <= WorldSize" would be one too many.
+    """
     size = round(num_workers**0.5)
     for rank in range(num_workers):
         assert group_of(rank, 0, num_workers) == [x for x in range(num_workers) if x // size == rank // size]
-
-
-@pytest.mark.parametrize("num_workers", SQUARES)
-def test_line_16_ranks_that_jump_by_the_group_size_at_odd_steps(num_workers):
-    """Line 16, read as { x | x % GroupSize == Rank % GroupSize }."""
-    size = round(num_workers**0.5)
-    for rank in range(num_workers):
         assert group_of(rank, 1, num_workers) == [x for x in range(num_workers) if x % size == rank % size]
 
 
@@ -64,22 +60,6 @@ def test_line_16_as_printed_leaves_workers_without_a_group():
     printed = [[x for x in range(4) if x % 2 == rank] for rank in range(4)]
     assert printed == [[0, 2], [1, 3], [], []]
     assert [group_of(rank, 1, 4) for rank in range(4)] == [[0, 2], [1, 3], [0, 2], [1, 3]]
-
-
-def test_both_lines_say_x_up_to_the_world_size():
-    """Lines 13 and 16: "x <= WorldSize" would be one rank too many; ranks count from 0."""
-    for num_workers in SQUARES:
-        for step in (0, 1):
-            assert max(max(group) for group in DsSyncOptions().groups(step, num_workers)) == num_workers - 1
-
-
-@pytest.mark.parametrize("num_workers", SQUARES)
-def test_the_world_size_is_the_square_of_the_group_size(num_workers):
-    """Ensure: "WorldSize == GroupSize*GroupSize"; 3.2: "divides all W workers into N = sqrt(W) groups"."""
-    for step in (0, 1):
-        groups = DsSyncOptions().groups(step, num_workers)
-        assert [len(group) for group in groups] == [len(groups)] * len(groups)
-        assert len(groups) ** 2 == num_workers
 
 
 @pytest.mark.parametrize("num_workers", SQUARES + GRIDS)

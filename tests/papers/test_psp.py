@@ -139,12 +139,6 @@ def test_server_line_14_starts_the_next_version_without_gradients():
     assert updates(server.push(1, 1)) == [((2, 3), 2.0)]
 
 
-def test_the_server_waits_for_all_by_default():
-    """4.2: "the naive synchronous SGD" is c = 32 of 32 workers."""
-    server = Server(3)
-    assert [len(applied(server.push(worker, 0))) for worker in range(3)] == [0, 0, 1]
-
-
 # --- Algorithm 1, worker ---
 
 
@@ -381,14 +375,3 @@ def test_a_shard_that_has_ended_is_not_waited_for():
     rule.pushed(1.0)
     assert rule.arrived(1.1, 0, 1) is None
     assert rule.closed(1.2, 2) == 1.2
-
-
-def test_several_shards_each_count_for_themselves():
-    """Line 12 is each server's own, so different blocks may average different workers."""
-    assert not PspOptions.single_server
-    first, second = Server(3, c=2), Server(3, c=2)
-    first.push(0, 0)
-    second.push(2, 0)
-    assert updates(first.push(1, 0)) == [((0, 1), 2.0)]
-    assert updates(second.push(0, 0)) == [((0, 1), 2.0)]
-    assert discarded(first.push(2, 0)) == [2], "while the mean of the other block includes worker 2"

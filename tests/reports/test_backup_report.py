@@ -1,41 +1,28 @@
-"""Backup workers: tables, figures and claims from small records written here."""
+"""Backup workers: tables, figures and claims from runs made here."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 
 import pytest
-from written import Written, write_records
+from written import Written, artefact_of, verdict_on
 
-from reports.__main__ import main
 from reports.backup import PAPER
-from reports.backup.claims import CLAIMS
 from reports.backup.learning import fig1, fig1_table, fig3, fig3_table, table1
 from reports.backup.rates import charlm, charlm_table, draw, draw_levels, draw_table
 from reports.backup.runs import crossing, level_share
 from reports.backup.times import fig2, fig2_table
-from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, judge
-from reports.exhibits import ArtefactStore
-from reports.records import Artefact, load_artefact, published
+from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict
+from reports.records import Artefact, published
 from runners.planning import experiment_plan
 
 SEEDS = (0, 1, 2)
-BY_KEY = {claim.key: claim for claim in CLAIMS}
-
-
+judged = partial(verdict_on, PAPER)
 TARGETS = {"table1": 0.965, "fig1": 0.965, "fig3": 0.965, "draw": 157.0}  # accuracies, and nats of DRAW
 
 
-def write(results: Path, name: str, runs: Sequence[Written], has_target: bool = True) -> None:
+def made(name: str, runs: Sequence[Written], has_target: bool = True) -> Artefact:
     report = {"targets": {"laptop": TARGETS[name]}} if has_target and name in TARGETS else {}
-    write_records(results, f"backup/{name}", "laptop", runs, report)
-
-
-def loaded(results: Path, name: str) -> Artefact:
-    return load_artefact(f"backup/{name}", "laptop", results)
-
-
-def judged(results: Path, key: str) -> Verdict:
-    return judge(BY_KEY[key], PAPER.claim_text(key), "laptop", ArtefactStore(results, "laptop").artefact)
+    return artefact_of(f"backup/{name}", runs, report)
 
 
 # Learning: a run ends at an accuracy after 8 epochs, on a straight line from 0 up to an epoch, then flat.
@@ -108,17 +95,21 @@ def only(ends: Ends, *kinds: str) -> Ends:
     return {label: end for label, end in ends.items() if label.startswith(kinds)}
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """Without a fixed level: the tables show that of each seed."""
-    write_learning(tmp_path, ENDS, has_target=False)
-    return tmp_path
+def made_table1(ends: Ends = ENDS, diverged: Sequence[str] = (), has_target: bool = True) -> Artefact:
+    return made("table1", learned(only(ends, "async"), diverged) + alone(), has_target)
 
 
-def write_learning(results: Path, ends: Ends, has_target: bool = True) -> None:
-    write(results, "table1", learned(only(ends, "async")) + alone(), has_target)
-    write(results, "fig1", learned(only(ends, "async", "sync")), has_target)
-    write(results, "fig3", learned(ends), has_target)
+def made_fig1(ends: Ends = ENDS, has_target: bool = True) -> Artefact:
+    return made("fig1", learned(only(ends, "async", "sync")), has_target)
+
+
+def made_fig3(ends: Ends = ENDS, has_target: bool = True) -> Artefact:
+    return made("fig3", learned(ends), has_target)
+
+
+def on_all(key: str, ends: Ends = ENDS) -> Verdict:
+    """Of a claim about learning."""
+    return judged(key, made_table1(ends), made_fig1(ends), made_fig3(ends))
 
 
 # Convergence.
@@ -139,8 +130,9 @@ def test_a_crossing_is_between_evaluations() -> None:
     assert crossing([0, 1, 2], [0, float("nan"), 20], 10) == 1.0, "what is no number is passed over"
 
 
-def test_table_1_has_ours_beside_the_papers(results: Path) -> None:
-    rows = {row[0]: row[1:] for row in table1(loaded(results, "table1")).texts()}
+def test_table_1_has_ours_beside_the_papers() -> None:
+    """Without a fixed level it shows that of each seed."""
+    rows = {row[0]: row[1:] for row in table1(made_table1(has_target=False)).texts()}
     assert list(rows) == ["25", "50", "100", "200"]
     # accuracy; against 25; 4,003,647 gradients at 0.16 s and 0.02 s
     assert rows["25"][:6] == ["78.94", "99.02 ± 0.02", "0.00", "0.00 ± 0.00", "184.90", "177.94 ± 0.00"]
@@ -151,31 +143,29 @@ def test_table_1_has_ours_beside_the_papers(results: Path) -> None:
     assert rows["200"][10:] == ["1.19 ± 0.00", "199.0 ± 0.0"]
 
 
-def test_a_run_that_never_reaches_the_level_is_counted(results: Path) -> None:
-    write(results, "table1", learned(only(ENDS, "async") | {"async200": (90.0, 1.0)}) + alone())
-    row = table1(loaded(results, "table1")).texts()[-1]
+def test_a_run_that_never_reaches_the_level_is_counted() -> None:
+    row = table1(made_table1({**ENDS, "async200": (90.0, 1.0)})).texts()[-1]
     assert (row[9], row[11]) == ("— (0/3)", "— (0/3)")
     assert row[10] == "8.00 ± 0.00", "its own level it reaches"
 
 
-def test_a_run_that_diverged_is_named_and_has_no_accuracy_at_the_end(results: Path) -> None:
-    assert "No run diverged." in table1(loaded(results, "table1")).notes
-    write(results, "table1", learned(only(ENDS, "async") | {"async200": (11.0, 1.0)}, ["async200"]) + alone())
-    table = table1(loaded(results, "table1"))
+def test_a_run_that_diverged_is_named_and_has_no_accuracy_at_the_end() -> None:
+    assert "No run diverged." in table1(made_table1()).notes
+    table = table1(made_table1({**ENDS, "async200": (11.0, 1.0)}, ["async200"]))
     assert table.texts()[-1][2] == "— (0/3)"
     assert any("async200 seed 0, async200 seed 1, async200 seed 2" in note for note in table.notes)
 
 
-def test_figure_1s_table_has_the_readings(results: Path) -> None:
-    rows = {row[0]: row[1:] for row in fig1_table(loaded(results, "fig1")).texts()}
+def test_figure_1s_table_has_the_readings() -> None:
+    rows = {row[0]: row[1:] for row in fig1_table(made_fig1(has_target=False)).texts()}
     assert rows["async 50"] == ["0.005", "98.52 ± 0.02", "—", "0.98 ± 0.00", "0.98 ± 0.00", "8,000 ± 0"]
     assert rows["sync 50"] == ["0.005", "99.22 ± 0.02", "0.70 ± 0.00", "0.78 ± 0.00", "0.78 ± 0.00", "160 ± 0"]
     assert rows["sync 50, mean at the same rate"][1:4] == ["50.02 ± 0.02", "-48.50 ± 0.00", "— (0/3)"]
     assert rows["sync 50, mean at 50 times the rate"][0] == "0.25"
 
 
-def test_figure_1_draws_both_strategies_and_the_published_accuracies(results: Path) -> None:
-    left, right = fig1(loaded(results, "fig1")).panels
+def test_figure_1_draws_both_strategies_and_the_published_accuracies() -> None:
+    left, right = fig1(made_fig1(has_target=False)).panels
     assert [(series.label, list(series.x)) for series in left.series] == [
         ("async", [25, 50, 100, 200]),
         ("sync", [50, 100, 200]),
@@ -187,8 +177,8 @@ def test_figure_1_draws_both_strategies_and_the_published_accuracies(results: Pa
     assert right.series[0].y[0] == pytest.approx(level_share())
 
 
-def test_figure_3_is_accuracy_against_virtual_time_for_each_number_of_workers(results: Path) -> None:
-    figure = fig3(loaded(results, "fig3"))
+def test_figure_3_is_accuracy_against_virtual_time_for_each_number_of_workers() -> None:
+    figure = fig3(made_fig3(has_target=False))
     assert [panel.title for panel in figure.panels] == ["50 workers", "100 workers", "200 workers"]
     assert [series.label for series in figure.panels[0].series] == ["async", "sync", "sync, backups"]
     assert {panel.x_label for panel in figure.panels} == {"virtual time, s"}
@@ -198,8 +188,8 @@ def test_figure_3_is_accuracy_against_virtual_time_for_each_number_of_workers(re
     assert asynchronous.low[-1] == pytest.approx(98.5)
 
 
-def test_figure_3s_table_sets_times_and_accuracies_against_async(results: Path) -> None:
-    rows = {row[0]: row[1:] for row in fig3_table(loaded(results, "fig3")).texts()}
+def test_figure_3s_table_sets_times_and_accuracies_against_async() -> None:
+    rows = {row[0]: row[1:] for row in fig3_table(made_fig3(has_target=False)).texts()}
     # level 96.57: backups 0.6 x 96.57 / 99.3 epochs of 90 s; async 96.57 / 98.5 epochs of 80 s
     assert rows["sync, backups 50"] == ["53 ± 0", "0.75", "0.67 ± 0.00", "0.67 ± 0.00", "0.48", "0.80 ± 0.00"]
     assert rows["async 50"][2:] == ["1.00 ± 0.00", "1.00 ± 0.00", "—", "0.00 ± 0.00"]
@@ -226,15 +216,15 @@ def timed(steps: Mapping[str, float], rare: Mapping[str, float] = STEPS) -> list
     return runs
 
 
-def test_figure_2_gives_a_workers_step_and_what_it_is_of_asyncs(tmp_path: Path) -> None:
-    write(tmp_path, "fig2", timed(STEPS))
-    rows = {row[0]: row[1:] for row in fig2_table(loaded(tmp_path, "fig2")).texts()}
+def test_figure_2_gives_a_workers_step_and_what_it_is_of_asyncs() -> None:
+    artefact = made("fig2", timed(STEPS))
+    rows = {row[0]: row[1:] for row in fig2_table(artefact).texts()}
     assert len(rows) == 2 * 9 + 2 * 15
     assert rows["pareto, async 200"] == ["4.01 ± 0.01", "1", "1.000 ± 0.000"]
     assert rows["slow2, sync 50"] == rows["pareto, sync 50"] == ["5.01 ± 0.01", "1.2 to 1.4", "1.249 ± 0.001"]
     assert rows["rare, sync, backups 100"][2] == "1.050 ± 0.000"
     assert rows["rare, sync, 5 % backups 100"][1:] == ["—", "1.025 ± 0.000"]
-    panels = fig2(loaded(tmp_path, "fig2")).panels
+    panels = fig2(artefact).panels
     assert [len(panel.series) for panel in panels] == [3, 3, 5, 5]
     assert panels[0].categories == ["50 workers", "100 workers", "200 workers"]
     assert panels[0].series[1].y == pytest.approx([5.01] * 3)
@@ -270,9 +260,9 @@ def modelled(
 NEVER: Mapping[str, Sequence[float]] = {"async": (), "sync": ()}
 
 
-def test_the_character_models_table_shows_both_readings_of_sync(tmp_path: Path) -> None:
-    write(tmp_path, "charlm", modelled({"async": (3.2,), "sync": (32.0,)}, {"async": (32.0,), "sync": ()}))
-    table = charlm_table(loaded(tmp_path, "charlm"))
+def test_the_character_models_table_shows_both_readings_of_sync() -> None:
+    runs = modelled({"async": (3.2,), "sync": (32.0,)}, {"async": (32.0,), "sync": ()})
+    table = charlm_table(made("charlm", runs))
     assert table.texts() == [
         ["0.1", "0 of 3", "5.10 ± 0.10", "0 of 3", "5.10 ± 0.10", "0 of 3", "3.10 ± 0.10"],  # the sum is sync's 3.2
         ["1", "0 of 3", "4.10 ± 0.10", "0 of 3", "4.10 ± 0.10", "3 of 3", "9.00 ± 0.00"],
@@ -287,9 +277,9 @@ def test_the_character_models_table_shows_both_readings_of_sync(tmp_path: Path) 
     assert any(f"summed: {only.format(0, 3)}" in note for note in table.notes)
 
 
-def test_the_character_models_figure_shows_the_end_and_the_worst_moment(tmp_path: Path) -> None:
-    write(tmp_path, "charlm", modelled({"async": (3.2,), "sync": ()}, {"async": (32.0,), "sync": ()}))
-    end, worst = charlm(loaded(tmp_path, "charlm")).panels
+def test_the_character_models_figure_shows_the_end_and_the_worst_moment() -> None:
+    runs = modelled({"async": (3.2,), "sync": ()}, {"async": (32.0,), "sync": ()})
+    end, worst = charlm(made("charlm", runs)).panels
     assert [(series.label, list(series.x)) for series in end.series] == [
         ("async", [0.1, 1.0, 3.2]),
         ("sync", [0.1, 1.0, 3.2, 32.0]),
@@ -330,10 +320,10 @@ def drawn(bounds: Bounds, diverged: Sequence[tuple[str, float]] = ()) -> list[Wr
     return runs
 
 
-def test_draws_table_marks_best_rates_and_gives_the_way_to_the_common_level(tmp_path: Path) -> None:
-    write(tmp_path, "draw", drawn(BOUNDS), has_target=False)
-    assert draw_levels(loaded(tmp_path, "draw")) == {0: 155.0, 1: 156.0, 2: 157.0}
-    rows = {row[0]: row[1:] for row in draw_table(loaded(tmp_path, "draw")).texts()}
+def test_draws_table_marks_best_rates_and_gives_the_way_to_the_common_level() -> None:
+    artefact = made("draw", drawn(BOUNDS), has_target=False)
+    assert draw_levels(artefact) == {0: 155.0, 1: 156.0, 2: 157.0}
+    rows = {row[0]: row[1:] for row in draw_table(artefact).texts()}
     assert [name for name in rows if name.endswith("its best")] == [
         "one worker, rate 0.003, its best",
         "async, rate 0.003, its best",
@@ -345,41 +335,31 @@ def test_draws_table_marks_best_rates_and_gives_the_way_to_the_common_level(tmp_
     assert rows["sync, rate 0.003"][1] == "— (0/3)"
 
 
-def test_draw_is_judged_at_the_rates_that_tuning_chose(tmp_path: Path) -> None:
+def test_draw_is_judged_at_the_rates_that_tuning_chose() -> None:
     rivals = {"targets": {"laptop": 260.0}, "rivals": {"laptop": {"sync": "rate0"}}}
-    write_records(tmp_path, "backup/draw", "laptop", drawn(BOUNDS), rivals)
-    rows = [row[0] for row in draw_table(loaded(tmp_path, "draw")).texts()]
+    artefact = artefact_of("backup/draw", drawn(BOUNDS), rivals)
+    rows = [row[0] for row in draw_table(artefact).texts()]
     assert [name for name in rows if name.endswith("its best")][-1] == "sync, rate 0.003, its best"
-    work = judged(tmp_path, "draw_speed").effects[-1]
+    work = judged("draw_speed", artefact).effects[-1]
     assert work.estimate == pytest.approx((240 / 249) * 4.0 / ((240 / 344) * 3.0), rel=0.01), "at rate 0.003"
-    write(tmp_path, "draw", drawn(BOUNDS), has_target=False)
-    found = judged(tmp_path, "draw_speed")
+    found = judged("draw_speed", made("draw", drawn(BOUNDS), has_target=False))
     assert (found.verdict, "a fixed target" in found.because) == (NOT_RUN, True)
 
 
-def test_draws_figure_shows_each_at_its_best_rate_against_time_and_work(tmp_path: Path) -> None:
-    write(tmp_path, "draw", drawn(BOUNDS))
-    time, work = draw(loaded(tmp_path, "draw")).panels
+def test_draws_figure_shows_each_at_its_best_rate_against_time_and_work() -> None:
+    time, work = draw(made("draw", drawn(BOUNDS))).panels
     names = ["one worker, rate 0.003", "async, rate 0.003", "sync, rate 0.01"]
     assert [series.label for series in time.series] == [series.label for series in work.series] == names
     assert [series.x[-1] for series in time.series] == [4000.0, 400.0, 480.0]
     assert (time.x_label, work.x_label) == ("virtual time, s", "epochs")
 
 
-def test_a_rate_at_which_a_seed_diverged_is_never_the_best(tmp_path: Path) -> None:
-    write(tmp_path, "draw", drawn(BOUNDS, [("async", 0.003)]))
-    rows = [row[0] for row in draw_table(loaded(tmp_path, "draw")).texts()]
+def test_a_rate_at_which_a_seed_diverged_is_never_the_best() -> None:
+    rows = [row[0] for row in draw_table(made("draw", drawn(BOUNDS, [("async", 0.003)]))).texts()]
     assert "async, rate 0.01, its best" in rows
 
 
 # Claims: each on records on which it holds, and on some on which it fails.
-
-
-def test_every_claim_and_artefact_of_the_text_is_there() -> None:
-    known = published("backup")
-    assert list(known["claims"]) == [claim.key for claim in CLAIMS]
-    assert list(known["artefacts"]) == list(PAPER.shows)
-    assert all(claim.may_differ for claim in CLAIMS)
 
 
 @pytest.mark.parametrize(
@@ -404,38 +384,31 @@ def test_every_claim_and_artefact_of_the_text_is_there() -> None:
         ("backup_time", {"async50": (98.0, 1.0)}),
     ],
 )
-def test_claims_of_learning_hold_and_fail(tmp_path: Path, key: str, moved: dict[str, tuple[float, float]]) -> None:
-    write_learning(tmp_path, ENDS)
-    assert judged(tmp_path, key).verdict == HOLDS
-    write_learning(tmp_path, {**ENDS, **moved})
-    assert judged(tmp_path, key).verdict == FAILS
+def test_claims_of_learning_hold_and_fail(key: str, moved: dict[str, tuple[float, float]]) -> None:
+    assert on_all(key).verdict == HOLDS
+    assert on_all(key, {**ENDS, **moved}).verdict == FAILS
 
 
-def test_a_run_that_does_not_converge_counts_with_the_longest_run(tmp_path: Path) -> None:
-    write_learning(tmp_path, {**ENDS, "backup50": (90.0, 0.6)})
-    seconds = judged(tmp_path, "backup_time").effects[0]
+def test_a_run_that_does_not_converge_counts_with_the_longest_run() -> None:
+    seconds = on_all("backup_time", {**ENDS, "backup50": (90.0, 0.6)}).effects[0]
     assert seconds.sample.values == (720.0,) * 3, "8 epochs of 90 s"
-    write_learning(tmp_path, {**ENDS, "backup50": (90.0, 1.0), "async50": (90.0, 1.0)})
-    neither = judged(tmp_path, "backup_time")
+    neither = on_all("backup_time", {**ENDS, "backup50": (90.0, 1.0), "async50": (90.0, 1.0)})
     assert neither.effects[0].num_present == 0, "neither reaches it"
     assert (neither.verdict, "accuracy" in neither.because) == (FAILS, True)
 
 
-def test_times_are_judged_by_a_level_that_is_fixed_beforehand_and_shown_by_that_of_each_seed(tmp_path: Path) -> None:
-    write_learning(tmp_path, ENDS)
-    assert any(
-        "first crossing of 96.50 %, which is fixed" in note for note in fig3_table(loaded(tmp_path, "fig3")).notes
-    )
-    write(tmp_path, "fig3", learned(ENDS), has_target=False)
-    found = judged(tmp_path, "backup_time")
+def test_times_are_judged_by_a_level_that_is_fixed_beforehand_and_shown_by_that_of_each_seed() -> None:
+    fixed, of_each_seed = made_fig3(), made_fig3(has_target=False)
+    assert any("first crossing of 96.50 %, which is fixed" in note for note in fig3_table(fixed).notes)
+    assert any("under the same seed" in note for note in fig3_table(of_each_seed).notes)
+    found = judged("backup_time", of_each_seed)
     assert (found.verdict, "a fixed target" in found.because) == (NOT_RUN, True)
-    assert any("under the same seed" in note for note in fig3_table(loaded(tmp_path, "fig3")).notes)
 
 
-def test_staleness_must_be_n_less_1_within_5_per_cent(results: Path) -> None:
-    assert judged(results, "async_staleness").verdict == HOLDS
-    write(results, "table1", learned(only(ENDS, "async")) + alone(lambda workers: 0.9 * (workers - 1)))
-    verdict = judged(results, "async_staleness")
+def test_staleness_must_be_n_less_1_within_5_per_cent() -> None:
+    assert judged("async_staleness", made_table1()).verdict == HOLDS
+    fresher = learned(only(ENDS, "async")) + alone(lambda workers: 0.9 * (workers - 1))
+    verdict = judged("async_staleness", made("table1", fresher))
     assert (verdict.verdict, [number.verdict for number in verdict.numbers]) == (FAILS, [FAILS] * 4)
 
 
@@ -450,10 +423,9 @@ def test_staleness_must_be_n_less_1_within_5_per_cent(results: Path) -> None:
     ],
 )
 def test_claims_of_step_times_hold_and_fail_by_the_slow_workers_of_the_text(
-    tmp_path: Path, key: str, kind: str, seconds: float, verdict: str
+    key: str, kind: str, seconds: float, verdict: str
 ) -> None:
-    write(tmp_path, "fig2", timed({**STEPS, kind: seconds}))
-    assert judged(tmp_path, key).verdict == verdict
+    assert judged(key, made("fig2", timed({**STEPS, kind: seconds}))).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -467,13 +439,11 @@ def test_claims_of_step_times_hold_and_fail_by_the_slow_workers_of_the_text(
     ],
 )
 def test_sync_must_be_stable_where_async_explodes(
-    tmp_path: Path, exploding: Mapping[str, Sequence[float]], diverged: Mapping[str, Sequence[float]], verdict: str
+    exploding: Mapping[str, Sequence[float]], diverged: Mapping[str, Sequence[float]], verdict: str
 ) -> None:
     """Of six seeds: the exact test needs five to hold (0.5^5 < 0.05) and, of two numbers, six to fail."""
-    write(tmp_path, "charlm", modelled(exploding, diverged, range(6)))
-    assert judged(tmp_path, "lm_lr").verdict == verdict
-    write(tmp_path, "charlm", modelled(exploding, diverged, range(4)))
-    assert judged(tmp_path, "lm_lr").verdict == UNDECIDED
+    for num_seeds, expected in ((6, verdict), (4, UNDECIDED)):
+        assert judged("lm_lr", made("charlm", modelled(exploding, diverged, range(num_seeds)))).verdict == expected
 
 
 @pytest.mark.parametrize(
@@ -484,55 +454,9 @@ def test_sync_must_be_stable_where_async_explodes(
         ("sync", {0.003: (250.0, 4.0), 0.01: (150.0, 3.2)}),  # no faster with as much work
     ],
 )
-def test_draws_speed_must_be_all_that_is_claimed(
-    tmp_path: Path, kind: str, rates: Mapping[float, tuple[float, float]]
-) -> None:
-    write(tmp_path, "draw", drawn(BOUNDS))
-    assert judged(tmp_path, "draw_speed").verdict == HOLDS
-    write(tmp_path, "draw", drawn({**BOUNDS, kind: rates}))
-    assert judged(tmp_path, "draw_speed").verdict == FAILS
-
-
-def test_one_seed_decides_nothing(tmp_path: Path) -> None:
-    write(tmp_path, "fig2", [run for run in timed(STEPS) if run.seed == 0])
-    assert judged(tmp_path, "sync_step_time").verdict == UNDECIDED
-
-
-def test_a_missing_run_is_named_in_the_table_and_the_claim_is_not_run(results: Path) -> None:
-    (results / "backup50-1" / "summary.json").unlink()
-    table = fig3_table(loaded(results, "fig3"))
-    assert any("NOT COMPLETE" in note and "backup50 seed 1" in note for note in table.notes)
-    assert {row[0]: row[1] for row in table.texts()}["sync, backups 50"] == "53 ± 0 (2/3)"
-    verdict = judged(results, "backup_time")
-    assert verdict.verdict == NOT_RUN
-    assert "backup50 seed 1" in verdict.because
-
-
-def test_an_artefact_that_was_never_made_is_not_run(results: Path) -> None:
-    assert judged(results, "draw_speed").verdict == NOT_RUN
-
-
-def test_the_command_writes_a_figure_and_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path, "fig2", timed(STEPS))
-    assert main(["backup/fig2", "--results", str(tmp_path)]) == 0
-    assert "Backup workers, Figure 2, at scale laptop" in capsys.readouterr().out
-    stems = {path.stem for path in (tmp_path / "reports").iterdir()}
-    assert stems == {"backup-fig2-laptop", "backup-fig2-laptop-table"}
-
-
-def test_every_artefact_shows_something(tmp_path: Path) -> None:
-    runs = {
-        "table1": learned(only(ENDS, "async")) + alone(),
-        "fig1": learned(only(ENDS, "async", "sync")),
-        "fig2": timed(STEPS),
-        "fig3": learned(ENDS),
-        "charlm": modelled({"async": (32.0,), "sync": ()}, NEVER),
-        "draw": drawn(BOUNDS),
-    }
-    for name, show in PAPER.shows.items():
-        write(tmp_path / name, name, runs[name])
-        kinds = {type(item).__name__ for item in show(loaded(tmp_path / name, name)).values()}
-        assert kinds == ({"Table"} if name == "table1" else {"Figure", "Table"}), name
+def test_draws_speed_must_be_all_that_is_claimed(kind: str, rates: Mapping[float, tuple[float, float]]) -> None:
+    assert judged("draw_speed", made("draw", drawn(BOUNDS))).verdict == HOLDS
+    assert judged("draw_speed", made("draw", drawn({**BOUNDS, kind: rates}))).verdict == FAILS
 
 
 def test_asyncs_times_alone_are_runs_of_table_1_and_of_figure_2() -> None:

@@ -25,9 +25,9 @@ from reports.papers import PAPERS
 from reports.records import Artefact
 from reports.statistics import Sample
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.xdist_group("placebo")]
 
-NUM_STUDIES = 200
+NUM_STUDIES = 100
 NOBODY = "nothing to compare, no seed has a value"
 LEARNED_CLAIMS = [(paper, claim) for paper in PAPERS.values() for claim in paper.claims if claim.basis == LEARNED]
 

@@ -1,4 +1,4 @@
-"""PSP's tables, figures and claims from small records written here."""
+"""PSP's tables, figures and claims from runs made here."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,18 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from written import Written, write_records
+from written import Written, artefact_of, verdict_on, without, write_records
 
-from reports.__main__ import main
 from reports.claims import Verdict
-from reports.exhibits import ArtefactStore
 from reports.figures import Figure
 from reports.psp import PAPER
 from reports.psp.delays import BIN_S, density, show_fig2
 from reports.psp.learning import fig3, fig4, fig4_readings
 from reports.psp.runs import by_epoch
 from reports.psp.table import gradients, table1
-from reports.records import Artefact, load_artefact, published
+from reports.records import Artefact, load_artefact
 from reports.tables import Table
 from syncline.records.events import EventLog
 from syncline.records.reference import Reference, write_log, write_runs
@@ -77,9 +75,8 @@ def runs_of(rows: Mapping[str, tuple[float, float]], updates: int = UPDATES) -> 
     ]
 
 
-def written(folder: Path, runs: list[Written], name: str = "psp/table1") -> Artefact:
-    write_records(folder, name, "laptop", runs, {})
-    return load_artefact(name, "laptop", folder)
+def made(runs: list[Written] | None = None, name: str = "psp/table1") -> Artefact:
+    return artefact_of(name, runs_of(ROWS) if runs is None else runs)
 
 
 def row(table: Table, name: str) -> list[str]:
@@ -89,8 +86,8 @@ def row(table: Table, name: str) -> list[str]:
 # Table 1.
 
 
-def test_the_table_sets_the_published_beside_ours(tmp_path: Path) -> None:
-    table = table1(written(tmp_path, runs_of(ROWS)))
+def test_the_table_sets_the_published_beside_ours() -> None:
+    table = table1(made())
     assert row(table, "Sync") == [
         "Sync", "199.97", "201.00 ± 1.41", "1.00", "1.000 ± 0.000", "14.79", "10.05 ± 0.07"
     ]  # fmt: skip
@@ -102,8 +99,8 @@ def test_the_table_sets_the_published_beside_ours(tmp_path: Path) -> None:
     assert len(table.rows) == len(ROWS)
 
 
-def test_the_notes_say_how_large_the_runs_are_and_what_the_readings_teach(tmp_path: Path) -> None:
-    notes = " ".join(table1(written(tmp_path, runs_of(ROWS))).notes)
+def test_the_notes_say_how_large_the_runs_are_and_what_the_readings_teach() -> None:
+    notes = " ".join(table1(made()).notes)
     for words in (
         "Minutes: 879 updates of times alone, as many as the paper's",
         "Errors: after 20 updates",
@@ -116,25 +113,23 @@ def test_the_notes_say_how_large_the_runs_are_and_what_the_readings_teach(tmp_pa
     assert "diverged" not in notes
 
 
-def test_a_setting_that_learns_nothing_here_has_its_times(tmp_path: Path) -> None:
+def test_a_setting_that_learns_nothing_here_has_its_times() -> None:
     left_out = ("delayed/push28_newest", "in_time/push20_pull75")
-    table = table1(written(tmp_path, [run for run in runs_of(ROWS) if run.label not in left_out]))
+    table = table1(made([run for run in runs_of(ROWS) if run.label not in left_out]))
     assert len(table.rows) == len(ROWS)
     assert row(table, "Sync+push:28, tag=newest")[2:] == ["150.75 ± 1.06", "—", "0.750 ± 0.000", "—", "—"]
 
 
-def test_used_and_discarded_gradients_are_counted(tmp_path: Path) -> None:
-    table = gradients(written(tmp_path, runs_of(ROWS)))
+def test_used_and_discarded_gradients_are_counted() -> None:
+    table = gradients(made())
     assert row(table, "Sync")[1:] == ["0.00 ± 0.00", "0.250 ± 0.000", "2.0 ± 0.0"]
     assert row(table, "Sync+push:28")[1] == "12.50 ± 0.00"
     assert len(table.rows) == len(ROWS)
 
 
-def test_missing_runs_are_named_and_ratios_need_both_seeds(tmp_path: Path) -> None:
-    written(tmp_path, runs_of(ROWS))
-    for lost in ("delayed-sync-timing-1", "in_time-sync-timing-0", "in_time-sync-timing-1", "delayed-push28_newest-0"):
-        (tmp_path / lost / "summary.json").unlink()
-    table = table1(load_artefact("psp/table1", "laptop", tmp_path))
+def test_missing_runs_are_named_and_ratios_need_both_seeds() -> None:
+    artefact = without(without(made(), "delayed/sync/timing", 1), "delayed/push28_newest", 0)
+    table = table1(without(artefact, "in_time/sync/timing", 0, 1))
     assert row(table, "Sync+push:28")[4] == "0.830"
     assert row(table, "Sync, no delays")[2] == "—"
     assert row(table, "Sync+push:28, tag=newest")[6] == "12.12 (1/2)"
@@ -143,16 +138,20 @@ def test_missing_runs_are_named_and_ratios_need_both_seeds(tmp_path: Path) -> No
     assert "prolong Sync" not in notes
 
 
-def test_a_run_that_diverged_has_no_error(tmp_path: Path) -> None:
+def test_a_run_that_diverged_has_no_error() -> None:
     runs = runs_of(ROWS)
     first = next(i for i, run in enumerate(runs) if run.label == "delayed/push20_pull75")
     runs[first] = dataclasses.replace(runs[first], summary=runs[first].summary | {"status": "diverged", "final": None})
-    table = table1(written(tmp_path, runs))
+    table = table1(made(runs))
     assert row(table, "Sync+push:20+pull:0.75")[6] == "20.20 (1/2)"
     assert any("the others diverged" in note for note in table.notes)
 
 
 # Figures 3 and 4.
+
+
+def learning(updates: int = UPDATES) -> list[Written]:
+    return [run for run in runs_of(ROWS, updates) if "timing" not in run.label]
 
 
 def series(figure: Figure, panel: int) -> dict[str, Any]:
@@ -161,11 +160,9 @@ def series(figure: Figure, panel: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("draw", "scenario"), [(fig3, "in_time"), (fig4, "delayed")])
 def test_a_figure_shows_the_runs_of_its_scenario_against_epoch_and_time(
-    draw: Callable[[Artefact], Figure], scenario: str, tmp_path: Path
+    draw: Callable[[Artefact], Figure], scenario: str
 ) -> None:
-    runs = [run for run in runs_of(ROWS) if "timing" not in run.label]
-    name = f"psp/{'fig3' if scenario == 'in_time' else 'fig4'}"
-    figure = draw(written(tmp_path, runs, name))
+    figure = draw(made(learning(), f"psp/{'fig3' if scenario == 'in_time' else 'fig4'}"))
     assert [panel.x_label for panel in figure.panels] == ["epoch", "virtual time, min"]
     assert {panel.y_label for panel in figure.panels} == {"top-1 error, %"}
     for panel, end in ((0, 2.0), (1, 20.0)):
@@ -181,37 +178,33 @@ def test_a_figure_shows_the_runs_of_its_scenario_against_epoch_and_time(
     assert "shorter than the paper's 879 updates" in " ".join(figure.notes)
 
 
-def test_both_readings_of_the_counter_are_drawn_beside_each_other(tmp_path: Path) -> None:
-    runs = [run for run in runs_of(ROWS) if "timing" not in run.label]
-    curves = series(fig4_readings(written(tmp_path, runs, "psp/fig4")), 0)
+def test_both_readings_of_the_counter_are_drawn_beside_each_other() -> None:
+    curves = series(fig4_readings(made(learning(), "psp/fig4")), 0)
     step, newest = curves["push:28"], curves["push:28, newest"]
     assert (step.style, newest.style, newest.colour) == ("-", "--", step.colour)
     assert (step.y[-1], newest.y[-1]) == (pytest.approx(11.055), pytest.approx(12.06))
     assert "Sync" not in curves
 
 
-def test_an_epoch_counts_what_is_computed_and_not_what_is_used(tmp_path: Path) -> None:
-    artefact = written(tmp_path, [learned("delayed/push28", 0, 0.1)])
+def test_an_epoch_counts_what_is_computed_and_not_what_is_used() -> None:
+    artefact = made([learned("delayed/push28", 0, 0.1)])
     assert artefact.runs[0].metrics[-1]["epoch"] == 1.5
     assert by_epoch(artefact.runs[0])[0] == [0.0, 1.0, 2.0]
 
 
-def test_at_the_papers_size_the_published_errors_are_drawn_in(tmp_path: Path) -> None:
-    runs = [run for run in runs_of(ROWS, updates=879) if "timing" not in run.label]
-    figure = fig4(written(tmp_path / "late", runs, "psp/fig4"))
+def test_at_the_papers_size_the_published_errors_are_drawn_in() -> None:
+    runs = learning(updates=879)
+    figure = fig4(made(runs, "psp/fig4"))
     by_epochs, by_time = (series(figure, panel)["published, Table 1"] for panel in (0, 1))
     assert by_epochs.x == [90.0] * 4
     assert by_time.x == [199.97, 164.97, 139.95, 136.54]
     assert by_time.y == pytest.approx([14.79, 16.09, 15.65, 29.14])
-    assert "published, Table 1" not in series(fig3(written(tmp_path / "in", runs, "psp/fig3")), 0)
+    assert "published, Table 1" not in series(fig3(made(runs, "psp/fig3")), 0)
 
 
-def test_a_curve_without_runs_is_left_out(tmp_path: Path) -> None:
+def test_a_curve_without_runs_is_left_out() -> None:
     runs = [run for run in runs_of(ROWS) if run.label in ("in_time/sync", "in_time/push28")]
-    written(tmp_path, runs, "psp/fig3")
-    for seed in (0, 1):
-        (tmp_path / f"in_time-push28-{seed}" / "summary.json").unlink()
-    figure = fig3(load_artefact("psp/fig3", "laptop", tmp_path))
+    figure = fig3(without(made(runs, "psp/fig3"), "in_time/push28", 0, 1))
     assert list(series(figure, 0)) == ["Sync"]
     assert "NOT COMPLETE: 2 runs" in " ".join(figure.notes)
 
@@ -308,20 +301,12 @@ def test_a_density_is_drawn_as_steps() -> None:
 # Claims.
 
 
-def verdicts(folder: Path, rows: Mapping[str, tuple[float, float]]) -> dict[str, Verdict]:
-    written(folder, runs_of(rows))
-    return {verdict.claim.key: verdict for verdict in ArtefactStore(folder, "laptop").verdicts(PAPER)}
+def verdicts(artefact: Artefact) -> dict[str, Verdict]:
+    return {claim.key: verdict_on(PAPER, claim.key, artefact) for claim in PAPER.claims}
 
 
-def test_every_claim_can_hold(tmp_path: Path) -> None:
-    assert {key: made.verdict for key, made in verdicts(tmp_path, FITTING).items()} == {
-        "push28_time": "holds",
-        "push28_pull90_time": "holds",
-        "push28_pull90_error": "holds",
-        "too_small": "holds",
-        "normal_scenario": "holds",
-        "sync_prolonged": "holds",
-    }
+def test_every_claim_can_hold() -> None:
+    assert {found.verdict for found in verdicts(made(runs_of(FITTING))).values()} == {"holds"}
 
 
 @pytest.mark.parametrize(
@@ -344,30 +329,25 @@ def test_every_claim_can_hold(tmp_path: Path) -> None:
     ],
 )
 def test_a_claim_fails_where_the_numbers_are_others(
-    label: str, minutes: float, error: float, failing: set[str], tmp_path: Path
+    label: str, minutes: float, error: float, failing: set[str]
 ) -> None:
-    made = verdicts(tmp_path, FITTING | {label: (minutes, error)})
-    assert {key for key, verdict in made.items() if verdict.verdict == "fails"} == failing
+    found = verdicts(made(runs_of(FITTING | {label: (minutes, error)})))
+    assert {key for key, one in found.items() if one.verdict == "fails"} == failing
 
 
-def test_a_claim_is_not_run_where_a_run_is_missing_or_the_artefact_is(tmp_path: Path) -> None:
-    verdicts(tmp_path, FITTING)
-    (tmp_path / "in_time-push28_pull90-0" / "summary.json").unlink()
-    made = {verdict.claim.key: verdict for verdict in ArtefactStore(tmp_path, "laptop").verdicts(PAPER)}
+def test_a_claim_is_not_run_where_a_run_is_missing_or_the_artefact_is() -> None:
+    found = verdicts(without(made(runs_of(FITTING)), "in_time/push28_pull90", 0))
     # Those of times alone are judged by all rows, those of learning by their own.
-    assert {key for key, one in made.items() if one.verdict != "not run"} == {"push28_pull90_error", "too_small"}
-    without = {label: numbers for label, numbers in FITTING.items() if label.startswith("delayed")}
-    made = verdicts(tmp_path / "other", without)
-    assert {key for key, verdict in made.items() if verdict.verdict == "not run"} == {
-        "push28_pull90_time",
-        "normal_scenario",
-        "sync_prolonged",
-    }
-    assert made["push28_time"].verdict == "holds"
+    assert {key for key, one in found.items() if one.verdict != "not run"} == {"push28_pull90_error", "too_small"}
+    delayed = {label: numbers for label, numbers in FITTING.items() if label.startswith("delayed")}
+    found = verdicts(made(runs_of(delayed)))
+    not_run = {"push28_pull90_time", "normal_scenario", "sync_prolonged"}
+    assert {key for key, one in found.items() if one.verdict == "not run"} == not_run
+    assert found["push28_time"].verdict == "holds"
 
 
-def test_published_numbers_stand_beside_ours_in_the_claims(tmp_path: Path) -> None:
-    effects = {key: verdict.effects[0] for key, verdict in verdicts(tmp_path, FITTING).items()}
+def test_published_numbers_stand_beside_ours_in_the_claims() -> None:
+    effects = {key: found.effects[0] for key, found in verdicts(made(runs_of(FITTING))).items()}
     printed = {key: effect.published for key, effect in effects.items()}
     assert printed == {
         "push28_time": pytest.approx(0.825, abs=5e-4),
@@ -377,25 +357,3 @@ def test_published_numbers_stand_beside_ours_in_the_claims(tmp_path: Path) -> No
         "normal_scenario": None,
         "sync_prolonged": pytest.approx(1.3),
     }
-
-
-# All together.
-
-
-def test_the_command_writes_and_prints_the_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path, runs_of(ROWS))
-    assert main(["psp/table1", "--results", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert "199.97" in shown
-    names = {path.name for path in (tmp_path / "reports").iterdir()}
-    stems = {f"psp-table1-laptop{part}.{suffix}" for part in ("", "-gradients") for suffix in ("md", "csv", "tex")}
-    assert stems <= names
-
-
-def test_the_published_numbers_are_the_papers() -> None:
-    """psp.txt, Table 1: 17 % and 30 % less time than Sync, as section 4.3 says."""
-    rows = published("psp")["table1"]["rows"]
-    assert [row["minutes"] for row in rows.values()] == [199.97, 164.97, 139.95, 136.54]
-    assert [row["error"] for row in rows.values()] == [0.1479, 0.1609, 0.1565, 0.2914]
-    assert 1 - rows["push28"]["minutes"] / rows["sync"]["minutes"] == pytest.approx(0.17, abs=0.01)
-    assert 1 - rows["push28_pull90"]["minutes"] / rows["sync"]["minutes"] == pytest.approx(0.30, abs=0.005)

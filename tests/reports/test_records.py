@@ -1,8 +1,7 @@
-"""From a plan to its records: what is loaded, what is refused, and how fast."""
+"""From a plan to its records: what is loaded, when, and what is refused."""
 
 import json
 import os
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -100,14 +99,15 @@ def test_a_store_loads_an_artefact_once(tmp_path: Path):
         store.artefact("dssp/table1")
 
 
-def test_a_thousand_runs_with_configs_and_curves_load_in_seconds(tmp_path: Path):
-    runs = [written(f"row{number}", seed) for number in range(100) for seed in range(10)]
-    write_records(tmp_path, "dssp/fig3", "laptop", runs, {})
-    begun = time.process_time()
-    artefact = load_artefact("dssp/fig3", "laptop", tmp_path)
-    assert all(run.config["epochs"] == 2.0 and run.metrics for run in artefact.runs)
-    assert len(artefact.runs) == 1000
-    assert time.process_time() - begun < 5.0
+def test_configs_and_curves_are_read_when_they_are_asked_for(tmp_path: Path):
+    """Most of a thousand runs are shown by their summaries alone."""
+    write_records(tmp_path, "dssp/fig3", "laptop", [written("a", 0)], {})
+    (run,) = load_artefact("dssp/fig3", "laptop", tmp_path).runs
+    (tmp_path / "a-0" / "config.json").unlink()
+    with pytest.raises(RecordError):
+        _ = run.config
+    (tmp_path / "a-0" / "metrics.jsonl").write_text('{"time_s": 1.0, "accuracy": 0.9}\n')
+    assert run.metrics == [{"time_s": 1.0, "accuracy": 0.9}]
 
 
 def test_settings_tell_what_is_shared_and_what_differs_and_the_readings(tmp_path: Path):

@@ -1,31 +1,45 @@
 """Fixtures of the runs from the command line."""
 
+import io
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from commands import SHORT, Command, Default, Said, cli
+from commands import SHORT, Command, Default, Said
 
-from runners import command_line
-from syncline.config import compose
+from runners import command_line, observer, plan, pool
+from runners.stop import SIGNALS, handle_signals
+from syncline.config import RunConfig, compose
+from syncline.plan import Entry
+
+
+def exit_code(*words: str) -> int:
+    """Of the same entry point, without the seconds that a new process takes."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["run.py", *words])
+        with pytest.raises(SystemExit) as ended:
+            command_line.run_and_exit(sys.argv[1:])
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code
 
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """The same entry point without the seconds that a new process takes."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def call(*words: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["run.py", *words])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            command_line.run_and_exit(sys.argv[1:])
+        code = exit_code(*words)
         captured = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
         return Said(code, captured.out, captured.err)
 
     return call
@@ -33,12 +47,82 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture(scope="session")
 def default(tmp_path_factory: pytest.TempPathFactory) -> Default:
-    """The default run, short, made by the real command line."""
-    results = tmp_path_factory.mktemp("default") / "results"
-    said = cli(*SHORT, f"results={results}")
-    assert said.code == 0, said.err
+    """The default run, short, made by the command line."""
+    results, out, err = tmp_path_factory.mktemp("default") / "results", io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COLUMNS", "200")
+        code = exit_code(*SHORT, f"results={results}")
+    assert code == 0, err.getvalue()
     config, _ = compose(SHORT)
-    return Default(results, results / config.identity, config, said)
+    return Default(results, results / config.identity, config, Said(code, out.getvalue(), err.getvalue()))
+
+
+class PoolHere(pool.Pool):
+    """Has no processes: each run is made in this one when messages are waited for."""
+
+    def __init__(self, entries: Sequence[Entry], results: Path, rerun: bool) -> None:
+        self._results, self._rerun = results, rerun
+        self._begun, self._is_stopped = list[Entry](), False
+
+    @property
+    def num_running(self) -> int:
+        return len(self._begun)
+
+    def start(self, entry: Entry) -> None:
+        self._begun.append(entry)
+
+    def messages(self, timeout_s: float) -> Iterator[tuple[Entry, pool.Message]]:
+        entry, received = self._begun.pop(0), list[pool.Message]()
+        if self._is_stopped:
+            received.append(pool.Stopped(""))
+        else:
+            pipe = SimpleNamespace(send=received.append)
+            received.append(pool._make(entry.config, self._results, self._rerun, pipe))  # type: ignore[arg-type]
+        yield from ((entry, message) for message in received)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def pool_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are made in this process, without the seconds that others take to import."""
+    monkeypatch.setattr(plan, "Pool", PoolHere)
+
+
+@pytest.fixture
+def supervisor_here(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Stands for a supervisor: snapshots are evaluated in this process."""
+    from syncline.live.evaluation import SnapshotEvaluator
+
+    class EvaluatorHere(observer.Evaluator):
+        def __init__(self, config: RunConfig, folder: Path, supervisor: object) -> None:
+            self._evaluator = SnapshotEvaluator(config)
+            about = ("num_train", "num_parameters", "best_possible")
+            self.about = {name: getattr(self._evaluator, name) for name in about}
+
+        def _ask(self, *request: Any) -> Any:
+            kind, *arguments = json.loads(json.dumps(request))
+            return getattr(self._evaluator, kind)(*arguments)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(observer, "Evaluator", EvaluatorHere)
+    return SimpleNamespace(begin=lambda: None, is_lost=False)
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """They are handled as by a run, until the test ends."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handle_signals()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The command that measures a cluster: in virtual time the cluster is known, and must be found again."""
 
 import signal
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,11 @@ VIRTUAL = ["runner=simulate", "model=softmax_regression", "cluster.workers=3", "
 STRAGGLING = "scenario.compute_delay={name: two_state, low: 0.0, high: 0.04, every: 24.0, lasting: 8.0}"
 
 
+@pytest.fixture(autouse=True)
+def _fewer_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "SEEDS", 2)
+
+
 def profile_in(folder: Path) -> ClusterConfig:
     """The profile lab, as a run will read it."""
     plain = yaml.safe_load((folder / "cluster" / "lab.yaml").read_text())
@@ -47,18 +51,20 @@ def call(tmp_path: Path, *words: str) -> int:
     return calibrate.main(["name=lab", "--config-dir", str(tmp_path), f"results={tmp_path / 'results'}", *words])
 
 
-def test_a_network_and_workers_are_found_again(tmp_path: Path) -> None:
+def test_a_network_and_workers_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ASP and streams alone are fitted; what messages of 350 KB take at 0.1 Gbit/s dominates these runs."""
+    monkeypatch.setattr(measuring, "STREAM_UPDATES", 20)
+    monkeypatch.setattr(calibrate, "HELD_OUT", ("ssp", "backup"))
     network = ["cluster.network.bandwidth_gbps=0.1", "cluster.network.latency_s=0.002", "cluster.network.sharing=fair"]
     weight = "cluster.network.later_weight=0.6"
-    assert call(tmp_path, *VIRTUAL[:1], "model=resnet8", *VIRTUAL[2:], *network, weight, "samples=100") == 0
+    assert call(tmp_path, *VIRTUAL[:1], "model=resnet8", *VIRTUAL[2:], *network, weight, "samples=60") == 0
     cluster = profile_in(tmp_path)
     np.testing.assert_allclose(cluster.gradient_s, [0.03, 0.04, 0.06], rtol=0.02)
     assert cluster.network.bandwidth_gbps == pytest.approx(0.1, rel=0.02)
     assert cluster.network.later_weight == pytest.approx(0.6, abs=0.02)
     assert (cluster.workers, cluster.measured_workers, cluster.network.sharing) == (3, 3, "fair")
     found = errors(tmp_path)
-    assert set(found) == {*measuring.HELD_OUT}
+    assert set(found) == {"ssp", "backup"}
     assert max(map(abs, found.values())) <= 2.0
 
 
@@ -67,6 +73,7 @@ def test_persistent_stragglers_are_foreseen_and_independent_draws_miss_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     predictions = []
+    monkeypatch.setattr(measuring, "SEEDS", 8)
     monkeypatch.setattr(calibrate, "table", lambda name, made: predictions.extend(made) or _Silent())
     words = [*VIRTUAL[:3], "cluster.gradient_s=[0.03]", "links=false", "samples=1500", STRAGGLING]
     assert call(tmp_path, *words) == 0
@@ -185,7 +192,7 @@ def test_the_folder_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def test_a_profile_is_replaced_on_request_and_kept_if_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*VIRTUAL, "links=false", "validate=false", "samples=60"]
+    words = [*VIRTUAL, "links=false", "validate=false", "samples=30"]
     monkeypatch.setenv(calibrate.VARIABLE, str(tmp_path))
     assert calibrate.main(["name=lab", f"results={tmp_path / 'results'}", *words]) == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "cluster").iterdir()}
@@ -231,9 +238,8 @@ def test_ctrl_c_is_one_line(
     assert capsys.readouterr().err == "interrupted; no profile is written\n"
 
 
-def test_help_is_the_page_of_the_command() -> None:
-    shown = subprocess.run(
-        [ROOT / ".venv/bin/python", "-m", "syncline", "calibrate", "--help"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "from=FILE.csv" in shown.stdout
+def test_help_is_the_page_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert syncline(["calibrate", "--help"]) == 0
+    said = capsys.readouterr()
+    assert "from=FILE.csv" in said.out
+    assert said.err == ""

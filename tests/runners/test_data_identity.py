@@ -151,15 +151,6 @@ def test_a_run_refuses_data_other_than_its_own(root: Path) -> None:
         load_dataset(config)
 
 
-def test_a_finished_run_is_not_shown_for_other_data(root: Path, tmp_path: Path, command: Command) -> None:
-    words = [*SHORT, f"dataset.root={root}", f"results={tmp_path / 'results'}"]
-    assert "(finished)" in command(*words).out
-    assert "finished before" in command(*words).out
-    (root / "book.txt").write_bytes(TEXT[::-1])
-    assert "(finished)" in command(*words).out
-    assert len(list((tmp_path / "results").iterdir())) == 2
-
-
 # Plans.
 
 

@@ -2,9 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from runners.observer import LiveObserver
 from syncline.assembly import build_flat, shape_of
 from syncline.config import RunConfig, compose
 from syncline.learning.flat import FlatModule
-from syncline.live.supervisor import Supervisor
 from syncline.monitor import RunMonitor, evaluation_row
 from syncline.records.snapshots import write_state
 from syncline.records.writer import RecordWriter
@@ -44,13 +42,7 @@ def test_the_last_update_may_be_what_diverges(words: list[str], tmp_path: Path, 
     assert len((record / "metrics.jsonl").read_text().splitlines()) == 1, "what is worthless is no point of a curve"
 
 
-@pytest.fixture(scope="module")
-def supervisor() -> Iterator[Supervisor]:
-    with closing(Supervisor()) as made:
-        yield made
-
-
-def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Supervisor) -> tuple[str, int]:
+def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Any) -> tuple[str, int]:
     """Why a run of real processes ended that leaves these weights, and the points of its curve.
 
     The untrained network was evaluated before, and nothing else.
@@ -74,8 +66,6 @@ def network(name: str) -> tuple[RunConfig, FlatModule]:
     return config, build_flat(config, shape_of(config), torch.device("cpu"))
 
 
-@pytest.mark.processes
-@pytest.mark.core
 @pytest.mark.parametrize(
     ("model", "factor", "expected"),
     [
@@ -85,19 +75,17 @@ def network(name: str) -> tuple[RunConfig, FlatModule]:
     ],
 )
 def test_the_parameters_of_real_processes_are_checked(
-    model: str, factor: float, expected: tuple[str, int], tmp_path: Path, supervisor: Supervisor
+    model: str, factor: float, expected: tuple[str, int], tmp_path: Path, supervisor_here: Any
 ) -> None:
     config, flat = network(model)
-    assert ended_by(tmp_path, config, flat.weights * factor, supervisor) == expected
+    assert ended_by(tmp_path, config, flat.weights * factor, supervisor_here) == expected
 
 
-@pytest.mark.processes
-@pytest.mark.core
-def test_an_infinite_parameter_counts_though_no_loss_shows_it(tmp_path: Path, supervisor: Supervisor) -> None:
+def test_an_infinite_parameter_counts_though_no_loss_shows_it(tmp_path: Path, supervisor_here: Any) -> None:
     """A rectifier hides one that is minus infinity."""
     config, flat = network("lenet")
     flat.weight_tensors[1].data.fill_(-math.inf)  # the biases of the first layer
-    reason, _ = ended_by(tmp_path, config, flat.weights.clone(), supervisor)
+    reason, _ = ended_by(tmp_path, config, flat.weights.clone(), supervisor_here)
     assert reason == "diverged"
 
 

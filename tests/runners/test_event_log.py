@@ -2,13 +2,16 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pytest
 from commands import TIMING, Default, made
 
 from syncline.records.events import read_events
 from syncline.records.store import read_config, read_summary
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RUNS = {
     "asp, instant network": ["strategy=asp", "cluster=gtx1060_1080ti", *TIMING],
@@ -28,16 +31,16 @@ def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def log(logged: Path) -> pd.DataFrame:
+def log(logged: Path) -> "pd.DataFrame":
     table: pd.DataFrame = read_events(logged / "events.arrow").to_pandas()
     return table.astype({"kind": str, "because": str})
 
 
-def of(log: pd.DataFrame, kind: str) -> pd.DataFrame:
+def of(log: "pd.DataFrame", kind: str) -> "pd.DataFrame":
     return log[log["kind"] == kind]
 
 
-def test_the_log_and_the_summary_count_the_same(logged: Path, log: pd.DataFrame) -> None:
+def test_the_log_and_the_summary_count_the_same(logged: Path, log: "pd.DataFrame") -> None:
     summary, config = read_summary(logged), read_config(logged)
     shards, workers = config["cluster"]["shards"], range(config["cluster"]["workers"])
     applied, discarded = of(log, "applied"), of(log, "discarded")
@@ -52,7 +55,7 @@ def test_the_log_and_the_summary_count_the_same(logged: Path, log: pd.DataFrame)
     assert min(len(rows) for rows in by_shard) * config["batch_size"] == summary["samples"]
 
 
-def test_the_log_and_the_summary_agree_on_staleness(logged: Path, log: pd.DataFrame) -> None:
+def test_the_log_and_the_summary_agree_on_staleness(logged: Path, log: "pd.DataFrame") -> None:
     summary, applied = read_summary(logged), of(log, "applied")
     counted = Counter(applied["value"].astype(int).astype(str))
     assert counted == summary["staleness"]
@@ -61,7 +64,7 @@ def test_the_log_and_the_summary_agree_on_staleness(logged: Path, log: pd.DataFr
     assert (applied["version"] - 1 - computed_at[applied["push"]].to_numpy() == applied["value"]).all()
 
 
-def test_the_log_and_the_summary_agree_on_leads(logged: Path, log: pd.DataFrame) -> None:
+def test_the_log_and_the_summary_agree_on_leads(logged: Path, log: "pd.DataFrame") -> None:
     counts, largest = [0] * read_config(logged)["cluster"]["workers"], 0
     for worker in of(log, "pushed").query("shard == 0")["worker"]:
         counts[worker] += 1
@@ -69,7 +72,7 @@ def test_the_log_and_the_summary_agree_on_leads(logged: Path, log: pd.DataFrame)
     assert read_summary(logged)["max_lead"] == largest
 
 
-def test_the_log_and_the_summary_agree_on_time(logged: Path, log: pd.DataFrame) -> None:
+def test_the_log_and_the_summary_agree_on_time(logged: Path, log: "pd.DataFrame") -> None:
     summary = read_summary(logged)
     assert log["at"].is_monotonic_increasing
     assert log["at"].max() <= summary["time_s"]
@@ -81,7 +84,7 @@ def test_the_log_and_the_summary_agree_on_time(logged: Path, log: pd.DataFrame) 
 
 
 def test_every_push_is_applied_or_discarded_at_most_once_and_only_the_last_ones_are_pending(
-    logged: Path, log: pd.DataFrame
+    logged: Path, log: "pd.DataFrame"
 ) -> None:
     config = read_config(logged)
     pushed = of(log, "pushed")["push"].tolist()
@@ -92,7 +95,7 @@ def test_every_push_is_applied_or_discarded_at_most_once_and_only_the_last_ones_
     assert len(pushed) - len(ended) <= config["cluster"]["workers"] * config["cluster"]["shards"]
 
 
-def test_a_worker_is_busy_for_no_more_than_all_of_the_time(logged: Path, log: pd.DataFrame) -> None:
+def test_a_worker_is_busy_for_no_more_than_all_of_the_time(logged: Path, log: "pd.DataFrame") -> None:
     """The share of the run in which it computes: what the log's gradients cover of it, to within one gradient."""
     summary, begun = read_summary(logged), of(log, "started")
     for worker, share in enumerate(summary["busy_by_worker"]):
@@ -102,6 +105,6 @@ def test_a_worker_is_busy_for_no_more_than_all_of_the_time(logged: Path, log: pd
         assert 0 <= share <= 1
 
 
-def test_every_command_of_the_log_carries_its_reason(log: pd.DataFrame) -> None:
+def test_every_command_of_the_log_carries_its_reason(log: "pd.DataFrame") -> None:
     reasons = log[log["kind"].isin(["granted", "held", "discarded"])]["because"]
     assert (reasons.str.len() > 0).all()

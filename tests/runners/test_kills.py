@@ -21,7 +21,7 @@ from syncline.records.store import FINISHED, is_identity, read_config, read_envi
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("killed_plans")]
 
-NUM_KILLS = 20
+NUM_KILLS = 12
 NUM_RUNS = 6
 PLAN = ["-m", f"seed=range(0,{NUM_RUNS})", "strategy=asp", "gradients=false", "epochs=20", "jobs=2"]
 

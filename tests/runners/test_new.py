@@ -1,10 +1,8 @@
 """syncline new: what it writes is valid, passes its own tests and has the given name; what it cannot do is one line."""
 
 import importlib
-import inspect
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +12,8 @@ from own import using
 from runners import check
 from runners.__main__ import main
 from runners.new import KINDS, renamed, write
-from syncline.strategies.protocol import StrategyOptions
-from syncline.timing.cluster import ClusterConfig
-from syncline.timing.network import NetworkConfig
+from syncline.checking import strategy
 
-SIZES = {"in_channels", "image_size", "num_classes"}  # given to a model by the data set
 NAME = "ab_cd2"
 
 
@@ -26,44 +21,18 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that is on sys.path, as --config-dir puts it there."""
-    monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path
-    sys.modules.pop(NAME, None)
-
-
-@pytest.mark.parametrize("kind", ["strategy", "model", "dataset"])
-def test_the_file_names_a_callable_that_takes_its_keys(kind: str, of_ones_own: Path) -> None:
-    write(kind, NAME, of_ones_own)
-    assert files(of_ones_own) == {f"{kind}/{NAME}.yaml", f"{NAME}.py", f"test_{NAME}.py"}
-    keys = yaml.safe_load((of_ones_own / kind / f"{NAME}.yaml").read_text())
-    module, _, target = keys.pop("_target_").rpartition(".")
-    assert module == NAME
-    made = getattr(importlib.import_module(module), target)
-    asked = set(inspect.signature(made).parameters)
-    given = {"strategy": {"name"}, "model": SIZES, "dataset": {"train"}}[kind]
-    assert asked == keys.keys() | given
-    if kind == "strategy":
-        assert issubclass(made, StrategyOptions)
-        assert made() == made(**keys), "two defaults of one key"
-
-
-def test_a_cluster_has_only_keys_of_clusters(tmp_path: Path) -> None:
-    write("cluster", NAME, tmp_path)
-    assert files(tmp_path) == {f"cluster/{NAME}.yaml"}
-    keys = yaml.safe_load((tmp_path / "cluster" / f"{NAME}.yaml").read_text())
-    cluster = ClusterConfig(**keys | {"network": NetworkConfig(**keys["network"])})
-    assert (cluster.name, len(cluster.gradient_s)) == (NAME, cluster.workers)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_it_writes_keeps_all_rules(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(kind, NAME, tmp_path)
+def test_what_it_writes_keeps_all_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(strategy, "NUM_RANDOM", 5)
+    for kind in KINDS:
+        write(kind, f"x{kind}", tmp_path)
     with using(tmp_path):
-        sizes = [] if kind == "dataset" else ["dataset.train_size=100", "dataset.test_size=50"]
-        assert check.main([f"{kind}={NAME}", *sizes]) == 0, capsys.readouterr().out
+        words = [f"{kind}=x{kind}" for kind in KINDS]
+        assert check.main([*words, "dataset.num_samples=100"]) == 0, capsys.readouterr().out
+        keys = yaml.safe_load((tmp_path / "strategy" / "xstrategy.yaml").read_text())
+        options = getattr(importlib.import_module("xstrategy"), keys.pop("_target_").rpartition(".")[2])
+        assert options() == options(**keys), "two defaults of one key"
 
 
 @pytest.mark.processes

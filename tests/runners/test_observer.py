@@ -1,13 +1,16 @@
 """What is left of a run of real processes when it goes back to a checkpoint."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from leaks import pid_of_child
 
+import runners.observer
 from benchmarks.live_run import kill
 from runners.observer import Evaluator, EvaluatorLost, LiveObserver
 from syncline.assembly import build_flat, shape_of
@@ -20,24 +23,16 @@ from syncline.records.snapshots import state_path, write_state
 from syncline.records.store import RecordError
 from syncline.records.writer import RecordWriter
 
-pytestmark = [pytest.mark.processes, pytest.mark.core]
-
 CONFIG, _ = compose(["runner=local", "strategy=asp", "cluster.shards=2", "model=softmax_regression"])
 
 
-@pytest.fixture(scope="module")
-def supervisor() -> Iterator[Supervisor]:
-    with closing(Supervisor()) as made:
-        yield made
-
-
 @pytest.fixture
-def observer(tmp_path: Path, supervisor: Supervisor) -> Iterator[LiveObserver]:
+def observer(tmp_path: Path, supervisor_here: Any) -> Iterator[LiveObserver]:
     """Of a run with two shards."""
     monitor = RunMonitor(CONFIG, lambda row: None, lambda progress: None)
     with (
         RecordWriter(tmp_path / "record", CONFIG.as_dict(), with_events=False) as record,
-        closing(LiveObserver(CONFIG, record, monitor, supervisor)) as made,
+        closing(LiveObserver(CONFIG, record, monitor, supervisor_here)) as made,
     ):
         (record.folder / "log").mkdir()
         yield made
@@ -45,7 +40,7 @@ def observer(tmp_path: Path, supervisor: Supervisor) -> Iterator[LiveObserver]:
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["", "and the process that evaluates was killed"])
 def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(
-    observer: LiveObserver, tmp_path: Path, is_killed: bool
+    observer: LiveObserver, tmp_path: Path, is_killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One shard had made more updates at the checkpoint than the other, and so at the snapshot before it."""
     folder, monitor = tmp_path / "record", observer.monitor
@@ -61,11 +56,15 @@ def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(
     left = {path.name for path in (folder / "snapshots").iterdir()}
     assert left == {f"{number}-{part}.safetensors" for number in (0.0, 1.0) for part in (0, 1)}
     if is_killed:
-        observer._supervisor.begin()
-        evaluator = observer._started_evaluator()
-        kill(pid_of_child(observer._supervisor))
-        with pytest.raises(EvaluatorLost):
-            evaluator.is_finite([])
+        ask, asked = runners.observer.Evaluator._ask, list[object]()
+
+        def killed_once(self: Evaluator, *request: object) -> object:
+            asked.append(self)
+            if len(asked) == 1:
+                raise EvaluatorLost("killed")
+            return ask(self, *request)
+
+        monkeypatch.setattr(runners.observer.Evaluator, "_ask", killed_once)
     observer.finish("epochs")
     assert [row["updates"] for row in monitor.curve.rows] == [0, 40, 60]
 
@@ -80,7 +79,7 @@ def test_an_evaluation_that_is_killed_twice_ends_the_run(
         num_asked.append(self)
         raise EvaluatorLost("killed")
 
-    monkeypatch.setattr(Evaluator, "row", row)
+    monkeypatch.setattr(runners.observer.Evaluator, "row", row)
     for part in (0, 1):
         write_state(state_path(tmp_path / "record" / "snapshots", 0.0, part), {}, {"updates": 0})
         observer.snapshot_written(part, 0)
@@ -105,10 +104,11 @@ def test_of_all_checkpoints_the_one_to_resume_from_is_left(observer: LiveObserve
     assert not list(folder.iterdir())
 
 
-def test_what_the_evaluator_was_asked_when_the_supervisor_was_killed_is_evaluated_once_the_run_restarts(
-    tmp_path: Path,
-) -> None:
-    """Until the launcher has noticed, nothing is started."""
+@pytest.mark.processes
+def test_what_a_killed_process_was_asked_to_evaluate_is_evaluated_by_the_next(tmp_path: Path) -> None:
+    """The supervisor is killed, with the evaluator: until the launcher has noticed, nothing is started. Then the
+    evaluator alone.
+    """
     config, _ = compose(["runner=local", "strategy=asp", "model=softmax_regression", "runner.evaluate=during"])
     monitor = RunMonitor(config, lambda row: None, lambda progress: None)
     weights = build_flat(config, shape_of(config), torch.device("cpu")).weights
@@ -143,3 +143,8 @@ def test_what_the_evaluator_was_asked_when_the_supervisor_was_killed_is_evaluate
         observer.rewind(1.0)
         observer._await_evaluations()
         assert [row["updates"] for row in monitor.curve.rows] == [0, 10]
+        kill(pid_of_child(supervisor))
+        snapshot(2)
+        shutil.copy(state_path(record.folder / "snapshots", 2.0, 0), record.folder / "parameters-0.safetensors")
+        observer.finish("epochs")
+        assert [row["updates"] for row in monitor.curve.rows] == [0, 10, 20]

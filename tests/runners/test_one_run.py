@@ -2,15 +2,13 @@
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from commands import SHORT, TIMING, Command, Default, cli, made, without_wall_time
+from commands import SHORT, TIMING, Command, Default, made, without_wall_time
 
 from runners import command_line, one
 from syncline.config import RunConfig
@@ -40,7 +38,7 @@ def test_a_run_leaves_its_config_environment_events_metrics_and_summary(default:
 def test_the_summary_holds_the_run_and_its_results(default: Default) -> None:
     summary = read_summary(default.record)
     promised = "identity status strategy engine time_kind time_s updates gradients_used gradients_discarded samples "
-    promised += "max_lead mean_staleness final best seed wall_s"
+    promised += "max_lead mean_staleness num_parameters final best seed wall_s"
     assert set(promised.split()) <= set(summary)
     said = {key: summary[key] for key in ("identity", "status", "ended_by", "strategy", "engine", "time_kind", "seed")}
     assert said == {
@@ -89,17 +87,14 @@ def test_a_run_ends_with_a_small_table_and_the_place_of_its_record(default: Defa
 # Requested again.
 
 
-def test_a_finished_run_is_shown_and_not_repeated(default: Default) -> None:
+def test_a_finished_run_is_shown_and_not_repeated(default: Default, command: Command) -> None:
     summary = default.record / "summary.json"
     before = summary.stat().st_mtime_ns
-    begun = time.monotonic()
-    said = cli(*SHORT, f"results={default.results}", "tracker=none", "threads=1")
-    took_s = time.monotonic() - begun
+    said = command(*SHORT, f"results={default.results}", "tracker=none", "threads=1")
     assert said.code == 0
     assert summary.stat().st_mtime_ns == before
     assert said.out.splitlines()[:-1] == default.said.out.splitlines()[:-1]
     assert "finished before; rerun=true repeats it" in said.out
-    assert took_s < 60
 
 
 def test_rerun_repeats_a_finished_run_with_the_same_bits(default: Default, tmp_path: Path, command: Command) -> None:
@@ -127,10 +122,12 @@ def test_a_record_whose_replacement_was_killed_is_put_back(tmp_path: Path, besid
 
 
 def test_another_seed_is_another_run(default: Default) -> None:
-    record = made(default.results.parent / "seeds", *SHORT, "seed=1")
-    assert record.name != default.record.name
-    assert read_metrics(record)[-1]["loss"] != read_metrics(default.record)[-1]["loss"]
-    assert read_summary(record)["time_s"] != read_summary(default.record)["time_s"]
+    """In its first epoch already."""
+    record = made(default.results.parent / "seeds", "epochs=1", "seed=1")
+    other, own = (read_metrics(folder)[:2] for folder in (record, default.record))
+    for row, its_row in zip(other, own, strict=True):
+        assert row["loss"] != its_row["loss"]
+    assert other[1]["time_s"] != own[1]["time_s"]
 
 
 def test_status_shows_existing_records_and_starts_nothing(default: Default, command: Command) -> None:
@@ -148,26 +145,19 @@ def test_status_shows_existing_records_and_starts_nothing(default: Default, comm
 
 @pytest.mark.parametrize(
     ("target", "value", "reached"),
-    [("accuracy", 0.2, lambda accuracy: accuracy >= 0.2), ("loss", 2.2, lambda loss: loss <= 2.2)],
+    [("accuracy", 0.5, lambda accuracy: accuracy >= 0.5), ("loss", 1.5, lambda loss: loss <= 1.5)],
 )
 def test_a_run_ends_early_at_the_first_evaluation_that_reaches_its_target(
     tmp_path: Path, target: str, value: float, reached: Callable[[float], bool]
 ) -> None:
-    words = ["epochs=60", "strategy=bsp", "optimizer.lr=0.1", f"target.metric={target}", f"target.value={value}"]
-    record = made(tmp_path, *words)
+    words = ["model=softmax_regression", "strategy=bsp", "epochs=5", "eval_every_epochs=0.1"]
+    record = made(tmp_path, *words, f"target.metric={target}", f"target.value={value}")
     summary, rows = read_summary(record), read_metrics(record)
     assert (summary["status"], summary["ended_by"]) == ("finished", "target")
     assert [reached(row[target]) for row in rows] == [False] * (len(rows) - 1) + [True]
     assert summary["target"] == {"metric": target, "value": value, "time_s": rows[-1]["time_s"]}
     assert summary["time_s"] == rows[-1]["time_s"]
-    assert summary["epochs"] < 59
-
-
-def test_a_target_that_is_not_reached_is_reported(tmp_path: Path, command: Command) -> None:
-    said = command("max_updates=5", "target.value=1.0", f"results={tmp_path}")
-    assert "not reached" in said.out
-    summary = read_summary(next(tmp_path.iterdir()))
-    assert (summary["ended_by"], summary["target"]["time_s"]) == ("max_updates", None)
+    assert 2 < len(rows) < 40
 
 
 @pytest.mark.parametrize("gradients", ["true", "false"])
@@ -185,16 +175,15 @@ def test_a_run_ends_at_the_first_limit_that_it_reaches(tmp_path: Path, gradients
 def test_more_time_gives_more_updates_after_the_same_events(tmp_path: Path) -> None:
     words = ["gradients=false", "epochs=null"]
     short, long = (made(tmp_path, *words, f"max_time_s={limit}") for limit in (0.5, 1.0))
-    first, second = (read_events(record / "events.arrow").to_pandas() for record in (short, long))
-    assert len(first) < len(second)
-    pd.testing.assert_frame_equal(first, second[: len(first)], check_categorical=False)
+    first, second = (read_events(record / "events.arrow").to_pylist() for record in (short, long))
+    assert 0 < len(first) < len(second)
+    assert first == second[: len(first)]
 
 
 # Times alone, and several shards.
 
 
-@pytest.mark.parametrize("cluster", ["laptop", "gtx1060_1080ti"])
-@pytest.mark.parametrize("strategy", ["bsp", "dssp"])
+@pytest.mark.parametrize(("cluster", "strategy"), [("laptop", "dssp"), ("gtx1060_1080ti", "bsp")])
 def test_times_alone_are_those_of_the_run_that_learns(tmp_path: Path, cluster: str, strategy: str) -> None:
     """With a network (whose messages are as large as the model) and without."""
     words = [f"cluster={cluster}", f"strategy={strategy}", "dataset.train_size=300", "epochs=2"]
@@ -211,23 +200,6 @@ def test_a_run_of_times_alone_says_so_and_shows_no_metrics(tmp_path: Path, comma
     assert "timing" in said.out
     assert "accuracy" not in said.out
     assert read_metrics(next(tmp_path.iterdir())) == []
-
-
-def test_two_shards_learn_under_ssp_within_its_bound(tmp_path: Path) -> None:
-    words = ["strategy=ssp", "strategy.staleness=1", "cluster.shards=2", "epochs=4"]
-    record = made(tmp_path, *words)
-    summary = read_summary(record)
-    assert summary["max_lead"] <= 2
-    assert summary["updates"] <= summary["gradients_used"]
-    assert summary["best"]["loss"]["value"] < read_metrics(record)[0]["loss"]
-
-
-def test_any_strategy_and_model_run_the_same_way(tmp_path: Path, command: Command) -> None:
-    said = command("strategy=dssp", "model=resnet110", "max_updates=3", f"results={tmp_path}")
-    assert said.code == 0
-    summary = read_summary(next(tmp_path.iterdir()))
-    assert summary["identity"].startswith("dssp-resnet110-digits-s0-")
-    assert summary["num_parameters"] > 1_700_000
 
 
 def test_without_events_no_log_is_written_and_the_numbers_are_the_same(tmp_path: Path) -> None:

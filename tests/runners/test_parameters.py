@@ -34,6 +34,7 @@ def test_they_evaluate_to_the_last_metrics_of_the_run(words: list[str], num_file
     assert (row["updates"], row["time_s"]) == (summary["updates"], summary["time_s"])
 
 
+@pytest.mark.usefixtures("pool_here")
 def test_a_finished_run_says_that_it_has_none_and_how_it_would(tmp_path: Path, command: Command) -> None:
     words = [*SMALL, f"results={tmp_path}"]
     assert command(*words).code == 0

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import Pipe
@@ -17,20 +16,19 @@ from commands import TIMING, Command, cli, made, one_error_line, started, wait_f
 
 from runners import command_line, plan, pool
 from runners.display import PlanDisplay
-from runners.stop import SIGNALS, StopRequested, handle_signals
+from runners.stop import StopRequested
 from syncline.config import RunConfig
 from syncline.config.runners import LocalConfig
 from syncline.operations.states import LEFT, run_states
 from syncline.plan import Entry, Plan
 from syncline.records.events import read_events
-from syncline.records.store import FAILED, FINISHED, UNFINISHED, read_metrics, read_summary
+from syncline.records.store import FAILED, FINISHED, read_metrics, read_summary
 
 
-@pytest.mark.processes
-@pytest.mark.core
+@pytest.mark.xdist_group("forked_runs")
 def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Path, command: Command) -> None:
     words = ["-m", "strategy=bsp,asp", "seed=0,1", *TIMING, f"results={tmp_path}", "jobs=2"]
-    said = cli(*words)
+    said = command(*words)
     assert said.code == 0, said.err
     assert "sweep: 4 runs, 0 finished before, 4 to make" in said.err
     assert "sweep: 4 of 4 runs finished, 0 failed" in said.err
@@ -57,9 +55,10 @@ def test_a_sweep_makes_all_its_runs_lists_them_and_makes_none_twice(tmp_path: Pa
     assert {name: (tmp_path / name / "summary.json").stat().st_mtime_ns for name in times} == times
 
 
+@pytest.mark.xdist_group("forked_runs")
 def test_a_run_of_a_plan_is_the_same_run_as_one_alone(tmp_path: Path, command: Command) -> None:
     """Also when its process has made others before."""
-    words = ["dataset=glyphs10", "dataset.train_size=200", "dataset.test_size=50", "max_updates=8"]
+    words = ["dataset=glyphs10", "dataset.train_size=100", "dataset.test_size=20", "max_updates=4"]
     alone = made(tmp_path / "alone", *words, "seed=2")
     said = command("-m", *words, "seed=0,1,2", "jobs=1", f"results={tmp_path / 'plan'}")
     assert said.code == 0
@@ -68,6 +67,7 @@ def test_a_run_of_a_plan_is_the_same_run_as_one_alone(tmp_path: Path, command: C
     assert read_events(planned / "events.arrow").equals(read_events(alone / "events.arrow"))
 
 
+@pytest.mark.usefixtures("pool_here")
 def test_one_failing_run_does_not_stop_the_others_and_fail_fast_does(tmp_path: Path, command: Command) -> None:
     """Times alone need no data, so of these three runs only the one that learns fails."""
     words = ["-m", "seed=0", "dataset=cifar10", f"dataset.root={tmp_path / 'empty'}", "max_updates=3", "jobs=1"]
@@ -121,15 +121,6 @@ def test_failures_while_the_others_stop_ask_nobody_a_second_time(tmp_path: Path)
     scheduler = plan._Scheduler(runs.entries, tmp_path, cast(pool.Pool, failing), display, 3, True, math.inf)
     scheduler.run(lambda: None)
     assert (len(scheduler.ended.failed), failing.num_stops) == (3, 1)
-
-
-@pytest.fixture
-def signals() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    handle_signals()
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 SUMMARY = {"metric": "accuracy", "final": None, "ended_by": "epochs", "status": "finished", "target": {"value": None}}
@@ -197,24 +188,7 @@ def test_a_process_that_is_stopped_sends_what_is_kept(
         assert ours.recv() == pool.Stopped(kept)
 
 
-@pytest.mark.processes
-def test_ctrl_c_in_a_plan_ends_all_its_processes_and_finishes_nothing(
-    tmp_path: Path, command: Command, ended_at_last: list["subprocess.Popen[str]"]
-) -> None:
-    words = ["-m", "seed=0,1,2", "gradients=false", "runner.events=false", "epochs=1e6", "jobs=2"]
-    words.append(f"results={tmp_path}")
-    process = started(*words)
-    ended_at_last.append(process)
-    wait_for(lambda: len(list(tmp_path.glob("*/metrics.jsonl"))) == 2, process)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=30)  # returns when the last child has let go of stderr
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert err.splitlines()[-1].startswith("interrupted; ")
-    states = [line.split()[0] for line in command("--status", *words).out.splitlines()]
-    assert states == [UNFINISHED, UNFINISHED, LEFT]
-
-
+@pytest.mark.xdist_group("forked_runs")
 def test_short_runs_share_a_process_and_a_long_one_has_its_own(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,20 +226,6 @@ def test_a_run_whose_process_is_killed_shows_as_failed_with_the_cause(tmp_path: 
 
 
 @pytest.mark.processes
-def test_two_plans_of_the_same_runs_make_each_once(tmp_path: Path) -> None:
-    """Started together, both end when all is finished; what the other makes is waited for."""
-    words = ["-m", "seed=0,1,2,3", "strategy=asp", "gradients=false", "epochs=400", "jobs=2", f"results={tmp_path}"]
-    both = [started(*words) for _ in range(2)]
-    said = [process.communicate(timeout=120) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    reports = [line for _, err in said for line in err.splitlines() if line.startswith("sweep: 4 of 4 runs finished")]
-    assert len(reports) == 2
-    identities = [folder.name for folder in tmp_path.iterdir() if (folder / "summary.json").exists()]
-    assert len(identities) == 4
-    assert not list(tmp_path.glob("*.lock*")), "no lock is left"
-
-
-@pytest.mark.processes
 def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Path) -> None:
     words = ["gradients=false", "runner.events=false", "epochs=1e7", f"results={tmp_path}"]
     first = started(*words)
@@ -287,6 +247,7 @@ def test_a_run_that_another_process_makes_is_refused_with_its_owner(tmp_path: Pa
     assert not list(tmp_path.glob("*.lock"))
 
 
+@pytest.mark.usefixtures("pool_here")
 def test_a_plan_tells_of_an_emulated_precision_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

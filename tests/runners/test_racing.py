@@ -114,20 +114,18 @@ def test_several_workloads_are_several_races_with_equal_shares_of_the_budget() -
 
 
 def stem(*words: str, strategy: str = "bsp,asp") -> str:
-    (declared,) = declared_races(["+race=first", TARGET, f"strategy={strategy}", *words])[0]
+    """Of a race with one cluster around its own, whose checks take time."""
+    (declared,) = declared_races(["+race=first", TARGET, f"strategy={strategy}", "race.around=null", *words])[0]
     return declared.stem
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
+def test_races_that_differ_in_what_is_made_or_decided_have_names_of_their_own() -> None:
+    words = [
         *("scale=workstation", "scale.seeds=[7]", "race.looks=[5,10]", "race.tuning_seeds=[2000,2001]"),
         *("race.level=0.01", "race.within=3", "race.margin=0.1", "race.screen=1/2", "race.validation=0.1"),
         *("race.center=0.2", "race.factor=4", "race.points=7", "race.finalists=1"),
-    ],
-)
-def test_races_that_differ_in_what_is_made_or_decided_have_names_of_their_own(word: str) -> None:
-    assert stem(word) != stem()
+    ]
+    assert len({stem(), *map(stem, words)}) == 1 + len(words)
 
 
 def test_shares_of_the_length_are_part_of_the_name() -> None:
@@ -186,11 +184,9 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
         ([TARGET, "scale.seeds=[0,1000]"], "race.tuning_seeds must not be seeds that judge, got 1000 in both"),
         ([TARGET, "race.targets=[0.95]"], "race.targets must be easier than target.value = 0.9, got 0.95"),
         ([TARGET, "strategy=ssp,dssp", "strategy.staleness=3"], "strategy.staleness: unknown key"),
-        ([TARGET, "model=foo"], "model must be one of"),
         ([TARGET, "race.looks=[2,4]"], "race.looks must grow by 3 or more"),
         ([TARGET, "race.around={colour: [1]}"], "race.around must map some of slowest, bandwidth, delay"),
         ([TARGET, "race.entrants={ssp: 3}"], "race.entrants must be {strategy: {key: [values]} or null}"),
-        ([TARGET, "race.entrants=0"], "race.entrants must be {strategy: {key: [values]} or null}, got 0"),
         ([TARGET, "race.entrants=null"], "race.entrants must name a strategy or more, got none"),
         ([TARGET, "race.entrants={k_async: {k: []}}"], "race.entrants must have a value or more for k_async.k, or "),
         ([TARGET, "race.tuning_seeds=[0,4294967296]"], "race.tuning_seeds must be <= 4,294,967,295, got 4294967296"),
@@ -200,11 +196,9 @@ def test_knobs_that_the_cluster_does_not_have_are_left_out() -> None:
         ),
         ([TARGET, "race.entrants={bps: {}}"], "race.entrants must name strategies, got bps; there are "),
         ([TARGET, "race.around={slowest: [0.5]}"], "race.around: slowest worker x 0.5: scenario.slow must map workers"),
-        ([TARGET, "race.around=0"], "race.around must map some of slowest, bandwidth, delay"),
         ([TARGET, "race.confirm=2", "race.live=runner=lokal"], "runner must be one of"),
         ([TARGET, "race.confirm=2", "race.live=runner=simulate"], "race.live must set a runner of real processes"),
         ([TARGET, "race.confirm=2", "race.live='runner=local strategy=bsp'"], "to the race, got strategy=bsp"),
-        ([TARGET, "race.confirm=2", "race.live='runner=local epochs=3'"], "to the race, got epochs=3"),
     ],
 )
 def test_what_makes_no_race_is_one_line(words: list[str], line: str) -> None:

@@ -8,6 +8,8 @@ from commands import TIMING, Command, one_error_line
 
 from syncline.records.store import FINISHED, status
 
+pytestmark = pytest.mark.usefixtures("pool_here")
+
 
 @pytest.fixture
 def plan(tmp_path: Path, command: Command) -> Path:

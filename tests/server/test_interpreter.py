@@ -23,7 +23,6 @@ from syncline.strategies.protocol import (
     Grant,
     Hold,
     Interrupt,
-    PushArrived,
     Repeat,
     TimerFired,
     WaitFor,
@@ -252,14 +251,3 @@ def test_the_totals_of_a_run_follow_from_those_of_its_shards() -> None:
     assert whole.staleness == [4, 5]
     assert whole.used_by_worker == [3, 2], "a gradient counts once"
     assert first.staleness == [4, 1], "the totals of the shards do not change"
-
-
-def test_without_gradients_no_tensors_are_needed() -> None:
-    driver = RecordingDriver()
-    shard = ShardInterpreter(
-        0, Script([Apply((0,)), Grant(0)]), num_workers=1, batch_size=1, limits=Limits(), driver=driver
-    )
-    driver.shard = shard
-    shard.push(1.0, 0, 0, 0, 0, 0, 0.0, None)
-    assert (shard.version, driver.calls) == (1, [("grant", 0, 1)])
-    assert PushArrived(1.0, 0, 0, 0, 0.0) == shard._strategy.events[0]  # type: ignore[attr-defined]

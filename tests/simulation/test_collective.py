@@ -8,12 +8,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from log_checks import leads
 
 from syncline.config import DigitsConfig, ModelConfig, ResnetConfig, RunConfig, SgdConfig
 from syncline.learning.gradient import WorkerBatches
-from syncline.records.events import EventLog, read_events
+from syncline.records.events import EventLog, Row, read_events
 from syncline.simulation.replicas import Replicas
-from syncline.simulation.run import build_learning, build_replicas, simulate
+from syncline.simulation.run import build_replicas, simulate
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
@@ -32,13 +33,13 @@ def one_thread():
 
 def config_of(**changes) -> RunConfig:
     given = {
-        "model": ModelConfig(),
-        "dataset": DigitsConfig(),
+        "model": ModelConfig(name="softmax_regression"),
+        "dataset": DigitsConfig(train_size=320, test_size=50),  # five steps of four workers an epoch
         "optimizer": SGD,
         "strategy": DsSyncOptions(),
         "cluster": ClusterConfig(workers=4, gradient_s=[1.0]),
         "batch_size": 16,
-        "max_updates": 20,
+        "max_updates": 10,
         "eval_every_epochs": 1000,
     }
     return RunConfig(**(given | changes))
@@ -76,11 +77,11 @@ def randomise(replicas, seed: int = 0) -> np.ndarray:
 # What is learned.
 
 
-@pytest.mark.parametrize("model", [ModelConfig(), ResnetConfig(depth=8)], ids=["lenet", "resnet8"])
+@pytest.mark.parametrize("model", [ModelConfig(), ResnetConfig(depth=8, width=4)], ids=["lenet", "resnet8"])
 def test_bsp_by_all_reduce_learns_what_bsp_learns_by_a_server(model):
     """To rounding: the server adds gradients in the order of arrival. Every row of metrics and all times agree, too."""
     cluster = ClusterConfig(workers=4, gradient_s=[1.0, 2.0, 1.5])
-    changes = {"model": model, "cluster": cluster, "epochs": 1, "max_updates": None, "eval_every_epochs": 0.5}
+    changes = {"model": model, "cluster": cluster, "epochs": 2, "max_updates": None, "eval_every_epochs": 0.5}
     changes |= {"optimizer": SgdConfig(lr=0.01, momentum=0.5)}
     (ours, our_rows), (theirs, their_rows) = (
         run_of(config_of(strategy=strategy, **changes)) for strategy in (ALL_REDUCE, BspOptions())
@@ -90,17 +91,8 @@ def test_bsp_by_all_reduce_learns_what_bsp_learns_by_a_server(model):
         assert mine["train_loss"] == (other["train_loss"] and pytest.approx(other["train_loss"], rel=1e-4))
         keys = ("time_s", "epoch", "updates", "samples", "learning_rate")
         assert [mine[key] for key in keys] == [other[key] for key in keys]
-    for key in (
-        "time_s",
-        "ended_by",
-        "updates",
-        "samples",
-        "gradients_used",
-        "staleness",
-        "used_by_worker",
-        "max_lead",
-    ):
-        assert ours[key] == theirs[key], key
+    keys = ("time_s", "ended_by", "updates", "samples", "gradients_used", "staleness", "used_by_worker", "max_lead")
+    assert [ours[key] for key in keys] == [theirs[key] for key in keys]
     assert ours["busy_by_worker"] == pytest.approx(theirs["busy_by_worker"])
 
 
@@ -116,29 +108,13 @@ def test_bsp_by_all_reduce_is_one_step_on_the_joined_batch():
             return np.concatenate([batches.share.batch(iteration) for batches in many._batches])
 
     one._batches = [WorkerBatches(one._batches[0]._source, Joined())]
-    for step in range(20):
+    for step in range(10):
         many.step(step, step % 2, [[0, 1, 2, 3]], 0.02)
         one.step(step, step % 2, [[0]], 0.02)
     torch.testing.assert_close(many.weights[0], one.weights[0], rtol=0, atol=1e-6)
 
 
-def test_both_topologies_of_bsp_apply_the_same_updates_to_1e_6():
-    config = config_of(strategy=ALL_REDUCE, max_updates=20)
-    learning = build_learning(replace(config, strategy=BspOptions()))
-    shard, workers = learning.shards[0], learning.learners
-    for step in range(20):
-        gradients = []
-        for worker in range(4):
-            workers.receive(worker, 0)
-            gradients.append(workers.compute(worker)[1])
-        shard.apply(gradients, 1.0, step * 64, step)
-        for gradient in gradients:
-            workers.release(gradient)
-    torch.testing.assert_close(replicas_after(config, 20).weights[0], shard.current.weights, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("num_workers", [4, 6, 9, 12, 16])
-@pytest.mark.parametrize("average", ["after_step", "before_forward"])
+@pytest.mark.parametrize(("num_workers", "average"), [(4, "after_step"), (9, "before_forward"), (12, "after_step")])
 def test_without_a_learning_rate_all_replicas_are_equal_after_two_steps(num_workers, average):
     """dssync.txt, section 3.1: two steps spread what every worker has to all others."""
     config = config_of(
@@ -160,10 +136,10 @@ def test_without_a_learning_rate_all_replicas_are_equal_after_two_steps(num_work
         np.testing.assert_allclose(weights.numpy(), mean, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("num_workers", "group_size"), [(4, None), (9, None), (12, None), (12, 4), (16, None)])
+@pytest.mark.parametrize(("num_workers", "group_size"), [(4, None), (12, None), (12, 4)])
 def test_a_group_averages_its_members_and_no_others(num_workers, group_size):
     """Equation 1 of dssync.txt without gradients, against NumPy: rows at even steps, columns at odd ones."""
-    size = group_size or {4: 2, 9: 3, 12: 3, 16: 4}[num_workers]
+    size = group_size or {4: 2, 12: 3}[num_workers]
     config = config_of(
         strategy=DsSyncOptions(group_size=group_size),
         cluster=ClusterConfig(workers=num_workers, gradient_s=[1.0]),
@@ -178,20 +154,9 @@ def test_a_group_averages_its_members_and_no_others(num_workers, group_size):
         np.testing.assert_allclose(np.stack(replicas.weights), expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("num_workers", [4, 6, 9, 12, 16])
-def test_information_of_every_worker_reaches_every_other_within_two_steps(num_workers):
-    """A mark of each worker, averaged twice, has reached all."""
-    for first in (0, 1):
-        knows = np.eye(num_workers, dtype=bool)
-        for step in (first, first + 1):
-            for group in DsSyncOptions().groups(step, num_workers):
-                knows[group] = knows[group].any(axis=0)
-        assert knows.all()
-
-
 def test_a_worker_steps_by_itself_and_then_its_group_averages_weights_and_statistics_but_no_momentum():
     """Lines 4-19 of Algorithm 1, written out with torch.optim on four models."""
-    config = config_of(model=ResnetConfig(depth=8), optimizer=SgdConfig(lr=0.05, momentum=0.9))
+    config = config_of(model=ResnetConfig(depth=8, width=4), optimizer=SgdConfig(lr=0.05, momentum=0.9))
     ours = replicas_after(config, 3)
     plain = build_replicas(config)
     flat, states = plain._local[0].gradient.flat, [None] * 4
@@ -245,8 +210,9 @@ def test_the_consensus_is_evaluated_and_the_divergence_reported():
 
 
 def test_the_divergence_is_that_of_the_replicas_also_where_their_averages_are_evaluated():
-    plain, averaged = (config_of(max_updates=8, optimizer=SgdConfig(lr=0.1, average_decay=d)) for d in (None, 0.99))
-    (_, rows), (_, of_averages) = run_of(plain), run_of(averaged)
+    (_, rows), (_, of_averages) = (
+        run_of(config_of(max_updates=8, optimizer=SgdConfig(lr=0.1, average_decay=decay))) for decay in (None, 0.99)
+    )
     assert of_averages[-1]["divergence"] == rows[-1]["divergence"] > 0
     assert of_averages[-1]["loss"] != rows[-1]["loss"]
 
@@ -282,15 +248,8 @@ def test_bsp_keeps_one_replica_and_reports_no_divergence():
     assert len(build_replicas(config_of(strategy=ALL_REDUCE)).weights) == 1
 
 
-def test_ds_sync_learns():
-    summary, rows = run_of(config_of(max_updates=None, epochs=10, eval_every_epochs=1, optimizer=SgdConfig(lr=0.05)))
-    assert rows[-1]["accuracy"] > 0.8
-    assert summary["ended_by"] == "epochs"
-    assert summary["samples"] == summary["updates"] * 64 >= 10 * 1437
-
-
 def test_a_target_ends_a_run_at_the_evaluation_that_reaches_it():
-    config = config_of(max_updates=None, epochs=20, eval_every_epochs=0.5)
+    config = config_of(max_updates=None, epochs=20, eval_every_epochs=0.2)
     summary, rows = run_of(replace(config, target=replace(config.target, value=0.5)))
     assert summary["ended_by"] == "target"
     assert rows[-1]["accuracy"] >= 0.5 > rows[-2]["accuracy"]
@@ -299,7 +258,7 @@ def test_a_target_ends_a_run_at_the_evaluation_that_reaches_it():
 
 @pytest.mark.parametrize("strategy", [ALL_REDUCE, DsSyncOptions()], ids=lambda options: options.name)
 def test_a_loss_that_is_not_finite_stops_the_run(strategy):
-    summary, _ = run_of(config_of(strategy=strategy, optimizer=SgdConfig(lr=1e9), max_updates=500))
+    summary, _ = run_of(config_of(model=ModelConfig(), strategy=strategy, optimizer=SgdConfig(lr=1e9), max_updates=500))
     assert summary["status"] == "diverged"
     assert summary["updates"] < 500
 
@@ -376,7 +335,7 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(
     log.close()
     times = Cluster(cluster, scenario, config.seed)
     begun, computed, exchanged = recurrence(
-        strategy, times, steps, lambda size: 2 * (size - 1) * (0.1 + 1.0 / size), Fraction(1437, 16 * num_workers)
+        strategy, times, steps, lambda size: 2 * (size - 1) * (0.1 + 1.0 / size), Fraction(320, 16 * num_workers)
     )
     events = read_events(tmp_path / "events.arrow").to_pandas()
     assert (events["at"].diff().dropna() >= 0).all()
@@ -394,13 +353,8 @@ def test_times_are_those_of_the_recurrence_with_random_times_and_delays(
     assert summary["time_s"] == pytest.approx(exchanged.max())
     busy = (computed - begun).sum(axis=0) / exchanged.max()
     assert summary["busy_by_worker"] == pytest.approx(busy.tolist())
-    # The largest lead by counting pushes one after another.
-    counts, lead = np.zeros(num_workers, dtype=int), 0
-    for worker in events[events.kind == "pushed"].worker:
-        counts[worker] += 1
-        lead = max(lead, counts.max() - counts.min())
-    assert summary["max_lead"] == lead
-    assert lead == 2 or (parity == "epoch" and lead == 3)
+    assert summary["max_lead"] == max(leads([Row(*row) for row in events.itertuples(index=False)], num_workers))
+    assert summary["max_lead"] == 2 or (parity == "epoch" and summary["max_lead"] == 3)
 
 
 def test_times_of_bsp_are_those_of_the_slowest():
@@ -412,10 +366,6 @@ def test_times_of_bsp_are_those_of_the_slowest():
     assert summary["max_lead"] == 1
     assert summary["staleness"] == {"0": 1000}
     assert summary["used_by_worker"] == [200] * 5
-
-
-def test_without_random_times_no_worker_is_two_ahead():
-    assert timing_of(max_updates=100)["max_lead"] == 1
 
 
 def short_epochs(**changes) -> RunConfig:
@@ -437,7 +387,8 @@ def test_where_the_parity_restarts_each_epoch_rows_meet_twice_at_its_border(monk
 
 
 def test_then_a_worker_may_be_three_gradients_ahead():
-    """The fast rows of two successive steps do not wait for the slow ones."""
+    """The fast rows of two successive steps do not wait for the slow ones. Of equal workers none is two ahead."""
+    assert timing_of()["max_lead"] == 1
     cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 9.0, 9.0])
     assert timing_of(cluster=cluster, max_updates=20)["max_lead"] == 2
     config = short_epochs(cluster=cluster, gradients=False, max_updates=20)
@@ -446,36 +397,23 @@ def test_then_a_worker_may_be_three_gradients_ahead():
 
 
 @pytest.mark.parametrize("average", ["after_step", "before_forward"])
-@pytest.mark.parametrize("limit_s", [9.5, 21.0, 28.3, 40.1])
-def test_then_a_time_limit_counts_the_work_of_all_steps_under_way(average, limit_s):
-    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 9.0, 9.0])
-    strategy = DsSyncOptions(parity="epoch", average=average)
-    dataset = DigitsConfig(train_size=192)
+@pytest.mark.parametrize(
+    ("parity", "limit_s"), [("continues", 10.0), ("epoch", 9.5), ("epoch", 21.0), ("epoch", 28.3), ("epoch", 40.1)]
+)
+def test_a_time_limit_ends_a_run_before_the_update_that_would_be_late(average, parity, limit_s):
+    """Two workers are slow; the work of all steps under way counts, and what the fast ones wait does not."""
+    slow_s = 9.0 if parity == "epoch" else 4.0
+    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, slow_s, slow_s])
+    strategy, dataset = DsSyncOptions(parity=parity, average=average), DigitsConfig(train_size=192)
     summary = timing_of(dataset=dataset, strategy=strategy, cluster=cluster, max_updates=None, max_time_s=limit_s)
-    begun, computed, exchanged = recurrence(
-        strategy, Cluster(cluster, ScenarioConfig(), 0), 12, lambda size: 0.0, Fraction(3)
-    )
+    times = Cluster(cluster, ScenarioConfig(), 0)
+    begun, computed, exchanged = recurrence(strategy, times, 12, lambda size: 0.0, Fraction(3))
+    assert (summary["ended_by"], summary["time_s"]) == ("max_time_s", limit_s)
     assert summary["updates"] == (exchanged.max(axis=1) <= limit_s).sum()
     busy = np.clip(limit_s - begun, 0, computed - begun).sum(axis=0) / limit_s
     assert summary["busy_by_worker"] == pytest.approx(busy.tolist())
-
-
-@pytest.mark.parametrize("average", ["after_step", "before_forward"])
-def test_a_time_limit_ends_a_run_before_the_update_that_would_be_late(average):
-    """Workers 0 and 1 take 1 s, 2 and 3 take 4 s: updates at 4, 8, ...; at 10 s the fast ones wait for the slow."""
-    strategy = DsSyncOptions(average=average)
-    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 4.0, 4.0])
-    summary = timing_of(strategy=strategy, cluster=cluster, max_updates=None, max_time_s=10.0)
-    times = recurrence(strategy, Cluster(cluster, ScenarioConfig(), 0), 6, lambda size: 0.0)
-    begun, computed, exchanged = times
-    assert summary["ended_by"] == "max_time_s"
-    assert summary["time_s"] == 10.0
-    assert summary["updates"] == (exchanged.max(axis=1) <= 10).sum()
-    assert summary["busy_by_worker"] == pytest.approx(
-        (np.clip(10 - begun, 0, computed - begun).sum(axis=0) / 10).tolist()
-    )
-    counts = [(computed <= at).sum(axis=0) for at in computed[computed <= 10]]
-    assert summary["max_lead"] == max(count.max() - count.min() for count in counts) == 2
+    counts = [(computed <= at).sum(axis=0) for at in computed[computed <= limit_s]]
+    assert summary["max_lead"] == max(count.max() - count.min() for count in counts)
 
 
 NEGLIGIBLE_S = 1e-12  # a gradient
@@ -512,9 +450,10 @@ def test_one_all_reduce_per_tensor_pays_the_latency_as_many_times(strategy):
         )
     # By default the number of tensors is the model's: LeNet has ten.
     default = replace(cluster, message_tensors=None)
-    lenet = timing_of(strategy=naive, cluster=default, max_updates=10)["time_s"]
-    assert lenet == pytest.approx(10 * (1 + 2 * (members - 1) * (0.5 * 10 + 1.0 / members)))
-    learned = run_of(config_of(strategy=naive, cluster=default, max_updates=10))[0]
+    about = {"model": ModelConfig(), "strategy": naive, "cluster": default, "max_updates": 2}
+    lenet = timing_of(**about)["time_s"]
+    assert lenet == pytest.approx(2 * (1 + 2 * (members - 1) * (0.5 * 10 + 1.0 / members)))
+    learned = run_of(config_of(**about))[0]
     assert learned["time_s"] == pytest.approx(lenet)
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import without_wall_time
-from fake_run import CASES
-from simulation.test_local_steps import config_of, ended
+from simulation.test_local_steps import KINDS, QUICKLY, config_of, ended
 
 from runners import command_line
 from syncline.assembly import build_compression
@@ -29,7 +28,7 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("strategy", CASES, ids=repr)
+@pytest.mark.parametrize("strategy", KINDS, ids=repr)
 def test_all_elements_of_a_push_are_the_ordinary_run_in_every_bit(strategy: StrategyOptions) -> None:
     """`topk` with density 1, with several shards where they are allowed."""
     shards = 1 if strategy.single_server else 3
@@ -43,7 +42,7 @@ def test_all_elements_of_a_push_are_the_ordinary_run_in_every_bit(strategy: Stra
     assert ours == theirs
 
 
-@pytest.mark.parametrize("strategy", [case for case in CASES if not case.single_server], ids=repr)
+@pytest.mark.parametrize("strategy", [kind for kind in KINDS if not kind.single_server], ids=repr)
 def test_all_elements_of_a_pull_are_the_ordinary_run(strategy: StrategyOptions) -> None:
     """To rounding: a worker's weights are the sum of the changes that it was sent."""
     cluster = replace(config_of(strategy).cluster, shards=3)
@@ -53,19 +52,17 @@ def test_all_elements_of_a_pull_are_the_ordinary_run(strategy: StrategyOptions) 
     assert (again["updates"], again["time_s"]) == (summary["updates"], summary["time_s"])
 
 
-@pytest.mark.parametrize("average", ["after_step", "before_forward"])
-@pytest.mark.parametrize("strategy", [BspOptions(topology="allreduce"), DsSyncOptions()], ids=repr)
-def test_with_all_elements_a_collective_is_the_ordinary_one(strategy: StrategyOptions, average: str) -> None:
+@pytest.mark.parametrize(
+    "strategy", [BspOptions(topology="allreduce"), DsSyncOptions(), DsSyncOptions(average="before_forward")], ids=repr
+)
+def test_with_all_elements_a_collective_is_the_ordinary_one(strategy: StrategyOptions) -> None:
     """BSP in every bit; replicas, which add up what they have sent, to rounding."""
-    if isinstance(strategy, DsSyncOptions):
-        strategy = replace(strategy, average=average)
     weights, _ = ended(config_of(strategy))
     found, _ = ended(config_of(strategy, compress=SparseConfig(density=1.0, consensus=1.0)))
     torch.testing.assert_close(found, weights, rtol=0, atol=1e-6 if strategy.replicas else 0.0)
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-@pytest.mark.parametrize("density", [0.05, 0.2])
+@pytest.mark.parametrize(("density", "workers"), [(0.05, 4), (0.2, 1)])
 def test_compressed_bsp_is_the_same_by_all_gather_and_through_a_server(density: float, workers: int) -> None:
     """Equally fast workers, whose pushes arrive in order: the same sums, in every bit."""
     cluster = ClusterConfig(workers=workers, gradient_s=[0.1])
@@ -111,7 +108,7 @@ def test_messages_take_the_time_of_their_bytes(compress: FeedbackConfig, gradien
 
 @pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
 def test_a_command_of_the_page_runs(command: str, tmp_path: Path) -> None:
-    assert command_line.main([*command.split(), "max_updates=3", f"results={tmp_path}"]) == 0
+    assert command_line.main([*command.split(), *QUICKLY, f"results={tmp_path}"]) == 0
 
 
 def test_the_page_names_every_compression() -> None:

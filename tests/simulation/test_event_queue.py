@@ -75,15 +75,6 @@ def test_it_returns_what_a_sorted_list_returns(steps: list[tuple[str, float]]) -
     assert not list(queue.events(math.inf))
 
 
-def test_an_event_later_than_until_is_not_returned() -> None:
-    queue, event = EventQueue[Event](), Event(0)
-    queue.push(2.0, event)
-    assert not list(queue.events(1.9))
-    assert queue.now == 0.0
-    assert list(queue.events(2.0)) == [event]
-    assert queue.now == 2.0
-
-
 def test_times_of_cancelled_events_do_not_fill_the_heap() -> None:
     queue = EventQueue[Event]()
     queue.push(1e9, Event(-1))

@@ -9,11 +9,14 @@ from simulations import DELAYS, LATENCY, NOISE, check_counts, over_a_network, ru
 from syncline.simulation.engine import Simulation
 from syncline.simulation.transport import InstantTransport, NetworkTransport
 from syncline.strategies.adasync import AdasyncOptions
+from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
+from syncline.strategies.dssp import DsspOptions
 from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.psp import PspOptions
+from syncline.strategies.ssp import SspOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Constant, Uniform
 from syncline.timing.network import NetworkConfig
@@ -86,15 +89,6 @@ def test_a_repeat_has_the_latency_of_a_message():
     assert [row.version for row in rows.of("started")] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
-def test_k_async_interrupts_no_worker():
-    totals = run(KAsyncOptions(k=2), ClusterConfig(workers=3, gradient_s=[1.0, 1.0, 7.5]), updates=8)
-    assert sum(totals.interrupted_by_worker) == 0
-    # Worker 2's first gradient is the first of the eighth update, with that of worker 0 or 1 at 8 s.
-    assert totals.time_s == 8
-    assert totals.used_by_worker[2] == 1
-    assert len(totals.staleness) - 1 == 7
-
-
 # Several gradients that finish at one time, and gradients that take no time.
 
 
@@ -148,25 +142,28 @@ LATE = [
 def test_every_gradient_that_was_started_is_accounted_for_and_busy_time_is_what_was_computed(options, scenario):
     rows = Rows()
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.5, 0.7], jitter=NOISE)
-    totals = run(options, cluster, scenario, log=rows, updates=200, seed=3)
+    totals = run(options, cluster, scenario, log=rows, updates=100, seed=3)
     check_counts(rows, totals, 5)
     assert options.staleness_bound is None or len(totals.staleness) == 1
     if options in INTERRUPTING:
-        assert sum(totals.interrupted_by_worker) > 100
-        assert (sum(totals.wasted_by_worker) > 10) == (scenario is DELAYS)
-        assert {row.version for row in rows.of("started")} >= set(range(200)), (
+        assert sum(totals.interrupted_by_worker) > 50
+        assert (sum(totals.wasted_by_worker) > 5) == (scenario is DELAYS)
+        assert {row.version for row in rows.of("started")} >= set(range(100)), (
             "a gradient was computed at every version"
         )
 
 
-@pytest.mark.parametrize("options", [*INTERRUPTING, *LATE], ids=str)
+PLAIN = [AspOptions(), BspOptions(), SspOptions(), DsspOptions()]
+
+
+@pytest.mark.parametrize("options", PLAIN + INTERRUPTING + LATE, ids=str)
 def test_messages_that_take_no_time_give_the_same_run_whether_they_are_scheduled_or_not(options):
     cluster = ClusterConfig(workers=5, gradient_s=[1.0, 1.6, 2.9], jitter=NOISE)
     logs = []
     for is_instant in (True, False):
         logs.append(Rows())
         with over_a_network(not is_instant):
-            simulation = simulation_of(options, cluster, log=logs[-1], updates=200)
+            simulation = simulation_of(options, cluster, log=logs[-1], updates=100)
         assert isinstance(simulation._transport, InstantTransport if is_instant else NetworkTransport)
         simulation.run()
     ours, theirs = ([row for row in rows if row.at < rows[-1].at] for rows in logs)  # rows after the end may differ
@@ -189,7 +186,7 @@ def test_a_block_that_was_overtaken_by_a_newer_one_is_not_used():
 
 
 def test_the_heap_stays_small_when_nearly_all_gradients_are_cancelled():
-    """100 workers, of which only the first counts: 50,000 gradients are cancelled."""
+    """100 workers, of which only the first counts: 20,000 gradients are cancelled."""
 
     class QueueSizes:
         largest = 0
@@ -202,10 +199,10 @@ def test_the_heap_stays_small_when_nearly_all_gradients_are_cancelled():
 
     sizes = QueueSizes()
     cluster = ClusterConfig(workers=100, gradient_s=[1.0], jitter=NOISE)
-    totals = run(KSyncOptions(k=1), cluster, observer=sizes, updates=500)
-    assert sum(totals.interrupted_by_worker) == 99 * 500
+    totals = run(KSyncOptions(k=1), cluster, observer=sizes, updates=200)
+    assert sum(totals.interrupted_by_worker) == 99 * 200
     assert sizes.largest <= 64 + 5 * 100
-    seconds = Cluster(cluster, ScenarioConfig(), 0).first_compute_s(500)
+    seconds = Cluster(cluster, ScenarioConfig(), 0).first_compute_s(200)
     expected = 0.0
     for shortest in seconds.min(axis=0):  # all workers restart with every update
         expected += shortest
@@ -220,23 +217,14 @@ def test_the_heap_stays_small_when_nearly_all_gradients_are_cancelled():
 def test_backup_workers_never_apply_an_older_version_and_always_n_gradients(scenario, shards):
     rows = Rows()
     cluster = ClusterConfig(workers=5, shards=shards, gradient_s=[1.0, 2.0], jitter=NOISE)
-    totals = run(BackupOptions(backups=2), cluster, scenario, log=rows, updates=150)
+    totals = run(BackupOptions(backups=2), cluster, scenario, log=rows, updates=80)
     assert len(totals.staleness) == 1
     sizes = Counter((row.shard, row.version) for row in rows.of("applied"))
     assert set(sizes.values()) == {3}
     contributions = Counter((row.shard, row.version, row.worker) for row in rows.of("applied"))
     assert set(contributions.values()) == {1}, "no worker contributes twice to one update"
-    assert sum(totals.discarded_by_worker) > 50
+    assert sum(totals.discarded_by_worker) > 25
     check_counts(rows, totals, 5, shards)
-
-
-def test_backup_workers_do_not_wait_for_the_slowest():
-    """One of four is ten times slower: every update of BSP waits for it, none with one backup worker."""
-    cluster = ClusterConfig(workers=4, gradient_s=[1.0, 1.0, 1.0, 10.0])
-    assert run(BspOptions(), cluster, updates=20).time_s == 200
-    totals = run(BackupOptions(backups=1), cluster, updates=20)
-    assert totals.time_s == 20
-    assert totals.discarded_by_worker == [0, 0, 0, 2], "at 10 s and at 20 s, each computed at an old version"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +240,7 @@ def test_backup_workers_do_not_wait_for_the_slowest():
 def test_psp_on_several_shards_accounts_for_every_gradient(options):
     rows = Rows()
     cluster = ClusterConfig(workers=4, shards=3, gradient_s=[1.0, 1.4], jitter=NOISE)
-    totals = run(options, cluster, DELAYS, log=rows, updates=150)
+    totals = run(options, cluster, DELAYS, log=rows, updates=80)
     check_counts(rows, totals, 4, 3)
     count = options.c or 4
     sizes = Counter((row.shard, row.version) for row in rows.of("applied"))

@@ -28,7 +28,8 @@ FOUR = ClusterConfig(workers=4, gradient_s=[1.0, 1.3, 0.8], jitter=Uniform(0.5, 
 
 
 def config_of(options: StrategyOptions, cluster: ClusterConfig = FOUR, **changes) -> RunConfig:
-    given = {"model": ModelConfig(), "dataset": DigitsConfig(), "optimizer": SGD, "batch_size": 16, "max_updates": 25}
+    given = {"model": ModelConfig(name="softmax_regression"), "dataset": DigitsConfig(train_size=200), "optimizer": SGD}
+    given |= {"batch_size": 8, "max_updates": 25}
     return RunConfig(strategy=options, cluster=cluster, device="cpu", **(given | changes))
 
 
@@ -61,9 +62,6 @@ def without_reasons(rows: Rows, *kinds: str) -> list[tuple]:
         (KSyncOptions(k=4), BspOptions()),
         (BackupOptions(backups=0), BspOptions()),
         (KBatchAsyncOptions(k=1), AspOptions()),
-        (KAsyncOptions(k=1), AspOptions()),
-        (KAsyncOptions(k=4), BspOptions()),
-        (AdasyncOptions(variant="k_sync", k=4), KSyncOptions(k=4)),
         (AdasyncOptions(variant="k_async", k=2, interval=1e6), KAsyncOptions(k=2)),
     ],
     ids=lambda options: options.name,
@@ -86,15 +84,6 @@ def test_psp_that_waits_for_all_is_bsp_at_as_many_times_the_rate(scenario):
     assert without_reasons(psp[2], "pushed", "applied") == without_reasons(bsp[2], "pushed", "applied")
 
 
-def test_the_sum_of_the_gradients_is_their_mean_at_n_times_the_rate():
-    """Two of three: the sum of two at half the rate. Momentum and weight decay would distinguish them."""
-    cluster = replace(FOUR, workers=3)
-    plain = SgdConfig(lr=0.02, momentum=0.0)
-    mean = learned(config_of(BackupOptions(backups=1), cluster, optimizer=plain))[0]
-    total = learned(config_of(BackupOptions(backups=1, aggregate="sum"), cluster, optimizer=replace(plain, lr=0.01)))[0]
-    assert torch.equal(mean, total)
-
-
 @pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])
 @pytest.mark.parametrize("options", [KSyncOptions(k=1), KBatchSyncOptions(k=3)], ids=str)
 def test_cancelled_gradients_are_never_computed(options, scenario):
@@ -105,8 +94,7 @@ def test_cancelled_gradients_are_never_computed(options, scenario):
     check_counts(rows, totals, 4)
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])
+@pytest.mark.parametrize(("scenario", "shards"), [(ScenarioConfig(), 1), (DELAYS, 3)], ids=["at once", "delays"])
 @pytest.mark.parametrize(
     "options",
     [PspOptions(c=1, b=60.0), PspOptions(c=1, b=30.0, tag="newest"), BackupOptions(backups=3)],

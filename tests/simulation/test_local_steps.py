@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fake_run import CASES
 from torch import nn
 
 from runners import command_line
@@ -20,9 +19,12 @@ from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.optimizers import AdamWConfig, ScheduleConfig
 from syncline.simulation.run import simulate
 from syncline.strategies.asp import AspOptions
+from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
+from syncline.strategies.k_sync import KBatchSyncOptions
 from syncline.strategies.protocol import StrategyOptions
+from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential
 from syncline.timing.network import NetworkConfig
@@ -30,6 +32,15 @@ from syncline.timing.network import NetworkConfig
 PLAIN = SgdConfig(lr=0.05, momentum=0.0)
 NOISY = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=Exponential(1.0))
 CPU = torch.device("cpu")
+KINDS: list[StrategyOptions] = [  # that differ in what a worker does after a push
+    AspOptions(),
+    BspOptions(),
+    BackupOptions(backups=1),
+    KBatchSyncOptions(k=3),
+    PspOptions(c=2, tau1=0.006),
+    PspOptions(c=1, tag="newest"),
+]
+QUICKLY = ("model=softmax_regression", "dataset.test_size=20", "max_updates=1")
 PAGE = (Path(__file__).parents[2] / "docs" / "local-steps.md").read_text()
 
 
@@ -41,11 +52,11 @@ def one_thread() -> None:
 def config_of(strategy: StrategyOptions, **changes: object) -> RunConfig:
     given = {
         "model": ModelConfig(name="softmax_regression"),
-        "dataset": DigitsConfig(train_size=200),
+        "dataset": DigitsConfig(train_size=200, test_size=50),
         "optimizer": PLAIN,
         "cluster": NOISY,
         "batch_size": 8,
-        "max_updates": 30,
+        "max_updates": 16,
         "eval_every_epochs": 1000,
     }
     return RunConfig(strategy=strategy, **(given | changes))  # type: ignore[arg-type]
@@ -86,10 +97,10 @@ def plain_round(
 def test_bsp_averages_the_weights_of_all_workers_every_h_steps(strategy: BspOptions) -> None:
     """Local SGD (Stich 2019, algorithm 1), with weight decay, written out with torch.optim."""
     optimizer = replace(PLAIN, weight_decay=0.01)
-    config = config_of(strategy, optimizer=optimizer, local=LocalStepsConfig(steps=5), max_updates=6)
+    config = config_of(strategy, optimizer=optimizer, local=LocalStepsConfig(steps=5), max_updates=3)
     learner = build_learner(config, CPU)
     weights = learner.flat.weights.clone()
-    for number in range(6):
+    for number in range(3):
         ends = [
             plain_round(
                 learner,
@@ -105,7 +116,7 @@ def test_bsp_averages_the_weights_of_all_workers_every_h_steps(strategy: BspOpti
         weights = torch.stack(ends).mean(0)
     found, summary = ended(config)
     torch.testing.assert_close(found, weights, rtol=1e-5, atol=1e-6)
-    assert (summary["updates"], summary["samples"]) == (6, 6 * 4 * 5 * 8)
+    assert (summary["updates"], summary["samples"]) == (3, 3 * 4 * 5 * 8)
 
 
 @pytest.mark.parametrize("strategy", [BspOptions(), BspOptions(topology="allreduce")], ids=["server", "allreduce"])
@@ -113,14 +124,14 @@ def test_diloco_steps_with_nesterov_momentum_on_the_mean_change(strategy: BspOpt
     """Douillard et al. 2023, algorithm 1: the inner AdamW of each worker keeps its state."""
     inner = AdamWConfig(lr=0.01, weight_decay=0.1)
     outer = SgdConfig(lr=0.7, momentum=0.9, nesterov=True)
-    config = config_of(strategy, optimizer=outer, local=LocalStepsConfig(steps=4, optimizer=inner), max_updates=5)
+    config = config_of(strategy, optimizer=outer, local=LocalStepsConfig(steps=4, optimizer=inner), max_updates=3)
     learner = build_learner(config, CPU)
     shared = nn.Parameter(learner.flat.weights.clone())
     slow = torch.optim.SGD([shared], lr=0.7, momentum=0.9, nesterov=True)
     own = [nn.Parameter(shared.detach().clone()) for _ in range(4)]
     fast = [torch.optim.AdamW([each], lr=0.01, weight_decay=0.1) for each in own]
     batches = [learner.batches(config, worker) for worker in range(4)]
-    for number in range(5):
+    for number in range(3):
         for worker in range(4):
             own[worker].data.copy_(shared.detach())
             for place in range(4 * number, 4 * number + 4):
@@ -134,12 +145,12 @@ def test_diloco_steps_with_nesterov_momentum_on_the_mean_change(strategy: BspOpt
     torch.testing.assert_close(ended(config)[0], shared.detach(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("strategy", [*CASES, BspOptions(topology="allreduce"), DsSyncOptions()], ids=repr)
+@pytest.mark.parametrize("strategy", [*KINDS, BspOptions(topology="allreduce"), DsSyncOptions()], ids=repr)
 def test_one_step_of_plain_sgd_and_an_update_of_rate_one_is_the_ordinary_run(strategy: StrategyOptions) -> None:
     """Times in every bit, weights to rounding; under noise, with several shards where they are allowed."""
     shards = 1 if strategy.single_server or not strategy.has_server else 2
     cluster = replace(NOISY, shards=shards, network=NetworkConfig(latency_s=0.004))
-    about = {"model": ModelConfig(), "cluster": cluster, "max_updates": 24}
+    about = {"cluster": cluster, "max_updates": 12}
     weights, plain = ended(config_of(strategy, **about))
     local = LocalStepsConfig(optimizer=SgdConfig(lr=0.05, momentum=0.0))
     found, again = ended(config_of(strategy, **about, optimizer=SgdConfig(lr=1.0, momentum=0.0), local=local))
@@ -195,12 +206,12 @@ def test_the_rate_of_local_steps_follows_the_workers_own_epochs() -> None:
 
 @pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
 def test_a_command_of_the_page_runs_or_declares_a_race(command: str, tmp_path: Path) -> None:
-    """As written, but for three updates at most and a folder of its own."""
+    """As written, but for a small network, an update and a folder of its own."""
     words = command.split()
     if any(word.startswith("+race=") for word in words):
         assert len(declared_races(words)[0][0].study.entrants) == 3 * 2  # type: ignore[attr-defined]
     else:
-        assert command_line.main([*words, "max_updates=3", f"results={tmp_path}"]) == 0
+        assert command_line.main([*words, *QUICKLY, f"results={tmp_path}"]) == 0
 
 
 def test_the_page_names_every_key_and_preset() -> None:

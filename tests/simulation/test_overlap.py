@@ -36,12 +36,6 @@ def mb(buckets: float) -> BspOptions:
     return replace(OVERLAP, bucket_mb=1.0 / buckets)
 
 
-def test_one_part_that_is_ready_at_the_end_is_the_ordinary_all_reduce() -> None:
-    for latency_s in (0.0, 0.01):
-        flat, one = (timed(each, cluster_of(latency_s))["time_s"] for each in (FLAT, mb(1.0)))
-        assert one == pytest.approx(flat, rel=1e-12)
-
-
 @pytest.mark.parametrize(
     "strategy", [FLAT, mb(4.0), DsSyncOptions(), DsSyncOptions(average="before_forward"), DsSyncOptions(impl="overlap")]
 )
@@ -50,22 +44,18 @@ def test_what_members_do_with_the_mean_makes_each_update_longer(strategy: Strate
     assert busy == pytest.approx(plain + 20 * 0.03, rel=1e-12)
 
 
-@pytest.mark.parametrize(("gradient_s", "update_s"), [(0.2, 1.6), (2.0, 2.5), (10.0, 10.375)])
+@pytest.mark.parametrize(
+    ("gradient_s", "update_s", "of_groups_s"), [(0.2, 1.6, 1.1), (2.0, 2.5, 2.25), (10.0, 10.375, 10.25)]
+)
 def test_equal_workers_of_a_communication_bound_and_of_a_compute_bound_gradient(
-    gradient_s: float, update_s: float
+    gradient_s: float, update_s: float, of_groups_s: float
 ) -> None:
     """Four parts of 0.25 MB, 0.375 s each, are ready after 1/2, 2/3, 5/6 and all of the gradient: a ring of four takes
-    1.5 times their bytes. The first begins at once where the network is the bottleneck, else the last one is left."""
+    1.5 times their bytes, a ring of two takes them once. The first part begins at once where the network is the
+    bottleneck, else the last one is left."""
     cluster = cluster_of(gradient_s=[gradient_s], ready=[1 / 3, 1.0])
-    assert timed(mb(4.0), cluster)["time_s"] == pytest.approx(20 * update_s, rel=1e-9)
-
-
-@pytest.mark.parametrize(("gradient_s", "update_s"), [(0.2, 1.1), (2.0, 2.25)])
-def test_groups_of_two_exchange_parts_likewise(gradient_s: float, update_s: float) -> None:
-    """As above; 0.25 s each, since a ring of two takes their bytes once."""
-    cluster = cluster_of(gradient_s=[gradient_s], ready=[1 / 3, 1.0])
-    found = timed(DsSyncOptions(impl="overlap", bucket_mb=0.25), cluster)
-    assert found["time_s"] == pytest.approx(20 * update_s, rel=1e-9)
+    for strategy, seconds in ((mb(4.0), update_s), (DsSyncOptions(impl="overlap", bucket_mb=0.25), of_groups_s)):
+        assert timed(strategy, cluster)["time_s"] == pytest.approx(20 * seconds, rel=1e-9)
 
 
 def test_a_group_does_not_wait_for_the_parts_of_another_one() -> None:

@@ -12,10 +12,10 @@ pytestmark = [pytest.mark.statistical, pytest.mark.xdist_group("psp_times")]
 
 @pytest.fixture(scope="module")
 def seconds() -> dict[str, float]:
-    """Per update: over two thirds of 879 for delayed sync (standard error 0.5 %), a third for others (0.7 %)."""
+    """Per update: over 240 updates of delayed sync (standard error 0.8 %), 120 of others (1.1 %)."""
     plan, _ = experiment_plan(["+experiment=psp/table1", "scale=paper", "seed=0"], with_sweeps=False)
     others = ("push28", "push28_pull90", "push20_pull75", "push28_newest")
-    updates = {"delayed/sync": 586, "in_time/sync": 293, **{f"delayed/{label}": 293 for label in others}}
+    updates = {"delayed/sync": 240, "in_time/sync": 120, **{f"delayed/{label}": 120 for label in others}}
     runs = {entry.label.removesuffix("/timing"): entry.config for entry in plan.entries if "/timing" in entry.label}
     per_update = {}
     for label, num in updates.items():

@@ -24,18 +24,19 @@ from syncline.records.events import EventLog
 from syncline.records.snapshots import read_state, write_state
 from syncline.simulation import run as simulation_run
 from syncline.simulation.run import SaveParameters, State, simulate
+from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
+from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
 from syncline.strategies.ds_sync import DsSyncOptions
-from syncline.strategies.dssp import DsspOptions
-from syncline.strategies.k_sync import KSyncOptions
+from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
 from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Exponential, Occasional
 from syncline.timing.network import SHARINGS, NetworkConfig
 
-NUM_UPDATES = 40
+NUM_UPDATES = 12
 JITTER = Exponential(1.0)
 DIRECT = ClusterConfig(workers=4, gradient_s=[0.02, 0.03, 0.05], jitter=JITTER)
 LEVEL = ClusterConfig(workers=4, gradient_s=[0.02])  # all are ready at the same moments
@@ -132,7 +133,7 @@ def plain(summary: dict[str, Any], rows: list[Mapping[str, Any]]) -> tuple[dict[
     return without_wall_time([summary])[0], without_wall_time([dict(row) for row in rows])
 
 
-def check(config: RunConfig, folder: Path, generator: random.Random, pieces: int = 4) -> None:
+def check(config: RunConfig, folder: Path, generator: random.Random, pieces: int = 3) -> None:
     expected = whole(config, folder)
     assert expected.asked > pieces
     interrupts = sorted(generator.sample(range(1, expected.asked), pieces - 1))
@@ -150,49 +151,60 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config_of(strategy: StrategyOptions, cluster: ClusterConfig, **about: Any) -> RunConfig:
     standard = {"gradients": False, "batch_size": 8, "max_updates": NUM_UPDATES, "eval_every_epochs": 0.25}
-    standard |= {"model": ModelConfig(name="softmax_regression"), "dataset": DigitsConfig(train_size=200)}
+    standard |= {"model": ModelConfig(name="softmax_regression"), "dataset": DigitsConfig(train_size=200, test_size=50)}
     return RunConfig(strategy=strategy, cluster=cluster, **(standard | about))
 
 
 SERVERS = [*CASES, PspOptions(c=2, b=60, tau1=0.01, tau2=0.01), PspOptions(c=3, b=50, tau2=0.02, tag="newest")]
-every_strategy = pytest.mark.parametrize("strategy", SERVERS, ids=repr)
+KINDS: list[StrategyOptions] = [
+    AspOptions(),
+    BspOptions(),
+    BackupOptions(backups=1),  # discards late gradients
+    KBatchSyncOptions(k=3),  # interrupts and repeats; one server
+    AdasyncOptions(variant="k_async", k=1, interval=0.03),  # follows the losses; one server
+    PspOptions(c=2, b=60, tau1=0.01, tau2=0.01),  # timers, and blocks of several versions
+]
+every_kind = pytest.mark.parametrize("strategy", KINDS, ids=repr)
 
 
 def shards_of(strategy: StrategyOptions) -> int:
     return 1 if strategy.single_server else 3
 
 
-@every_strategy
-@pytest.mark.parametrize("cluster", [DIRECT, LEVEL, REMOTE], ids=["direct", "level", "remote"])
-def test_without_gradients(strategy: StrategyOptions, cluster: ClusterConfig, tmp_path: Path) -> None:
-    is_remote = cluster is REMOTE
-    cluster = replace(cluster, shards=shards_of(strategy) if is_remote else 1)
-    config = config_of(strategy, cluster, scenario=DELAYS if is_remote else ScenarioConfig(), max_updates=150)
-    check(config, tmp_path, random.Random(f"{strategy} {cluster}"))
+def remote(strategy: StrategyOptions, **about: Any) -> RunConfig:
+    """Messages are in flight and late, and there are several shards where the strategy allows it."""
+    cluster = replace(REMOTE, shards=shards_of(strategy), network=about.pop("network", NETWORK))
+    return config_of(strategy, cluster, scenario=DELAYS, **about)
 
 
-@every_strategy
-def test_with_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """With messages in flight, and several shards where the strategy allows it."""
-    cluster = replace(REMOTE, shards=shards_of(strategy))
-    check(config_of(strategy, cluster, scenario=DELAYS, gradients=True), tmp_path, random.Random(repr(strategy)))
+@pytest.mark.parametrize("strategy", SERVERS, ids=repr)
+def test_without_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
+    check(remote(strategy, max_updates=60), tmp_path, random.Random(repr(strategy)))
 
 
-@every_strategy
-def test_local_steps_of_optimizers_with_a_state(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """Ordinary pushes at first."""
-    local = LocalStepsConfig(steps=3, after_epochs=0.5, optimizer=AdamWConfig())
-    cluster = replace(REMOTE, shards=shards_of(strategy))
-    config = config_of(strategy, cluster, scenario=DELAYS, gradients=True, local=local, optimizer=SgdConfig(lr=0.7))
-    check(config, tmp_path, random.Random(repr(strategy)))
+@every_kind
+@pytest.mark.parametrize("cluster", [DIRECT, LEVEL], ids=["direct", "level"])
+def test_without_gradients_and_messages(strategy: StrategyOptions, cluster: ClusterConfig, tmp_path: Path) -> None:
+    check(config_of(strategy, cluster, max_updates=60), tmp_path, random.Random(f"{strategy} {cluster}"))
 
 
-@every_strategy
-def test_what_compressed_pushes_left_out(strategy: StrategyOptions, tmp_path: Path) -> None:
-    cluster = replace(REMOTE, shards=shards_of(strategy))
-    compress, local = SparseConfig(density=0.02, pulls=True), LocalStepsConfig(steps=2)
-    config = config_of(strategy, cluster, scenario=DELAYS, gradients=True, compress=compress, local=local)
-    check(config, tmp_path, random.Random(repr(strategy)))
+VARIANTS: dict[str, dict[str, Any]] = {
+    "ordinary, with NICs that messages share": {"network": replace(NETWORK, bandwidth_gbps=0.001, sharing="fair")},
+    "ordinary at first, then local steps of an optimizer with a state": {
+        "local": LocalStepsConfig(steps=3, after_epochs=0.2, optimizer=AdamWConfig()),
+        "optimizer": SgdConfig(lr=0.7),
+    },
+    "compressed, with what was left out before": {
+        "compress": SparseConfig(density=0.02, pulls=True),
+        "local": LocalStepsConfig(steps=2),
+    },
+}
+
+
+@every_kind
+@pytest.mark.parametrize("pushes", VARIANTS)
+def test_with_gradients(strategy: StrategyOptions, pushes: str, tmp_path: Path) -> None:
+    check(remote(strategy, gradients=True, **VARIANTS[pushes]), tmp_path, random.Random(repr(strategy)))
 
 
 COLLECTIVES: list[StrategyOptions] = [
@@ -204,50 +216,40 @@ COLLECTIVES: list[StrategyOptions] = [
 every_collective = pytest.mark.parametrize("strategy", COLLECTIVES, ids=repr)
 
 
-@every_strategy
-def test_messages_that_share_the_nics(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """A run is interrupted with messages in flight."""
-    cluster = replace(
-        REMOTE, shards=shards_of(strategy), network=replace(NETWORK, bandwidth_gbps=0.001, sharing="fair")
-    )
-    check(config_of(strategy, cluster, scenario=DELAYS, gradients=True), tmp_path, random.Random(repr(strategy)))
-
-
 @pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("strategy", [AspOptions(), BspOptions(), DsspOptions()], ids=repr)
+@pytest.mark.parametrize("strategy", [AspOptions(), BspOptions()], ids=repr)
 def test_parts_of_pushes_in_flight(strategy: StrategyOptions, sharing: str, tmp_path: Path) -> None:
     cluster = replace(REMOTE, network=replace(NETWORK, bandwidth_gbps=0.001, sharing=sharing))
-    config = replace(config_of(strategy, cluster, gradients=True), push_bucket_mb=2e-4)
-    check(config, tmp_path, random.Random(repr(strategy)))
+    check(config_of(strategy, cluster, gradients=True, push_bucket_mb=2e-4), tmp_path, random.Random(repr(strategy)))
+
+
+@every_collective
+@pytest.mark.parametrize("steps", [1, 3], ids=["ordinary", "local steps"])
+def test_a_collective_without_gradients(strategy: StrategyOptions, steps: int, tmp_path: Path) -> None:
+    """Over several blocks of steps."""
+    check(collective(strategy, LocalStepsConfig(steps=steps), max_updates=150), tmp_path, random.Random(repr(strategy)))
 
 
 @every_collective
 def test_local_steps_of_a_collective(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """Over several blocks of steps, with the state of each worker's optimizer, and what compression has left out."""
-    after = 0.0 if strategy.least_steps_an_epoch else 2.0
+    """With the state of each worker's optimizer, and what compression has left out."""
+    after = 0.0 if strategy.least_steps_an_epoch else 1.0
     local = LocalStepsConfig(steps=3, after_epochs=after, optimizer=AdamWConfig())
-    scenario = ScenarioConfig(compute_delay=Exponential(0.01), slow={1: 2.0})
-    cluster = replace(REMOTE, network=replace(NETWORK, jitter=None))
-    about = {"scenario": scenario, "local": local, "batch_size": 4}
-    check(config_of(strategy, cluster, max_updates=150, **about), tmp_path, random.Random(repr(strategy)))
-    about["compress"] = RandkConfig(density=0.02)
-    check(config_of(strategy, cluster, gradients=True, **about), tmp_path, random.Random(repr(strategy)))
-
-
-@every_collective
-def test_a_collective_without_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
-    """Over several blocks of steps."""
-    scenario = ScenarioConfig(compute_delay=Exponential(0.01), slow={1: 2.0})
-    cluster = replace(REMOTE, network=replace(NETWORK, jitter=None))
-    config = config_of(strategy, cluster, scenario=scenario, max_updates=150)
+    config = collective(strategy, local, gradients=True, compress=RandkConfig(density=0.02))
     check(config, tmp_path, random.Random(repr(strategy)))
 
 
-@every_collective
+def collective(strategy: StrategyOptions, local: LocalStepsConfig, **about: Any) -> RunConfig:
+    scenario = ScenarioConfig(compute_delay=Exponential(0.01), slow={1: 2.0})
+    cluster = replace(REMOTE, network=replace(NETWORK, jitter=None))
+    return config_of(strategy, cluster, scenario=scenario, local=local, batch_size=4, **about)
+
+
+@pytest.mark.parametrize("strategy", COLLECTIVES[:3], ids=repr)
 def test_a_collective_with_gradients(strategy: StrategyOptions, tmp_path: Path) -> None:
     """With the batch-norm statistics and the momentum of each replica."""
-    about = {"gradients": True, "model": ResnetConfig(depth=8), "max_updates": 6, "batch_size": 2}
-    check(config_of(strategy, DIRECT, **about), tmp_path, random.Random(repr(strategy)), pieces=3)
+    about = {"gradients": True, "model": ResnetConfig(depth=8, width=2), "max_updates": 4, "batch_size": 2}
+    check(config_of(strategy, DIRECT, **about), tmp_path, random.Random(repr(strategy)), pieces=2)
 
 
 @pytest.mark.parametrize("strategy", [AspOptions(), KSyncOptions(k=2), *COLLECTIVES[:2]], ids=repr)
@@ -270,29 +272,30 @@ def test_one_order_that_all_workers_share(strategy: StrategyOptions, tmp_path: P
 )
 def test_every_optimizer(words: str, tmp_path: Path) -> None:
     """Each shard has the state of its block; the rate follows the epochs."""
-    about = "model=softmax_regression strategy=ssp cluster.workers=3 cluster.shards=2 batch_size=8 max_updates=40"
-    about += " epochs=null eval_every_epochs=0.1 dataset.train_size=200"
+    about = "model=softmax_regression strategy=ssp cluster.workers=3 cluster.shards=2 batch_size=8 max_updates=20"
+    about += " epochs=null eval_every_epochs=0.5 dataset.train_size=200 dataset.test_size=50"
     check(compose([*about.split(), *words.split()])[0], tmp_path, random.Random(words))
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        "model=resnet8 dataset.augment=true strategy=asp",  # batch-norm statistics, and random crops
-        "model=draw_small dataset=mnist_digits strategy=ssp optimizer.lr=1e-4",  # a network that draws random numbers
-        "model=char_lstm dataset=pydoc_text strategy=k_async",
+        "model=resnet8 model.width=2 dataset.augment=true strategy=asp",  # batch-norm statistics, and random crops
+        # a network that draws random numbers
+        "model=draw_small model.glimpses=2 model.hidden_size=8 dataset=digits strategy=ssp optimizer.lr=1e-4",
+        "model=char_lstm model.hidden_size=8 dataset=pydoc_text dataset.length=16 strategy=k_async",
     ],
 )
 def test_networks_with_state_or_randomness(words: str, tmp_path: Path) -> None:
     about = "cluster.workers=3 cluster.gradient_s=[0.02,0.05] batch_size=4 max_updates=9 epochs=null"
     about += " eval_every_epochs=100 dataset.train_size=50 dataset.test_size=10"
-    check(compose([*words.split(), *about.split()])[0], tmp_path, random.Random(words), pieces=3)
+    check(compose([*words.split(), *about.split()])[0], tmp_path, random.Random(words))
 
 
 @pytest.mark.parametrize("strategy", [BspOptions(), PspOptions(c=2, b=40, tau1=0.02)], ids=repr)
 def test_a_run_that_is_interrupted_at_every_chance(strategy: StrategyOptions, tmp_path: Path) -> None:
     """Three shards: at an update of one, the others have pending gradients or a running timer."""
-    config = config_of(strategy, replace(REMOTE, shards=3), scenario=DELAYS, max_updates=30)
+    config = config_of(strategy, replace(REMOTE, shards=3), scenario=DELAYS, max_updates=15)
     expected = whole(config, tmp_path)
     assert in_pieces(config, tmp_path, [1] * (expected.asked - 1)) == expected
 

@@ -4,13 +4,14 @@ import math
 import random
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from studies.synthetic import Bench
 
 from syncline.studies.goals import Goal
 from syncline.studies.race import Entrant, Race
-from syncline.studies.raced import Raced
-from syncline.studies.study import ABSENT, Answer, Counts, Evaluation, Outcome, Stage, Trial
+from syncline.studies.study import Counts, Evaluation, Outcome, Trial
 
 GOAL = Goal(0.9, metric="accuracy")
 LENGTH_S = 100.0
@@ -37,15 +38,10 @@ def words_of(trial: Trial) -> dict[str, str]:
 
 
 @dataclass
-class RaceLab:
-    """Makes the trials of a race, and remembers what they left."""
+class RaceLab(Bench):
+    """Trials of a race, by the truth of each entrant."""
 
     truths: Mapping[str, Truth]
-    made: dict[Trial, Outcome] = field(default_factory=dict)
-    stages: list[Stage] = field(default_factory=list)
-
-    def records(self, trial: Trial) -> Outcome:
-        return self.made.get(trial, ABSENT)
 
     def make(self, trial: Trial) -> None:
         words, truth = words_of(trial), self.truths[trial.label] if trial.label in self.truths else Truth(1.0)
@@ -72,16 +68,6 @@ class RaceLab:
         updates = round(time_s / truth.update_s)
         used, staleness = updates * truth.per_update, 1e-9 * zlib.crc32(trial.label.encode())
         return Counts(time_s, updates, used, 0, used, staleness, truth.least_share, truth.wall_s)
-
-    def answer(self, race: Race) -> Answer[Raced]:
-        """Ask, make what is absent, ask again."""
-        while isinstance(step := race.next(self.records), Stage):
-            self.stages.append(step)
-            absent = [trial for trial in step.trials if trial not in self.made]
-            assert absent, "a stage with nothing to make"
-            for trial in absent:
-                self.make(trial)
-        return step
 
 
 def race(labels: Mapping[str, Any] | list[str], **others: Any) -> Race:

@@ -23,11 +23,10 @@ def is_screening(trial: Trial) -> bool:
     return any(re.match("epochs=", word) for word in trial.overrides)
 
 
-@dataclass
-class Lab:
+@dataclass(kw_only=True)
+class Bench:
     """Makes the trials of a study, and remembers what they left."""
 
-    score: ScoreFunction
     made: dict[Trial, Outcome] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
 
@@ -35,9 +34,7 @@ class Lab:
         return self.made.get(trial, ABSENT)
 
     def make(self, trial: Trial) -> None:
-        value = self.score(*row_value_seed(trial))
-        curve = () if value is None else tuple(Evaluation(epoch, epoch, value) for epoch in range(5))
-        self.made[trial] = Outcome("finished", "accuracy", False, curve, diverged=value is None)
+        raise NotImplementedError
 
     def answer(self, study: Study[Result]) -> Answer[Result]:
         """Ask, make what is absent, ask again."""
@@ -48,6 +45,18 @@ class Lab:
             for trial in absent:
                 self.make(trial)
         return step
+
+
+@dataclass
+class Lab(Bench):
+    """Trials of one learning rate, which leave its score."""
+
+    score: ScoreFunction
+
+    def make(self, trial: Trial) -> None:
+        value = self.score(*row_value_seed(trial))
+        curve = () if value is None else tuple(Evaluation(epoch, epoch, value) for epoch in range(5))
+        self.made[trial] = Outcome("finished", "accuracy", False, curve, diverged=value is None)
 
 
 def parabola(

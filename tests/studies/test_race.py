@@ -15,10 +15,10 @@ from studies.racing import GOAL, LENGTH_S, RaceLab, Truth, race, words_of
 
 from syncline.studies.goals import Goal, crossing, time_score, time_to
 from syncline.studies.order import Contender, Order
-from syncline.studies.race import PER_RUN_S, PER_STAGE_S, Elsewhere, Race
+from syncline.studies.race import PER_RUN_S, PER_STAGE_S, Elsewhere
 from syncline.studies.raced import Raced
 from syncline.studies.screening import Pace, dropped
-from syncline.studies.study import Answer, Counts, Evaluation, Outcome, Stage
+from syncline.studies.study import Counts, Evaluation, Outcome, Stage
 
 ALPHA = 0.05
 CLEAR = {"quick": Truth(10.0), "middle": Truth(14.0), "slow": Truth(19.0)}
@@ -234,8 +234,8 @@ def test_broken_off_anywhere_it_goes_on_to_the_same_answer() -> None:
     names = [stage.name for stage in whole.stages]
     assert names[:3] == ["times", "cost", "rates: screen 1"]
     assert names[-3:] == [names[-3], "around", "live"]
-    for kept in range(0, len(whole.made), 17):
-        lab = RaceLab(truths, dict(list(whole.made.items())[:kept]))
+    for kept in range(0, len(whole.made), 31):
+        lab = RaceLab(truths, made=dict(list(whole.made.items())[:kept]))
         assert lab.answer(study) == expected
 
 
@@ -347,7 +347,6 @@ def test_a_failed_run_misses() -> None:
 
 # How often it errs: an order of entrants whose truth is known, hundreds of times.
 
-STUDIES = 500
 LOOKS = (5, 10, 15, 20)
 
 
@@ -387,40 +386,37 @@ def times(rng: np.random.Generator, medians: list[float], kind: str) -> np.ndarr
     return np.array(medians)[:, None] * np.exp(noise + shared)
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize(("num", "kind"), [(2, "plain"), (5, "shared"), (3, "skewed")])
-def test_identical_entrants_are_told_apart_no_more_often_than_the_level(num: int, kind: str) -> None:
-    rng = np.random.default_rng(num)
-    errors = sum(named(times(rng, [10.0] * num, kind)) is not None for _ in range(STUDIES))
-    assert stats.binomtest(errors, STUDIES, ALPHA, "greater").pvalue > 0.01, errors / STUDIES
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("medians", [[10.0, 10.3, 10.3, 10.5], [80.0, 85.0, 90.0]])
-def test_a_wrong_winner_is_named_no_more_often_than_the_level(medians: list[float]) -> None:
-    """The last case is one in which many runs miss the target."""
-    rng = np.random.default_rng(1)
-    found = [named(times(rng, medians, "plain")) for _ in range(STUDIES)]
-    errors = sum(name not in (None, "0") for name in found)
-    assert stats.binomtest(errors, STUDIES, ALPHA, "greater").pvalue > 0.01, errors / STUDIES
+@pytest.mark.parametrize(
+    ("medians", "kind", "num_studies"),
+    [
+        ([10.0] * 2, "plain", 200),
+        pytest.param([10.0] * 5, "shared", 250, marks=pytest.mark.statistical),
+        pytest.param([10.0] * 3, "skewed", 250, marks=pytest.mark.statistical),
+        pytest.param([10.0, 10.3, 10.3, 10.5], "plain", 250, marks=pytest.mark.statistical),
+        pytest.param([80.0, 85.0, 90.0], "plain", 250, marks=pytest.mark.statistical),  # many runs miss the target
+    ],
+)
+def test_a_wrong_winner_is_named_no_more_often_than_the_level(
+    medians: list[float], kind: str, num_studies: int
+) -> None:
+    """Of identical entrants any winner is a wrong one."""
+    rng, right = np.random.default_rng(1), "0" if len(set(medians)) > 1 else None
+    found = [named(times(rng, medians, kind)) for _ in range(num_studies)]
+    errors = sum(name not in (None, right) for name in found)
+    assert stats.binomtest(errors, num_studies, ALPHA, "greater").pvalue > 0.01, errors / num_studies
 
 
 def test_a_clear_winner_is_named_nearly_always() -> None:
     rng = np.random.default_rng(2)
-    assert sum(named(times(rng, [10.0, 20.0, 25.0], "plain")) == "0" for _ in range(100)) >= 95
+    assert sum(named(times(rng, [10.0, 20.0, 25.0], "plain")) == "0" for _ in range(30)) >= 28
 
 
+@pytest.mark.statistical
 def test_the_whole_race_names_no_wrong_winner_more_often_than_its_level() -> None:
-    """Tuning and the choice of whom to judge included: 100 races of two that are equal."""
-    told = 0
-    for number in range(100):
+    """Tuning and the choice of whom to judge included: races of two that are equal."""
+    told, num = 0, 60
+    for number in range(num):
         labels = [f"one{number}", f"other{number}"]  # their names are the seed of their noise
-        answer = RaceLab(dict.fromkeys(labels, Truth(10.0, noise=0.2))).answer(race(labels))
-        assert isinstance(answer, Answer)
-        told += answer.result.verdict == "first"
-    assert stats.binomtest(told, 100, ALPHA, "greater").pvalue > 0.01, told
-
-
-def test_the_race_is_a_declaration_of_plain_values() -> None:
-    assert isinstance(race(["one"]), Race)
-    assert race(["one"]) == race(["one"])
+        found, _ = raced(dict.fromkeys(labels, Truth(10.0, noise=0.2)))
+        told += found.verdict == "first"
+    assert stats.binomtest(told, num, ALPHA, "greater").pvalue > 0.01, told

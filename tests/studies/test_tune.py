@@ -56,7 +56,7 @@ def test_values_beyond_the_first_grid_that_are_no_valid_runs_are_lost_and_not_ma
     assert min(row_value_seed(trial)[1] for trial in lab.made) == 4.0
 
 
-@scaled(120)
+@scaled(60)
 @given(st.lists(OPTIMA, min_size=1, max_size=4))
 def test_without_noise_the_nearest_value_of_the_grid_is_chosen(places: list[float]) -> None:
     optima = {f"row{number}": CENTRE * 2**place for number, place in enumerate(places)}
@@ -67,7 +67,7 @@ def test_without_noise_the_nearest_value_of_the_grid_is_chosen(places: list[floa
         assert choice.remark == ""
 
 
-@scaled(120)
+@scaled(60)
 @given(st.lists(OPTIMA, min_size=1, max_size=4))
 def test_with_noise_the_chosen_value_is_within_a_factor_of_two_of_the_optimum(places: list[float]) -> None:
     """Noise of an eighth of the curvature: a value that is 0.77 factors of two away is worse than a standard error."""
@@ -104,7 +104,7 @@ def test_of_values_within_one_standard_error_of_the_best_the_smallest_is_chosen(
     assert chosen_step(grid((None, 0.0), (None, 0.0))) is None
 
 
-@scaled(60)
+@scaled(40)
 @given(st.integers(-2, 3), OPTIMA)
 def test_a_value_that_diverges_or_fails_is_worst(limit: int, place: float) -> None:
     """Also if it would be the best."""
@@ -163,7 +163,7 @@ def erratic(swing: int) -> ScoreFunction:
     return score
 
 
-@scaled(120)
+@scaled(60)
 @given(SWINGS, st.integers(1, 4), st.sampled_from([3, 5, 7]), st.integers(1, 3), st.integers(1, 3))
 def test_every_row_has_the_same_number_of_trials_whatever_they_score(
     swing: int, num_rows: int, points: int, finalists: int, num_seeds: int
@@ -176,14 +176,14 @@ def test_every_row_has_the_same_number_of_trials_whatever_they_score(
     assert set(numbers) == set(labels)
 
 
-@scaled(120)
+@scaled(60)
 @given(SWINGS, st.data())
 def test_it_goes_on_from_any_part_of_the_records_to_the_same_answer(swing: int, data: st.DataObject) -> None:
     study = tuning(["bsp", "asp"], points=5, finalists=2)
     whole = Lab(erratic(swing))
     answer = whole.answer(study)
     kept = data.draw(st.sets(st.sampled_from(list(whole.made))))
-    resumed = Lab(erratic(swing), {trial: whole.made[trial] for trial in kept})
+    resumed = Lab(erratic(swing), made={trial: whole.made[trial] for trial in kept})
     assert resumed.answer(study) == answer
     assert resumed.made == whole.made
 

@@ -43,8 +43,8 @@ NUM_SHOWN = 6  # last events of a report
 class ContractBroken(AssertionError):
     """A strategy has broken its contract; the message has the rule, the last events with the answers, and the state."""
 
-    def __init__(self, rule: str, history: Sequence[str], state: str) -> None:
-        shown = [f"  {line}" for line in history[-NUM_SHOWN:]]
+    def __init__(self, rule: str, events: Sequence[str], state: str) -> None:
+        shown = [f"  {line}" for line in events]
         super().__init__("\n".join([rule, "last events:", *(shown or ["  none"]), f"state: {state}"]))
         self.rule = rule
 
@@ -53,9 +53,10 @@ class Harness:
     def __init__(self, options: StrategyOptions, num_workers: int) -> None:
         options.check_cluster(num_workers, 1)
         self.options = options
-        self.history: list[str] = []  # each event, and the answer
+        self.history: list[tuple[Event, tuple[Command, ...] | None]] = []  # with the answer; None: there is none yet
         self.num_workers = num_workers
         self.strategy = options.start(num_workers)
+        self.is_restored = False  # the strategy has handled nothing since it was loaded from its saved state
         self.version = 0
         self.granted: dict[int, int] = {}  # worker -> version (or tag); those that compute
         self.began: dict[int, float] = {}  # worker -> start of its current or last mini-batch
@@ -147,7 +148,9 @@ class Harness:
             if isinstance(value, dict | set | list):
                 setattr(other, name, value.copy())
         other.strategy = self._from_saved_state()
-        other.rules = copy.deepcopy(self.rules)
+        other.is_restored = True
+        if self.rules:
+            other.rules = copy.deepcopy(self.rules)
         return other
 
     def check_illegal_events_change_nothing(self) -> None:
@@ -170,20 +173,23 @@ class Harness:
                 self.demand(False, f"an impossible event must raise ProtocolError, got {_told(error)} for {event}")
             else:
                 self.demand(False, f"an impossible event must raise ProtocolError, got an answer to {event}")
-            self.demand(self.strategy.state_dict() == before, f"{event} was rejected but changed the state")
+            if self.strategy.state_dict() != before:
+                raise self._broken(f"{event} was rejected but changed the state")
 
     def _event(self, event: Event) -> list[Command]:
-        twin = self._from_saved_state()
-        self.history.append(str(event))
+        twin = None if self.is_restored else self._from_saved_state()
+        self.is_restored = False
+        self.history.append((event, None))
         try:
             commands = self.strategy.handle(event)
         except ProtocolError as error:
             self.demand(False, f"refuses an event that can happen: {error}")
         except Exception as error:
             raise self._broken(f"raises {_told(error)}") from error
-        self.history[-1] += f" -> {', '.join(map(str, commands)) or 'nothing'}"
-        self.demand(twin.handle(event) == commands, "a saved and loaded state answers differently")
-        self.demand(twin.state_dict() == self.strategy.state_dict(), "a saved and loaded state changes differently")
+        self.history[-1] = (event, tuple(commands))
+        if twin is not None:
+            self.demand(twin.handle(event) == commands, "a saved and loaded state answers differently")
+            self.demand(twin.state_dict() == self.strategy.state_dict(), "a saved and loaded state changes differently")
         interrupted: set[int] = set()
         for command in commands:
             self._execute(command, interrupted)
@@ -192,9 +198,9 @@ class Harness:
             is_held = any(isinstance(c, Hold) and c.worker == event.worker for c in commands)
             self.demand(is_held is (event.worker not in self.granted), "neither granted nor held, or both")
         can_continue = bool(self.granted) or self.due < math.inf
-        self.demand(can_continue or not self.counts, f"deadlock after {event}: {self.strategy.state_dict()}")
+        self.demand(can_continue or not self.counts, "deadlock: no worker computes, and no timer is set")
         bound = self.options.lead_bound
-        self.demand(bound is None or self.lead() <= bound, f"lead {self.lead()} > bound {bound} after {event}")
+        self.demand(bound is None or self.lead() <= bound, f"lead {self.lead()} > bound {bound}")
         return commands
 
     def demand(self, is_kept: bool, rule: str) -> None:
@@ -207,7 +213,8 @@ class Harness:
             state = str(self.strategy.state_dict())
         except Exception as error:
             state = _told(error)
-        return ContractBroken(rule, self.history, state)
+        shown = self.history[-NUM_SHOWN:]
+        return ContractBroken(rule, [_line(event, answer) for event, answer in shown], state)
 
     def _from_saved_state(self) -> Strategy:
         """Raises ContractBroken: JSON cannot hold the state, or it cannot be loaded."""
@@ -297,6 +304,10 @@ class Harness:
             taken = list(self.rules[worker].start())
             self.demand(taken in ([], [0]), f"its rule takes the blocks of shards {taken}; there is shard 0 alone")
             self._begin(worker, self.rules[worker].tag)
+
+
+def _line(event: Event, answer: tuple[Command, ...] | None) -> str:
+    return str(event) if answer is None else f"{event} -> {', '.join(map(str, answer)) or 'nothing'}"
 
 
 def _told(error: Exception) -> str:

@@ -165,8 +165,9 @@ class Collective:
         """Bring times and lead up to so many steps of the block, and to the gradients finished at `at`."""
         self._busy_s += (block.gradient[:rows] + block.delay[:rows]).sum(axis=0)
         self._exchange_s += float(block.exchange[:rows].sum())
-        first = block.computed[: rows if math.isinf(at) else rows + 1].min(axis=1)  # of each step
-        if self.totals.num_workers > 1 and (first <= at).any():
+        first = (block.computed[:rows] if math.isinf(at) else block.computed).min(axis=1)  # of each step
+        first = first[first <= at]
+        if self.totals.num_workers > 1 and len(first):
             last = np.concatenate([self._last_computed, block.computed.max(axis=1)])  # from two steps before
             of_before, of_last = last[: len(first)], last[1 : len(first) + 1]
             lead = 3 if (first < of_before).any() else 2 if (first < of_last).any() else 1
