@@ -9,8 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-import matplotlib
-
 import reports.figures
 import syncline.records.drawing
 from reports.claims import Claim, Verdict, judge
@@ -228,5 +226,7 @@ def written(item: Item, folder: Path, stem: str, formats: Sequence[str]) -> list
 @cache
 def _drawing_code() -> str:
     """A hash of our drawing code and of matplotlib's version."""
+    import matplotlib
+
     code = [Path(module.__file__ or "").read_text() for module in (reports.figures, syncline.records.drawing)]
     return sha256("".join([*code, matplotlib.__version__]).encode()).hexdigest()

@@ -7,11 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
 
 from reports.statistics import Sample
@@ -40,8 +35,6 @@ RC: Any = {
     "svg.hashsalt": "syncline",
     "pdf.fonttype": 42,
 }
-plt.rcParams.update(RC)
-
 Points = tuple[Sequence[float], Sequence[float]]  # places, heights
 
 
@@ -95,12 +88,14 @@ class Figure:
 
     def write(self, folder: Path, stem: str, formats: Sequence[str] = FORMATS) -> list[Path]:
         """`stem` in these formats, and .csv (the plotted values), in the folder; returns the files."""
+        from matplotlib import rc_context
+
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / f"{stem}.{suffix}" for suffix in formats]
-        figure = _drawn(self)
-        for path in files:
-            figure.savefig(path, metadata=UNDATED[path.suffix])
-        plt.close(figure)
+        with rc_context(RC):
+            figure = _drawn(self)
+            for path in files:
+                figure.savefig(path, metadata=UNDATED[path.suffix])
         values = folder / f"{stem}.csv"
         values.write_text(self.csv())
         return [*files, values]
@@ -150,10 +145,13 @@ def points(
 
 
 def _drawn(figure: Figure) -> Any:
+    import matplotlib.figure
+
     columns = min(figure.columns, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
     width = 6.8 if columns == 1 else 4.8 * columns
-    made, axes = plt.subplots(rows, columns, squeeze=False, layout="constrained", figsize=(width, 4.0 * rows))
+    made = matplotlib.figure.Figure(layout="constrained", figsize=(width, 4.0 * rows))
+    axes = made.subplots(rows, columns, squeeze=False)
     for place in axes.flat[len(figure.panels) :]:
         place.set_visible(False)
     for place, panel in zip(axes.flat, figure.panels, strict=False):

@@ -27,6 +27,7 @@ def my(tmp_path: Path):
         yield folder
 
 
+@pytest.mark.xdist_group("forked_runs")
 @pytest.mark.parametrize("command", [command for command in COMMANDS if "runner=local" not in command])
 def test_a_command_of_the_page_runs(my: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(my.parent)

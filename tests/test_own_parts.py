@@ -330,6 +330,7 @@ def test_a_run_of_another_source_is_refused(my: Path, tmp_path: Path) -> None:
         run_one(from_plain(config.as_dict()), tmp_path, lambda progress: None)
 
 
+@pytest.mark.slow
 def test_a_sweep_of_own_parts_is_made_ranked_and_found_again_by_its_command(my: Path, tmp_path: Path, capsys) -> None:
     words = ["-m", *OWN[:4], *SHORT, "strategy=bounded,bsp", f"results={tmp_path}/results"]
     assert command_line.main(words) == 0

@@ -9,6 +9,8 @@ import pytest
 from syncline import torchvision_compat
 from syncline.torchvision_compat import import_torchvision
 
+pytestmark = pytest.mark.xdist_group("torchvision")  # which takes seconds to import
+
 
 def test_datasets_models_and_transforms_are_there() -> None:
     torchvision = import_torchvision()

@@ -9,8 +9,8 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
+import scipy  # whose parts are imported where they are first used
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ def pocock_level(alpha: float, sizes: Sequence[int], *, two_sided: bool = False,
     least_level = alpha / len(sizes)  # errs with at most alpha, however the looks depend on each other
     if excess(least_level) >= 0.0:  # by the error of the integration
         return least_level
-    return float(optimize.brentq(excess, least_level, alpha, xtol=1e-8))
+    return float(scipy.optimize.brentq(excess, least_level, alpha, xtol=1e-8))
 
 
 class _NormalWalk:
@@ -58,16 +58,16 @@ class _NormalWalk:
 
     @staticmethod
     def limit(tail: float, n: int) -> float:
-        return float(stats.norm.isf(tail))
+        return float(scipy.stats.norm.isf(tail))
 
     @staticmethod
     def density(z: Array, n: int) -> Array:
-        return np.asarray(stats.norm.pdf(z))
+        return np.asarray(scipy.stats.norm.pdf(z))
 
     @staticmethod
     def transition(new: Array, old: Array, m: int, n: int) -> Array:
         spread = math.sqrt(1.0 - m / n)
-        return np.asarray(stats.norm.pdf((new - math.sqrt(m / n) * old) / spread) / spread)
+        return np.asarray(scipy.stats.norm.pdf((new - math.sqrt(m / n) * old) / spread) / spread)
 
 
 class _StudentWalk:
@@ -81,11 +81,11 @@ class _StudentWalk:
 
     @staticmethod
     def limit(tail: float, n: int) -> float:
-        return math.atan(float(stats.t.isf(tail, n - 1)) / math.sqrt(n - 1))
+        return math.atan(float(scipy.stats.t.isf(tail, n - 1)) / math.sqrt(n - 1))
 
     @staticmethod
     def density(x: Array, n: int) -> Array:
-        return np.asarray(np.cos(x) ** (n - 2) / special.beta(0.5, (n - 1) / 2))
+        return np.asarray(np.cos(x) ** (n - 2) / scipy.special.beta(0.5, (n - 1) / 2))
 
     @staticmethod
     def transition(new: Array, old: Array, m: int, n: int) -> Array:
@@ -100,7 +100,7 @@ class _StudentWalk:
         points, weights = _nodes(-math.pi / 2, math.pi / 2, 32 + 4 * math.isqrt(n))  # a peak of width 1 / sqrt(n)
         g = np.maximum(0.0, middle[..., None] + half[..., None] * np.sin(points))
         integral = g ** (m - 1) @ (weights * np.cos(points) ** rest)
-        log_c = special.gammaln([n / 2, m / 2, 0.5, (n - m - 1) / 2]) @ (1, -1, -1, -1)
+        log_c = scipy.special.gammaln([n / 2, m / 2, 0.5, (n - m - 1) / 2]) @ (1, -1, -1, -1)
         factor = 2.0 * math.exp(log_c) * (square / fresh) ** ((rest - 1) / 2) * half**rest / math.sqrt(fresh)
         return np.asarray(factor * integral * np.cos(new))
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy  # whose parts are imported where they are first used
 from numpy.typing import NDArray
-from scipy import special, stats
 
 Array = NDArray[np.float64]
 Side = Literal["less", "greater"]
@@ -173,7 +173,7 @@ def proportion_interval(
     """
     _tail(alpha, alternative)
     _check_count(successes, num)
-    interval = stats.binomtest(successes, num, alternative=alternative).proportion_ci(1.0 - alpha, method="exact")
+    interval = scipy.stats.binomtest(successes, num, alternative=alternative).proportion_ci(1.0 - alpha, method="exact")
     return Interval(successes / num, float(interval.low), float(interval.high))
 
 
@@ -190,7 +190,7 @@ def proportion_p(successes: int, num: int, bound: float, alternative: Side = "gr
     _check_count(successes, num)
     if not 0.0 <= bound <= 1.0:
         raise ValueError(f"proportion_p: bound must be in [0, 1], got {bound}")
-    return float(stats.binomtest(successes, num, bound, alternative).pvalue)
+    return float(scipy.stats.binomtest(successes, num, bound, alternative).pvalue)
 
 
 def mcnemar_p(first: Sequence[bool], second: Sequence[bool]) -> float:
@@ -297,7 +297,7 @@ def bootstrap_interval(
         means = a.mean(axis), b.mean(axis)
         return np.asarray(means[0] - means[1] if measure == "difference" else means[0] / means[1])
 
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         (ours, theirs),
         compare,
         paired=True,
@@ -352,13 +352,13 @@ def _around(middle: float, half: float, alternative: Alternative) -> tuple[float
 
 
 def _t_tail(t: float, df: int) -> float:
-    """P(T > t) of Student's t; the checks of `stats.t.sf` would take twenty times as long."""
-    return float(special.stdtr(df, -t))
+    """P(T > t) of Student's t; the checks of `scipy.stats.t.sf` would take twenty times as long."""
+    return float(scipy.special.stdtr(df, -t))
 
 
 def _t_beyond(tail: float, df: int) -> float:
     """The t with P(T > t) = tail."""
-    return -float(special.stdtrit(df, tail))
+    return -float(scipy.special.stdtrit(df, tail))
 
 
 def _tail(alpha: float, alternative: Alternative) -> float:

@@ -128,6 +128,7 @@ def write_torchvision_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> dic
     return written
 
 
+@pytest.mark.xdist_group("torchvision")
 def test_torchvisions_folder_is_read_unless_there_is_an_npz_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

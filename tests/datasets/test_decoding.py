@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from syncline.datasets.decoding import decode, random_box
 from syncline.torchvision_compat import import_torchvision
 
+pytestmark = pytest.mark.xdist_group("torchvision")  # which takes seconds to import
+
 if TYPE_CHECKING:
     from PIL import Image
 

@@ -60,9 +60,13 @@ def test_every_network_is_tried() -> None:
     assert {*CASES, "wide_resnet50_2"} == set(MODELS)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGEST else ()) for name in sorted(CASES)]
-)
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    """BERT is transformers' own, which imports torchvision."""
+    in_group = [pytest.mark.xdist_group("torchvision")] if name == "bert" else []
+    return [*in_group, pytest.mark.slow] if name in LARGEST else in_group
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in sorted(CASES)])
 def test_steps_are_those_of_the_ordinary_module(name: str) -> None:
     config, _ = compose([*TINY, *CASES[name]])
     assert config.model.name == name

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 from syncline.models.bert import Bert
 from syncline.models.bert_checkpoint import MINILM
 
+pytestmark = pytest.mark.xdist_group("torchvision")  # which takes seconds to import
+
 SMALL: dict[str, Any] = {
     "vocab_size": 50,
     "max_length": 24,

@@ -17,6 +17,8 @@ from runners.tuning import declared_tuning
 from syncline.__main__ import main
 from syncline.operations.studies import _verdict_lines, state_lines
 
+pytestmark = pytest.mark.xdist_group("a_study")  # which takes seconds to make
+
 WORDS = [*SMALL, "launcher=slurm", "launcher.submit=false"]  # which writes a stage and makes none of its runs
 
 

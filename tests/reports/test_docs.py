@@ -73,6 +73,7 @@ def own_table(reference: Path) -> Table:
     return item
 
 
+@pytest.mark.slow
 def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
     """python -m reports docs makes them so."""
     blocks = refresh(pages(), ROOT / "reference", check=True)
@@ -80,6 +81,7 @@ def test_the_tables_of_the_documentation_are_those_of_the_reference() -> None:
     assert {"workstation,laptop board", "workstation,laptop summary"} <= {block.words for block in blocks}
 
 
+@pytest.mark.slow
 def test_plans_of_the_reference_declare_what_their_experiments_files_do() -> None:
     """Targets, rivals and looks of their scale: claims are judged by the plan's."""
     file = cache(lambda name: chosen_experiment([f"+experiment={name}"]).report)

@@ -17,6 +17,19 @@ SVG = ["svg"]
 FIGURE = Figure("A line", [Panel("virtual time, s", "accuracy", [Series("BSP", [0.0, 1.0], [0.1, 0.9])])])
 
 
+def sketched(self: Figure, folder: Path, stem: str, formats: Sequence[str]) -> list[Path]:
+    """The files of a figure, without its drawing: `test_figures.py` shows that."""
+    files = [folder / f"{stem}.{suffix}" for suffix in (*formats, "csv")]
+    for path in files:
+        path.write_text(self.title)
+    return files
+
+
+@pytest.fixture(autouse=True)
+def _without_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Figure, "write", sketched)
+
+
 def test_what_is_drawn_already_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = written(FIGURE, tmp_path, "one", FORMATS)
     assert [path.name for path in files] == [f"one.{suffix}" for suffix in (*FORMATS, "csv")]

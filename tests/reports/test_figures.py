@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,13 +66,17 @@ def test_no_two_of_the_first_28_lines_look_alike(one, other):
 
 
 def test_it_is_written_in_every_format_and_twice_the_same(tmp_path: Path):
-    files = FIGURE.write(tmp_path / "a", "dssp-fig3-smoke")
-    again = FIGURE.write(tmp_path / "b", "dssp-fig3-smoke")
+    one_panel = replace(FIGURE, panels=FIGURE.panels[:1])
+    files, again = (one_panel.write(tmp_path / folder, "dssp-fig3-smoke") for folder in ("a", "b"))
     assert [path.suffix for path in files] == [".svg", ".png", ".pdf", ".csv"]
     for path, other in zip(files, again, strict=True):
         assert path.read_bytes() == other.read_bytes()
         assert path.stat().st_size > 100
-    text = (tmp_path / "a" / "dssp-fig3-smoke.svg").read_text()
+
+
+def test_its_drawing_has_every_panel_label_and_name(tmp_path: Path):
+    drawing, _ = FIGURE.write(tmp_path, "dssp-fig3-smoke", ["svg"])
+    text = drawing.read_text()
     for words in ("virtual time, s", "test accuracy", "Two panels", "BSP", "ASP", "paper"):
         assert words in text
     assert COLOURS[1].lower() in text.lower()

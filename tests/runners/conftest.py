@@ -72,6 +72,8 @@ class PoolHere(pool.Pool):
         self._begun.append(entry)
 
     def messages(self, timeout_s: float) -> Iterator[tuple[Entry, pool.Message]]:
+        if not self._begun:
+            return
         entry, received = self._begun.pop(0), list[pool.Message]()
         if self._is_stopped:
             received.append(pool.Stopped(""))

@@ -51,6 +51,7 @@ def call(tmp_path: Path, *words: str) -> int:
     return calibrate.main(["name=lab", "--config-dir", str(tmp_path), f"results={tmp_path / 'results'}", *words])
 
 
+@pytest.mark.slow
 def test_a_network_and_workers_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ASP and streams alone are fitted; what messages of 350 KB take at 0.1 Gbit/s dominates these runs."""
     monkeypatch.setattr(measuring, "STREAM_UPDATES", 20)

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import runners.observer
 from benchmarks.live_run import kill
 from runners.observer import Evaluator, EvaluatorLost, LiveObserver
 from syncline.assembly import build_flat, shape_of
-from syncline.config import compose
+from syncline.config import RunConfig, compose
 from syncline.learning.server import blocks
 from syncline.live.supervisor import SUPERVISOR, Supervisor
 from syncline.monitor import RunMonitor
@@ -23,16 +24,19 @@ from syncline.records.snapshots import state_path, write_state
 from syncline.records.store import RecordError
 from syncline.records.writer import RecordWriter
 
-CONFIG, _ = compose(["runner=local", "strategy=asp", "cluster.shards=2", "model=softmax_regression"])
+
+@cache
+def config() -> RunConfig:
+    return compose(["runner=local", "strategy=asp", "cluster.shards=2", "model=softmax_regression"])[0]
 
 
 @pytest.fixture
 def observer(tmp_path: Path, supervisor_here: Any) -> Iterator[LiveObserver]:
     """Of a run with two shards."""
-    monitor = RunMonitor(CONFIG, lambda row: None, lambda progress: None)
+    monitor = RunMonitor(config(), lambda row: None, lambda progress: None)
     with (
-        RecordWriter(tmp_path / "record", CONFIG.as_dict(), with_events=False) as record,
-        closing(LiveObserver(CONFIG, record, monitor, supervisor_here)) as made,
+        RecordWriter(tmp_path / "record", config().as_dict(), with_events=False) as record,
+        closing(LiveObserver(config(), record, monitor, supervisor_here)) as made,
     ):
         (record.folder / "log").mkdir()
         yield made
@@ -44,7 +48,7 @@ def test_each_part_keeps_the_snapshots_before_its_own_checkpoint(
 ) -> None:
     """One shard had made more updates at the checkpoint than the other, and so at the snapshot before it."""
     folder, monitor = tmp_path / "record", observer.monitor
-    weights = build_flat(CONFIG, shape_of(CONFIG), torch.device("cpu")).weights
+    weights = build_flat(config(), shape_of(config()), torch.device("cpu")).weights
     for part, block in enumerate(blocks(weights.numel(), 2)):
         for number, updates in enumerate([0, 40 + part, 50 + part]):
             state = {"weights": weights[block].clone(), "buffers": torch.zeros(0)}

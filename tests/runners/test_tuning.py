@@ -291,6 +291,7 @@ def test_a_study_that_is_interrupted_goes_on_where_it_was_to_the_same_answer(
     assert answer_of(cut) == answer_of(tmp_path)
 
 
+@pytest.mark.slow
 def test_an_experiments_answer_is_the_block_of_its_file(
     tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def test_messages_take_the_time_of_their_bytes(compress: FeedbackConfig, gradien
         assert summary["time_s"] == pytest.approx(seconds, rel=1e-9)
 
 
+@pytest.mark.xdist_group("forked_runs")
 @pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
 def test_a_command_of_the_page_runs(command: str, tmp_path: Path) -> None:
     assert command_line.main([*command.split(), *QUICKLY, f"results={tmp_path}"]) == 0

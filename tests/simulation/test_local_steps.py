@@ -204,6 +204,7 @@ def test_the_rate_of_local_steps_follows_the_workers_own_epochs() -> None:
     assert not torch.equal(before, first)
 
 
+@pytest.mark.xdist_group("forked_runs")
 @pytest.mark.parametrize("command", re.findall(r"^python run\.py (.*)$", PAGE, re.MULTILINE))
 def test_a_command_of_the_page_runs_or_declares_a_race(command: str, tmp_path: Path) -> None:
     """As written, but for a small network, an update and a folder of its own."""

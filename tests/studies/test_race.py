@@ -239,6 +239,20 @@ def test_broken_off_anywhere_it_goes_on_to_the_same_answer() -> None:
         assert lab.answer(study) == expected
 
 
+def test_real_processes_that_do_not_keep_the_pace_are_told_by_how_much() -> None:
+    class Lab(RaceLab):
+        def make(self, trial):
+            super().make(trial)
+            made = self.made[trial]
+            if "runner" in words_of(trial):  # as many updates, each in five quarters of its time
+                self.made[trial] = replace(made, counts=replace(made.counts, time_s=1.25 * made.counts.time_s))
+
+    answer = Lab(CLEAR).answer(race(CLEAR, confirm=1, live=("runner=local",)))
+    (live,) = answer.result.live
+    assert live.update_time_ratio == pytest.approx(1.25)
+    assert "an update took +25.0 %" in answer.completed[-1].decisions[0]
+
+
 def test_all_entrants_have_the_same_number_of_trials_in_tuning() -> None:
     _, lab = raced({"one": Truth(10.0, best_rate=0.4), "other": Truth(12.0), "slow": Truth(90.0)})
     tuned = [trial for trial in lab.made if trial.setting.startswith("optimizer.lr")]

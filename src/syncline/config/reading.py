@@ -14,9 +14,13 @@ EXAMPLES = {int: "1", float: "1.5", str: "abc"}
 BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
-@cache
 def fields(kind: Any) -> Mapping[str, Any]:
     """The declared types of a dataclass."""
+    return _fields(kind)
+
+
+@cache
+def _fields(kind: Any) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
     return MappingProxyType({each.name: hints[each.name] for each in dataclasses.fields(kind)})
 

@@ -163,7 +163,8 @@ class ReferenceRecord:
 
     def environment(self) -> dict[str, Any]:
         text = self.reference.text(self.identity, "environment")
-        return _guarded(self.reference.part_of(self.identity), lambda: _environment(text))
+        environment: dict[str, Any] = _guarded(self.reference.part_of(self.identity), lambda: _environment(text))
+        return environment
 
     def date(self) -> float:
         return datetime.fromisoformat(self.reference.text(self.identity, "date")).timestamp()
