@@ -391,7 +391,7 @@ def tested(folder: Path, tier: str, tests: Sequence[str]) -> tuple[int, str]:
     """Run these tests of a tier in a copy until the first failure.
 
     Returns:
-        pytest's exit code, and the identifier of the test that failed, if any.
+        pytest's exit code, and the test function that failed, if any.
     """
     arguments = f"-x -n 0 -p no:cacheprovider {' '.join(tests)}"
     ready = VENV / ".ready"  # this environment serves all copies
@@ -399,7 +399,7 @@ def tested(folder: Path, tier: str, tests: Sequence[str]) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}:{folder}"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     code = re.search(r"Error (\d+)", done.stderr)
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+    failed = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", done.stdout, re.M)  # without its parameters
     return int(code[1]) if code else done.returncode, failed[1] if failed else ""
 
 
@@ -419,7 +419,7 @@ def found_by(mutation: Mutation, revision: str | None) -> str:
         if code != 1 or not test:
             raise ValueError(f"the tests for the mutation {mutation.name!r} ended with pytest's exit code {code}")
         copied(revision, right)
-        code, failed = tested(right, mutation.tier, [f"'{test}'"])
+        code, failed = tested(right, mutation.tier, [test])
         if code != 0:
             raise ValueError(f"{failed or test} fails without the mutation {mutation.name!r}, too")
         return test
@@ -437,11 +437,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             test = found_by(mutation, asked.revision)
         except ValueError as error:
-            print(f"{number:3}  ERROR    {error}", flush=True)
+            print(f"{number:3}  {mutation.name}\n       ERROR {error}", flush=True)
             return False
-        print(f"{number:3}  {'found' if test else 'MISSED':7}  make {mutation.tier}: {mutation.name}", flush=True)
-        if test:
-            print(f"              {test}", flush=True)
+        by = f"by {test} (make {mutation.tier})" if test else f"MISSED by make {mutation.tier}"
+        print(f"{number:3}  {mutation.name}\n       {by}", flush=True)
         return bool(test)
 
     with ThreadPoolExecutor(cores()) as pool:

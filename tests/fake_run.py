@@ -17,7 +17,7 @@ from syncline.live.engine import Engine
 from syncline.progress import Limits
 from syncline.records.events import Row
 from syncline.server.report import PushReport
-from syncline.strategies.adasync import VARIANTS, AdasyncOptions
+from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -34,21 +34,17 @@ SIZE, BUFFERS = 5, 2
 CASES: list[StrategyOptions] = [
     AspOptions(),
     BspOptions(),
-    SspOptions(staleness=0),
-    SspOptions(staleness=2),
+    SspOptions(staleness=1),
     DsspOptions(s_lower=1, r_max=2, bound="hard"),
     DsspOptions(s_lower=0, r_max=3, bound="paper"),
     BackupOptions(backups=1),
     BackupOptions(backups=2, aggregate="sum"),
     KSyncOptions(k=2),
-    KSyncOptions(k=3),
     KBatchSyncOptions(k=3),
     KAsyncOptions(k=2),
     KBatchAsyncOptions(k=3),
-    *(AdasyncOptions(variant=variant, k=1, interval=0.03) for variant in VARIANTS),
+    *(AdasyncOptions(variant=variant, k=1, interval=0.03) for variant in ("k_sync", "k_batch_async")),
     PspOptions(),
-    PspOptions(c=1),
-    PspOptions(c=2, tau1=0.006),
     PspOptions(c=2, tag="newest"),
     PspOptions(c=1, tau1=0.006, tag="newest"),
 ]

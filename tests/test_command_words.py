@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runners import command_line
-from syncline.config import GROUPS, ConfigError, choices, compose, composition, sweep
+from syncline.config import GROUPS, ConfigError, compose, composition, sweep
 from syncline.config.words import pieces
 
 # Plain text is taken literally.
@@ -144,20 +144,6 @@ def test_several_values_are_for_sweeps(word: str, otherwise: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("cluster=5", "got '5'"),
-        ("optimizer={}", "got '{}'"),
-        ("model=resnet11O", "did you mean resnet110 or resnet8?"),
-        ("scale=smoke,laptop", "did you mean laptop?"),
-    ],
-)
-def test_an_unknown_choice_is_quoted_with_one_like_it(word: str, meant: str) -> None:
-    group = word.partition("=")[0]
-    assert_refused([word], f"{group} must be one of {', '.join(choices(group))}; got ", meant)
-
-
-@pytest.mark.parametrize(
     ("word", "allowed"),
     [
         ("seed=${oc.env:NOPE}", "${oc.env:NAME} of a variable that is set"),
@@ -207,12 +193,6 @@ def test_a_sweep_is_the_product_in_order(sizes: list[int]) -> None:
     values = [[f"{key}={value}" for value in range(1, size + 1)] for key, size in zip(keys, sizes, strict=False)]
     words = [f"{key}={','.join(map(str, range(1, size + 1)))}" for key, size in zip(keys, sizes, strict=False)]
     assert sweep(words) == [list(run) for run in product(*values)]
-
-
-def test_every_run_of_a_sweep_composes() -> None:
-    configs = [compose(words)[0] for words in sweep(["strategy=bsp,ssp", "epochs=2", "seed=3,4"])]
-    seen = [(config.strategy.name, config.epochs, config.seed) for config in configs]
-    assert seen == [("bsp", 2.0, 3), ("bsp", 2.0, 4), ("ssp", 2.0, 3), ("ssp", 2.0, 4)]
 
 
 @pytest.mark.parametrize(

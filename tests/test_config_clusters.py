@@ -3,9 +3,6 @@
 import pytest
 from composing import assert_refused, composed
 
-from syncline.strategies import STRATEGIES
-
-SINGLE_SERVER = [name for name, kind in STRATEGIES.items() if kind.single_server]
 K_VARIANTS = ("k_sync", "k_async", "k_batch_sync", "k_batch_async")
 
 
@@ -62,7 +59,7 @@ def test_workers_that_are_no_grid_are_refused(overrides: str) -> None:
     assert_refused(["strategy=ds_sync", "cluster.workers=4", overrides], "strategy=ds_sync needs a grid", rule)
 
 
-@pytest.mark.parametrize("name", SINGLE_SERVER)
+@pytest.mark.parametrize("name", ["dssp", "adasync", *K_VARIANTS])
 def test_a_strategy_of_one_logical_server_is_refused_on_more_shards(name: str) -> None:
     words = [f"strategy={name}", "cluster.shards=3"]
     assert_refused(words, f"strategy={name} needs one logical server", "cluster.shards must be 1, got 3")
@@ -98,8 +95,3 @@ def test_a_collective_is_refused_on_more_shards(overrides: str) -> None:
 def test_the_largest_allowed_value_is_accepted(overrides: str) -> None:
     config, _ = composed(*overrides.split(), "cluster.workers=4")
     config.strategy.check_cluster(4, config.cluster.shards)
-
-
-def test_every_strategy_of_one_logical_server_is_known() -> None:
-    """BSP, ASP, SSP, backup workers and PSP run on any number of shards."""
-    assert set(SINGLE_SERVER) == {"dssp", "adasync", *K_VARIANTS}

@@ -10,10 +10,8 @@ from syncline.config import GROUPS, Invocation, RunConfig, choices
 
 @pytest.mark.parametrize("group", [*GROUPS, "experiment"])
 def test_an_unknown_choice_is_refused_with_the_allowed_ones(group: str) -> None:
-    line = line_of(f"{group}=nonsense")
-    assert line.startswith(f"{group} must be one of ")
-    assert "nonsense" in line
-    assert [choice for choice in choices(group) if choice not in line] == []
+    for given in ("nonsense", "5", "{}"):
+        assert_refused([f"{group}={given}"], f"{group} must be one of ", *choices(group), f"; got '{given}'")
 
 
 def test_an_unknown_key_at_the_top_is_refused_with_the_allowed_ones() -> None:
@@ -105,7 +103,6 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         ("local=diloco local.optimizer.beta1=1", "in [0, 1)"),
         ("local=diloco local.optimizer.lr=fast", "a number"),
         ("epochs=0", "> 0 or null"),
-        ("epochs=nan", "> 0 or null"),
         ("max_updates=0", "> 0 or null"),
         ("max_time_s=-2", "> 0 or null"),
         ("eval_every_epochs=0", "> 0"),
@@ -119,8 +116,6 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_key_and_the_type(override
         ("target.metric=f1", "one of accuracy, top5, loss"),
         ("tracker=wandb tracker.mode=on", "offline or online"),
         ("tracker=wandb tracker.tags=[größe]", "a list such as [abc, ...]"),
-        ("optimizer.lr=0", "> 0"),
-        ("optimizer.schedule.at_epochs=[3,1]", "ascend"),
         ("model=resnet20 model.depth=21", "6 n + 2 (8, 14, 20, ...)"),
         ("model=resnet20 model.width=0", ">= 1"),
         ("dataset.train_size=0", ">= 1 or null"),

@@ -11,17 +11,14 @@ from composing import composed
 from benchmarks import fuzz_configs
 from benchmarks.fuzz_configs import (
     ENDED,
-    HANG,
     NO_KEY,
     NONSENSE,
     NOTHING_ALLOWED,
     REFUSED,
     SEVERAL_LINES,
     TRACEBACK,
-    WRONG,
     all_keys,
     drawn,
-    fuzz,
     judged,
     refusal,
     systematic,
@@ -91,21 +88,3 @@ def test_accepted_nonsense_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert unnoticed(["strategy=bsp"], config) == "strategy=bsp is dssp"
     monkeypatch.setattr(fuzz_configs, "compose", lambda words: composed())
     assert judged(("strategy=bsp",), tmp_path).kind == NONSENSE
-
-
-@pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_run_that_does_not_end_is_killed_and_the_next_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judge(words: tuple[str, ...], _: Path) -> Any:
-        while words == ("endless",):
-            pass
-        return fuzz_configs.Verdict(words, REFUSED)
-
-    monkeypatch.setattr(fuzz_configs, "judged", judge)
-    monkeypatch.setattr(fuzz_configs, "CPU_S", 0.2)
-    verdicts = fuzz([("a",), ("endless",), ("b",)], processes=1)
-    assert [(verdict.words, verdict.kind) for verdict in verdicts] == [
-        (("a",), REFUSED),
-        (("endless",), HANG),
-        (("b",), REFUSED),
-    ]
-    assert {REFUSED, ENDED}.isdisjoint(WRONG)

@@ -189,23 +189,10 @@ def test_every_key_of_the_written_list_exists() -> None:
     assert set(NOT_IN_IDENTITY) <= there | {"tracker"}
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "tracker=wandb",
-        "runner.events=false",
-        "runner.parameters=true",
-        "threads=2",
-        "device=cpu",
-        "dataset.root=x",
-        "dataset.download=true",
-    ],
-)
-def test_the_place_the_machine_and_what_is_written_down_are_not_in_the_identity(word: str) -> None:
-    plain = composed("dataset=cifar10")[0]
-    other = compose(["dataset=cifar10", word])[0]
-    assert other != plain
-    assert other.identity == plain.identity
+def test_the_place_the_machine_and_what_is_written_down_are_not_in_the_identity() -> None:
+    words = ["tracker=wandb", "runner.events=false", "runner.parameters=true", "threads=2", "device=cpu"]
+    words += ["dataset=cifar10", "dataset.root=x", "dataset.download=true"]
+    assert compose(words)[0].identity == composed("dataset=cifar10")[0].identity
 
 
 def test_where_and_how_it_is_run_is_no_part_of_the_run() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from composing import assert_refused, choosing, composed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +24,7 @@ from syncline.config import (
 from syncline.config.runners import places
 from syncline.records.store import read_config, read_run_config
 from syncline.records.writer import RecordWriter
-from syncline.timing.distributions import Empirical, Exponential, Occasional, _numbers
+from syncline.timing.distributions import _numbers
 
 RUN_GROUPS = [
     group for group in GROUPS if group not in ("scale", "launcher", "tune", "judge", "race")
@@ -87,16 +86,6 @@ def test_other_choices_come_back_also_from_the_file_of_a_record(words: list[str]
     RecordWriter(tmp_path / "record", config.as_dict(), with_events=False).close()
     for plain in (config.as_dict(), read_config(tmp_path / "record")):
         assert_comes_back(config, plain)
-
-
-def test_delays_come_back_as_what_they_are() -> None:
-    config = config_of(
-        "scenario.pull_delay={name: empirical, values: [0.5, 0.25], probability: 0.5}",
-        "scenario.compute_delay={name: exponential, mean: 2}",
-    )
-    scenario = from_plain(yaml.safe_load(json.dumps(config.as_dict()))).scenario
-    assert scenario.pull_delay == Occasional(0.5, Empirical((0.25, 0.5)))
-    assert scenario.compute_delay == Exponential(2.0)
 
 
 MEASURED = [

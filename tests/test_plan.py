@@ -64,12 +64,6 @@ def test_a_run_that_rows_share_is_made_once_for_the_first_of_them(runs: list[tup
     assert plan(*entries).unique() == [first[seed] for seed in dict.fromkeys(seed for seed, _ in runs)]
 
 
-def test_runs_that_differ_only_in_where_they_are_stored_are_one() -> None:
-    quiet, _ = compose(["epochs=1", "tracker=wandb", "runner.events=false", "threads=2", "device=cpu"])
-    loud, _ = compose(["epochs=1"])
-    assert len(plan(Entry("a", (), quiet), Entry("b", (), loud)).unique()) == 1
-
-
 def test_left_is_what_has_no_finished_record(tmp_path: Path) -> None:
     all_of_it = plan(entry_of(1), entry_of(2), entry_of(3), entry_of(4))
     assert all_of_it.left(tmp_path) == list(all_of_it.entries)

@@ -18,10 +18,6 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
 
 
-def test_there_are_commands():
-    assert {command.split()[0] for command in COMMANDS} == {"make", "python"}
-
-
 OWN = [c for c in COMMANDS if "--config-dir" in c]  # whose pages show the folder, and are tested with it
 RACES = [c for c in COMMANDS if "+race=" in c]
 RUNS = [c for c in COMMANDS if c.startswith("python run.py") and "runner=" not in c and c not in (*OWN, *RACES)]

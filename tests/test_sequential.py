@@ -1,4 +1,4 @@
-"""Several looks: Pocock's table, other ways to the same probabilities, simulated and enumerated studies."""
+"""Several looks: Pocock's table, other ways to the same probabilities, simulated studies."""
 
 from functools import cache
 
@@ -39,13 +39,6 @@ def test_one_look_has_the_whole_of_alpha():
     assert pocock_level(0.05, [5]) == pocock_level(0.05, [5], student=False) == 0.05
 
 
-@pytest.mark.parametrize("sizes", [(5, 8), (3, 6, 9)])
-@pytest.mark.parametrize("num_tests", [1, 60])
-def test_the_level_of_many_tests_is_between_that_of_as_many_looks_and_of_one(sizes, num_tests):
-    alpha = 0.05 / num_tests
-    assert alpha / len(sizes) <= pocock_level(alpha, sizes) < alpha
-
-
 def smallest_p(sizes, num_studies, two_sided, rng):
     """Of each study without an effect, Student's smallest p-value at its looks."""
     differences = rng.normal(0.0, 3.0, (num_studies, sizes[-1]))
@@ -69,15 +62,8 @@ def test_students_tests_at_several_looks_err_with_alpha_and_more_at_the_level_fo
     assert errors(False) / 100_000 == pytest.approx(0.054, abs=0.003)
 
 
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        (3, 6, 9),
-        pytest.param(LOOKS, marks=pytest.mark.statistical),
-        pytest.param((4, 16), marks=pytest.mark.statistical),
-    ],
-)
-def test_one_sided_tests_at_several_looks_err_with_alpha(sizes):
+def test_one_sided_tests_at_several_looks_err_with_alpha():
+    sizes = (3, 6, 9)
     smallest = smallest_p(sizes, 60_000, False, np.random.default_rng(1))
     errors = int((smallest <= pocock_level(0.05, sizes)).sum())
     assert stats.binomtest(errors, 60_000, 0.05).pvalue > 0.01
@@ -89,7 +75,6 @@ def test_one_sided_tests_at_several_looks_err_with_alpha(sizes):
     [
         (LOOKS, True, True, 0.0168920528, 1e-6),
         (LOOKS, False, True, 0.0181304382, 1e-6),
-        ((50, 100, 150, 200), True, True, 0.0180717285, 1e-6),
         ((125, 250, 375, 500), True, True, 0.0181553022, 1e-6),
         ((3, 6, 9, 12), False, True, 0.0173917, 2e-5),
         ((5, 8, 40, 43), False, True, 0.0180101, 2e-5),
@@ -99,25 +84,6 @@ def test_one_sided_tests_at_several_looks_err_with_alpha(sizes):
 def test_levels_are_as_accurate_as_they_say(sizes, two_sided, student, level, error):
     """Against twice as many points and more in each quadrature."""
     assert pocock_level(0.05, sizes, two_sided=two_sided, student=student) == pytest.approx(level, abs=error)
-
-
-@pytest.mark.statistical
-def test_with_many_pairs_students_level_is_that_of_known_variance():
-    sizes = (125, 250, 375, 500)
-    assert pocock_level(0.05, sizes) == pytest.approx(pocock_level(0.05, sizes, student=False), abs=5e-5)
-
-
-@pytest.mark.parametrize("proportion", [0.2, 0.5, 0.8])
-@pytest.mark.parametrize("student", [True, False])
-def test_exact_binomial_tests_at_several_looks_err_with_at_most_alpha(proportion, student):
-    level = level_of(0.05, LOOKS, student=student)
-    going_on, errors = np.ones(1), 0.0  # probability of each number of successes, among studies that go on
-    for m, n in zip((0, *LOOKS), LOOKS, strict=False):
-        going_on = np.convolve(going_on, stats.binom.pmf(np.arange(n - m + 1), n - m, proportion))
-        stops = stats.binom.sf(np.arange(n + 1) - 1, n, proportion) <= level
-        errors += going_on[stops].sum()
-        going_on[stops] = 0.0
-    assert 0 < errors <= 0.05
 
 
 @pytest.mark.statistical

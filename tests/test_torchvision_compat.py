@@ -20,15 +20,6 @@ def test_datasets_models_and_transforms_are_there() -> None:
     assert import_torchvision() is torchvision is sys.modules["torchvision"]
 
 
-@pytest.mark.slow
-def test_transformers_imports_its_models_behind_it() -> None:
-    from torch import nn
-
-    transformers = pytest.importorskip("transformers")
-    import_torchvision()
-    assert issubclass(transformers.BertModel, nn.Module)
-
-
 def test_a_proper_install_is_only_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     proper = ModuleType("torchvision")
     monkeypatch.setitem(sys.modules, "torchvision", proper)

@@ -94,7 +94,6 @@ def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
         ({"x_train": np.zeros((20, 3, 32, 32))}, r"images must be uint8 .* got float64"),
         ({"x_train": np.zeros((20, 28, 28), np.uint8)}, r"got uint8 \(20, 28, 28\)"),
         ({"y_train": np.zeros(20)}, "labels must be integers, got float64"),
-        ({"y_train": np.zeros(19, int)}, r"labels must be int64 \[20\]"),
         ({"y_test": np.full(6, 10)}, r"test part: labels must lie in 0\.\.9"),
     ],
 )

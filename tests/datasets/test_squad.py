@@ -48,12 +48,6 @@ def write(root: Path, train: str = "train-v1.1.json", dev: str = "dev-v1.1.json"
     (root / "vocab.txt").write_text("\n".join([*LETTERS, "the", "is", "what"]), encoding="utf-8")
 
 
-def one_line(caught: pytest.ExceptionInfo[ValueError]) -> str:
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
-
-
 def asked_of(names: list[tuple[str, int]]) -> list[str]:
     return [f"what is {name}{number}{k}" for name, n in names for number in range(0, n, 2) for k in range(2)]
 
@@ -154,7 +148,8 @@ def test_a_broken_file_is_named(tmp_path: Path, content: str, fault: str) -> Non
     path.write_text(content)
     with pytest.raises(ValueError, match=r"not SQuAD v1\.1's JSON") as caught:
         read_squad(path)
-    assert one_line(caught).startswith(f"{path}: ")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
     assert fault in str(caught.value)
 
 

@@ -35,17 +35,6 @@ def test_scores_may_be_of_any_type(dtype: torch.dtype, levels: int) -> None:
     assert auc(scores, labels) == pytest.approx(share_of_pairs_won(scores, labels), abs=1e-12)
 
 
-@given(labelled)
-def test_only_the_order_counts(pairs: list[tuple[float, int]]) -> None:
-    scores = torch.tensor([score for score, _ in pairs])
-    labels = torch.tensor([float(label) for _, label in pairs])
-    backwards = auc(-scores, labels)
-    if not math.isnan(backwards):
-        assert backwards == pytest.approx(1 - auc(scores, labels), abs=1e-12)
-    turned = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(0))
-    assert auc(scores[turned], labels[turned]) == pytest.approx(auc(scores, labels), nan_ok=True, abs=0)
-
-
 def test_a_large_set_does_not_overflow() -> None:
     labels = torch.arange(400_000) % 2
     assert auc(labels.float(), labels) == 1.0

@@ -22,7 +22,6 @@ from syncline.live.process import CONTROL_LOST
 from syncline.live.transport import Tls, dial
 
 HELLO = encode(Hello("shard", 2, "unix:there", pid=1))
-WHO = ("kind", "role", "index", "address", "pid")
 
 
 @pytest.fixture
@@ -127,15 +126,7 @@ def test_messages_of_unauthenticated_peers_are_ignored(server):
 
 @pytest.mark.parametrize(
     "hello",
-    [
-        {},
-        *({**HELLO, field: value} for field in WHO for value in (None, [], {}, 1.5, True)),
-        *({key: value for key, value in HELLO.items() if key != field} for field in HELLO),
-        {**HELLO, "index": "2"},
-        {**HELLO, "kind": "Ready"},
-        {**HELLO, "more": 1},
-        {**HELLO, "address": "x" * MAX_JSON},
-    ],
+    [{}, {**HELLO, "index": "2"}, {**HELLO, "kind": "Ready"}, {**HELLO, "address": "x" * MAX_JSON}],
     ids=lambda hello: str(hello)[:60],
 )
 def test_an_invalid_hello_is_ignored(hello):

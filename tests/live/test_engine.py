@@ -17,7 +17,6 @@ from syncline.live.engine import NotElastic
 from syncline.progress import Limits
 from syncline.records.events import Row
 from syncline.server.report import PushReport
-from syncline.strategies.adasync import AdasyncOptions
 from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
@@ -25,21 +24,6 @@ from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.psp import PspOptions
 from syncline.strategies.ssp import SspOptions
-
-# Those whose answers differ in kind.
-every_kind = pytest.mark.parametrize(
-    "options",
-    [
-        BspOptions(),
-        SspOptions(staleness=1),
-        BackupOptions(backups=1),
-        KBatchSyncOptions(k=3),
-        KAsyncOptions(k=2),
-        AdasyncOptions(variant="k_sync", k=1, interval=0.03),
-        PspOptions(c=1, tau1=0.006, tag="newest"),
-    ],
-    ids=repr,
-)
 
 
 @every_case
@@ -69,8 +53,8 @@ def copied(state: tuple[dict[str, Tensor], dict]) -> tuple[dict[str, Tensor], di
     return {name: tensor.clone() for name, tensor in tensors.items()}, json.loads(json.dumps(plain))
 
 
-@every_kind
-@scaled(12)
+@every_case
+@scaled(6)
 @given(num_workers=st.integers(1, 4), before=steps, after=st.lists(one_step, min_size=12, max_size=40))
 def test_an_engine_loaded_from_a_state_continues_exactly_as_one_that_never_stopped(options, num_workers, before, after):
     run = FakeRun(options, num_workers, delivers_at_once=False)
@@ -104,8 +88,8 @@ def same(one: tuple[dict[str, Tensor], dict], other: tuple[dict[str, Tensor], di
     )
 
 
-@every_kind
-@scaled(8)
+@every_case
+@scaled(5)
 @given(num_workers=st.integers(1, 4), history=steps)
 def test_a_resumed_run_sends_the_current_version_to_all_and_grants_it_to_all_but_the_held(
     options, num_workers, history
@@ -383,8 +367,8 @@ def test_an_iteration_that_only_another_shard_received_is_not_repeated():
 # The end of a run.
 
 
-@every_kind
-@scaled(12)
+@every_case
+@scaled(6)
 @given(num_workers=st.integers(1, 4), max_updates=st.integers(1, 12), history=steps)
 def test_the_run_ends_at_its_last_update_and_grants_nothing_after_it(options, num_workers, max_updates, history):
     run = FakeRun(options, num_workers, limits=Limits(updates=max_updates), delivers_at_once=False)

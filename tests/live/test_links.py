@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -114,11 +115,18 @@ def test_a_worker_that_ends_with_an_unread_block_has_closed_the_connection():
 # A worker that waits for one answer of each shard
 
 
-def test_an_interrupt_cancels_a_long_delay_at_once():
-    place = staging()
-    links = Links(0, place, 1, interrupts=True)
-    with linked(links) as (shard,):
+@contextmanager
+def computing(num_shards: int = 1, size: int = SIZE, interrupts: bool = False) -> Iterator[tuple[Any, ...]]:
+    """A worker that computes at the first blocks: its links, their staging, and the shards."""
+    place = staging(num_shards, size)
+    links = Links(0, place, num_shards, interrupts=interrupts)
+    with linked(links, num_shards, size) as shards:
         assert links.await_blocks(NONE)
+        yield links, place, *shards
+
+
+def test_an_interrupt_cancels_a_long_delay_at_once():
+    with computing(interrupts=True) as (links, place, shard):
         soon(lambda: shard.block(1))
         with at_once():
             assert links.wait(LONG_S)
@@ -133,9 +141,7 @@ def test_an_interrupt_cancels_a_long_delay_at_once():
 
 
 def test_an_interrupt_during_the_delay_of_a_push_cancels_it():
-    links = Links(0, staging(), 1, interrupts=True)
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
+    with computing(interrupts=True) as (links, _, shard):
         soon(lambda: shard.block(1))
         with at_once():
             assert not push(links, Delays(push=LONG_S))
@@ -158,10 +164,7 @@ def test_an_interrupt_during_the_delay_of_a_block_ends_it_and_the_newer_block_ha
 
 
 def test_half_a_block_is_an_interrupt_and_nothing_is_computed_before_the_other_half_is_there():
-    place = staging()
-    links = Links(0, place, 1, interrupts=True)
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
+    with computing(interrupts=True) as (links, place, shard):
         rest = shard.half_a_block(1)
         assert wait_until(links.is_interrupted)
         soon(rest, 0.3)
@@ -183,9 +186,7 @@ def test_half_a_block_during_the_delay_of_another_one_is_waited_for():
 
 
 def test_a_push_is_of_the_block_at_which_it_was_computed_though_a_newer_one_has_come():
-    links = Links(0, staging(), 1, interrupts=True)
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
+    with computing(interrupts=True) as (links, _, shard):
         assert not links.is_interrupted()
         shard.block(1)
         assert wait_readable([links.open[0].sock], 5.0, 0.0)
@@ -196,10 +197,7 @@ def test_a_push_is_of_the_block_at_which_it_was_computed_though_a_newer_one_has_
 
 def test_blocks_that_cross_a_push_are_its_answer():
     """Two updates were applied before the stale push arrived; the worker continues at the newest."""
-    place = staging()
-    links = Links(0, place, 1, interrupts=True)
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
+    with computing(interrupts=True) as (links, place, shard):
         shard.block(1)
         assert push(links), "it has not polled"
         assert shard.pushed().report.version == 0
@@ -209,10 +207,7 @@ def test_blocks_that_cross_a_push_are_its_answer():
 
 
 def test_after_a_repeat_the_worker_continues_at_the_version_it_has():
-    place = staging()
-    links = Links(0, place, 1, interrupts=True)
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
+    with computing(interrupts=True) as (links, place, shard):
         place.buffers[:] = 9.0  # as the forward pass leaves them
         push(links)
         assert set(shard.pushed().gradient.buffers.tolist()) == {9.0}
@@ -230,18 +225,14 @@ def test_after_a_repeat_the_worker_continues_at_the_version_it_has():
 
 
 def test_without_interrupts_an_unexpected_block_is_an_error():
-    links = Links(0, staging(), 1)
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
+    with computing() as (links, _, shard):
         shard.block(1)
         with pytest.raises(ShardLost, match="unexpected BLOCK"):
             links.wait(1.0)
 
 
 def test_the_end_of_the_run_ends_a_long_delay():
-    links = Links(0, staging(), 1)
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
+    with computing() as (links, _, shard):
         soon(lambda: shard.send(Kind.STOP))
         with at_once():
             assert not links.wait(LONG_S)
@@ -249,14 +240,11 @@ def test_the_end_of_the_run_ends_a_long_delay():
 
 
 def test_a_worker_s_part_of_a_checkpoint_that_cannot_be_written_is_no_loss_of_the_shard():
-    links = Links(0, staging(), 1)
-
     def save(checkpoint: float, iteration: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    links.on_save = save
-    with linked(links) as (shard,):
-        links.await_blocks(NONE)
+    with computing() as (links, _, shard):
+        links.on_save = save
         shard.send(Kind.SAVE)
         with pytest.raises(OSError, match="No space left") as raised:
             links.wait(1.0)
@@ -264,10 +252,7 @@ def test_a_worker_s_part_of_a_checkpoint_that_cannot_be_written_is_no_loss_of_th
 
 
 def test_a_shard_that_is_slow_to_send_delays_no_other():
-    place = staging(2)
-    links = Links(0, place, 2)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
+    with computing(2) as (links, place, first, second):
         push(links)
         rest = first.half_a_block(1)
         assert wait_until(lambda: links.poll() or links._links[0].incoming is not None)
@@ -293,9 +278,7 @@ def nothing_read_by(shard: FakeShard) -> Iterator[None]:
 
 
 def test_a_shard_that_is_slow_to_receive_delays_no_other():
-    links = Links(0, staging(2, LARGE), 2)
-    with linked(links, 2, LARGE) as (first, second):
-        links.await_blocks(NONE)
+    with computing(2, LARGE) as (links, _, first, second):
         thread = threading.Thread(target=push, args=(links,))
         with nothing_read_by(first):
             thread.start()
@@ -307,21 +290,15 @@ def test_a_shard_that_is_slow_to_receive_delays_no_other():
 
 
 def test_a_shard_that_dies_during_a_push_is_named():
-    links = Links(0, staging(2, LARGE), 2)
-    with linked(links, 2, LARGE) as (first, second):
-        links.await_blocks(NONE)
-        with nothing_read_by(first):
-            soon(first.connection.close, 0.3)
-            with pytest.raises(ShardLost, match="shard 0"):
-                push(links)
-            assert second.pushed().report.version == 0
+    with computing(2, LARGE) as (links, _, first, second), nothing_read_by(first):
+        soon(first.connection.close, 0.3)
+        with pytest.raises(ShardLost, match="shard 0"):
+            push(links)
+        assert second.pushed().report.version == 0
 
 
 def test_a_worker_continues_with_the_shards_that_have_not_ended():
-    place = staging(2)
-    links = Links(0, place, 2)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
+    with computing(2) as (links, place, first, second):
         push(links)
         assert (first.pushed().report.version, second.pushed().report.version) == (0, 0)
         first.send(Kind.STOP)
@@ -337,9 +314,7 @@ def test_a_worker_continues_with_the_shards_that_have_not_ended():
 @pytest.mark.parametrize("is_in_parts", [False, True])
 def test_a_shard_that_has_ended_while_the_worker_computed_is_not_lost(is_in_parts):
     """It does not wait for a long gradient; the other one still needs it."""
-    links = Links(0, staging(2), 2)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
+    with computing(2) as (links, _, first, second):
         send(first.connection.sock, Header(Kind.STOP))
         first.connection.close()
         if is_in_parts:

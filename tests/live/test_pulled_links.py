@@ -1,10 +1,12 @@
 """A worker with a pull rule, connected to real acceptors: blocks may arrive at any time."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from fake_shards import LONG_S, NONE, SIZE, Delays, at_once, linked, push, soon, staging
+from fake_shards import LONG_S, NONE, SIZE, Delays, FakeShard, at_once, linked, push, soon, staging
 
 from syncline.live.frames import Kind
 from syncline.live.links import PulledLinks
@@ -17,6 +19,15 @@ def pulled(num_shards: int = 2, **options) -> tuple[PulledLinks, SimpleNamespace
     return PulledLinks(0, place, num_shards, rule), place
 
 
+@contextmanager
+def pulling(**options) -> Iterator[tuple[PulledLinks, SimpleNamespace, FakeShard, FakeShard]]:
+    """A worker of two shards that computes at their first blocks."""
+    links, place = pulled(**options)
+    with linked(links, 2) as (first, second):
+        assert links.await_blocks(NONE)
+        yield links, place, first, second
+
+
 def halves(place: SimpleNamespace) -> tuple[float, float]:
     first, second = place.weights[:SIZE], place.weights[SIZE:]
     assert len(set(first.tolist())) == len(set(second.tolist())) == 1, "a block is whole"
@@ -25,9 +36,7 @@ def halves(place: SimpleNamespace) -> tuple[float, float]:
 
 
 def test_half_of_the_blocks_are_enough_and_every_push_reports_all_versions():
-    links, place = pulled(b=50)
-    with linked(links, 2) as (first, second):
-        assert links.await_blocks(NONE)
+    with pulling(b=50) as (links, place, first, second):
         place.gradient[:SIZE], place.gradient[SIZE:] = 1.5, 2.5
         place.buffers[:] = 9.0
         push(links)
@@ -70,9 +79,7 @@ def test_a_worker_that_one_of_two_shards_holds_pushes_to_both_again():
 
 
 def test_it_waits_while_less_than_its_share_has_arrived():
-    links, _ = pulled(b=100)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
+    with pulling(b=100) as (links, _, first, second):
         push(links)
         first.block(1)
         begun = time.monotonic()
@@ -82,9 +89,7 @@ def test_it_waits_while_less_than_its_share_has_arrived():
 
 
 def test_blocks_that_arrive_while_it_computes_have_memory_of_their_own_and_the_newest_is_used():
-    links, place = pulled(b=100)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
+    with pulling(b=100) as (links, place, first, second):
         for version in (1, 2, 3):
             for shard in (first, second):
                 shard.block(version)
@@ -136,9 +141,7 @@ def test_a_late_block_is_not_waited_for_and_its_delay_is_reported_once():
 
 
 def test_the_worker_waits_tau2_for_more_than_its_share():
-    links, place = pulled(b=50, tau2=0.3)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
+    with pulling(b=50, tau2=0.3) as (links, place, first, second):
         push(links)
         first.block(1)
         begun = time.monotonic()
@@ -154,9 +157,7 @@ def test_the_worker_waits_tau2_for_more_than_its_share():
 
 def test_with_the_newest_tag_a_late_gradient_counts():
     for tag, expected in (("newest", 4), ("step", 0)):
-        links, _ = pulled(b=50, tag=tag)
-        with linked(links, 2) as (first, second):
-            links.await_blocks(NONE)
+        with pulling(b=50, tag=tag) as (links, _, first, second):
             second.block(4)
             links.wait(0.1)
             push(links)
@@ -179,9 +180,7 @@ def test_another_shard_is_pushed_to_first_each_time():
 
 @pytest.mark.parametrize("when", ["waiting", "computing"])
 def test_a_worker_with_a_pull_rule_continues_when_one_of_two_shards_has_ended(when):
-    links, place = pulled(b=100)
-    with linked(links, 2) as (first, second):
-        links.await_blocks(NONE)
+    with pulling(b=100) as (links, place, first, second):
         if when == "computing":
             first.send(Kind.STOP)
             links.wait(0.05)

@@ -352,15 +352,6 @@ def test_a_hung_member_of_a_collective_is_named_and_the_run_restarts_without_it(
     assert run.summary["updates"] == 60
 
 
-def test_a_target_ends_a_run_early_and_is_evaluated_during_it(launch: Launcher):
-    words = ["strategy=asp", "cluster.workers=2", "cluster.gradient_s=[0.01]", "runner.pace=absolute", "epochs=1000"]
-    words += ["runner.evaluate=during", "target.value=0.5", "eval_every_epochs=0.5", "model=softmax_regression"]
-    run = launch(*words)
-    assert run.summary["ended_by"] == "target"
-    reached = next(row for row in run.rows if row["accuracy"] >= 0.5)
-    assert run.summary["target"]["time_s"] == reached["time_s"] <= run.summary["time_s"]
-
-
 def test_the_user_sees_the_first_error_of_a_process(tmp_path):
     """Worker 1's loss raises at its fifth gradient, by Python's own start-up hook, in no file of the user's."""
     loss = (
@@ -389,15 +380,6 @@ def test_the_user_sees_the_first_error_of_a_process(tmp_path):
 def test_bad_input_of_a_worker_is_one_line(launch: Launcher, tmp_path):
     with pytest.raises(RunFailed, match=r"^worker 0: [^\n]*cifar10[^\n]*$"):
         launch("dataset=cifar10", f"dataset.root={tmp_path}", "cluster.workers=1")
-
-
-def test_kill_of_the_launcher_leaves_no_process(tmp_path):
-    run = LiveRun(tmp_path, "strategy=asp", "cluster.workers=2", "max_time_s=60", "epochs=null")
-    run.wait_for_snapshot(0)
-    stopped = run.pid("worker", 1)
-    os.kill(stopped, signal.SIGSTOP)
-    run.kill_launcher()
-    assert wait_until(lambda: run.left_over() == [])
 
 
 def test_an_added_worker_joins_and_is_there_when_the_run_is_resumed(launch: Launcher, tmp_path):

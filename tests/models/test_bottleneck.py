@@ -2,24 +2,14 @@
 
 import pytest
 import torch
+from models.networks import check_start_of_he, maps, num_parameters
 from torch import nn
 
 from syncline.models.bottleneck import resnet50, resnet50_bottleneck_cifar, wide_resnet50_2
 
 
-def size(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
-
-
-def maps(network: nn.Module, image_size: int) -> list[tuple[int, ...]]:
-    """Channels and pixels of the outputs of the four stages."""
-    shapes: list[tuple[int, ...]] = []
-    for stage in ("layer1", "layer2", "layer3", "layer4"):
-        network.get_submodule(stage).register_forward_hook(
-            lambda _module, _args, out: shapes.append(tuple(out.shape[1:]))
-        )
-    network(torch.empty(1, 3, image_size, image_size, device="meta"))
-    return shapes
+def stages(network: nn.Module) -> list[nn.Module]:
+    return [network.get_submodule(f"layer{number}") for number in (1, 2, 3, 4)]
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +23,15 @@ MAPS = [(256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7)]
 
 def test_resnet50_for_imagenet(narrow: nn.Module) -> None:
     """He et al., table 1."""
-    assert maps(narrow, 224) == MAPS
-    assert size(narrow) == 25_557_032
+    assert maps(narrow, stages(narrow), 224) == MAPS
+    assert num_parameters(narrow) == 25_557_032
 
 
 def test_wide_resnet50_2_widens_the_inner_convolutions_alone(narrow: nn.Module) -> None:
     with torch.device("meta"):
         wide = wide_resnet50_2(in_channels=3, image_size=224, num_classes=1000)
-    assert maps(wide, 224) == MAPS
-    assert size(wide) == 68_883_240
+    assert maps(wide, stages(wide), 224) == MAPS
+    assert num_parameters(wide) == 68_883_240
     inner = {"conv1": (2, 1), "conv2": (2, 2), "conv3": (1, 2)}  # factors of output and input channels
     for name, module in wide.named_modules():
         stage, _, rest = name.partition(".")
@@ -58,8 +48,8 @@ def test_resnet50_for_cifar() -> None:
     """Fifty weighted layers beside four shortcuts; without 990 classes and 49 - 9 weights a filter of ImageNet's."""
     with torch.device("meta"):
         network = resnet50_bottleneck_cifar(in_channels=3, image_size=32, num_classes=10)
-    assert maps(network, 32) == [(256, 32, 32), (512, 16, 16), (1024, 8, 8), (2048, 4, 4)]
-    assert size(network) == 23_520_842 == 25_557_032 - 990 * (2048 + 1) - 64 * 3 * (7 * 7 - 3 * 3)
+    assert maps(network, stages(network), 32) == [(256, 32, 32), (512, 16, 16), (1024, 8, 8), (2048, 4, 4)]
+    assert num_parameters(network) == 23_520_842 == 25_557_032 - 990 * (2048 + 1) - 64 * 3 * (7 * 7 - 3 * 3)
     assert sum(isinstance(module, nn.Conv2d | nn.Linear) for module in network.modules()) == 50 + 4
 
 
@@ -67,10 +57,4 @@ def test_resnet50_for_cifar() -> None:
 def test_initial_weights_are_those_published() -> None:
     """He's normal in its fan-out form; every batch norm starts at scale 1, the last of a block too."""
     torch.manual_seed(0)
-    for module in resnet50_bottleneck_cifar(in_channels=3, image_size=32, num_classes=10).modules():
-        if isinstance(module, nn.Conv2d):
-            area = module.kernel_size[0] * module.kernel_size[1]
-            assert module.weight.std().item() == pytest.approx((2 / (area * module.out_channels)) ** 0.5, rel=0.1)
-        if isinstance(module, nn.BatchNorm2d):
-            assert module.weight.eq(1).all()
-            assert module.bias.eq(0).all()
+    check_start_of_he(resnet50_bottleneck_cifar(in_channels=3, image_size=32, num_classes=10), rel=0.1)

@@ -64,19 +64,6 @@ def test_forget_gates_start_with_bias_one(num_layers: int) -> None:
         assert gates[[0, 2, 3]].abs().max() < 2 / 7**0.5
 
 
-def test_forget_gate_is_the_second_of_torch() -> None:
-    """With every weight 0 and an output gate wide open, the cell decays by sigmoid(1) a step."""
-    lstm = CharLstm(NUM_SYMBOLS, embedding_size=5, hidden_size=1, num_layers=1)
-    for name, parameter in lstm.lstm.named_parameters():
-        if name.startswith("weight"):
-            nn.init.zeros_(parameter)
-        else:
-            with torch.no_grad():
-                parameter[[0, 2, 3]] = 0
-    _, (_, cell) = lstm(text(1, 3), (torch.zeros(1, 1, 1), torch.ones(1, 1, 1)))
-    assert cell.item() == pytest.approx(torch.sigmoid(torch.tensor(1.0)).item() ** 3)
-
-
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_dropout_in_training_only(num_layers: int) -> None:
     lstm, symbols = network(num_layers, dropout=0.5), text(2, 6)

@@ -89,11 +89,8 @@ def test_parameters_at_the_size_of_criteo(batch_norm: bool) -> None:
     mlp = (39 * 10 + 1) * 400 + 2 * (400 + 1) * 400 + 400 + 1
     size = sum(parameter.numel() for parameter in deepfm.parameters())
     assert size == tables + mlp + 3 * 2 * 400 * batch_norm
-    if batch_norm:  # the docstring's numbers
+    if batch_norm:
         assert size == 371_868_491
-        assert round(4 * size / 1e9, 2) == 1.49
-        assert round(8 * size / 1e9, 2) == 2.97
-        assert round(4 * size * (4 + 5) / 1e9, 1) == 13.4
 
 
 def test_the_gradient_of_a_batch_is_added_in_place_where_one_is() -> None:

@@ -2,37 +2,20 @@
 
 import pytest
 import torch
+from models.networks import check_start_of_he, maps, num_parameters
 from torch import nn
 
 from syncline.models.inception import ConvModule, DownsampleModule, InceptionModule, InceptionSmall, inception_v3
 
 
-def size(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
-
-
 def test_inception_v3_for_imagenet() -> None:
     """Table 1: the maps are 35, 17 and 8 pixels wide."""
-    shapes: list[tuple[int, ...]] = []
     with torch.device("meta"):
         network = inception_v3(in_channels=3, image_size=299, num_classes=1000)
-        for name in ("Mixed_5d", "Mixed_6e", "Mixed_7c"):
-            network.get_submodule(name).register_forward_hook(
-                lambda _module, _args, out: shapes.append(tuple(out.shape[1:]))
-            )
-        network.train()
-        outputs = network(torch.empty(2, 3, 299, 299))
-    assert shapes == [(288, 35, 35), (768, 17, 17), (2048, 8, 8)]
-    assert size(network) == 27_161_264
-    assert (outputs.logits.shape, outputs.aux_logits.shape) == ((2, 1000), (2, 1000))
-
-
-@pytest.mark.slow
-def test_the_auxiliary_head_needs_299_pixels() -> None:
-    with torch.device("meta"):
-        network = inception_v3(in_channels=3, image_size=299, num_classes=10)
-        with pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
-            network(torch.empty(2, 3, 298, 298))
+    asked = [network.get_submodule(name) for name in ("Mixed_5d", "Mixed_6e", "Mixed_7c", "AuxLogits", "fc")]
+    shapes = maps(network.train(), asked, 299)
+    assert sorted(shapes) == [(288, 35, 35), (768, 17, 17), (1000,), (1000,), (2048, 8, 8)]
+    assert num_parameters(network) == 27_161_264
 
 
 @pytest.mark.slow
@@ -50,14 +33,10 @@ def test_inception_v3_starts_as_torchvision_has_it() -> None:
 
 def test_inception_small_has_the_published_size_and_maps() -> None:
     """Zhang et al., table 1 and figure 3, on the 28x28 pixels of the paper."""
-    shapes: list[tuple[int, ...]] = []
     with torch.device("meta"):
         network = InceptionSmall(in_channels=3, image_size=28, num_classes=10)
-        for module in network.features:
-            module.register_forward_hook(lambda _module, _args, out: shapes.append(tuple(out.shape[1:])))
-        network(torch.empty(1, 3, 28, 28))
-    assert size(network) == 1_649_402
-    assert shapes == (
+    assert num_parameters(network) == 1_649_402
+    assert maps(network, network.features, 28) == (
         [(96, 28, 28), (64, 28, 28), (80, 28, 28)]
         + [(160, 14, 14)] * 4
         + [(144, 14, 14)]
@@ -92,9 +71,6 @@ def test_downsampling_concatenates_a_max_pooling_and_a_convolution() -> None:
 
 def test_inception_small_starts_with_the_variance_of_he() -> None:
     torch.manual_seed(0)
-    for module in InceptionSmall(in_channels=3, image_size=32, num_classes=10).modules():
-        if isinstance(module, nn.Conv2d):
-            fan_in = module.in_channels * module.kernel_size[0] * module.kernel_size[1]
-            assert module.weight.std().item() == pytest.approx((2 / fan_in) ** 0.5, rel=0.1)
-        if isinstance(module, ConvModule):
-            assert module.shift.eq(0).all()
+    network = InceptionSmall(in_channels=3, image_size=32, num_classes=10)
+    check_start_of_he(network, rel=0.1, is_fan_out=False)
+    assert all(module.shift.eq(0).all() for module in network.modules() if isinstance(module, ConvModule))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from models.networks import check_start_of_he, maps, num_parameters
 from torch import nn
 
 from syncline.models.resnet import BasicBlock, CifarResNet
@@ -22,18 +23,9 @@ def cifar_resnet(depth: int) -> CifarResNet:
 def test_published_parameter_counts(depth: int, published_millions: float, exact: int) -> None:
     """Table 6."""
     with torch.device("meta"):
-        network = cifar_resnet(depth)
-    counted = sum(parameter.numel() for parameter in network.parameters())
+        counted = num_parameters(cifar_resnet(depth))
     assert counted == exact
     assert counted / 1e6 == pytest.approx(published_millions, rel=0.02)
-
-
-@pytest.mark.parametrize("depth", [8, 20])
-def test_depth_counts_the_weighted_layers(depth: int) -> None:
-    """4.2: "There are totally 6n+2 stacked weighted layers"."""
-    with torch.device("meta"):
-        network = cifar_resnet(depth)
-    assert sum(isinstance(module, nn.Conv2d | nn.Linear) for module in network.modules()) == depth
 
 
 def test_shortcuts_have_no_parameters() -> None:
@@ -50,20 +42,15 @@ def test_shortcuts_have_no_parameters() -> None:
 
 def test_maps_halve_where_the_width_doubles() -> None:
     """4.2: map sizes 32, 16, 8 with 16, 32, 64 filters."""
-    shapes: list[tuple[int, ...]] = []
-    network = cifar_resnet(20)
-    for block in network.modules():
-        if isinstance(block, BasicBlock):
-            block.register_forward_hook(lambda _module, _args, out: shapes.append(tuple(out.shape[1:])))
-    network(torch.zeros(1, 3, 32, 32))
-    assert shapes == [(16, 32, 32)] * 3 + [(32, 16, 16)] * 3 + [(64, 8, 8)] * 3
+    with torch.device("meta"):
+        network = cifar_resnet(20)
+    blocks = [module for module in network.modules() if isinstance(module, BasicBlock)]
+    assert maps(network, blocks, 32) == [(16, 32, 32)] * 3 + [(32, 16, 16)] * 3 + [(64, 8, 8)] * 3
 
 
 def test_convolutions_start_with_the_variance_of_he() -> None:
     torch.manual_seed(0)
-    for module in cifar_resnet(20).modules():
-        if isinstance(module, nn.Conv2d):
-            assert module.weight.std().item() == pytest.approx((2 / (9 * module.out_channels)) ** 0.5, rel=0.15)
+    check_start_of_he(cifar_resnet(20), rel=0.15)
 
 
 @pytest.mark.parametrize(("depth", "nearest"), [(-4, "8"), (2, "8"), (7, "8"), (18, "14 and 20"), (111, "110 and 116")])

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from models.networks import check_start_of_he, maps, num_parameters
 from torch import nn
 from torch.nn import functional as F
 
-from syncline.models.resnet import CifarResNet
 from syncline.models.wide_resnet import WideBlock, WideResNet
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
@@ -18,34 +18,15 @@ def wrn(depth: int, width: int, dropout: float = 0.0) -> WideResNet:
     return WideResNet(in_channels=3, image_size=32, num_classes=10, depth=depth, width=width, dropout=dropout)
 
 
-def size(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
-
-
 @pytest.mark.parametrize(
     ("depth", "width", "published_millions", "exact"),
     [(16, 4, 2.7, 2_748_890), (28, 10, 36.5, 36_479_194), (40, 1, 0.6, None), (40, 4, 8.9, 8_949_210)],
 )
 def test_published_parameter_counts(depth: int, width: int, published_millions: float, exact: int | None) -> None:
     with torch.device("meta"):
-        counted = size(wrn(depth, width))
+        counted = num_parameters(wrn(depth, width))
     assert counted / 1e6 == pytest.approx(published_millions, abs=0.06)
     assert exact in (None, counted)
-
-
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_width_one_is_the_cifar_resnet_with_two_shortcuts(blocks: int) -> None:
-    """Of 16 x 32 and 32 x 64 weights; the batch norms have moved, but have as many weights in total."""
-    with torch.device("meta"):
-        plain = CifarResNet(in_channels=3, image_size=32, num_classes=10, depth=6 * blocks + 2)
-        wide = wrn(6 * blocks + 4, 1)
-    assert size(wide) == size(plain) + 16 * 32 + 32 * 64
-
-
-@pytest.mark.parametrize("depth", [10, 16])
-def test_depth_counts_the_convolutions(depth: int) -> None:
-    with torch.device("meta"):
-        assert sum(isinstance(module, nn.Conv2d) for module in wrn(depth, 2).modules()) == depth
 
 
 @pytest.mark.parametrize(("he", "theirs"), [(8, 10), (26, 28)])
@@ -64,14 +45,10 @@ def test_each_file_sets_what_its_name_says(choice: str) -> None:
 
 
 def test_maps_halve_where_the_width_doubles() -> None:
-    shapes: list[tuple[int, ...]] = []
     with torch.device("meta"):
         network = wrn(16, 4)
-        for block in network.modules():
-            if isinstance(block, WideBlock):
-                block.register_forward_hook(lambda _module, _args, out: shapes.append(tuple(out.shape[1:])))
-        network(torch.zeros(1, 3, 32, 32))
-    assert shapes == [(64, 32, 32)] * 2 + [(128, 16, 16)] * 2 + [(256, 8, 8)] * 2
+    blocks = [module for module in network.modules() if isinstance(module, WideBlock)]
+    assert maps(network, blocks, 32) == [(64, 32, 32)] * 2 + [(128, 16, 16)] * 2 + [(256, 8, 8)] * 2
 
 
 def test_the_shortcut_is_the_identity_where_the_channels_stay() -> None:
@@ -108,13 +85,7 @@ def test_dropout_is_between_the_convolutions() -> None:
 def test_weights_start_as_in_the_authors_code() -> None:
     torch.manual_seed(0)
     network = wrn(16, 2)
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            area = module.kernel_size[0] * module.kernel_size[1]
-            assert module.weight.std().item() == pytest.approx((2 / (area * module.out_channels)) ** 0.5, rel=0.15)
-        if isinstance(module, nn.BatchNorm2d):
-            assert module.weight.eq(1).all()
-            assert module.bias.eq(0).all()
+    check_start_of_he(network, rel=0.15)
     assert network.linear.bias.eq(0).all()
 
 

@@ -4,8 +4,6 @@ The numbers are lines of that file, each a paragraph; the quotations have the sy
 Figures 4 and 5, the timelines of the four variants, are tests/traces/k_*.txt.
 """
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +16,6 @@ from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import Command, Grant, PushArrived, Repeat, StrategyOptions, WaitFor
 from syncline.timing.adasync import adasync_quadratic_k, adasync_square_root_k
-from syncline.timing.distributions import Exponential
-from syncline.timing.run_times import k_batch_async_s, k_sync_s
 
 choices = st.integers(0, 60).flatmap(lambda size: st.lists(st.integers(0, 99), min_size=size, max_size=size))
 
@@ -37,28 +33,16 @@ def same_answers(one: StrategyOptions, other: StrategyOptions, history: list[int
 # --- 2.2 K-sync SGD (line 47) ---
 
 
-def test_k_sync_waits_for_the_first_k_workers():
-    """47: "The PS only waits for the first K out of P workers to push their gradients"."""
+def test_k_sync_waits_for_the_first_k_workers_cancels_the_others_and_sends_the_weights_to_all():
+    """47: "The PS only waits for the first K out of P workers to push their gradients. Once it receives K gradients, it
+    updates w and cancels the remaining workers"; "The updated parameter vector is sent to all workers"."""
     harness = Harness(KSyncOptions(k=2), 4)
     assert applied(harness.push(3)) == []
     assert harness.running == [0, 1, 2]
-    assert applied(harness.push(1)) == [(0, 1)]
-
-
-def test_k_sync_cancels_the_remaining_workers():
-    """47: "Once it receives K gradients, it updates w and cancels the remaining workers"."""
-    harness = Harness(KSyncOptions(k=2), 4)
-    harness.push(3)
     second = harness.push(1)
+    assert applied(second) == [(0, 1)]
     assert interrupted(second) == [0, 2]
-    assert harness.next_push == 2, "no gradient of theirs is ever pushed"
-
-
-def test_k_sync_sends_the_weights_to_all_workers():
-    """47: "The updated parameter vector is sent to all workers for the next iteration"."""
-    harness = Harness(KSyncOptions(k=2), 4)
-    harness.push(3)
-    assert sorted(granted(harness.push(1))) == [0, 1, 2, 3]
+    assert sorted(granted(second)) == [0, 1, 2, 3]
     assert harness.granted == dict.fromkeys(range(4), 1)
 
 
@@ -210,28 +194,6 @@ def test_with_k_of_1_or_of_p_it_is_asynchronous_or_synchronous_sgd(options, othe
     same_answers(options(num_workers), other, history, num_workers)
 
 
-# --- 3 Run times: simulated means against the paper's expectations ---
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (KSyncOptions(k=4), k_sync_s(Exponential(1.0), 4, 8)),
-        (KAsyncOptions(k=4), k_sync_s(Exponential(1.0), 4, 8)),
-        (KBatchSyncOptions(k=4), k_batch_async_s(Exponential(1.0), 4, 8)),
-        (KBatchAsyncOptions(k=4), k_batch_async_s(Exponential(1.0), 4, 8)),
-    ],
-    ids=lambda value: value.name if isinstance(value, StrategyOptions) else "",
-)
-def test_the_time_of_an_update_is_as_expected(options, expected):
-    """Lemmas 1 to 5 with exponential times, for which all are equalities: 0.6345 and K/P = 0.5 for K = 4 of 8."""
-    draw, drawn = random.Random(1), {}
-    harness = Harness(options, 8)
-    while harness.version < 300:
-        harness.step(lambda worker, number: drawn.setdefault((worker, number), draw.expovariate(1.0)))
-    assert harness.now / harness.version == pytest.approx(expected, rel=0.06)
-
-
 # --- 6 AdaSync, and appendix D ---
 
 
@@ -342,17 +304,6 @@ def test_f_0_may_be_the_loss_at_the_initial_weights():
         assert push(0, at, 0.5) == []
     assert push(2, 1.1, 100.0) == ["F_0 8, F 3"], "of version 0, but after the first interval"
     assert harness.strategy.first_loss == 8.0
-
-
-def test_with_f_0_at_the_start_k_may_grow_after_the_first_interval():
-    """With the default it cannot: the first F is F_0."""
-    losses = {"interval": [], "start": []}
-    for f0, found in losses.items():
-        harness = Harness(AdasyncOptions(variant="k_async", k=1, interval=1.0, f0=f0), 4)
-        for at, loss in ((0.2, 8.0), (0.4, 0.5), (0.6, 0.25), (0.8, 0.25), (1.1, 0.1)):
-            harness.push(0, at - harness.now, loss)
-        found.append(harness.waits_for)
-    assert losses == {"interval": [1], "start": [2]}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

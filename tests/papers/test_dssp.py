@@ -284,12 +284,6 @@ def test_without_a_range_dssp_is_ssp(bound, choices, s_lower):
         assert granted(dssp.push(worker)) == granted(ssp.push(worker))
 
 
-def test_one_logical_server_is_needed():
-    """III: the controller compares the push times of all workers in one place."""
-    assert DsspOptions.single_server
-    assert not SspOptions.single_server
-
-
 # --- V-D. Table I: the mixed cluster ---
 
 PUSHES = 7_812  # a tenth of Table I's 200 epochs of 50,000 images in gradients of 128

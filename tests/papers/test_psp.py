@@ -62,11 +62,15 @@ def test_server_lines_7_and_8_drop_older_gradients():
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 5])
-def test_server_line_10_keeps_current_and_newer_gradients(ahead):
-    """Lines 9 and 10: else, t' >= t, "g <- g + g', d <- d + 1". A worker may be ahead of a slow server."""
+def test_server_lines_10_and_14_keep_current_and_newer_gradients_for_a_version_that_starts_without_any(ahead):
+    """Lines 9 and 10: else, t' >= t, "g <- g + g', d <- d + 1". A worker may be ahead of a slow server.
+
+    Lines 14 and 4: "t <- t + 1", and g and d start at 0 again.
+    """
     server = Server(3, c=2)
     server.push(0, 0)
     server.push(1, 0)
+    assert server.machine.version == 1
     assert server.push(0, 1 + ahead) == []
     assert updates(server.push(1, 1 + ahead)) == [((2, 3), 2.0)]
 
@@ -129,16 +133,6 @@ def test_server_line_13_scales_the_rate_with_the_number_of_gradients():
         assert (update.scale, update.is_sum) == (float(c), False)
 
 
-def test_server_line_14_starts_the_next_version_without_gradients():
-    """Lines 14 and 4: "t <- t + 1", and g and d start at 0 again."""
-    server = Server(2, c=2)
-    server.push(0, 0)
-    server.push(1, 0)
-    assert server.machine.version == 1
-    assert server.push(0, 1) == []
-    assert updates(server.push(1, 1)) == [((2, 3), 2.0)]
-
-
 # --- Algorithm 1, worker ---
 
 
@@ -149,11 +143,6 @@ def rule_of(num_shards: int, **options: object) -> PullRule:
         rule.arrived(0.0, shard, 0)
     rule.start()
     return rule
-
-
-def test_worker_line_1_starts_at_zero():
-    """Line 1: "t <- 0"."""
-    assert rule_of(3).tag == 0
 
 
 @pytest.mark.parametrize("b", [1.0, 50.0, 100.0])

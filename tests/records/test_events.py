@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-from bisect import bisect_left
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.records import events
-from syncline.records.events import BATCH_ROWS, KINDS, SCHEMA, EventLog, merge_events, read_events
+from syncline.records.events import KINDS, SCHEMA, EventLog, merge_events, read_events
 from syncline.records.store import RecordError
 
 Row = tuple[float, str, int, int, int, int, float, str]
@@ -73,14 +72,6 @@ def test_nan_is_read_back_as_nan(tmp_path: Path) -> None:
     write(tmp_path / "log", [(0.0, "computed", 0, -1, -1, 0, math.nan, "")])
     (row,) = as_rows(read_events(tmp_path / "log"))
     assert math.isnan(row[6])
-
-
-def test_more_rows_than_a_batch_holds_are_read_back(tmp_path: Path) -> None:
-    rows = some(BATCH_ROWS + 1)
-    write(tmp_path / "log", rows)
-    table = read_events(tmp_path / "log")
-    assert as_rows(table) == rows
-    assert [batch.num_rows for batch in table.to_batches() if len(batch)] == [BATCH_ROWS, 1]
 
 
 @pytest.mark.usefixtures("batches_of_3")
@@ -193,17 +184,6 @@ def test_a_resumed_log_keeps_exactly_its_first_rows(folder: Path, sizes: list[in
         assert as_rows(read_events(path)) == rows
 
 
-@pytest.mark.usefixtures("batches_of_3")
-def test_every_number_of_rows_can_be_kept_of_full_sized_batches(tmp_path: Path) -> None:
-    path, rows = tmp_path / "log", some(8)
-    for keep in range(1, 9):
-        write(path, rows)
-        log = EventLog(path, keep)
-        log.append(*rows[0])
-        log.close()
-        assert as_rows(read_events(path)) == [*rows[:keep], rows[0]]
-
-
 def test_more_rows_than_there_are_cannot_be_kept_and_the_log_stays(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="not an event log"):
         EventLog(tmp_path / "log", 1)
@@ -278,32 +258,6 @@ def test_a_merged_log_has_batches_of_the_same_size(tmp_path: Path) -> None:
     merged = read_events(tmp_path / "events.arrow")
     assert as_rows(merged) == sorted((row for rows in logs for row in rows), key=lambda row: row[0])
     assert max(batch.num_rows for batch in merged.to_batches()) <= 3
-
-
-def test_logs_without_rows_are_merged_too(tmp_path: Path) -> None:
-    for name, rows in (("empty", []), ("log", some(3))):
-        write(tmp_path / name, rows)
-        merge_events([tmp_path / "empty", tmp_path / name], tmp_path / "merged")
-        assert as_rows(read_events(tmp_path / "merged")) == rows
-
-
-@pytest.mark.usefixtures("batches_of_3")
-def test_of_a_log_that_a_crash_cut_off_the_whole_batches_are_merged(tmp_path: Path) -> None:
-    write(tmp_path / "whole", some(4))
-    write(tmp_path / "cut", some(8, first=100))
-    content = (tmp_path / "cut").read_bytes()
-    for kept in (3, 6):
-        size = bisect_left(range(len(content)), kept, key=lambda size: num_rows_of_start(tmp_path, content[:size]))
-        (tmp_path / "cut").write_bytes(content[: size + 5])
-        merge_events([tmp_path / "whole", tmp_path / "cut"], tmp_path / "merged")
-        assert as_rows(read_events(tmp_path / "merged")) == some(4) + some(kept, first=100)
-
-
-def num_rows_of_start(folder: Path, content: bytes) -> int:
-    """Rows in whole batches of a log that begins so; -1 of what is no log."""
-    (folder / "start").write_bytes(content)
-    rows = num_rows_or_error(folder / "start")
-    return -1 if isinstance(rows, str) else rows
 
 
 def test_a_part_that_is_no_log_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

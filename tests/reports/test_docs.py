@@ -151,7 +151,6 @@ def test_text_around_a_mark_survives(before: str, after: str) -> None:
         ("laptop adasync/fig99", "'fig99'"),
         ("laptop adasync/fig6", "it is no table"),
         ("laptop adasync/fig6-table columns=99", "out of range"),
-        ("laptop adasync/fig6-table columns=0", "neither columns=1,2 nor rows=1,2"),
         ("laptop adasync/fig6-table colour=1", "neither columns=1,2 nor rows=1,2"),
         ("laptop,tiny board", "the scale must be one of smoke"),
         ("workstation,laptop adasync/fig6-table", "an artefact has one scale"),

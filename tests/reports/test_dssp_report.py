@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from written import Written, artefact_of, verdict_on, without
 
-from reports.__main__ import main
 from reports.claims import NOT_RUN
 from reports.dssp import PAPER
 from reports.dssp.equal import fig3, fig3_table, readings_table, times_table
@@ -408,17 +406,6 @@ def test_who_never_reaches_the_target_counts_with_the_longest_run() -> None:
     assert found.effects[2].estimate == pytest.approx(1.0)
 
 
-def test_where_bsp_has_not_learned_nothing_is_judged() -> None:
-    """A tenth is chance of ten classes."""
-    chance = (0.1, 0.1, 0.1)
-    flat = {network: dict.fromkeys(PARADIGMS, chance) for network in ("alexnet", *RESNETS)}
-    artefact = made_equal(flat, goals={"laptop": dict.fromkeys(flat, 0.1)})
-    for claim in PAPER.claims:
-        if claim.artefacts == ("dssp/fig3",) and claim.baseline:
-            found = judged(claim.key, artefact)
-            assert (found.verdict, "at chance" in found.because) == (NOT_RUN, True), claim.key
-
-
 # As it is asked for.
 
 
@@ -427,11 +414,3 @@ def test_figure_3_comes_with_its_tables() -> None:
     assert list(PAPER.shows["fig3"](artefact)) == ["", "table", "times", "readings"]
     without = replace(artefact, runs=[run for run in artefact.runs if not run.label.endswith(READINGS)])
     assert list(PAPER.shows["fig3"](without)) == ["", "table", "times"], "no table without rows"
-
-
-def test_without_a_plan_one_line_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dssp/table1", "--scale", "gpu", "--results", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert "make dssp-table1 SCALE=gpu" in said
-    assert said.count("\n") == 1

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from written import Written, artefact_of, verdict_on
 
-from reports.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict
+from reports.claims import FAILS, HOLDS, NOT_RUN, Verdict
 from reports.dssync import PAPER
 from reports.dssync.accuracy import averaging, batches, curves, score_table
 from reports.dssync.cost import Wire, gains, table1
 from reports.dssync.iterations import figure as bars
 from reports.dssync.iterations import seconds, speedups
-from reports.dssync.text import published_epoch, published_speedup, published_step_s, text
+from reports.dssync.text import published_epoch, published_step_s, text
 from reports.dssync.wall import crossings, races, table4
 from reports.records import Artefact
 from syncline.config import compose
@@ -224,13 +224,6 @@ def test_a_claim_on_accuracy_holds_and_fails(key: str, name: str, task: str, str
     assert verdict(key, made_scores(name, even)).verdict == FAILS
 
 
-@pytest.mark.parametrize(("asp", "expected"), [((0.80, 0.82), FAILS), ((0.65, 0.75), UNDECIDED)])
-def test_asp_that_is_better_fails_and_noise_is_undecided(asp: tuple[float, float], expected: str) -> None:
-    found = verdict("accuracy_4", made_scores("table2", SCORES | {"criteo": SCORES["criteo"] | {"asp": asp}}))
-    numbers = {number.effect.what: number for number in found.numbers}
-    assert numbers["Criteo, AUC, %: BSP less ASP"].verdict == expected
-
-
 @pytest.mark.parametrize(("by", "expected"), [(-0.009, HOLDS), (-0.011, FAILS)])
 def test_at_least_as_accurate_is_not_lower_by_a_declared_margin(by: float, expected: str) -> None:
     """A point of an accuracy; the deviation of our own seeds has no part in it."""
@@ -405,8 +398,6 @@ def test_without_a_task_that_was_learned_there_is_no_race() -> None:
 
 def test_the_published_times_of_an_iteration() -> None:
     """dssync.txt, Table 4: wall time / iterations; speed-ups as printed; epochs by section 4.1's batches."""
-    found = [published_step_s("cifar10", workers, strategy) for workers in (4, 16) for strategy in ("bsp", "ds_sync")]
-    assert found == pytest.approx([0.6110, 0.4810, 0.9300, 0.6600], abs=5e-5)
     assert published_step_s("cifar10", 9, "bsp") is None
     assert published_step_s("imagenet", 16, "bsp") is None
     table = text()["table4"]
@@ -415,7 +406,6 @@ def test_the_published_times_of_an_iteration() -> None:
     for workers, expected in printed.items():
         found = [row["bsp"]["seconds"] / row["ds_sync"]["seconds"] for row in table[workers].values()]
         assert found == pytest.approx(expected)
-    assert published_speedup("criteo", 16) == pytest.approx(3.1582 / 3.3719, rel=1e-4)
     assert [published_epoch("cifar10", workers, "bsp") for workers in (4, 16)] == [134, 141]
     assert [published_epoch("cifar10", workers, "ds_sync") for workers in (4, 16)] == [60, 60]
     assert [published_epoch("cifar100", 4, strategy) for strategy in ("bsp", "ds_sync")] == [130, 117]
@@ -459,7 +449,6 @@ def test_the_v100_profile_is_the_least_squares_fit_to_table_4() -> None:
 @pytest.mark.parametrize(
     ("task", "profile", "parameters", "misses"),
     [
-        ("cifar10", "v100", 36_479_194, [0.025, 0.0, 0.0, -0.025]),
         ("cifar100", "v100_cifar100", 36_536_884, [-0.058, -0.079, 0.071, 0.066]),
         ("imagenet", "v100_imagenet", 68_883_240, [-0.003, 0.003]),
         ("squad", "v100_squad", 334_094_338, [0.071, -0.200, 0.049, 0.081]),

@@ -161,28 +161,6 @@ def test_what_is_undecided_says_which_size_is_excluded():
     assert "the share lies between 0.14 and 0.98" in number.why
 
 
-# The level.
-
-
-@pytest.mark.parametrize("of", [of_difference, of_ratio])
-def test_at_a_bound_that_is_true_neither_verdict_is_more_frequent_than_its_level(of):
-    """400 samples of six; three deviations of a share of 0.05 are 3.3 %."""
-    rng, bound, num = np.random.default_rng(2), {of_difference: 0.0, of_ratio: 1.0}[of], 400
-    found = []
-    for _ in range(num):
-        first, second = (Sample(tuple(row)) for row in rng.normal(10.0, 1.0, size=(2, 6)).tolist())
-        found += verdicts(of("x", first, second, at_most=bound))
-    assert 0.017 < found.count(HOLDS) / num < 0.083
-    assert found.count(FAILS) / num < 0.083
-
-
-def test_of_six_tosses_of_a_coin_only_all_alike_decide_against_a_half():
-    """Of seven numbers of heads the first and the last, with a probability of 1 / 64 each."""
-    shares = (Sample((1.0,) * heads + (0.0,) * (6 - heads)) for heads in range(7))
-    found = [verdicts(of_share("heads", share, at_most=0.5))[0] for share in shares]
-    assert found == [HOLDS, *[UNDECIDED] * 5, FAILS]
-
-
 # The paper's own number.
 
 

@@ -86,14 +86,8 @@ PRESS_OTHER = (
 HARMS = {
     "drawing": (False, False),
     "drawing.style.height = '100px'": (True, False),
-    "drawing.closest('figure').style = 'position: relative; left: -300px'": (True, False),
-    "drawing.style.width = '1140px'; drawing.parentElement.style = 'width: 600px; overflow: hidden'": (True, False),
     "Plotly.relayout(drawing, {'xaxis.title.text': 'x'.repeat(200)})": (True, False),
     "Plotly.relayout(drawing, {'title.text': 'x'.repeat(100)})": (False, True),
-    "Plotly.relayout(drawing, {'updatemenus[0].x': 0.9})": (False, True),
-    "Plotly.relayout(drawing, {'updatemenus[0].y': 0.9})": (False, True),
-    "Plotly.relayout(drawing, {'legend.yref': 'paper', 'legend.y': -0.1})": (False, True),
-    "Plotly.relayout(drawing, {'yaxis.nticks': 100})": (False, True),
 }
 
 

@@ -11,7 +11,7 @@ from written import Written, artefact_of, verdict_on, without, write_records
 from reports.claims import Verdict
 from reports.figures import Figure
 from reports.psp import PAPER
-from reports.psp.delays import BIN_S, density, show_fig2
+from reports.psp.delays import BIN_S, show_fig2
 from reports.psp.learning import fig3, fig4, fig4_readings
 from reports.psp.runs import by_epoch
 from reports.psp.table import gradients, table1
@@ -292,12 +292,6 @@ def test_from_the_reference_the_delays_are_of_the_beginning_of_each_log(pulls: A
     assert not any("the beginning of a long event log" in note for note in whole.notes)
 
 
-def test_a_density_is_drawn_as_steps() -> None:
-    made = density("d", [0.01, 0.06, 0.07], 0)
-    assert made.x == pytest.approx([0.0, BIN_S, BIN_S, 2 * BIN_S, 2 * BIN_S, 3 * BIN_S])
-    assert made.y == pytest.approx([1 / 3 / BIN_S] * 2 + [2 / 3 / BIN_S] * 2 + [0.0] * 2)
-
-
 # Claims.
 
 
@@ -333,17 +327,6 @@ def test_a_claim_fails_where_the_numbers_are_others(
 ) -> None:
     found = verdicts(made(runs_of(FITTING | {label: (minutes, error)})))
     assert {key for key, one in found.items() if one.verdict == "fails"} == failing
-
-
-def test_a_claim_is_not_run_where_a_run_is_missing_or_the_artefact_is() -> None:
-    found = verdicts(without(made(runs_of(FITTING)), "in_time/push28_pull90", 0))
-    # Those of times alone are judged by all rows, those of learning by their own.
-    assert {key for key, one in found.items() if one.verdict != "not run"} == {"push28_pull90_error", "too_small"}
-    delayed = {label: numbers for label, numbers in FITTING.items() if label.startswith("delayed")}
-    found = verdicts(made(runs_of(delayed)))
-    not_run = {"push28_pull90_time", "normal_scenario", "sync_prolonged"}
-    assert {key for key, one in found.items() if one.verdict == "not run"} == not_run
-    assert found["push28_time"].verdict == "holds"
 
 
 def test_published_numbers_stand_beside_ours_in_the_claims() -> None:

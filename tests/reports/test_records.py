@@ -1,6 +1,5 @@
 """From a plan to its records: what is loaded, when, and what is refused."""
 
-import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,14 +61,6 @@ def test_a_run_knows_its_curve_and_when_it_reached_a_target(tmp_path: Path):
     assert run.curve("accuracy") == ([0.0, 2.0], [0.1, 0.5])
     assert (run.time_to("accuracy", 0.3), run.time_to("accuracy", 0.6)) == (2.0, None)
     assert (run.time_to("loss", 2.0), run.time_to("loss", 1.5), run.time_to("loss", 0.5)) == (0.0, 2.0, None)
-
-
-def test_a_record_of_another_format_is_refused(tmp_path: Path):
-    write_records(tmp_path, "dssp/fig3", "smoke", [written("a", 0)], {})
-    path = tmp_path / "a-0" / "summary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(RecordError, match="record format 99"):
-        load_artefact("dssp/fig3", "smoke", tmp_path)
 
 
 def test_a_plan_of_a_sweep_is_no_artefact() -> None:
@@ -146,18 +137,6 @@ def test_what_the_results_lack_is_of_the_reference_run_by_run(tmp_path: Path) ->
     assert [(run.seed, run.record.origin) for run in partial.runs] == [(0, "results"), (1, "reference")]
     assert partial.missing == [Missing("a", 2)]
     assert partial.origins == f"Runs: 1 from results, 1 from the reference ({MADE_BY})"
-
-
-def test_a_fresh_folder_has_the_same_runs_as_the_one_that_was_stored(tmp_path: Path) -> None:
-    runs = [written("a", 0, dataset={"name": "digits"}), written("b", 0, dataset={"name": "digits"}, epochs=3.0)]
-    write_records(tmp_path / "elsewhere", "dssp/fig3", "smoke", runs, {"k": 1})
-    ours = load_artefact("dssp/fig3", "smoke", tmp_path / "elsewhere")
-    theirs = load_artefact("dssp/fig3", "smoke", tmp_path / "none", referred(tmp_path / "elsewhere", tmp_path))
-    assert (theirs.name, theirs.scale, theirs.report, theirs.missing) == (ours.name, ours.scale, ours.report, [])
-    for mine, other in zip(ours.runs, theirs.runs, strict=True):
-        assert (other.label, other.seed, other.summary) == (mine.label, mine.seed, mine.summary)
-        assert (other.config, other.metrics) == (mine.config, mine.metrics)
-    assert settings(theirs).texts() == settings(ours).texts()
 
 
 def test_a_store_shows_the_reference_of_its_scale_alone(tmp_path: Path) -> None:

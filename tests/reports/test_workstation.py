@@ -28,11 +28,6 @@ ARTEFACTS = [name for key, paper in SHOWN.items() for own in paper.shows if (nam
 CLAIMS = [(paper, claim) for paper in PAPERS.values() for claim in paper.claims]
 # Claims that have no rows at this scale, and why.
 LEFT_OUT = {"homogeneous_small": "no run of resnet110/bsp, resnet110/dssp, resnet110/ssp_s* learns"}
-# Claims about times to a target that the experiment's file does not have before tuning, or that runs at chance miss.
-NEED_A_TARGET = {
-    "async_scales", "sync_fewer_epochs", "backup_time", "draw_speed", "adasync_fastest", "hetero_time", "fc_fast",
-    "fc_dssp_ge_ssp", "conv_bsp_floor", "wall_time",
-}  # fmt: skip
 
 
 @cache
@@ -63,28 +58,15 @@ def test_every_artefact_shows_all_its_rows(name: str, has_targets: bool) -> None
     assert settings(artefact).texts()
 
 
-@pytest.mark.parametrize(
-    ("name", "suffix", "rows"),
-    [
-        ("dssp/table1", "", {"BSP, the paper's rate", "ASP, the paper's rate, sharing=shared"}),
-        (
-            "adasync/fig11",
-            "table",
-            {f"K-sync, AdaSync{of}, delay of mean 0.02 s" for of in (" from K = 1", " from K = 4")},
-        ),
-        ("backup/fig2", "table", {"slow1, sync, backups 50", "slow2, sync, backups 100"}),
-        ("psp/table1", "", {"Sync+push:28, tag=newest"}),
-    ],
-)
-def test_readings_and_rows_of_times_alone_are_rows_of_the_tables(name: str, suffix: str, rows: set[str]) -> None:
-    item = shown(name, made_up(name, False))[suffix]
+def test_readings_are_rows_of_the_tables() -> None:
+    item = shown("dssp/table1", made_up("dssp/table1", False))[""]
     assert isinstance(item, Table)
-    assert rows <= {texts[0] for texts in item.texts()}
+    assert {"BSP, the paper's rate", "ASP, the paper's rate, sharing=shared"} <= {texts[0] for texts in item.texts()}
 
 
-def verdicts(has_targets: bool) -> Mapping[str, Verdict]:
+def verdicts() -> Mapping[str, Verdict]:
     return {
-        claim.key: judge(claim, paper.claim_text(claim.key), SCALE, lambda name: made_up(name, has_targets))
+        claim.key: judge(claim, paper.claim_text(claim.key), SCALE, lambda name: made_up(name, True))
         for paper, claim in CLAIMS
     }
 
@@ -99,21 +81,14 @@ def test_a_claim_reads_no_rows_but_those_that_it_names(claim: Claim) -> None:
 
 
 def test_every_claim_is_judged_once_the_targets_are_there() -> None:
-    found = verdicts(has_targets=True)
+    found = verdicts()
     not_run = {key: verdict.because for key, verdict in found.items() if verdict.verdict == NOT_RUN}
     assert {key: because.removeprefix("not part of this scale: ") for key, because in not_run.items()} == LEFT_OUT
     assert all(number.effect.num_present == SEEDS for verdict in found.values() for number in verdict.numbers)
 
 
-def test_before_only_the_claims_of_times_to_a_target_are_not_judged() -> None:
-    found = verdicts(has_targets=False)
-    without = {key for key, verdict in found.items() if verdict.verdict == NOT_RUN} - {*LEFT_OUT}
-    assert without <= NEED_A_TARGET, {key: found[key].because for key in without - NEED_A_TARGET}
-    assert all("target" in found[key].because for key in without)
-
-
 def test_each_claim_about_learning_says_what_its_own_rates_tell_or_why_they_do_not() -> None:
-    for key, verdict in verdicts(has_targets=True).items():
+    for key, verdict in verdicts().items():
         other = verdict.other
         if other is not None and other.verdict not in (NOT_RUN, CONTRADICTED):
             assert verdict.claim.basis == LEARNED, key

@@ -90,9 +90,10 @@ class PoolHere(pool.Pool):
 
 
 @pytest.fixture
-def pool_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def pool_here(monkeypatch: pytest.MonkeyPatch) -> type[PoolHere]:
     """Plans are made in this process, without the seconds that others take to import."""
     monkeypatch.setattr(plan, "Pool", PoolHere)
+    return PoolHere
 
 
 @pytest.fixture

@@ -12,12 +12,6 @@ from runners.agent_starter import AgentStarter
 from syncline.config import MultinodeConfig, compose
 
 
-def program(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
-    path.chmod(0o755)
-    return path
-
-
 def starter(folder: Path, *words: str) -> AgentStarter:
     """For the agents of the hosts a, b and c."""
     runner = compose(["runner=multinode", "hosts=[a,b,c]", "cluster.workers=3", *words])[0].runner
@@ -36,7 +30,10 @@ class Programs:
         monkeypatch.setattr(agent_starter, "RETRY_S", 0.1)
 
     def add(self, name: str, *lines: str) -> Path:
-        return program(self._folder / name, *lines, f'echo $$ "$@" >> {self._folder}/{name}.calls', "exec sleep 60")
+        path = self._folder / name
+        path.write_text("\n".join(["#!/bin/sh", *lines, f'echo $$ "$@" >> {path}.calls', "exec sleep 60\n"]))
+        path.chmod(0o755)
+        return path
 
     def calls(self, name: str, number: int) -> list[tuple[int, list[str]]]:
         """Its first calls, once there are so many: process and arguments."""

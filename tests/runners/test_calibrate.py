@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ from commands import made
 
 from runners import calibrate, measuring
 from runners.failures import RunFailed
-from runners.stop import SIGNALS
 from syncline.__main__ import main as syncline
 from syncline.config import compose
 from syncline.operations.arguments import INTERRUPTED
@@ -75,7 +75,7 @@ def test_persistent_stragglers_are_foreseen_and_independent_draws_miss_them(
 ) -> None:
     predictions = []
     monkeypatch.setattr(measuring, "SEEDS", 8)
-    monkeypatch.setattr(calibrate, "table", lambda name, made: predictions.extend(made) or _Silent())
+    monkeypatch.setattr(calibrate, "table", lambda name, made: predictions.extend(made) or SimpleNamespace(print=print))
     words = [*VIRTUAL[:3], "cluster.gradient_s=[0.03]", "links=false", "samples=1500", STRAGGLING]
     assert call(tmp_path, *words) == 0
     cluster = profile_in(tmp_path)
@@ -85,11 +85,6 @@ def test_persistent_stragglers_are_foreseen_and_independent_draws_miss_them(
     assert abs(ssp.error) < 0.04
     assert ssp.independent_error < -0.08
     assert np.median([abs(each.error) for each in predictions]) < 0.02
-
-
-class _Silent:
-    def print(self, console: object) -> None:
-        pass
 
 
 def test_a_record_gives_the_seconds_and_the_latency_of_its_run(tmp_path: Path) -> None:
@@ -225,22 +220,11 @@ def test_what_is_not_good_enough_is_said(tmp_path: Path, capsys: pytest.CaptureF
     assert line == "ssp is foreseen with an error of +6.0%, above 5%"
 
 
+@pytest.mark.usefixtures("signals")
 def test_ctrl_c_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Through the documented command."""
     monkeypatch.setattr(calibrate, "findings", lambda asked: signal.raise_signal(signal.SIGINT))
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        assert syncline(["calibrate", "name=lab", "--config-dir", str(tmp_path)]) == INTERRUPTED
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    assert syncline(["calibrate", "name=lab", "--config-dir", str(tmp_path)]) == INTERRUPTED
     assert capsys.readouterr().err == "interrupted; no profile is written\n"
-
-
-def test_help_is_the_page_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert syncline(["calibrate", "--help"]) == 0
-    said = capsys.readouterr()
-    assert "from=FILE.csv" in said.out
-    assert said.err == ""

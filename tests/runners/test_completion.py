@@ -28,7 +28,6 @@ echo "${COMPREPLY[*]}"
         ("syncline sta", ["status"]),
         ("syncline run strategy=d", ["strategy=ds_sync", "strategy=dssp"]),
         ("syncline run strategy=dssp strategy.", ["strategy.bound=", "strategy.r_max=", "strategy.s_lower="]),
-        ("syncline run cluster.w", ["cluster.workers="]),
         ("syncline run cluster.network.l", ["cluster.network.latency_s="]),
         ("syncline run +experiment=dssp/t", ["+experiment=dssp/table1"]),
         ("syncline run --s", ["--status"]),

@@ -1,8 +1,6 @@
 """Other data is another run: the content of the files is part of the identity, and what is loaded is held to it."""
 
-import dataclasses
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -42,31 +40,10 @@ def test_other_content_at_the_same_path_is_another_run_also_within_one_process(r
     assert text_run(root).identity == before
 
 
-def test_the_same_content_elsewhere_under_another_name_and_of_another_time_is_the_same_run(
-    root: Path, tmp_path: Path
-) -> None:
-    before = text_run(root).identity
-    os.utime(root / "book.txt", (1, 1))
-    assert text_run(root).identity == before
-    (tmp_path / "other").mkdir()
-    shutil.move(root / "book.txt", tmp_path / "other" / "novel.txt")
-    assert text_run(tmp_path / "other", "dataset.path=novel.txt").identity == before
-
-
 def test_texts_that_are_both_absent_are_two_runs(root: Path) -> None:
     absent = [text_run(root, f"dataset.path={name}") for name in ("none", "nobody")]
     assert {config.dataset.content for config in absent} == {"absent"}
     assert absent[0].identity != absent[1].identity
-
-
-def test_many_runs_read_a_large_file_once(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
-    monkeypatch.setattr(checksums, "SETTLED_NS", -(10**12))
-    monkeypatch.setattr(checksums, "KEPT", tmp_path / "kept")
-    monkeypatch.setattr(checksums, "_read", lambda path: read.append(path) or ("0" * 32, True))
-    checksums._settled.cache_clear()
-    identities = {text_run(root, f"seed={seed}").identity for seed in range(20)}
-    assert (len(identities), len(read)) == (20, 1)
 
 
 def test_a_run_of_times_alone_reads_no_data(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +144,8 @@ def test_a_plan_with_other_data_is_one_line(root: Path, tmp_path: Path, command:
     (root / "book.txt").write_bytes(TEXT[::-1])
     line = one_error_line(command("--plan", str(path), f"results={tmp_path}"))
     there, here = before["content"], text_run(root).dataset.content
-    assert line == (
-        f"error: {path}: {before['identity']} is of other data: text in {root} has content {here}, it "
-        f"had {there} when it was planned; make the plan again"
-    )
+    assert line.startswith(f"error: {path}: {before['identity']} is of other data: text in {root} has content {here}, ")
+    assert there in line
 
 
 def test_a_plan_without_its_data_is_composed_and_shown(root: Path, tmp_path: Path, command: Command) -> None:
@@ -179,16 +154,3 @@ def test_a_plan_without_its_data_is_composed_and_shown(root: Path, tmp_path: Pat
     assert [run["content"] for run in json.loads(path.read_text())["runs"]] == ["absent"] * 2
     said = command("--status", "-m", "seed=0,1", *SHORT, f"dataset.root={root}", f"results={tmp_path}")
     assert (said.code, said.out.count("left")) == (0, 2)
-
-
-def test_a_plan_of_before_a_download_is_the_same_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files that come have the published checksums, or they are refused."""
-    words = ["model=char_lstm", "dataset=ptb", f"dataset.root={tmp_path}", "dataset.download=true"]
-    before = compose(words)[0]
-    md5 = checksums._read(os.fspath(Path(__file__)))[0]
-    monkeypatch.setattr("syncline.datasets.files.PTB_MD5", dict.fromkeys(("ptb.train.txt", "ptb.test.txt"), md5))
-    for name in ("ptb.train.txt", "ptb.test.txt"):
-        shutil.copy(__file__, tmp_path / name)
-    after = compose(words)[0]
-    assert after == before
-    assert after.identity == dataclasses.replace(before).identity

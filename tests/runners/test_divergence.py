@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ def test_the_last_update_may_be_what_diverges(words: list[str], tmp_path: Path, 
     assert said.code == 1
     assert (summary["status"], summary["ended_by"]) == ("diverged", "diverged")
     assert len((record / "metrics.jsonl").read_text().splitlines()) == 1, "what is worthless is no point of a curve"
+    assert "DIVERGED" in said.out.upper()
+    again = command(*TOO_LARGE, *words, f"results={tmp_path}")
+    assert (again.code, "finished before" in again.out) == (1, True)
 
 
 def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Any) -> tuple[str, int]:
@@ -61,32 +65,27 @@ def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Any) 
             observer.close()
 
 
-def network(name: str) -> tuple[RunConfig, FlatModule]:
-    config, _ = compose(["runner=local", f"model={name}"])
-    return config, build_flat(config, shape_of(config), torch.device("cpu"))
+def hide(flat: FlatModule) -> None:
+    """No loss shows this parameter: a rectifier hides one that is minus infinity."""
+    flat.weight_tensors[1].data.fill_(-math.inf)  # the biases of the first layer
 
 
 @pytest.mark.parametrize(
-    ("model", "factor", "expected"),
+    ("model", "change", "expected"),
     [
-        ("softmax_regression", 1.0, ("epochs", 2)),
-        ("softmax_regression", math.nan, ("diverged", 1)),
-        ("lenet", 1e30, ("diverged", 1)),  # the parameters are finite, the loss is not
+        ("softmax_regression", lambda flat: None, ("epochs", 2)),
+        ("softmax_regression", lambda flat: flat.weights.mul_(math.nan), ("diverged", 1)),
+        ("lenet", lambda flat: flat.weights.mul_(1e30), ("diverged", 1)),  # the loss alone is not finite
+        ("lenet", hide, ("diverged", 2)),
     ],
 )
 def test_the_parameters_of_real_processes_are_checked(
-    model: str, factor: float, expected: tuple[str, int], tmp_path: Path, supervisor_here: Any
+    model: str, change: Callable[[FlatModule], None], expected: tuple[str, int], tmp_path: Path, supervisor_here: Any
 ) -> None:
-    config, flat = network(model)
-    assert ended_by(tmp_path, config, flat.weights * factor, supervisor_here) == expected
-
-
-def test_an_infinite_parameter_counts_though_no_loss_shows_it(tmp_path: Path, supervisor_here: Any) -> None:
-    """A rectifier hides one that is minus infinity."""
-    config, flat = network("lenet")
-    flat.weight_tensors[1].data.fill_(-math.inf)  # the biases of the first layer
-    reason, _ = ended_by(tmp_path, config, flat.weights.clone(), supervisor_here)
-    assert reason == "diverged"
+    config, _ = compose(["runner=local", f"model={model}"])
+    flat = build_flat(config, shape_of(config), torch.device("cpu"))
+    change(flat)
+    assert ended_by(tmp_path, config, flat.weights.clone(), supervisor_here) == expected
 
 
 def test_a_run_none_of_whose_evaluations_is_finite_has_diverged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -19,14 +18,7 @@ from syncline.records.store import FINISHED, read_config, read_metrics, read_sum
 # The record of a run.
 
 
-def test_a_run_leaves_its_config_environment_events_metrics_and_summary(default: Default) -> None:
-    assert {path.name for path in default.record.iterdir()} == {
-        "config.json",
-        "environment.json",
-        "events.arrow",
-        "metrics.jsonl",
-        "summary.json",
-    }
+def test_a_run_leaves_a_finished_record_with_its_config_and_environment(default: Default) -> None:
     assert [path.name for path in default.results.iterdir()] == [default.config.identity]
     assert status(default.record) == FINISHED
     assert read_config(default.record)["strategy"] == {"name": "dssp", "s_lower": 3, "r_max": 12, "bound": "paper"}
@@ -37,9 +29,6 @@ def test_a_run_leaves_its_config_environment_events_metrics_and_summary(default:
 
 def test_the_summary_holds_the_run_and_its_results(default: Default) -> None:
     summary = read_summary(default.record)
-    promised = "identity status strategy engine time_kind time_s updates gradients_used gradients_discarded samples "
-    promised += "max_lead mean_staleness num_parameters final best seed wall_s"
-    assert set(promised.split()) <= set(summary)
     said = {key: summary[key] for key in ("identity", "status", "ended_by", "strategy", "engine", "time_kind", "seed")}
     assert said == {
         "identity": default.config.identity,
@@ -130,32 +119,23 @@ def test_another_seed_is_another_run(default: Default) -> None:
     assert other[1]["time_s"] != own[1]["time_s"]
 
 
-def test_status_shows_existing_records_and_starts_nothing(default: Default, command: Command) -> None:
+def test_status_shows_an_existing_record_and_starts_nothing(default: Default, command: Command) -> None:
     said = command("--status", *SHORT, f"results={default.results}")
     assert said.code == 0
     assert said.out.split() == ["finished", "run", "seed", "0", default.config.identity]
-    said = command("--status", "-m", "epochs=3,4", "seed=0", f"results={default.results}")
-    lines = [line.split() for line in said.out.splitlines()]
-    assert [(line[0], line[1]) for line in lines] == [("finished", "epochs=3"), ("left", "epochs=4")]
     assert len(list(default.results.iterdir())) == 1
 
 
 # The end of a run.
 
 
-@pytest.mark.parametrize(
-    ("target", "value", "reached"),
-    [("accuracy", 0.5, lambda accuracy: accuracy >= 0.5), ("loss", 1.5, lambda loss: loss <= 1.5)],
-)
-def test_a_run_ends_early_at_the_first_evaluation_that_reaches_its_target(
-    tmp_path: Path, target: str, value: float, reached: Callable[[float], bool]
-) -> None:
+def test_a_run_ends_early_at_the_first_evaluation_that_reaches_its_target(tmp_path: Path) -> None:
     words = ["model=softmax_regression", "strategy=bsp", "epochs=5", "eval_every_epochs=0.1"]
-    record = made(tmp_path, *words, f"target.metric={target}", f"target.value={value}")
+    record = made(tmp_path, *words, "target.metric=loss", "target.value=1.5")
     summary, rows = read_summary(record), read_metrics(record)
     assert (summary["status"], summary["ended_by"]) == ("finished", "target")
-    assert [reached(row[target]) for row in rows] == [False] * (len(rows) - 1) + [True]
-    assert summary["target"] == {"metric": target, "value": value, "time_s": rows[-1]["time_s"]}
+    assert [row["loss"] <= 1.5 for row in rows] == [False] * (len(rows) - 1) + [True]
+    assert summary["target"] == {"metric": "loss", "value": 1.5, "time_s": rows[-1]["time_s"]}
     assert summary["time_s"] == rows[-1]["time_s"]
     assert 2 < len(rows) < 40
 
@@ -170,14 +150,6 @@ def test_a_run_ends_at_the_first_limit_that_it_reaches(tmp_path: Path, gradients
     by_epochs = read_summary(made(tmp_path, *base, "epochs=1.5", "max_updates=100000", "max_time_s=1e6"))
     assert by_epochs["ended_by"] == "epochs"
     assert 600 <= by_epochs["samples"] < 600 + 32
-
-
-def test_more_time_gives_more_updates_after_the_same_events(tmp_path: Path) -> None:
-    words = ["gradients=false", "epochs=null"]
-    short, long = (made(tmp_path, *words, f"max_time_s={limit}") for limit in (0.5, 1.0))
-    first, second = (read_events(record / "events.arrow").to_pylist() for record in (short, long))
-    assert 0 < len(first) < len(second)
-    assert first == second[: len(first)]
 
 
 # Times alone, and several shards.

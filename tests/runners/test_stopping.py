@@ -135,11 +135,12 @@ def finished(results: Path, config: RunConfig) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("signals")
-@pytest.mark.parametrize("fault", ["broken", "another format", "events"])
+@pytest.mark.parametrize("fault", ["broken", "another format", "events", "a log that lost power"])
 def test_a_checkpoint_that_cannot_be_resumed_is_named_and_the_run_restarts(
-    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = stopped(tmp_path, *SHORT)
+    monkeypatch.setattr(events, "BATCH_ROWS", 4)
+    config = stopped(tmp_path, *SHORT, f"runner.events={fault == 'a log that lost power'}")
     path = checkpoint_path(tmp_path / config.identity)
     why = f"{path}: checkpoint format 0, this version reads {FORMAT}"
     if fault == "broken":
@@ -148,6 +149,9 @@ def test_a_checkpoint_that_cannot_be_resumed_is_named_and_the_run_restarts(
     elif fault == "events":
         config, _ = compose([*SHORT, "runner.events=true"])
         why = f"{path}: written with runner.events=false"
+    elif fault == "a log that lost power":
+        (path.parents[1] / "events.arrow").write_bytes(b"")
+        why = f"{path.parents[1] / 'events.arrow'}: not an event log"
     else:
         tensors, state = read_state(path)
         write_state(path, tensors, {**state, "format": 0})
@@ -161,18 +165,6 @@ def test_a_checkpoint_that_cannot_be_resumed_is_named_and_the_run_restarts(
 def test_a_run_restarts_on_request(tmp_path: Path) -> None:
     config = stopped(tmp_path, *SHORT)
     assert run_one(config, tmp_path, lambda progress: None, restart=True)["restarts"] == 0
-
-
-@pytest.mark.usefixtures("signals")
-def test_a_run_without_its_events_restarts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk that lost power, say."""
-    monkeypatch.setattr(events, "BATCH_ROWS", 4)
-    config = stopped(tmp_path, *SHORT, "runner.events=true")
-    (tmp_path / config.identity / "events.arrow").write_bytes(b"")
-    assert finished(tmp_path, config)["restarts"] == 0
-    assert "events.arrow: not an event log" in capsys.readouterr().err
 
 
 def test_a_short_run_writes_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,10 @@ def test_an_invalid_part_is_refused(plan: Path, command: Command, runs: str) -> 
     assert line == f"error: --runs must be FIRST:END, counted from 0, got {runs}"
 
 
-def test_a_part_beyond_the_end_is_refused(plan: Path, command: Command) -> None:
+def test_a_part_beyond_the_end_or_a_plan_that_is_not_there_is_named(plan: Path, command: Command) -> None:
     assert one_error_line(command("--plan", str(plan), "--runs", "3:4")) == f"error: {plan} has no runs 3:4"
+    absent = str(plan.with_name("none.json"))
+    assert absent in one_error_line(command("--plan", absent))
 
 
 def test_a_run_whose_identity_has_changed_is_not_made(plan: Path, command: Command) -> None:
@@ -60,10 +62,6 @@ def test_a_run_whose_identity_has_changed_is_not_made(plan: Path, command: Comma
     line = one_error_line(command("--plan", str(plan), f"results={plan.parents[1]}"))
     assert "conf/ or your own parts have changed since the plan was written" in line
     assert states(plan) == [False] * 3
-
-
-def test_a_plan_that_is_not_there_is_named(tmp_path: Path, command: Command) -> None:
-    assert str(tmp_path / "none.json") in one_error_line(command("--plan", str(tmp_path / "none.json")))
 
 
 def test_without_sbatch_the_line_says_what_can_be_done(

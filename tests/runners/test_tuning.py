@@ -15,10 +15,10 @@ from studies.made import finish
 
 from reports.__main__ import main as reports
 from reports.exhibits import ArtefactStore
-from runners import one
 from runners.display import PlanDisplay
 from runners.study import Made, ask
 from runners.tuning import declared_tuning
+from syncline import assembly
 from syncline.__main__ import main
 from syncline.config import ConfigError, RunConfig, compose
 from syncline.plan import Entry, grid
@@ -114,12 +114,6 @@ def test_the_seeds_of_further_looks_are_seeds_that_judge() -> None:
     assert tuning(*words, "tune.seeds=[50]").seeds == (50,)
 
 
-def test_a_plus_before_a_seed_changes_nothing() -> None:
-    with pytest.raises(ConfigError, match="got 1000 in both"):
-        tuning("strategy=ssp,bsp", "+seed=1000", "tune.seeds=[1000]")
-    assert tuning("strategy=ssp,bsp", "+seed=0") == tuning("strategy=ssp,bsp", "seed=0")
-
-
 def test_the_seeds_of_an_experiment_at_any_scale_are_seeds_that_judge() -> None:
     assert 4 in compose(["+experiment=dssync/table2"])[1].experiment["seeds"]["paper"]
     with pytest.raises(ConfigError, match="got 4 in both"):
@@ -212,16 +206,18 @@ def test_rows_that_are_the_same_run_are_made_once(tmp_path: Path, command: Comma
     assert (first["value"], first["score"]) == (second["value"], second["score"])
 
 
-def test_the_same_command_makes_runs_that_failed_again(
+def test_failed_runs_are_worst_with_fail_fast_the_study_stops_and_the_same_command_makes_them_again(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: object) -> None:
-        raise ValueError("out of luck")
-
+    """For want of memory, which leaves no record: every run fails, and no row has a value."""
     words = [*TINY, f"results={tmp_path}"]
     with monkeypatch.context() as patched:
-        patched.setattr(one, "_run", fails)
-        assert command(*words).code == 1
+        patched.setattr(assembly, "_memory_bytes", lambda: 1.0)
+        assert command(*words, "fail_fast=true").code == 1
+        assert read_study(only_study(tmp_path)).answer is None
+        said = command(*words)
+    assert said.code == 1
+    assert "strategy=bsp: every value diverged or failed" in said.out
     assert {choice["value"] for choice in answer_of(tmp_path)["choices"]} == {None}
     assert command(*words).code == 0
     assert answer_of(tmp_path)["choices"][0]["value"] is not None
@@ -234,18 +230,6 @@ def test_status_is_of_the_present_stage_and_starts_nothing(tmp_path: Path, comma
     assert first.endswith(", screen 1")
     assert [line.split()[0] for line in runs] == ["left"] * 6
     assert not list(tmp_path.iterdir())
-
-
-def test_failed_runs_are_worst_and_with_fail_fast_the_study_stops(tmp_path: Path, command: Command) -> None:
-    """For want of memory, which leaves no record: every run fails, and no row has a value."""
-    words = [*TINY, "dataset=glyphs10", "dataset.train_size=1000000000"]
-    said = command(*words, "fail_fast=true", f"results={tmp_path / 'fast'}")
-    assert said.code == 1
-    assert read_study(only_study(tmp_path / "fast")).answer is None
-    said = command(*words, f"results={tmp_path / 'all'}")
-    assert said.code == 1
-    assert "strategy=bsp: every value diverged or failed" in said.out
-    assert {choice["value"] for choice in answer_of(tmp_path / "all")["choices"]} == {None}
 
 
 @pytest.mark.slow

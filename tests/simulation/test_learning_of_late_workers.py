@@ -13,10 +13,8 @@ from syncline.config import DigitsConfig, ModelConfig, RunConfig, SgdConfig
 from syncline.progress import Totals
 from syncline.simulation.run import build_learning
 from syncline.strategies.adasync import VARIANTS, AdasyncOptions
-from syncline.strategies.asp import AspOptions
 from syncline.strategies.backup import BackupOptions
 from syncline.strategies.bsp import BspOptions
-from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
 from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.strategies.protocol import StrategyOptions
 from syncline.strategies.psp import PspOptions
@@ -54,25 +52,6 @@ def learned(config: RunConfig, scenario: ScenarioConfig | None = None) -> tuple[
 
 def without_reasons(rows: Rows, *kinds: str) -> list[tuple]:
     return [row[:-1] for row in rows.of(*kinds)]
-
-
-@pytest.mark.parametrize(
-    ("options", "other"),
-    [
-        (KSyncOptions(k=4), BspOptions()),
-        (BackupOptions(backups=0), BspOptions()),
-        (KBatchAsyncOptions(k=1), AspOptions()),
-        (AdasyncOptions(variant="k_async", k=2, interval=1e6), KAsyncOptions(k=2)),
-    ],
-    ids=lambda options: options.name,
-)
-def test_special_cases_are_the_other_strategy_in_every_bit(options, other):
-    ours, theirs = learned(config_of(options)), learned(config_of(other))
-    assert torch.equal(ours[0], theirs[0])
-    assert ours[3] == theirs[3]
-    kinds = ("started", "computed", "pushed", "applied", "granted", "held")
-    assert without_reasons(ours[2], *kinds) == without_reasons(theirs[2], *kinds)
-    assert replace(ours[1], waits_for=[]) == replace(theirs[1], waits_for=[])
 
 
 @pytest.mark.parametrize("scenario", [ScenarioConfig(), DELAYS], ids=["at once", "delays"])

@@ -50,9 +50,8 @@ def test_an_allocation_whose_hosts_are_not_told_is_one_line(
         command_line.main(words)
 
 
-def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(tools: Tools, tmp_path: Path) -> None:
-    tools.says("scontrol", "MaxArraySize = 1001")
-    tools.fails("sbatch", "sbatch: error: invalid partition specified: gpu\nsbatch: error: submission failed\n")
+def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(cluster: Tools, tmp_path: Path) -> None:
+    cluster.fails("sbatch", "sbatch: error: invalid partition specified: gpu\nsbatch: error: submission failed\n")
     line = refused(tmp_path / "new", "runner.partition=gpu")
     assert line == "sbatch: invalid partition specified: gpu; submission failed"
     assert not list((tmp_path / "new").rglob("*.*"))
@@ -70,25 +69,10 @@ def test_finished_runs_are_not_repeated(words: list[str], tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_a_job_that_is_taken_is_in_the_plan(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tools.says("scontrol", "MaxArraySize = 1001")
-    tools.says("sbatch", "17")
-    tools.says("squeue", "17 0 PENDING")
+def test_a_job_that_is_taken_is_in_the_plan(cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.says("squeue", "17 0 PENDING")
     assert command_line.main([*WORDS, "runner.runs_per_task=2", f"results={tmp_path}"]) == 0
     assert "job 17: 2 runs in 1 task; output in " in capsys.readouterr().out
     assert main(["status", "--json", "--results", str(tmp_path)]) == 0
     (plan,) = json.loads(capsys.readouterr().out)["plans"]
     assert (plan["total"], plan["queued"]) == (2, 2)
-
-
-def test_status_says_in_one_line_that_slurm_does_not_answer(
-    tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tools.says("scontrol", "MaxArraySize = 1001")
-    tools.says("sbatch", "17")
-    assert command_line.main([*WORDS, f"results={tmp_path}"]) == 0
-    tools.fails("squeue", UNCONFIGURED.format(name="squeue"))
-    capsys.readouterr()
-    assert main(["status", "--results", str(tmp_path)]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("the state of Slurm's queue is unknown: squeue: Could not establish")

@@ -148,12 +148,15 @@ def test_a_task_makes_its_part_of_the_plan_and_hands_on_the_exit_code(tmp_path: 
     assert task.requeued == []
 
 
-def test_the_signal_before_the_time_limit_reaches_the_program_and_requeues_the_task(tmp_path: Path) -> None:
-    task = Task(tmp_path, f"listen({PAUSED})")
+@pytest.mark.parametrize(("code", "requeued"), [(PAUSED, ["requeue 17_4"]), (0, [])], ids=["paused", "finished"])
+def test_the_signal_before_the_time_limit_reaches_the_program_and_requeues_the_task_that_it_paused(
+    code: int, requeued: list[str], tmp_path: Path
+) -> None:
+    task = Task(tmp_path, f"listen({code})")
     task.wait_for("listens")
     task.process.send_signal(signal.SIGUSR1)
-    assert task.process.wait(20) == PAUSED
-    assert task.requeued == ["requeue 17_4"]
+    assert task.process.wait(20) == code
+    assert task.requeued == requeued
 
 
 @pytest.mark.processes
@@ -165,14 +168,6 @@ def test_a_signal_before_the_program_handles_it_is_sent_again(tmp_path: Path) ->
     (tmp_path / "now").touch()
     assert task.process.wait(20) == PAUSED
     assert task.requeued == ["requeue 17_4"]
-
-
-def test_a_program_that_ends_by_itself_after_the_signal_is_not_requeued(tmp_path: Path) -> None:
-    task = Task(tmp_path, "listen(0)")
-    task.wait_for("listens")
-    task.process.send_signal(signal.SIGUSR1)
-    assert task.process.wait(20) == 0
-    assert task.requeued == []
 
 
 def test_a_cancelled_or_preempted_task_does_not_requeue_itself(tmp_path: Path) -> None:

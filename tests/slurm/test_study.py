@@ -20,14 +20,6 @@ from syncline.records.studies import read_study
 WORDS = [*SMALL, "runner=slurm"]
 
 
-@pytest.fixture
-def cluster(tools: Tools) -> Tools:
-    tools.says("scontrol", "MaxArraySize = 1001")
-    tools.says("sbatch", "17")
-    tools.says("squeue", "99 0 PENDING")  # none of these jobs
-    return tools
-
-
 def only_study(results: Path) -> Path:
     (path,) = (results / "studies").glob("*.json")
     return path
@@ -38,7 +30,7 @@ def test_the_job_after_a_stage_runs_the_same_command(
 ) -> None:
     results = tmp_path / "my results"
     assert command_line.main([*WORDS, "runner.partition=gpu", f"results={results}"]) == 0
-    assert "job 17: 6 runs in 6 tasks, its next stage is job 17" in capsys.readouterr().out
+    assert "job 17: 6 runs in 6 tasks, its next stage is job 18" in capsys.readouterr().out
     array, after = map(shlex.split, cluster.asked("sbatch"))
     (script,) = results.glob("plans/*.slurm/1/next.sbatch")
     assert after[:2] == ["--parsable", "--dependency=afterany:17"]
@@ -80,48 +72,43 @@ def test_the_next_job_does_not_submit_what_was_in_vain(cluster: Tools, tmp_path:
     assert len(cluster.asked("sbatch")) == 4
 
 
-def test_cancelling_a_stage_cancels_the_job_that_would_submit_more(tools: Tools, tmp_path: Path) -> None:
-    tools.says("scontrol", "MaxArraySize = 1001")
-    tools.numbers("sbatch", 17)
-    tools.says("squeue", "17 0 PENDING\n18 0 PENDING")
-    tools.says("scancel", "")
+def test_cancelling_a_stage_cancels_the_job_that_would_submit_more(cluster: Tools, tmp_path: Path) -> None:
+    cluster.says("squeue", "17 0 PENDING\n18 0 PENDING")
+    cluster.says("scancel", "")
     assert command_line.main([*WORDS, f"results={tmp_path}"]) == 0
     study = read_study(only_study(tmp_path))
     assert main(["cancel", study.plan, "--results", str(tmp_path)]) == 0
-    assert tools.asked("scancel") == ["18 17"]
+    assert cluster.asked("scancel") == ["18 17"]
 
 
 def test_a_follow_up_that_was_refused_is_submitted_by_the_same_command(
-    tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tools.says("scontrol", "MaxArraySize = 1001")
-    tools.numbers("sbatch", 17, most=1)
+    cluster.numbers("sbatch", 17, most=1)
     words = [*WORDS, f"results={tmp_path}"]
     with pytest.raises(ConfigError, match="sbatch: exit code 1"):
         command_line.main(words)
     assert read_plan(plan_path(tmp_path, read_study(only_study(tmp_path)).plan)).name == "tune", "not a stage alone"
     queue = "\n".join(f"17 {index} PENDING" for index in range(6))
-    tools.says("squeue", queue)
-    tools.numbers("sbatch", 17)
+    cluster.says("squeue", queue)
+    cluster.numbers("sbatch", 17)
     assert command_line.main(words) == 0
     assert "job 19: the next stage of runs in Slurm already; output in " in capsys.readouterr().out
-    assert tools.asked("sbatch")[-1].startswith("--parsable --dependency=afterany:17 ")
-    tools.says("squeue", f"{queue}\n19 N/A PENDING")
+    assert cluster.asked("sbatch")[-1].startswith("--parsable --dependency=afterany:17 ")
+    cluster.says("squeue", f"{queue}\n19 N/A PENDING")
     assert command_line.main(words) == 0
-    assert len(tools.asked("sbatch")) == 3
+    assert len(cluster.asked("sbatch")) == 3
 
 
-def test_a_report_waits_for_all_jobs_that_hold_runs_of_its_plan(tools: Tools, tmp_path: Path) -> None:
-    tools.says("scontrol", "MaxArraySize = 1001")
-    tools.numbers("sbatch", 17)
+def test_a_report_waits_for_all_jobs_that_hold_runs_of_its_plan(cluster: Tools, tmp_path: Path) -> None:
     entries = [Entry("row", (f"seed={seed}",), RunConfig(seed=seed, epochs=1.0)) for seed in range(3)]
     runs = {"a": entries[:2], "b": entries[1:], "c": entries[:1]}
     plans = [Plan(f"paper/{name}", "smoke", tuple(some), {}) for name, some in runs.items()]
     made, _ = submit(plans, tmp_path, SlurmConfig())
     assert [(job.job_id, job.after_id) for job in made] == [("17", "18"), ("19", "20"), (None, "21")]
-    waits = [word for line in tools.asked("sbatch") for word in line.split() if word.startswith("--dep")]
+    waits = [word for line in cluster.asked("sbatch") for word in line.split() if word.startswith("--dep")]
     assert waits == [f"--dependency=afterany:{ids}" for ids in ("17", "17:19", "17")]
-    tools.says("squeue", "17 0 RUNNING\n17 1 PENDING\n18 N/A PENDING\n19 1 PENDING\n20 N/A PENDING\n21 N/A PENDING")
+    cluster.says("squeue", "17 0 RUNNING\n17 1 PENDING\n18 N/A PENDING\n19 1 PENDING\n20 N/A PENDING\n21 N/A PENDING")
     assert submit(plans, tmp_path, SlurmConfig()) == ([], 5)
 
 

@@ -65,10 +65,6 @@ def options(request: pytest.FixtureRequest) -> StrategyOptions:
     return request.param
 
 
-def test_every_row_of_the_table_names_itself():
-    assert {name: kind().name for name, kind in STRATEGIES.items()} == {name: name for name in STRATEGIES}
-
-
 def test_the_import_contract_names_every_strategy():
     folder = ROOT / "src/syncline/strategies"
     shared = {"__init__", "protocol", "clocks", "members"}
@@ -144,10 +140,6 @@ def test_the_harness_detects_violations():
 @pytest.fixture(params=COLLECTIVES, ids=repr)
 def collective(request: pytest.FixtureRequest) -> StrategyOptions:
     return request.param
-
-
-def test_every_row_of_the_table_is_checked_by_one_contract_or_the_other():
-    assert {options.name for options in SERVERS} | {options.name for options in COLLECTIVES} == set(STRATEGIES)
 
 
 def test_the_groups_of_a_collective_partition_the_workers_and_spread_to_all_in_two_steps(collective):

@@ -4,6 +4,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from operations.planned import summary
+
 from syncline.config import RunConfig
 from syncline.records.writer import RecordWriter
 
@@ -17,25 +19,18 @@ def finish(results: Path, config: RunConfig, best: float = 0.01, status: str = "
     """The record of a run whose accuracy is highest at the learning rate `best`."""
     accuracy = 0.9 - 0.1 * math.log2(config.optimizer.lr / best) ** 2
     ending: dict[str, Any] = {"time_s": 1.0, "epoch": 1.0, "updates": 10}
-    summary = {
+    own = {
         "status": status,
-        "ended_by": "epochs",
-        "time_s": 1.0,
-        "time_kind": "virtual",
-        "updates": 10,
-        "samples": 320,
         "gradients_used": 10,
         "gradients_discarded": 0,
         "gradients_interrupted": 0,
         "gradients_wasted": 0,
         "used_by_worker": [3, 3, 2, 2],
         "mean_staleness": 0.0,
-        "metric": "accuracy",
         "final": {"accuracy": accuracy},
         "best": {"accuracy": {"value": accuracy, **ending}},
-        "target": {"metric": "accuracy", "value": None, "time_s": None},
         "wall_s": 1.0,
     }
     with RecordWriter(results / config.identity, config.as_dict(), with_events=False) as record:
         record.evaluation({**ending, "accuracy": accuracy})
-        record.finish(summary)
+        record.finish({**summary(), **own})

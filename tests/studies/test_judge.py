@@ -158,15 +158,6 @@ def test_a_further_look_makes_the_rows_that_undecided_claims_rest_on(
         assert seeds_of(list(made), label) == list(SEEDS[: LOOKS[looks - 1]])
 
 
-def test_a_look_is_asked_for_until_all_its_runs_are_made() -> None:
-    made = Made(normal(1, 0.0, 5))
-    first = made.study.next(made.records)
-    assert isinstance(first, Stage)
-    assert (first.name, len(first.trials)) == ("look 1", 10)
-    made.trials |= dict.fromkeys(first.trials[:-1])
-    assert made.study.next(made.records) == first
-
-
 @pytest.mark.parametrize(("seeds", "looks"), [(SEEDS, (5, 5)), (SEEDS[:4], (5,)), ((0, 0, 1), (3,))])
 def test_looks_that_cannot_be_made_are_refused(seeds: tuple[int, ...], looks: tuple[int, ...]) -> None:
     with pytest.raises(AssertionError):

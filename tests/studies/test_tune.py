@@ -15,7 +15,7 @@ from studies.synthetic import Lab, ScoreFunction, is_screening, parabola, row_va
 
 from syncline.studies.grid import chosen_step
 from syncline.studies.scores import run_score, score_of
-from syncline.studies.study import Answer, Evaluation, Outcome, Score, Stage
+from syncline.studies.study import Answer, Evaluation, Outcome, Score
 from syncline.studies.tune import EXTENSION, MOST_EXTENSIONS, Row, Tuned, Tuning
 
 OPTIMA = st.floats(-4.5, 4.5)  # factors of two from the centre: from far outside the grid to its middle
@@ -186,21 +186,6 @@ def test_it_goes_on_from_any_part_of_the_records_to_the_same_answer(swing: int, 
     resumed = Lab(erratic(swing), made={trial: whole.made[trial] for trial in kept})
     assert resumed.answer(study) == answer
     assert resumed.made == whole.made
-
-
-def test_a_broken_off_stage_is_asked_for_again_and_later_ones_wait() -> None:
-    study = tuning(["bsp", "asp"])
-    lab = Lab(parabola({"bsp": CENTRE, "asp": CENTRE}))
-    first = study.next(lab.records)
-    assert isinstance(first, Stage)
-    for trial in first.trials[:-1]:
-        lab.make(trial)
-    assert study.next(lab.records) == first
-    lab.make(first.trials[-1])
-    second = study.next(lab.records)
-    assert isinstance(second, Stage)
-    assert (second.name, [stage.name for stage in second.completed]) == ("full 1", ["screen 1"])
-    assert not set(second.trials) & set(first.trials)
 
 
 def test_the_screening_is_the_first_seed_for_a_share_of_the_length_and_then_all_at_full_length() -> None:

@@ -120,15 +120,6 @@ def test_a_parameter_server_takes_as_long_as_its_messages(workers: int, shards: 
     assert pushes == pytest.approx(LATENCY_S + (workers + shards - 1) / shards * SIZE * BETA, rel=1e-9)
 
 
-@pytest.mark.parametrize("side", [2, 3, 4, 8, 100])
-def test_groups_save_little_bandwidth_and_much_latency(side: int) -> None:
-    """W = 4, 9, 16, 64: 1.50, 1.33, 1.25, 1.13 and 3, 4, 5, 9 times."""
-    workers = side**2
-    for latency_s, beta, ratio in ((0.0, 1e-9, 1 + 1 / side), (1e-6, 0.0, 1 + side)):
-        whole, grouped = ring_s(workers, 1e8, latency_s, beta), grouped_ring_s(workers, side, 1e8, latency_s, beta)
-        assert whole / grouped == pytest.approx(ratio, rel=1e-12)
-
-
 @given(st.integers(1, 20), st.integers(1, 20), st.floats(0, 1), st.floats(0, 1e-6))
 def test_rows_and_columns_alternate(rows: int, columns: int, latency_s: float, beta: float) -> None:
     both = ring_s(rows, SIZE, latency_s, beta) + ring_s(columns, SIZE, latency_s, beta)

@@ -103,33 +103,6 @@ def test_the_mean_of_many_draws_is_the_expectation_within_four_standard_errors(s
     assert abs(drawn.mean() - source.expectation()) <= 4 * error + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("source", "mean"),
-    [
-        (Constant(0.7), 0.7),
-        (Normal(0.02, 0.0), 0.02),
-        (Normal(1.0, 1e-3), 1.0),
-        (Exponential(0.02), 0.02),
-        (ShiftedExponential(0.3, 2.0), 2.3),
-        (Pareto(0.5, 3.0), 0.75),
-        (LogNormal(2.0, 0.0), 2.0),
-        (LogNormal(0.5, 1.0), 0.5 * math.sqrt(math.e)),
-        (Weibull(0.5, 1.0), 0.5),
-        (Weibull(0.5, 2.0), 0.25 * math.sqrt(math.pi)),
-        (Weibull(0.5, 0.5), 1.0),
-        (Gamma(3.0, 0.5), 1.5),
-        (Uniform(0.5, 2.0), 1.25),
-        (Empirical(MEASURED), 0.34),
-        (Trace(MEASURED), 0.34),
-        (TwoState(0.1, 0.7, 30.0, 10.0), 0.25),
-        (Occasional(0.0016, Constant(4.0)), 0.0064),
-    ],
-    ids=str,
-)
-def test_expectations_in_closed_form(source: Distribution, mean: float) -> None:
-    assert source.expectation() == pytest.approx(mean, rel=1e-12)
-
-
 def test_a_normal_moves_its_negative_part_to_zero() -> None:
     from scipy import stats
 
@@ -206,24 +179,11 @@ def test_occasional_happens_with_its_probability_and_then_follows_its_source() -
 
 
 NAN = math.nan
+# Other bounds are those of the table in docs/distributions.md: test_distributions_table.py.
 OUT_OF_RANGE = [
-    ("constant", {"value": -1e-9}, "constant.value must be >= 0"),
-    ("normal", {"mean": 0.0, "std": 1.0}, "normal.mean must be > 0"),
-    ("normal", {"mean": 1.0, "std": -0.1}, "normal.std must be >= 0"),
     ("normal", {"mean": 1.0, "std": NAN}, "normal.std must be >= 0"),
-    ("exponential", {"mean": 0}, "exponential.mean must be > 0"),
-    ("shifted_exponential", {"shift": -1, "scale": 1}, "shifted_exponential.shift must be >= 0"),
-    ("shifted_exponential", {"shift": 0, "scale": 0}, "shifted_exponential.scale must be > 0"),
-    ("pareto", {"minimum": 0, "shape": 2}, "pareto.minimum must be > 0"),
-    ("pareto", {"minimum": 1, "shape": 1}, "pareto.shape must be > 1"),
-    ("log_normal", {"median": 0.0, "sigma": 1.0}, "log_normal.median must be > 0"),
-    ("log_normal", {"median": 1.0, "sigma": -0.1}, "log_normal.sigma must be in 0 .. 10"),
-    ("weibull", {"scale": 0.0, "shape": 1.0}, "weibull.scale must be > 0"),
-    ("weibull", {"scale": 1.0, "shape": 0.009}, "weibull.shape must be >= 0.01"),
-    ("gamma", {"shape": 0.0, "scale": 1.0}, "gamma.shape must be >= 0.01"),
+    ("log_normal", {"median": 1.0, "sigma": 10.1}, "log_normal.sigma must be in 0 .. 10"),
     ("gamma", {"shape": NAN, "scale": 1.0}, "gamma.shape must be >= 0.01"),
-    ("gamma", {"shape": 1.0, "scale": 0.0}, "gamma.scale must be > 0"),
-    ("uniform", {"low": -0.1, "high": 1.0}, "uniform.low must be >= 0"),
     ("uniform", {"low": 0.5, "high": 0.4}, "uniform.high must be >= uniform.low = 0.5"),
     ("uniform", {"low": 0.5, "high": NAN}, "uniform.high must be >= uniform.low = 0.5"),
     ("empirical", {"values": (0.1, -0.1)}, "empirical needs durations >= 0"),
@@ -255,13 +215,6 @@ def test_a_probability_lies_between_0_and_1(probability: float) -> None:
     [
         ({"name": "constant", "value": 4}, Constant(4)),
         ({"name": "normal", "mean": 1.0, "std": 0.1}, Normal(1.0, 0.1)),
-        ({"name": "exponential", "mean": 0.02}, Exponential(0.02)),
-        ({"name": "shifted_exponential", "shift": 0.1, "scale": 2}, ShiftedExponential(0.1, 2)),
-        ({"name": "pareto", "minimum": 1, "shape": 2.5}, Pareto(1, 2.5)),
-        ({"name": "log_normal", "median": 1, "sigma": 0.5}, LogNormal(1, 0.5)),
-        ({"name": "uniform", "low": 0, "high": 2.5}, Uniform(0, 2.5)),
-        ({"name": "weibull", "scale": 1, "shape": 1.5}, Weibull(1, 1.5)),
-        ({"name": "gamma", "shape": 2, "scale": 0.5}, Gamma(2, 0.5)),
         ({"name": "empirical", "values": [0.3, 0.1, 0.2, 0.2, 0.9]}, Empirical(MEASURED)),
         ({"name": "trace", "values": [0.3, 0.1, 0.2, 0.2, 0.9], "block": 7}, Trace(MEASURED, block=7.0)),
         ({"name": "two_state", "low": 0, "high": 3, "every": 9, "lasting": 3}, TwoState(0.0, 3.0, 9.0, 3.0)),

@@ -5,7 +5,7 @@ seeds, so that the length does not depend on what is judged. Where the theory sa
 standard errors of it, where it says a bound not above it by more than that. Every K is also held to what is true of any
 distribution. Updates of the asynchronous variants depend on each other: there the error is that of the means of
 `BATCHES` stretches of many rounds of all workers; in the others all workers restart at every update. The recurrences
-used here are equal to the simulator in every bit (test_recurrences.py); the last test uses the simulator itself.
+used here are equal to the simulator in every bit (test_recurrences.py).
 """
 
 import math
@@ -13,13 +13,10 @@ import math
 import numpy as np
 import pytest
 import recurrences
-from simulations import run
 
-from syncline.strategies.k_async import KAsyncOptions, KBatchAsyncOptions
-from syncline.strategies.k_sync import KBatchSyncOptions, KSyncOptions
 from syncline.timing.cluster import Cluster, ClusterConfig, ScenarioConfig
 from syncline.timing.distributions import Empirical, Exponential, Normal, Pareto, ShiftedExponential
-from syncline.timing.order_statistics import harmonic, order_statistic
+from syncline.timing.order_statistics import order_statistic
 from syncline.timing.run_times import run_time
 
 pytestmark = pytest.mark.statistical
@@ -41,12 +38,6 @@ UPDATES = {  # variant -> its recurrence, and about the most mini-batches that a
     "k_batch_sync": (recurrences.k_batch_sync_updates_s, lambda k, num_workers: 1 + k / num_workers),
     "k_async": (recurrences.k_async_updates_s, lambda k, num_workers: k / num_workers),
     "k_batch_async": (recurrences.k_batch_async_updates_s, lambda k, num_workers: k / num_workers),
-}
-OPTIONS = {
-    "k_sync": KSyncOptions,
-    "k_batch_sync": KBatchSyncOptions,
-    "k_async": KAsyncOptions,
-    "k_batch_async": KBatchAsyncOptions,
 }
 
 
@@ -110,13 +101,3 @@ def test_simulated_seconds_per_update_are_as_the_theory_predicts(variant, num_wo
         assert least - 4 * error <= mean <= most + 4 * error, (k, mean, error, least, most)
     if variant in ("k_sync", "k_batch_async") or distribution.name == "exponential":
         assert claims == {"equality"}
-
-
-@pytest.mark.parametrize("variant", OPTIONS)
-def test_the_simulator_reproduces_the_values_of_eight_exponential_workers(variant):
-    """E[T] at rate 1: (H_P - H_{P-K}) of K-sync and K-async, K/P of the batch variants; 2,500 updates, 4 x 2 %."""
-    for k in (1, 2, 5, 8):
-        cluster = ClusterConfig(workers=8, gradient_s=[1.0], jitter=Exponential(1.0))
-        totals = run(OPTIONS[variant](k=k), cluster, updates=2500)
-        expected = k / 8 if "batch" in variant else harmonic(8) - harmonic(8 - k)
-        assert totals.time_s / totals.updates == pytest.approx(expected, rel=0.08), k

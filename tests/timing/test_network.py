@@ -54,18 +54,6 @@ def test_nics_are_full_duplex_pushes_do_not_delay_pulls() -> None:
     ]
 
 
-def test_a_nic_that_is_free_again_delays_no_message() -> None:
-    net = network()
-    first = net.push(0.0, 0, 0, MB)
-    assert net.push(first, 1, 0, MB) == pytest.approx(first + LATENCY_S + MB_S)
-
-
-def test_a_nic_is_not_busy_during_the_latency() -> None:
-    net = network(latency_s=1.0)
-    arrivals = [net.push(0.0, 0, 0, MB) for _ in range(5)]
-    assert arrivals == pytest.approx([1.0 + k * MB_S for k in range(1, 6)])
-
-
 @pytest.mark.parametrize(
     ("latency_s", "gbps", "instant"), [(0.0, None, True), (1e-9, None, False), (0.0, 1.0, False), (1e-9, 1.0, False)]
 )
@@ -103,12 +91,6 @@ def send(net: Network, messages: Traffic) -> list[float]:
         net.push(now, worker, shard, size) if is_push else net.pull(now, shard, worker, size)
         for now, is_push, worker, shard, size in messages
     ]
-
-
-@given(traffic)
-def test_no_message_is_faster_than_a_lone_one(messages: Traffic) -> None:
-    for (now, _, _, _, size), arrived in zip(messages, send(network(), messages), strict=True):
-        assert arrived >= (now + LATENCY_S + size / BYTES_A_SECOND) * (1 - 1e-12)
 
 
 @given(traffic)

@@ -7,15 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.timing.cluster import Cluster, ClusterConfig, DelayInjector, ScenarioConfig
-from syncline.timing.distributions import Exponential, Normal, Occasional
+from syncline.timing.distributions import Exponential, Normal, Occasional, TwoState
 from syncline.timing.draws import BLOCK
 
 NOTHING = ScenarioConfig()
 EVERYTHING = ScenarioConfig(
-    compute_delay=Exponential(0.02),
+    compute_delay=TwoState(0.0, 0.02, every=9.0, lasting=3.0),
+    delayed_workers=[1, 3],
     push_delay=Occasional(0.3, Exponential(0.5)),
     pull_delay=Exponential(4.0),
     slow={1: 3.0},
+    slow_shards={1: 4.0},
 )
 UNEVEN = ClusterConfig(workers=4, shards=2, gradient_s=[0.02, 0.05, 0.03], jitter=Normal(1.0, 0.1))
 

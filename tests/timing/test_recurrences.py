@@ -1,10 +1,6 @@
-"""The recurrences against the event-driven simulator, bit for bit, and against their definitions."""
+"""The recurrences against the event-driven simulator, bit for bit."""
 
-import numpy as np
 import pytest
-from examples import scaled
-from hypothesis import given
-from hypothesis import strategies as st
 from log_checks import Rows
 from recurrences import (
     asp_pushes_s,
@@ -107,22 +103,6 @@ def test_ssp_pushes_and_updates_as_the_simulator_does(name: str, staleness: int)
     assert_same_bits(every_kth_s(ours), updates)
 
 
-@scaled(20)
-@given(
-    st.lists(st.floats(0.1, 10), min_size=1, max_size=7),
-    st.floats(0, 0.5),
-    st.integers(0, 6),
-    st.integers(0, 2**32 - 1),
-)
-def test_ssp_on_any_cluster(gradient_s: list[float], std: float, staleness: int, seed: int) -> None:
-    config = ClusterConfig(workers=len(gradient_s), gradient_s=gradient_s, jitter=Normal(1.0, std))
-    pushes, updates = simulate(SspOptions(staleness=staleness), config, ScenarioConfig(), seed, updates=60)
-    ours = ssp_pushes_s(Cluster(config, ScenarioConfig(), seed).first_compute_s(60), staleness)
-    for worker, of_worker in enumerate(pushes):
-        assert ours[worker, : len(of_worker)].tolist() == of_worker
-    assert_same_bits(every_kth_s(ours), updates)
-
-
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_k_sync_and_k_async_update_as_the_simulator_does(name: str, k: int) -> None:
@@ -143,29 +123,3 @@ def test_the_batch_variants_update_as_the_simulator_does(name: str, k: int) -> N
     if name in RANDOM:
         _, updates = simulate(KBatchSyncOptions(k=k), *CLUSTERS[name], updates=50)
         assert_same_bits(k_batch_sync_updates_s(drawn, k), updates)
-
-
-# Against plain loops over given numbers, independent of the simulator.
-
-arrays = st.tuples(st.integers(1, 6), st.integers(1, 12), st.integers(0, 2**32 - 1)).map(
-    lambda drawn: np.random.default_rng(drawn[2]).exponential(size=drawn[:2])
-)
-
-
-@given(arrays, st.integers(0, 4))
-def test_ssp_lets_a_worker_begin_when_the_slowest_has_pushed_often_enough(drawn: Array, staleness: int) -> None:
-    pushes = ssp_pushes_s(drawn, staleness)
-    begins = pushes - drawn
-    for (worker, i), begin in np.ndenumerate(begins):
-        others = (pushes <= begin + 1e-9).sum(axis=1)  # pushes that each worker has made by then
-        assert others[worker] == i
-        assert i - others.min() <= staleness
-        # it has not idled: it starts at its own push or at one of a slowest worker
-        moments = np.concatenate([[0.0], pushes.ravel()])
-        assert np.abs(moments - begin).min() < 1e-9
-
-
-@given(arrays)
-def test_ssp_without_slack_is_bsp_and_with_enough_is_asp(drawn: Array) -> None:
-    assert ssp_pushes_s(drawn, 0).max(axis=0).tolist() == bsp_updates_s(drawn).tolist()
-    assert ssp_pushes_s(drawn, drawn.shape[1]).tolist() == asp_pushes_s(drawn).tolist()

@@ -49,11 +49,6 @@ def test_a_lone_message_takes_what_it_takes_in_a_queue(now: float, gbps: float, 
     assert arrivals([(now, push(0), size_bytes)], config.seconds_a_byte)[0] == pytest.approx(expected, rel=1e-12)
 
 
-def test_incast_messages_of_one_size_all_arrive_when_the_last_of_a_queue_would() -> None:
-    found = arrivals([(2.0, push(worker), 10) for worker in range(7)])
-    assert list(found.values()) == pytest.approx([72.0] * 7, rel=1e-12)
-
-
 @pytest.mark.parametrize("later", [0.0, 1.0, 4.5, 9.9])
 def test_two_that_overlap_keep_the_distance_at_which_they_began(later: float) -> None:
     """The first has the NIC alone for `later`, the second its last `later` seconds."""
@@ -90,11 +85,6 @@ def test_bandwidth_that_a_flow_cannot_use_goes_to_the_others() -> None:
     """Worker 2 sends to three shards, a third to each; the rest of shard 1 is worker 3's."""
     rates = shares([push(0, 0), push(1, 0), push(2, 0), push(2, 1), push(2, 2), push(3, 1)])
     assert rates == pytest.approx({**dict.fromkeys(rates, 1 / 3), push(3, 1): 2 / 3})
-
-
-def test_pushes_and_pulls_do_not_share() -> None:
-    found = arrivals([(0.0, push(0), 10), (0.0, Flow(False, 0, 0), 10)])
-    assert found == {0: pytest.approx(10), 1: pytest.approx(10)}
 
 
 @given(st.lists(LINES, min_size=1, unique=True), st.sampled_from([1.0, 0.6]))
