@@ -24,7 +24,7 @@ from reports.records import Artefact
 
 pytestmark = [pytest.mark.statistical, pytest.mark.xdist_group("placebo")]
 
-NUM_STUDIES = 100
+NUM_STUDIES = 50
 NOBODY = "nothing to compare, no seed has a value"
 LEARNED_CLAIMS = [(paper, claim) for paper in PAPERS.values() for claim in paper.claims if claim.basis == LEARNED]
 
