@@ -24,7 +24,7 @@ def panels(figure: Figure) -> list[dict[str, Any]]:
 
 def _finite(value: Any) -> Any:
     """JSON knows neither nan nor infinity."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_finite(entry) for entry in value]

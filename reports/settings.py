@@ -91,14 +91,14 @@ def _distinct(runs: Sequence[Run], key: str) -> list[str]:
 def _at(config: Mapping[str, Any], key: str) -> Iterator[str]:
     part: Any = config
     for name in key.split("."):
-        if not isinstance(part, Mapping) or name not in part:
+        if not isinstance(part, dict) or name not in part:
             return
         part = part[name]
     yield _text(part)
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         inner = ", ".join(
             f"{key} {_text(entry)}"
             for key, entry in value.items()
