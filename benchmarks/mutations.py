@@ -419,9 +419,9 @@ def found_by(mutation: Mutation, revision: str | None) -> str:
         if code != 1 or not test:
             raise ValueError(f"the tests for the mutation {mutation.name!r} ended with pytest's exit code {code}")
         copied(revision, right)
-        code, failed = tested(right, mutation.tier, [test])
+        code, _ = tested(right, mutation.tier, [test])
         if code != 0:
-            raise ValueError(f"{failed or test} fails without the mutation {mutation.name!r}, too")
+            raise ValueError(f"{test} fails without the mutation {mutation.name!r}, too")
         return test
 
 
