@@ -80,7 +80,9 @@ class Ours:
 
     def __init__(self, learner: Learner, config: RunConfig) -> None:
         self._replica = Replica(
-            learner.local_steps(config), build_optimizer(config), build_exchange(config, 0, learner.flat)
+            learner.local_steps(config),
+            build_optimizer(config, learner.flat.layout),
+            build_exchange(config, 0, learner.flat),
         )
 
     def step(self, batch: MiniBatch) -> None:

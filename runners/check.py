@@ -2,14 +2,20 @@
 
 python -m syncline check [--config-dir DIR] [KEY=VALUE ...]
 
-The words are those of run.py. The strategy goes through the contract suite, model, data and task are compared with an
-ordinary module and measured, and 50 updates are made in virtual time, those of the strategy alone also with 2 shards.
+The words are those of run.py. The strategy goes through the contract suite. Of model, data, task and optimizer, the
+first 20 steps of one worker are compared with an ordinary PyTorch loop's, stopped and resumed, and made again by real
+processes; and they are measured. Then 50 updates are made in virtual time, those of the strategy alone also with 2
+shards.
 """
 
 import argparse
+import sys
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from syncline.config import ConfigError, RunConfig, SimulateConfig, compose
 from syncline.config.folders import use
@@ -49,7 +55,7 @@ def _check(name: str, check: Callable[[RunConfig], list[str]], config: RunConfig
     except Exception as error:
         if isinstance(error, OSError):
             raise
-        is_sound, lines = False, [f"FAULT: {_told(error)}"]
+        is_sound, lines = False, error.lines if isinstance(error, Faults) else [f"FAULT: {_told(error)}"]
     for place, line in enumerate(lines):
         print(f"{'' if place else name:{WIDTH}}{line}", flush=True)
     return is_sound
@@ -106,22 +112,49 @@ def _short(config: RunConfig) -> RunConfig:
 
 
 def _learning(config: RunConfig) -> list[str]:
-    from syncline.checking.learning import NUM_EQUAL, NUM_TIMED, check_learning
+    from syncline.checking.learning import NUM_STEPS, NUM_TIMED, check_learning
 
-    found = check_learning(config)
-    (median, spread), (before, after) = found.gradient_s, found.loss
+    found = check_learning(config, _with_real_processes if sys.platform == "linux" else None)
+    (median, spread), (before, after) = found.gradient_s, found.losses
     parts = f"{config.model.name} on {config.dataset.name}, {config.task_name}"
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in found.metrics.items())
-    return [
+    what, other = (max(map(len, column)) for column in list(zip(*found.compared, strict=True))[:2])
+    lines = [
         f"{parts}: {found.num_parameters:,} parameters in {found.num_tensors} tensors, buffers of {found.num_buffers}",
         f"{found.num_train:,} training samples; a mini-batch of {config.batch_size} is made in {found.batch_s:.2g} s",
-        f"the gradients of {NUM_EQUAL} mini-batches on flat vectors are those of the ordinary module",
         f"a gradient takes {median:.3g} ± {spread:.1g} s here (median and quartiles, n = {NUM_TIMED}, {config.threads} "
         "thread)",
-        f"{NUM_TIMED} steps on one mini-batch take its loss from {before:.4g} to {after:.4g}",
+        f"{NUM_STEPS} steps of one worker take the loss from {before:.4g} to {after:.4g}",
         f"initial weights, test set, {found.evaluation_s:.2g} s: {metrics}",
         f"memory of this process: {found.peak_bytes / 1e6:,.0f} MB at most",
+        f"{'compared':{what}}  {'with':{other}}  largest difference",
+        *(f"{one:{what}}  {another:{other}}  {apart:.2g}" for one, another, apart in found.compared),
+        *(f"note: {note}" for note in found.notes),
     ]
+    if found.faults:
+        raise Faults([*lines, *(f"FAULT: {told}" for told in found.faults)])
+    return lines
+
+
+class Faults(Exception):
+    """What a check found, with faults in it."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(lines[-1])
+        self.lines = lines
+
+
+def _with_real_processes(config: RunConfig) -> tuple[Any, Mapping[str, float]]:
+    """The parameters at the end of a run, and its metrics. The processes order sets in another way than this one."""
+    from runners.one import run_one
+    from syncline.config import LocalConfig
+    from syncline.records.snapshots import read_state
+
+    with tempfile.TemporaryDirectory(prefix="syncline-check-") as results:
+        live = replace(config, runner=LocalConfig(events=False))
+        summary = run_one(live, Path(results), lambda progress: None)
+        tensors, _ = read_state(Path(results, live.identity, "parameters-0.safetensors"))
+    return tensors["weights"], summary["final"] or {}
 
 
 def _run(config: RunConfig) -> list[str]:

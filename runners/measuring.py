@@ -182,7 +182,8 @@ def _of_shard(config: RunConfig) -> Callable[[int], object]:
 
 def _of_member(config: RunConfig) -> Callable[[int], object]:
     flat, strategy = build_flat(config, shape_of(config), torch.device("cpu")), config.strategy
-    size, optimizer, compression = flat.weights.numel(), build_optimizer(config), build_compression(config)
+    size, compression = flat.weights.numel(), build_compression(config)
+    optimizer = build_optimizer(config, flat.layout)
     members = max(map(len, strategy.groups(0, config.cluster.workers)))
     flat.gradient.copy_(_small(size))
     sent = [] if compression is None else [compression.encode(flat.gradient, number) for number in range(members)]

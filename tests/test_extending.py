@@ -74,8 +74,10 @@ def test_without_delay_it_is_bsp(my: Path) -> None:
 @pytest.mark.parametrize(
     "file",
     [
-        "_target_: torchvision.models.shufflenet_v2_x0_5\nweights: null\n",
-        pytest.param("_target_: timm.create_model\nmodel_name: test_resnet.r160_in1k\n", marks=pytest.mark.slow),
+        "_target_: torchvision.models.shufflenet_v2_x0_5\nweights: null\nnum_classes: 10\n",
+        pytest.param(
+            "_target_: timm.create_model\nmodel_name: test_resnet.r160_in1k\nnum_classes: 10\n", marks=pytest.mark.slow
+        ),
     ],
     ids=["torchvision", "timm"],
 )

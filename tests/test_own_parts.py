@@ -145,7 +145,8 @@ def test_a_choice_of_two_folders_is_one_line(my: Path, tmp_path: Path) -> None:
 MADE = "def __init__(self, sample_shape, num_classes, width):\n        super().__init__(sample_shape, num_classes, 2); "
 NETS = {
     "wrong_shape": "def forward(self, x):\n        return super().forward(x)[:3]",
-    "global_numpy": "def forward(self, x):\n        return super().forward(x) + float(numpy.random.rand())",
+    "unseeded": "g = numpy.random.default_rng()\n\n"
+    "    def forward(self, x):\n        return super().forward(x) + self.g.random()",
     "counts": "n = 0\n\n    def forward(self, x):\n        self.n += 1\n        return super().forward(x) * self.n",
     "raises": "def forward(self, x):\n        raise KeyError('x')",
     "whole_numbers": f"{MADE}self.register_buffer('seen', torch.zeros((), dtype=torch.int64))\n\n"
@@ -154,8 +155,8 @@ NETS = {
     "double": f"{MADE}self.double()",
 }
 LINES = {
-    "wrong_shape": "model=bad, dataset=waves, task=classification: Expected input batch_size (3) to match",
-    "global_numpy": "the model or the loss draws from the global generator of NumPy",
+    "wrong_shape": "model=bad, dataset=waves, task=classification: the model must return logits [B, classes, ...]",
+    "unseeded": "the gradient of one batch differs when it is computed again",
     "counts": "the gradient of one batch differs when it is computed again",
     "raises": "bad.py:9: KeyError: 'x'",
     "whole_numbers": "the model changes its buffer seen, of whole numbers",

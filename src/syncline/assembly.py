@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,19 +26,21 @@ from syncline.datasets.batch_source import BatchSource, Dataset
 from syncline.datasets.map_style import map_style
 from syncline.datasets.registry import load
 from syncline.datasets.sharding import BatchOrder, Turns, WorkerShare
+from syncline.datasets.streams import seed_global_generators
 from syncline.learning.compression import Compression, Int8, PullCompressor, PushCompressor, RandK, Sign, TopK
 from syncline.learning.consensus import Consensus
 from syncline.learning.evaluate import Evaluator
 from syncline.learning.flat import FlatModule
 from syncline.learning.foreign import DeclaredTask, optimizer_of
 from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.layout import Layout
 from syncline.learning.local_steps import LocalSteps
-from syncline.learning.optimizer import Averaged, Optimizer
+from syncline.learning.optimizer import Averaged, Optimizer, SkipsUnreached
 from syncline.learning.optimizer import build as build_one
 from syncline.learning.probe import probe
 from syncline.learning.schedule import EpochClock, build_schedule
 from syncline.learning.server import Shard, Version, blocks
-from syncline.learning.task import TASKS, Task
+from syncline.learning.task import TASKS, Classification, Task, logits_of
 from syncline.models import build
 from syncline.shapes import Shape, sizes
 from syncline.targets import fault
@@ -45,6 +48,7 @@ from syncline.timing.draws import BLOCK
 
 # Of batches that are alike, which CUDA graphs were tried with.
 TASKS_IN_GRAPHS = ("classification", "language")
+DATA_SEED = 0  # of what a data set of the user's own draws when it is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +75,15 @@ class Learner:
         local, rounds = config.local, config.rounds(self.num_train)
         options = config.optimizer if local.optimizer is None else local.optimizer
         schedule = build_schedule(options.lr, **asdict(options.schedule))
+        layout = self.flat.layout
         epochs_a_batch = config.cluster.workers * config.batch_size / self.num_train
         return LocalSteps(
             self.gradient,
             rounds,
             rate=lambda place: schedule.rate(place * epochs_a_batch),
             weight_decay=0.0 if local.optimizer else options.weight_decay,
-            optimizer=None if local.optimizer is None else _built_in(local.optimizer, "torch"),
+            optimizer=None if local.optimizer is None else _built_in(config, local.optimizer, layout, "torch"),
+            skips_unreached=has_own_network(config),
         )
 
     def evaluator(self) -> Evaluator:
@@ -127,21 +133,22 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0, i
         ConfigError: the model does not fit the data, or they are too few. DataMissingError: the data are missing.
     """
     shape = config.dataset.shape
-    flat = None if shape is None else build_flat(config, shape, device, num_extra)
+    task = build_task(config)
+    flat = None if shape is None else build_flat(config, shape, device, num_extra, task)
     dataset = load_dataset(config)
     config.check_num_train(dataset.num_train)
     if flat is None:
-        flat = build_flat(config, dataset.shape, device, num_extra)
+        flat = build_flat(config, dataset.shape, device, num_extra, task)
     if shape not in (None, dataset.shape):
         raise ConfigError(f"dataset={config.dataset.name} must be a {shape} by its config, got a {dataset.shape}")
     precision = getattr(torch, config.precision)
     stepping = config.local.optimizer or config.optimizer
-    has_own = any(isinstance(part, OwnPart) for part in (config.model, config.dataset, config.task))
+    has_own = has_own_network(config) or isinstance(config.dataset, OwnPart)
     in_graphs = in_graphs and device.type == "cuda" and config.task_name in TASKS_IN_GRAPHS
     in_graphs = in_graphs and not flat.is_random and not has_own
     learner = Learner(
         flat=flat,
-        gradient=GradientFunction(flat, build_task(config), stepping.clip_norm, precision, in_graphs),
+        gradient=GradientFunction(flat, task, stepping.clip_norm, precision, in_graphs),
         dataset=dataset,
         source=dataset.batch_source(device, config.batch_task),
     )
@@ -150,10 +157,16 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0, i
     return learner
 
 
+def has_own_network(config: RunConfig) -> bool:
+    """Whether model or task are the user's own: they may draw random numbers, and leave parameters unreached."""
+    return isinstance(config.model, OwnPart) or isinstance(config.task, OwnPart)
+
+
 def build_task(config: RunConfig) -> Task:
-    """The loss and the metrics."""
+    """The loss and the metrics; of one's own with its initial parameters, if it has some."""
     task = config.task
     if isinstance(task, OwnPart) and isinstance(task, OwnTaskConfig):
+        seed_global_generators(config.seed)
         return DeclaredTask(task.name, task.made(), config.metrics)
     return TASKS[config.task_name]
 
@@ -161,13 +174,33 @@ def build_task(config: RunConfig) -> Task:
 def _probe(config: RunConfig, learner: Learner) -> None:
     """Raises ConfigError: parts of the user's own do not fit each other, or break a rule of the engines."""
     share = WorkerShare(learner.num_train, 1, 0, min(config.batch_size, learner.num_train), config.seed)
+    task = build_task(config)
     try:
-        probe(learner.gradient, WorkerBatches(learner.source, share, in_sequence=False))
+        twin = build_flat(config, learner.dataset.shape, learner.flat.weights.device, task=task)
+        gradient = replace(learner.gradient, flat=twin, task=task, in_graphs=False)
+        users = task.made if isinstance(task, DeclaredTask) else task
+        batches = WorkerBatches(learner.source, share, in_sequence=False)
+        probe(learner.flat, gradient, batches, users)
+        if isinstance(task, Classification):
+            _check_outputs(twin.module, batches.take(0).samples[0], sizes(learner.dataset.shape)["num_classes"])
+    except ConfigError:
+        raise
     except Exception as error:
         parts = {"model": config.model.name, "dataset": config.dataset.name, "task": config.task_name}
         what = ", ".join(f"{group}={name}" for group, name in parts.items())
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ConfigError(f"{what}: {fault(error) or ' '.join(said.split())}") from error
+
+
+def _check_outputs(module: nn.Module, samples: Tensor, num_classes: int) -> None:
+    """Raises ValueError: the model has another number of outputs than there are classes."""
+    with torch.no_grad():
+        found = logits_of(module(samples)).shape[1]
+    if found != num_classes:
+        raise ValueError(
+            f"the model returns {found} outputs a sample, for {num_classes} classes; `num_classes: {num_classes}` in "
+            "its file gives it that argument"
+        )
 
 
 def pick_device(config: RunConfig, index: int = 0) -> torch.device:
@@ -206,26 +239,37 @@ def load_dataset(config: RunConfig) -> Dataset:
     augment = getattr(config.dataset, "augment", None)
     loaded: Dataset = dataset if augment is None else replace(dataset, augment=augment)
     share = config.dataset.validation
-    return loaded if share is None else loaded.with_validation(share)
+    try:
+        return loaded if share is None else loaded.with_validation(share)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def load_own(part: OwnPart) -> Dataset:
     """A data set of the user's own: its target is called once with train=True and once with train=False.
 
-    A file's `train` and `test`, mappings of arguments, stand in place of these.
+    A file's `train` and `test`, mappings of arguments, stand in place of these. The global generators are seeded
+    before each call, always alike.
 
     Raises:
         ConfigError: it is no data set.
     """
     assert isinstance(part, OwnDatasetConfig)
-    differ = [part.arguments.get(name) for name in ("train", "test")]
+    arguments = part.arguments
+    differ = [arguments.get(name) for name in ("train", "test")]
     if all(isinstance(each, dict) for each in differ):
-        shared = {key: value for key, value in part.arguments.items() if key not in ("train", "test")}
-        pair = [part.called({**shared, **each}) for each in differ if each is not None]
+        shared = {key: value for key, value in arguments.items() if key not in ("train", "test")}
+        calls = [{**shared, **each} for each in differ if each is not None]
     else:
-        pair = [part.called({"train": is_train, **part.arguments}) for is_train in (True, False)]
+        calls = [{"train": is_train, **arguments} for is_train in (True, False)]
+    if part.validation is not None and (transforms := {key: calls[1][key] for key in calls[1] if "transform" in key}):
+        calls.append({**calls[0], **transforms})  # what is held out for validation is read as the test is
+    made = []
+    for call in calls:  # the same numbers in each, so that they split the samples alike, whatever the seed of the run
+        seed_global_generators(DATA_SEED)
+        made.append(part.called(call))
     try:
-        return map_style(part.name, pair[0], pair[1], part.train_size, part.test_size, part.num_classes)
+        return map_style(part.name, made[0], made[1], part.train_size, part.test_size, part.num_classes, *made[2:])
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -239,25 +283,30 @@ def shape_of(config: RunConfig) -> Shape:
     return config.dataset.shape or load_dataset(config).shape
 
 
-def build_flat(config: RunConfig, shape: Shape, device: torch.device, num_extra: int = 0) -> FlatModule:
-    """The model with its initial weights.
+def build_flat(
+    config: RunConfig, shape: Shape, device: torch.device, num_extra: int = 0, task: Task | None = None
+) -> FlatModule:
+    """The model with its initial weights, and with those of the task.
 
     Args:
         num_extra: see FlatModule.
+        task: as it is used; None: another one is built.
 
     Raises:
         ConfigError: the model does not fit the data.
     """
+    task = build_task(config) if task is None else task
+    loss = task.module if isinstance(task, DeclaredTask) else None
     module = build_module(config, shape).to(device)
     try:
-        return FlatModule(module, num_extra)
+        return FlatModule(module, num_extra, None if loss is None else loss.to(device), has_own_network(config))
     except ValueError as error:
         raise ConfigError(f"model={config.model.name}: {error}") from None
 
 
 def build_module(config: RunConfig, shape: Shape) -> nn.Module:
     """The model as an ordinary module, with its initial weights. Raises ConfigError: it does not fit the data."""
-    torch.manual_seed(config.seed)
+    seed_global_generators(config.seed)
     if isinstance(config.model, OwnPart):
         return _own_module(config.model, shape)
     try:
@@ -269,38 +318,41 @@ def build_module(config: RunConfig, shape: Shape) -> nn.Module:
 def _own_module(part: OwnPart, shape: Shape) -> nn.Module:
     """A model of the user's own, built for the sizes that the signature of its target names.
 
-    It may draw from torch's global generator, which is seeded for each gradient.
-
     Raises:
-        ConfigError: the target returns no module.
+        ConfigError: the target returns no module, or one that needs another engine.
     """
     module = part.made(**sizes(shape))
     if not isinstance(module, nn.Module):
         raise ConfigError(
             f"model={part.name}: {part._target_} must return a torch.nn.Module, got {type(module).__name__}"
         )
-    module.samples = True  # type: ignore[assignment]
+    if any(isinstance(each, nn.SyncBatchNorm) for each in module.modules()):
+        raise ConfigError(
+            f"model={part.name}: SyncBatchNorm would need the batches of all workers at once, which no worker has "
+            "here; use BatchNorm"
+        )
     return module
 
 
 def count_parameters(config: RunConfig) -> tuple[int, int]:
-    """The numbers of parameters and of parameter tensors; nothing is initialised or read.
+    """The numbers of parameters and of parameter tensors. Raises as `network_layout`."""
+    layout = network_layout(config)
+    return layout.size, len(layout.places)
+
+
+def network_layout(config: RunConfig) -> Layout:
+    """The trained tensors of model and task; of ours nothing is initialised or read.
 
     Raises:
         ConfigError, DataMissingError: as `build_flat` and `shape_of`.
     """
+    if has_own_network(config):
+        return build_flat(config, shape_of(config), torch.device("cpu")).layout
     if isinstance(config.model, BertConfig):
         config = replace(config, model=replace(config.model, pretrained=""))
-    if isinstance(config.model, OwnPart):
-        return _counted(build_module(config, shape_of(config)))
     with torch.device("meta"), _Undrawn():
-        return _counted(build_module(config, shape_of(config)))
-
-
-def _counted(module: nn.Module) -> tuple[int, int]:
-    """The numbers of trained parameters and of their tensors."""
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return sum(parameter.numel() for parameter in parameters), len(parameters)
+        module = build_module(config, shape_of(config))
+    return Layout.of({name: each for name, each in module.named_parameters() if each.requires_grad})
 
 
 class _Undrawn(TorchFunctionMode):
@@ -370,25 +422,31 @@ def _num_kept(config: RunConfig) -> int:
     return 4 if config.strategy.replicas else compress.feedback + 2 * compress.pulls  # a pull is a version of its own
 
 
-def build_optimizer(config: RunConfig) -> Optimizer:
-    """The optimizer of one block, or of all weights. Raises ConfigError if the user's own is none."""
+def build_optimizer(config: RunConfig, layout: Layout) -> Optimizer:
+    """The optimizer of one block, or of all weights. Raises ConfigError if the user's own is none, or cannot step it.
+
+    Args:
+        layout: of the block.
+    """
     own = config.optimizer
     if isinstance(own, OwnPart) and isinstance(own, OptimizerConfig):
         try:
-            optimizer = optimizer_of(own.name, own.found(), own.arguments, own.weight_decay)
+            optimizer = optimizer_of(own.name, own.found(), own.arguments, layout, own.lr, own.weight_decay)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        return optimizer if own.average_decay is None else Averaged(optimizer, own.average_decay)
-    return _built_in(own, config.momentum)
+    else:
+        optimizer = _built_in(config, own, layout, config.momentum)
+    return optimizer if own.average_decay is None else Averaged(optimizer, own.average_decay)
 
 
-def _built_in(config: OptimizerConfig, momentum: str) -> Optimizer:
-    options = asdict(config)
-    for key in ("lr", "schedule", "clip_norm"):
+def _built_in(config: RunConfig, own: OptimizerConfig, layout: Layout, momentum: str) -> Optimizer:
+    options = asdict(own)
+    for key in ("lr", "schedule", "clip_norm", "average_decay"):
         del options[key]
-    if config.name == "sgd":
+    if own.name == "sgd":
         options["form"] = momentum
-    return build_one(**options)
+    make = partial(build_one, **options)
+    return SkipsUnreached(make, layout) if has_own_network(config) else make()
 
 
 def build_compression(config: RunConfig) -> Compression | None:
@@ -407,14 +465,13 @@ def build_feedback_compression(config: RunConfig) -> Compression:
     return Int8() if isinstance(compress, Int8Config) else Sign()
 
 
-def build_compressor(config: RunConfig, worker: int, size: int) -> PushCompressor | None:
-    """Of one worker's pushes of `size` elements, or what it joins with others'; None if they are sent as they are."""
+def build_compressor(config: RunConfig, worker: int, layout: Layout) -> PushCompressor | None:
+    """Of one worker's pushes, or what it joins with others'; None if they are sent as they are."""
     compression, compress = build_compression(config), config.compress
     if compression is None or config.strategy.replicas:
         return None
     assert isinstance(compress, FeedbackConfig)
-    parts = blocks(size, config.cluster.shards if config.strategy.has_server else 1)
-    return PushCompressor(compression, parts, compress.feedback, worker, config.seed)
+    return PushCompressor(compression, shard_blocks(config, layout), compress.feedback, worker, config.seed)
 
 
 def build_consensus(config: RunConfig, worker: int, weights: Tensor) -> list[Consensus] | None:
@@ -443,19 +500,34 @@ def build_rate(config: RunConfig, num_train: int) -> Callable[[int, int], float]
     return lambda samples, updates: schedule.rate(clock.epoch(samples, updates))
 
 
+def shard_blocks(config: RunConfig, layout: Layout) -> list[slice]:
+    """The block of each shard, of nearly equal size; of whole tensors, where the optimizer looks at tensors.
+
+    Raises:
+        ConfigError: there are fewer tensors than shards.
+    """
+    num_shards = config.cluster.shards if config.strategy.has_server else 1
+    if not isinstance(config.optimizer, OwnPart):
+        return blocks(layout.size, num_shards)
+    try:
+        return layout.blocks(num_shards)
+    except ValueError as error:
+        raise ConfigError(f"cluster.shards with optimizer={config.optimizer.name}: {error}") from None
+
+
 def build_shard(config: RunConfig, number: int, flat: FlatModule, num_train: int, is_whole: bool) -> Shard:
     """One shard of the parameter server, at the initial weights.
 
     Args:
         is_whole: gradients are the whole flat vector, of which the shard takes its block; else its block alone.
     """
-    block = blocks(flat.weights.numel(), config.cluster.shards)[number]
+    block = shard_blocks(config, flat.layout)[number]
     return Shard(
         block=block if is_whole else slice(0, block.stop - block.start),
         current=Version(
             flat.weights[block].clone(), flat.buffers.clone() if number == 0 else flat.buffers.new_empty(0)
         ),
-        optimizer=build_optimizer(config),
+        optimizer=build_optimizer(config, flat.layout.within(block)),
         rate=build_rate(config, num_train),
         num_workers=config.cluster.workers,
         divide_by_workers=config.async_gradient == "mean_over_workers",

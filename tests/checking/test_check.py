@@ -97,7 +97,9 @@ def test_sound_parts_pass_and_are_measured(my: Path, capsys: pytest.CaptureFixtu
         "strategy  bounded keeps the contract: ",
         "          times alone, 2 shards: 50 updates in ",
         "model     net on waves, classification: 259 parameters in 6 tensors, buffers of 16",
-        "          the gradients of 3 mini-batches on flat vectors are those of the ordinary module",
+        "          parameters after 20 steps        an ordinary loop's                 0",
+        "          stopped after 10 steps, resumed  not stopped                        0",
+        "          20 steps with real processes     virtual time                       0",
         "run       50 updates in virtual time, ",
         "no fault was found",
     ):

@@ -93,7 +93,10 @@ class Texts(Pairs):
     ("train", "line"),
     [
         (Ragged(*pairs(4, 2).tensors), "samples cannot be stacked"),
-        (Dictionaries(*pairs(4, 2).tensors), "a sample must be a tuple such as (image, label), got dict"),
+        (
+            Dictionaries(*pairs(4, 2).tensors),
+            "a sample must be a tuple such as (image, label), or the data set have a collate_fn",
+        ),
         (Texts(*pairs(4, 2).tensors), "a sample must be a tuple of arrays and numbers, got a tuple in it"),
         (TensorDataset(*pairs(4, 2).tensors), "must have an attribute num_classes or classes, or its file num_classes"),
         (iter([]), "must have __getitem__ and __len__, got a list_iterator"),

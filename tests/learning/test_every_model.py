@@ -71,7 +71,11 @@ def test_steps_are_those_of_the_ordinary_module(name: str) -> None:
     config, _ = compose([*TINY, *CASES[name]])
     assert config.model.name == name
     learner = build_learner(config, torch.device("cpu"))
-    flat, optimizer, rate = learner.flat, build_optimizer(config), build_rate(config, learner.num_train)
+    flat, optimizer, rate = (
+        learner.flat,
+        build_optimizer(config, learner.flat.layout),
+        build_rate(config, learner.num_train),
+    )
     module, task = deepcopy(flat.module), TASKS[config.task_name]
     ordinary = torchs_own(config, module)
     batches = learner.batches(config, 0)
@@ -81,10 +85,11 @@ def test_steps_are_those_of_the_ordinary_module(name: str) -> None:
     for step in range(STEPS_OF_THE_LARGEST if name in LARGEST else STEPS):
         batch = batches.take(step)
         learner.gradient([flat.weights], flat.buffers, batch)
+        assert not flat.layout.unreached(flat.gradient), "optimizers of our own networks do not look for such tensors"
         optimizer.step(flat.weights, flat.gradient, rate(0, 0), out=flat.weights)
 
         ordinary.zero_grad(set_to_none=False)
-        torch.manual_seed(batch.noise_seed())
+        batch.seed_generators()
         task.loss(module, batch.samples).backward()
         if config.optimizer.clip_norm is not None:
             norm = nn.utils.clip_grad_norm_(module.parameters(), config.optimizer.clip_norm)

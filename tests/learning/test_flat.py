@@ -56,5 +56,5 @@ def test_gradient_or_weights_lie_in_one_piece_with_buffers_and_extra_elements():
     assert (counts[0], counts[1], counts[-1]) == (sizes[1], sizes[2], sizes[3])
     assert flat.weights.data_ptr() % 64 == 0
     assert flat.beside.numel() == sizes[1] + sizes[2]
-    assert all((tensor == 3).all() for tensor in flat.weight_tensors)
-    assert [tensor.shape for tensor in flat.gradient_tensors] == [each.shape for each in module.parameters()]
+    assert all((parameter == 3).all() for parameter in module.parameters())
+    assert [view.shape for view in flat.layout.views(flat.gradient)] == [each.shape for each in module.parameters()]

@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 from syncline.learning.foreign import DeclaredTask, TorchOptimizer, optimizer_of
+from syncline.learning.layout import UNREACHED, Layout
 
 KINDS = {"NAdam": {}, "Adagrad": {}, "RAdam": {"weight_decay": 0.1}, "SGD": {"momentum": 0.9, "nesterov": True}}
 RATES = (0.1, 0.05, 0.02, 0.02)
+LAYOUT = Layout.of({"matrix": torch.zeros(2, 2), "bias": torch.zeros(3)})  # of the seven weights
 
 
 def steps(optimizer, weights: torch.Tensor, rates=RATES, first: int = 0) -> torch.Tensor:
@@ -21,30 +23,123 @@ def steps(optimizer, weights: torch.Tensor, rates=RATES, first: int = 0) -> torc
 
 
 def gradient_of(number: int) -> torch.Tensor:
-    return torch.randn(7, generator=torch.Generator().manual_seed(number))
+    """The bias is not reached in the second step."""
+    gradient = torch.randn(7, generator=torch.Generator().manual_seed(number))
+    if number == 1:
+        gradient[4:] = UNREACHED
+    return gradient
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_steps_are_those_of_torch(name: str) -> None:
-    kind, options = getattr(torch.optim, name), KINDS[name]
+def ordinary(kind, options) -> torch.Tensor:
+    """The weights after the same steps of a loop over tensors."""
     weights = torch.linspace(-1, 1, 7)
-    parameter = nn.Parameter(weights.clone())
-    reference = kind([parameter], lr=RATES[0], **options)
+    named = {place.name: nn.Parameter(place.of(weights).clone()) for place in LAYOUT.places}
+    optimizer = kind(list(named.values()), lr=RATES[0], **options)
     for number, rate in enumerate(RATES):
-        parameter.grad = gradient_of(number)
-        reference.param_groups[0]["lr"] = rate
-        reference.step()
-    assert torch.equal(steps(TorchOptimizer(kind, options), weights), parameter.detach())
+        for place, parameter in zip(LAYOUT.places, named.values(), strict=True):
+            is_reached = not (number == 1 and place.name == "bias")
+            parameter.grad = place.of(gradient_of(number)).clone() if is_reached else None
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+    return torch.cat([parameter.detach().flatten() for parameter in named.values()])
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_it_goes_on_from_its_saved_state(name: str) -> None:
-    kind, options = getattr(torch.optim, name), KINDS[name]
-    whole, weights = TorchOptimizer(kind, options), torch.linspace(-1, 1, 7)
-    first, second = TorchOptimizer(kind, options), TorchOptimizer(kind, options)
+class Normed(torch.optim.Optimizer):
+    """Divides by the norm of each tensor, as LARS does; its momentum and its count are in no usual place."""
+
+    def __init__(self, params, lr) -> None:
+        super().__init__(params, {"lr": lr, "count": 0, "past": []})
+        self.scale = torch.ones(())
+        self.words = {"seen": (1, 2)}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    group["past"].append(parameter.grad.norm())
+                    self.scale += sum(group["past"]) + group["count"] + self.words["seen"][0]
+                    parameter.data = parameter - group["lr"] * parameter.norm() / self.scale * parameter.grad
+                    group["count"] += 1
+                    self.words["seen"] = (group["count"], 0)
+
+
+ALL = {**{name: (getattr(torch.optim, name), options) for name, options in KINDS.items()}, "Normed": (Normed, {})}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_steps_are_those_of_torch_on_each_tensor(name: str) -> None:
+    kind, options = ALL[name]
+    optimizer = TorchOptimizer(kind, options, LAYOUT, 0.1)
+    assert torch.equal(steps(optimizer, torch.linspace(-1, 1, 7)), ordinary(kind, options))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_goes_on_from_its_saved_state_wherever_that_is(name: str) -> None:
+    kind, options = ALL[name]
+    whole, first, second = (TorchOptimizer(kind, options, LAYOUT, 0.1) for _ in range(3))
+    weights = torch.linspace(-1, 1, 7)
     half = steps(first, weights, RATES[:2])
     second.load_state_dict({key: tensor.clone() for key, tensor in first.state_dict().items()})
     assert torch.equal(steps(second, half, RATES[2:], first=2), steps(whole, weights))
+
+
+def test_groups_of_parameters_are_made_by_names_and_keep_the_ratios_of_their_rates() -> None:
+    def in_groups(named_parameters, lr):
+        named = dict(named_parameters)
+        return torch.optim.SGD([{"params": [named["matrix"]]}, {"params": [named["bias"]], "lr": lr / 10}], lr=lr)
+
+    optimizer = optimizer_of("groups", in_groups, {}, LAYOUT, 0.2, 0.0)
+    found = steps(optimizer, torch.zeros(7), (0.1,))
+    assert torch.allclose(found[:4], -0.1 * gradient_of(0)[:4])
+    assert torch.allclose(found[4:], -0.01 * gradient_of(0)[4:])
+
+
+def test_an_optimizer_with_modes_is_evaluated_at_its_other_weights() -> None:
+    class Averaging(torch.optim.SGD):
+        """Evaluates what is halfway to the weights before, as schedule-free methods evaluate an average."""
+
+        def __init__(self, params, lr) -> None:
+            super().__init__(params, lr=lr)
+            self.is_training, self.before = False, None
+
+        def train(self) -> None:
+            self.is_training = True
+
+        @torch.no_grad()
+        def eval(self) -> None:
+            for group in self.param_groups:
+                for parameter, before in zip(group["params"], self.before, strict=True):
+                    parameter.copy_((parameter + before) / 2)
+
+        def step(self) -> None:
+            assert self.is_training
+            self.before = [each.detach().clone() for each in self.param_groups[0]["params"]]
+            super().step()
+
+    def of_state(state) -> TorchOptimizer:
+        other = TorchOptimizer(Averaging, {}, LAYOUT, 0.5)
+        other.load_state_dict(state)
+        return other
+
+    optimizer = TorchOptimizer(Averaging, {}, LAYOUT, 0.5)
+    weights = torch.zeros(7)
+    assert optimizer.evaluated(weights) is weights
+    after = steps(optimizer, weights, (0.5,))
+    assert torch.equal(optimizer.evaluated(after), after / 2)
+    assert torch.equal(of_state(optimizer.state_dict()).evaluated(after), after / 2)
+    assert torch.equal(steps(optimizer, after, (0.5,), first=2), after - 0.5 * gradient_of(2))
+
+
+def test_a_state_that_no_checkpoint_can_hold_is_one_line() -> None:
+    class Iterating(torch.optim.SGD):
+        def __init__(self, params, lr) -> None:
+            super().__init__(params, lr=lr)
+            self.order = iter([1, 2])
+
+    with pytest.raises(ValueError, match=r"^optimizer=mine keeps what no checkpoint can hold: order is a list_iter"):
+        optimizer_of("mine", Iterating, {}, LAYOUT, 0.1, 0.0)
 
 
 class Plain:
@@ -65,7 +160,7 @@ class Plain:
 
 def test_an_optimizer_with_our_methods_is_taken_as_it_is() -> None:
     weights = torch.ones(7)
-    found = steps(optimizer_of("plain", Plain, {"scale": 2.0}, 0.0), weights, (0.5,))
+    found = steps(optimizer_of("plain", Plain, {"scale": 2.0}, LAYOUT, 0.1, 0.0), weights, (0.5,))
     assert torch.equal(found, weights - gradient_of(0))
 
 
@@ -78,25 +173,28 @@ def test_an_optimizer_with_our_methods_is_taken_as_it_is() -> None:
 )
 def test_what_is_no_optimizer_is_one_line(found, decay: float, line: str) -> None:
     with pytest.raises(ValueError, match=line):
-        optimizer_of("mine", found, {}, decay)
+        optimizer_of("mine", found, {}, LAYOUT, 0.1, decay)
 
 
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (torch.optim.SGD, r"optimizer=mine cannot make a step: SGD.__init__\(\) got an unexpected .* 'scal'"),
+        (
+            torch.optim.SGD,
+            r"optimizer=mine cannot step these tensors: TypeError: SGD.__init__\(\) got an unexpected .* 'scal'",
+        ),
         (Plain, "optimizer=mine does not take its config's keys: missing a required argument: 'scale'"),
     ],
 )
 def test_an_optimizer_with_another_key_is_one_line(found, line: str) -> None:
     with pytest.raises(ValueError, match=line):
-        optimizer_of("mine", found, {"scal": 0.5}, 0.0)
+        optimizer_of("mine", found, {"scal": 0.5}, LAYOUT, 0.1, 0.0)
 
 
 @pytest.mark.parametrize("kind", ["LBFGS", "SparseAdam", "Muon"])
 def test_an_optimizer_that_needs_more_than_a_block_and_its_gradient_is_one_line(kind: str) -> None:
-    with pytest.raises(ValueError, match=f"^optimizer={kind} cannot make a step: [^\n]*$"):
-        optimizer_of(kind, getattr(torch.optim, kind), {}, 0.0)
+    with pytest.raises(ValueError, match=f"^optimizer={kind} cannot step these tensors: [^\n]*$"):
+        optimizer_of(kind, getattr(torch.optim, kind), {}, LAYOUT, 0.1, 0.0)
 
 
 class Task:

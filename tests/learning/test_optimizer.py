@@ -224,7 +224,7 @@ def test_steps_of_parts_in_any_order_are_the_step_of_the_whole(
     def make() -> Optimizer:
         return build(**options | {"average_decay": average_decay})
 
-    whole, parts = make(), InParts(make, places)
+    whole, parts = make(), InParts(lambda place: make(), places)
     torch.manual_seed(0)
     weights = torch.randn(N)
     ours = weights.clone()
@@ -235,6 +235,6 @@ def test_steps_of_parts_in_any_order_are_the_step_of_the_whole(
         whole.step(weights, gradient, rate, out=weights)
         assert torch.equal(ours, weights)
         assert torch.equal(parts.evaluated(ours), whole.evaluated(weights))
-        restored = InParts(make, places)
+        restored = InParts(lambda place: make(), places)
         restored.load_state_dict({name: tensor.clone() for name, tensor in parts.state_dict().items()})
         parts = restored

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -68,7 +69,8 @@ def test_a_second_head_counts_two_fifths_while_learning():
     entropy = nn.functional.cross_entropy
     task = TASKS["classification"]
     assert task.loss(Answers(logits), (torch.zeros(2), labels)) == entropy(logits, labels)
-    both = task.loss(Answers((logits, auxiliary)), (torch.zeros(2), labels))
+    outputs = SimpleNamespace(logits=logits, aux_logits=auxiliary)
+    both = task.loss(Answers(outputs), (torch.zeros(2), labels))
     assert both == entropy(logits, labels) + AUXILIARY_WEIGHT * entropy(auxiliary, labels)
     assert AUXILIARY_WEIGHT == 0.4
 

@@ -1,33 +1,41 @@
-"""A model, its data and its task held to what the engines rely on, and measured."""
+"""A model, its data, task and optimizer held to what an ordinary PyTorch loop makes of them, and measured."""
 
-import math
 import resource
 import statistics
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from syncline.assembly import (
-    Learner,
-    build_learner,
-    build_module,
-    build_optimizer,
-    build_rate,
-    configure_torch,
-    pick_device,
-)
-from syncline.config import ConfigError, RunConfig
-from syncline.learning.flat import FlatModule
-from syncline.learning.gradient import GradientFunction, MiniBatch
+from syncline.assembly import Learner, build_learner, build_module, configure_torch, load_dataset, pick_device
+from syncline.checking.plain_loop import Steps, plain_steps
+from syncline.config import ConfigError, OwnPart, RunConfig, SimulateConfig
+from syncline.config.compression import CompressConfig
+from syncline.config.local_steps import LocalStepsConfig
+from syncline.config.run import TargetConfig
+from syncline.learning.layout import Layout
+from syncline.simulation.run import State, simulate
+from syncline.strategies import STRATEGIES
+from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 
-NUM_EQUAL = 3  # mini-batches on which the flat vectors are compared with the ordinary module
+NUM_STEPS = 20
 NUM_TIMED = 20  # gradients
+TOLERANCE = 1e-5  # of how far a tensor has moved; for rounding, which is other in another order of operations
+COARSE_TOLERANCE = 1e-2  # on a GPU, with 16-bit numbers, and with axes in another order in memory
+
+Parameters = Mapping[str, Tensor]
+Real = Callable[[RunConfig], tuple[Tensor, Mapping[str, float]]]
+"""Makes a run with real processes: the flat vector of parameters at the end, and the metrics."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+@dataclass
+class Found:
     """What was found of a model with its data."""
 
     num_train: int
@@ -37,98 +45,287 @@ class Measured:
     gradient_s: tuple[float, float]  # median, and half the range between the quartiles
     batch_s: float  # median seconds of making a mini-batch
     evaluation_s: float
-    metrics: dict[str, float]  # of the initial weights, on the test set
-    loss: tuple[float, float]  # of one batch, before and after NUM_TIMED steps on it
-    peak_bytes: int  # of this process
+    metrics: Mapping[str, float]  # of the initial weights, on the test set
+    losses: tuple[float, float]  # the first and the last one of NUM_STEPS steps
+    compared: list[tuple[str, str, float]] = field(default_factory=list)  # what, with what, largest difference
+    faults: list[str] = field(default_factory=list)  # each in one sentence
+    notes: list[str] = field(default_factory=list)
+    peak_bytes: int = 0  # of this process
+
+    def compare(self, what: str, other: str, apart: float, allowed: float, fault: str) -> None:
+        self.compared.append((what, other, apart))
+        if not apart <= allowed:
+            self.faults.append(fault)
 
 
-def check_learning(config: RunConfig) -> Measured:
-    """Build model, data and task, compare the flat vectors with the ordinary module, and measure.
+def check_learning(config: RunConfig, real: Real | None) -> Found:
+    """Compare the first steps of a run of one worker with those of an ordinary loop, and measure them.
+
+    Args:
+        real: None where no real processes can be started.
 
     Raises:
-        ConfigError: a rule is broken. DataMissingError: the data are missing. Any error of the user's code.
+        ConfigError: a part cannot be used. DataMissingError: the data are missing. Any error of the user's code.
     """
     configure_torch(config)
-    device = pick_device(config)
-    learner = build_learner(config, device)
-    batches = learner.batches_of_all(config)[0]
-    made_s, taken = [], list[MiniBatch]()
-    for iteration in range(NUM_EQUAL):
+    alone = _alone(config)
+    learner = build_learner(alone, pick_device(alone))
+    found = _measured(alone, learner)
+    _check_data(alone, learner, found)
+    _check_builds(alone, learner, found)
+    plain = plain_steps(alone, load_dataset(alone), NUM_STEPS)
+    ours = _Run(alone)
+    found.losses = plain.losses[0], plain.losses[-1]
+    _check_steps(alone, learner.flat.layout, plain, ours, found)
+    _check_resumed(alone, learner.flat.layout, plain, ours, found)
+    if real is not None and not found.faults:
+        weights, metrics = real(alone)
+        allowed = _tolerance(alone, learner.flat.layout)
+        names = learner.flat.layout
+        apart, where = _largest(names, weights, ours.weights, plain)
+        found.compare(
+            f"{NUM_STEPS} steps with real processes",
+            "virtual time",
+            max(apart, _metrics_apart(metrics, ours.metrics)),
+            allowed,
+            f"real processes end at other weights ({where}) than virtual time: what a part does depends on its "
+            "process, such as the order of a set, a hash, a file that changes or a global variable",
+        )
+    found.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return found
+
+
+def _alone(config: RunConfig) -> RunConfig:
+    """One worker, whose every gradient is an update."""
+    return replace(
+        config,
+        strategy=STRATEGIES["asp"](),
+        local=LocalStepsConfig(),
+        compress=CompressConfig(),
+        cluster=ClusterConfig(workers=1),
+        scenario=ScenarioConfig(),
+        dataset=replace(config.dataset, sharing="partition"),
+        runner=SimulateConfig(events=False),
+        target=TargetConfig(),
+        push_bucket_mb=None,
+        async_gradient="mean",
+        lr_clock="samples",
+        max_updates=NUM_STEPS,
+        epochs=None,
+        max_time_s=None,
+    )
+
+
+def _measured(config: RunConfig, learner: Learner) -> Found:
+    flat, batches = learner.flat, learner.batches(config, 0)
+    made_s, spent, metrics = [], [], dict[str, float]()
+    weights, buffers = flat.weights.clone(), flat.buffers.clone()
+    for number in range(NUM_TIMED):
         begun = time.perf_counter()
-        taken.append(batches.take(iteration))
+        batch = batches.take(number)
         made_s.append(time.perf_counter() - begun)
-    compare(config, learner, taken)
-    weights, buffers = learner.flat.weights.clone(), learner.flat.buffers.clone()
+        begun = time.perf_counter()
+        learner.gradient([weights], buffers.clone(), batch)
+        spent.append(time.perf_counter() - begun)
     begun = time.perf_counter()
     metrics = learner.evaluator()([weights], buffers)
     evaluation_s = time.perf_counter() - begun
-    again = learner.evaluator()([weights], buffers)
-    if device.type == "cpu" and {name: repr(value) for name, value in metrics.items()} != {
-        name: repr(value) for name, value in again.items()
-    }:
-        raise ConfigError(f"the metrics of the same weights must be the same, got {metrics} and {again}")
-    seconds, losses = _steps(config, learner, taken[0])
-    quartiles = statistics.quantiles(seconds, n=4)
-    return Measured(
+    quartiles = statistics.quantiles(spent, n=4)
+    found = Found(
         num_train=learner.num_train,
         num_parameters=weights.numel(),
-        num_tensors=len(learner.flat.trained),
+        num_tensors=len(flat.trained),
         num_buffers=buffers.numel(),
         gradient_s=(quartiles[1], (quartiles[2] - quartiles[0]) / 2),
         batch_s=statistics.median(made_s),
         evaluation_s=evaluation_s,
         metrics=metrics,
-        loss=losses,
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        losses=(0.0, 0.0),
+    )
+    found.compare(
+        "metrics of the same weights",
+        "those a second time",
+        _metrics_apart(metrics, learner.evaluator()([weights], buffers)),
+        0.0 if weights.device.type == "cpu" else COARSE_TOLERANCE,
+        "the metrics of the same weights differ the second time: the evaluation, the model in evaluation mode or the "
+        "test data keep a state, or draw from a generator that is not seeded",
+    )
+    return found
+
+
+def _check_data(config: RunConfig, learner: Learner, found: Found) -> None:
+    """Notes on what the data hold; the labels of the first batches of the test are compared with those of training."""
+    if config.task_name != "classification":
+        return
+    batches = learner.batches(config, 0)
+    taken = [batches.take(number).samples for number in range(min(NUM_TIMED, learner.num_train // config.batch_size))]
+    seen = set(torch.cat([batch[-1].flatten() for batch in taken]).tolist())
+    tests = [batch[-1].flatten().cpu() for batch in islice(learner.source.test(), NUM_TIMED)]
+    alone = sorted(set(torch.cat(tests).tolist()) - seen)
+    if alone and len(seen) < sum(batch[-1].numel() for batch in taken) / 2:
+        found.notes.append(f"the test has labels {alone[:5]} that none of {len(taken)} training batches has")
+    samples = taken[0][0]
+    if samples.ndim == 4 and samples.is_floating_point() and float(samples.abs().max()) > 20:
+        found.notes.append(f"pixels reach {float(samples.abs().max()):g}: they are not normalised")
+
+
+def _check_builds(config: RunConfig, learner: Learner, found: Found) -> None:
+    """Model and data are built again, with the global generators elsewhere."""
+    again = load_dataset(config)
+    source, batches = again.batch_source(learner.flat.weights.device, config.batch_task), learner.batches(config, 0)
+    other = replace(learner, dataset=again, source=source).batches(config, 0)
+    pairs = [(batches.take(number).samples, other.take(number).samples) for number in range(3)]
+    tests = zip(islice(learner.source.test(), 3), islice(source.test(), 3), strict=True)
+    apart = max((_columns_apart(one, another) for one, another in (*pairs, *tests)), default=0.0)
+    is_same_size = again.num_train == learner.num_train
+    found.compare(
+        "samples",
+        "those of the data set built again",
+        apart if is_same_size else float("inf"),
+        0.0,
+        "the data set has other samples when it is built again: it must draw from the global generators of torch, "
+        "NumPy or Python, which are seeded before, or from one with a seed of its own",
+    )
+    torch.rand(7)
+    module = build_module(config, learner.dataset.shape)
+    state = {name: each.detach() for name, each in module.named_parameters() if each.requires_grad}
+    layout = learner.flat.layout
+    views = dict(zip([place.name for place in layout.places], layout.views(learner.flat.weights), strict=True))
+    apart = max(
+        (float((each - views[name].cpu()).abs().max()) for name, each in state.items() if each.numel()), default=0.0
+    )
+    found.compare(
+        "initial parameters",
+        "those of the model built again",
+        apart,
+        0.0,
+        "the model has other initial parameters when it is built again: it must draw from the global generators of "
+        "torch, NumPy or Python, which are seeded before",
     )
 
 
-def compare(config: RunConfig, learner: Learner, batches: list[MiniBatch]) -> None:
-    """Hold the gradients on flat vectors to those of the ordinary module: in every bit on a CPU.
+class _Run:
+    """A run in virtual time: its flat vector at the end, its metrics, and its state in the middle."""
 
-    Raises:
-        ConfigError: they differ.
-    """
-    device = learner.flat.weights.device
-    ordinary = build_module(config, learner.dataset.shape).to(device)
-    flat = FlatModule(build_module(config, learner.dataset.shape).to(device))
-    parameters = [parameter for parameter in ordinary.parameters() if parameter.requires_grad]
-    gradient = GradientFunction(flat, learner.gradient.task)
-    weights, buffers = flat.weights.clone(), flat.buffers.clone()
-    for number, batch in enumerate(batches):
-        for parameter in parameters:
-            parameter.grad = None
-        torch.manual_seed(batch.noise_seed())
-        expected = learner.gradient.task.loss(ordinary, batch.samples)
-        expected.backward()  # type: ignore[no-untyped-call]
-        loss, vector, buffers_after = gradient([weights], buffers, batch)
-        found = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
-        apart = (torch.cat([each.reshape(-1) for each in found]) - vector).abs().max().item()
-        buffers = buffers_after.clone()
-        allowed = 0.0 if device.type == "cpu" else 1e-5
-        if not (abs(loss - expected.item()) <= allowed and apart <= allowed):
-            raise ConfigError(
-                f"model={config.model.name}: mini-batch {number} must have the same gradient on flat vectors as in "
-                f"the ordinary module, got losses {loss:.9g} and {expected.item():.9g}, gradients {apart:.3g} apart"
-            )
+    def __init__(self, config: RunConfig, state: State | None = None) -> None:
+        self.weights = torch.empty(0)
+        self.state: State | None = None
+        checkpointer = _Once(self) if state is None else None
+        summary = simulate(
+            config, lambda row: None, lambda progress: None, None, checkpointer, state, self._save_parameters
+        )
+        self.metrics: Mapping[str, float] = summary["final"] or {}
+
+    def _save_parameters(self, name: str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        self.weights = tensors["weights"].clone()
 
 
-def _steps(config: RunConfig, learner: Learner, batch: MiniBatch) -> tuple[list[float], tuple[float, float]]:
-    """Steps on one mini-batch: seconds of each gradient, and the loss before and after.
+class _Once(nullcontext[None]):
+    """Saves one checkpoint, in the middle."""
 
-    Raises:
-        ConfigError: weights or losses are not finite.
-    """
-    weights, buffers = learner.flat.weights.clone(), learner.flat.buffers.clone()
-    optimizer, rate = build_optimizer(config), build_rate(config, learner.num_train)
-    seconds, losses = [], []
-    for step in range(NUM_TIMED):
-        begun = time.perf_counter()
-        loss, gradient, after = learner.gradient([weights], buffers, batch)
-        seconds.append(time.perf_counter() - begun)
-        losses.append(loss)
-        buffers = after.clone()
-        optimizer.step(weights, gradient.clone(), rate(step * config.batch_size, step), weights)
-        if not (math.isfinite(loss) and bool(weights.isfinite().all())):
-            raise ConfigError(f"step {step} on one mini-batch must leave finite numbers, got the loss {loss}")
-    return seconds, (losses[0], losses[-1])
+    def __init__(self, run: _Run) -> None:
+        super().__init__()
+        self._run, self._asked = run, 0
+
+    @property
+    def is_due(self) -> bool:
+        self._asked += 1
+        return self._asked == NUM_STEPS // 2
+
+    def save(self, state: State) -> None:
+        tensors, values = state
+        self._run.state = {name: tensor.clone() for name, tensor in tensors.items()}, dict(values)
+
+
+def _check_steps(config: RunConfig, layout: Layout, plain: Steps, ours: _Run, found: Found) -> None:
+    allowed, vector = _tolerance(config, layout), _flat(layout, plain.ended)
+    if list(plain.ended) != [place.name for place in layout.places]:
+        found.faults.append(f"the loop trains other parameters: {', '.join(set(plain.ended) ^ _names(layout))}")
+        return
+    apart, where = _largest(layout, ours.weights, vector, plain)
+    if isinstance(config.optimizer, OwnPart):
+        cause = f"optimizer={config.optimizer.name} may depend on more than parameters, gradients and its rate"
+    else:
+        cause = "model or loss keep a state that is no parameter or buffer"
+    found.compare(
+        f"parameters after {NUM_STEPS} steps",
+        "an ordinary loop's",
+        apart,
+        allowed,
+        f"after {NUM_STEPS} steps {where} is not where an ordinary loop of one worker has it: {cause}, or an "
+        "evaluation changes what training uses",
+    )
+    if config.optimizer.average_decay is None:
+        found.compare(
+            f"metrics after {NUM_STEPS} steps",
+            "an ordinary loop's",
+            _metrics_apart(ours.metrics, plain.metrics),
+            max(allowed, 1e-6) * 10,
+            f"the metrics after {NUM_STEPS} steps are not an ordinary loop's ({_shown(ours.metrics)} and "
+            f"{_shown(plain.metrics)}): the evaluation depends on what came before it, or changes its data",
+        )
+
+
+def _check_resumed(config: RunConfig, layout: Layout, plain: Steps, ours: _Run, found: Found) -> None:
+    if ours.state is None:
+        raise ConfigError(f"{NUM_STEPS} steps were asked for, but the run ended before {NUM_STEPS // 2}: it diverged")
+    resumed = _Run(config, ours.state)
+    apart, where = _largest(layout, resumed.weights, ours.weights, plain)
+    found.compare(
+        f"stopped after {NUM_STEPS // 2} steps, resumed",
+        "not stopped",
+        apart,
+        _tolerance(config, layout) if config.device != "cpu" and torch.cuda.is_available() else 0.0,
+        f"stopped and resumed in the middle, {where} ends elsewhere: optimizer, model or loss keep a state where no "
+        "checkpoint finds it; parameters, buffers and the attributes of an optimizer are kept",
+    )
+
+
+def _tolerance(config: RunConfig, layout: Layout) -> float:
+    strided = any(place.stride != torch.empty(place.shape, device="meta").stride() for place in layout.places)
+    is_exact = config.precision == "float32" and pick_device(config).type == "cpu" and not strided
+    return TOLERANCE if is_exact else COARSE_TOLERANCE
+
+
+def _flat(layout: Layout, parameters: Parameters) -> Tensor:
+    vector = torch.empty(layout.size)
+    for place in layout.places:
+        if place.name in parameters:
+            place.of(vector).copy_(parameters[place.name])
+    return vector
+
+
+def _names(layout: Layout) -> set[str]:
+    return {place.name for place in layout.places}
+
+
+def _largest(layout: Layout, one: Tensor, other: Tensor, plain: Steps) -> tuple[float, str]:
+    """The largest difference of a tensor in two flat vectors, as a share of how far it has moved; and its name."""
+    found = [(0.0, "no parameter")]
+    for place in layout.places:
+        apart = float((place.of(one.cpu()) - place.of(other.cpu())).norm())
+        moved = float((plain.ended[place.name] - plain.begun[place.name]).norm()) if place.name in plain.ended else 0.0
+        if apart:
+            found.append((apart / moved if moved else float("inf"), place.name))
+    return max(found)
+
+
+def _columns_apart(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> float:
+    if [column.shape for column in one] != [column.shape for column in other]:
+        return float("inf")
+    pairs = [(a.double().nan_to_num(), b.double().nan_to_num()) for a, b in zip(one, other, strict=True)]
+    return max((float((a - b).abs().max()) for a, b in pairs if a.numel()), default=0.0)
+
+
+def _metrics_apart(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """The largest difference of a metric; relative where they are above 1."""
+    if set(one) != set(other):
+        return float("inf")
+    return max(
+        (abs(one[name] - other[name]) / max(1.0, abs(other[name])) for name in one if one[name] == one[name]),
+        default=0.0,
+    )
+
+
+def _shown(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.6g}" for name, value in metrics.items())

@@ -348,12 +348,14 @@ class ArraysConfig(DatasetConfig):
     name: str = "arrays"
     root: str = "data"
     path: str | None = None  # of the .npz file, within root
+    num_classes: int | None = None  # of labels, >= 1; null: 0 .. the largest, all of which must occur
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.path is not None, "dataset.path must be set for dataset=arrays, such as mine.npz", self.path)
+        check(self.num_classes is None or self.num_classes >= 1, "dataset.num_classes must be >= 1", self.num_classes)
 
     @property
     def _known_num(self) -> int | None:

@@ -137,9 +137,29 @@ def declared(
         "_folder_": str(folder),
     }
     whole = {**defaults(base), **given, **about, "name": name}
+    if group == "optimizer":
+        whole = {**whole, **_shared_defaults(name, target, found, given)}
     if missing := set(fields(base)) - set(whole):
         raise ConfigError(f"{group}={choice}: key {min(missing)} must be set")
     return kind_of(group, base, whole), whole
+
+
+def _shared_defaults(name: str, target: str, found: Any, given: Mapping[str, Any]) -> dict[str, float]:
+    """What an optimizer itself takes for the keys that all optimizers have, of those that its file leaves out.
+
+    Raises:
+        ConfigError: that is no number.
+    """
+    parameters = inspect.signature(found).parameters
+    chosen: dict[str, float] = {}
+    for key in ("lr", "weight_decay"):
+        if key in parameters and key not in given:
+            default = parameters[key].default
+            if not isinstance(default, int | float):
+                said = "none" if default is inspect.Parameter.empty else default
+                raise ConfigError(f"optimizer={name}: {key} must be set in its file; the default of {target} is {said}")
+            chosen[key] = float(default)
+    return chosen
 
 
 def restored(group: str, plain: Mapping[str, Any], bases: Mapping[str, type[Any]]) -> tuple[type[Any], dict[str, Any]]:

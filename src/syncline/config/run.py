@@ -14,7 +14,7 @@ from typing import Any, cast, get_origin, get_type_hints
 from syncline.config import runners
 from syncline.config.checks import ConfigError, check, check_choice, check_numbers
 from syncline.config.compression import COMPRESSIONS, CompressConfig, FeedbackConfig
-from syncline.config.datasets import DATASETS, DatasetConfig, DigitsConfig, OwnDatasetConfig
+from syncline.config.datasets import DATASETS, ArraysConfig, DatasetConfig, DigitsConfig, OwnDatasetConfig
 from syncline.config.local_steps import LocalStepsConfig
 from syncline.config.models import MODELS, AnyModelConfig, ModelConfig
 from syncline.config.optimizers import OPTIMIZERS, OptimizerConfig, SgdConfig
@@ -288,6 +288,9 @@ class RunConfig:
             suitable = ", ".join(sorted(name for name, kind in DATASETS.items() if task in kind.tasks))
             learns = f"model={model.name} learns {task}" if model.task else f"task={task}"
             check(task in dataset.tasks, f"{learns}: dataset must be one of {suitable}", dataset.name)
+        rule = f"strategy.impl=overlap steps parts that cut tensors, which optimizer={self.optimizer.name} needs whole"
+        cuts = self.strategy.replicas and self.strategy.bucket_bytes is not None
+        check(not (cuts and isinstance(self.optimizer, OwnPart)), rule, "overlap")
         augment = getattr(dataset, "augment", False)
         check(self.batch_task == "classification" or not augment, f"dataset.augment must be false for {task}", augment)
         if self.target.metric is not None:
@@ -330,6 +333,8 @@ class RunConfig:
         """The task by which the data set makes its batches: of a task of the user's own that of model or data set."""
         if self.task.name in METRICS:
             return self.task.name
+        if isinstance(self.task, OwnPart) and isinstance(self.dataset, ArraysConfig | OwnDatasetConfig):
+            return "own"  # whatever the targets are
         return self.model.task or self.dataset.tasks[0]
 
     def as_dict(self) -> dict[str, Any]:

@@ -10,35 +10,38 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from syncline.datasets.batch_source import Batch, BatchSource
+from syncline.datasets.batch_source import IGNORED_LABEL, Batch, BatchSource
 from syncline.datasets.errors import DataMissingError, checked_size
 from syncline.datasets.files import arrays_file
-from syncline.datasets.images import ImageDataset, channel_statistics, take
+from syncline.datasets.images import ImageDataset, Normalise, channel_statistics
 from syncline.datasets.validation import split
-from syncline.shapes import ArrayShape
+from syncline.shapes import ArrayShape, ImageShape
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
+CHANNELS = (1, 3, 4)
+FEW = 20  # classes, of each of which a single sample may do
 TEST_BATCH = 500
 
 
 def arrays(
-    root: str, path: str, train_size: int | None = None, test_size: int | None = None
+    root: str, path: str, train_size: int | None = None, test_size: int | None = None, num_classes: int | None = None
 ) -> "ArrayDataset | ImageDataset":
     """The arrays x_train, y_train, x_test and y_test of an .npz file.
 
-    Pixels, uint8 [N, C, S, S] or [N, S, S] with labels, are normalised by channel as the images of other data sets are.
-    Other samples [N, ...] are taken as they are, as float32 or int64. Whole numbers y [N] >= 0 are labels; real numbers
-    y [N, ...] are targets.
+    Pixels, uint8 [N, H, W], [N, C, H, W] or [N, H, W, C], are normalised by channel as the images of other data sets
+    are. Other samples [N, ...] are taken as they are, as float32 or int64. Whole numbers y [N] >= 0, or IGNORED_LABEL,
+    are labels; real numbers y [N, ...] are targets.
 
     Args:
         root: a folder.
         path: of the file, within it unless it is absolute.
         train_size: the first so many training samples; None for all.
         test_size: the same of the test samples.
+        num_classes: of labels; None: they are 0 .. the largest, all of which occur.
 
     Raises:
         DataMissingError: there is no such file.
-        ValueError: it is no .npz file, lacks a key, or has arrays that do not fit each other.
+        ValueError: it is no .npz file, lacks a key, has arrays that do not fit each other, or labels that leave gaps.
     """
     file = arrays_file(root, path)
     if not file.is_file():
@@ -52,21 +55,67 @@ def arrays(
         raise ValueError(f"{file} must have {', '.join(KEYS)}; it has no {', '.join(missing)}")
     _check(str(file), found)
     x_train, y_train, x_test, y_test = (found[key] for key in KEYS)
-    if _are_pixels(x_train, y_train):
-        images, tests = (torch.from_numpy(each.reshape(len(each), -1, *each.shape[-2:])) for each in (x_train, x_test))
-        labels, test_labels = (torch.from_numpy(each.astype(np.int64)) for each in (y_train, y_test))
-        num_classes = int(max(labels.max(), test_labels.max())) + 1
-        mean, std = channel_statistics(images)
-        return take(
-            ImageDataset("arrays", images, labels, tests, test_labels, num_classes, mean, std), train_size, test_size
-        )
+    is_labelled = y_train.dtype.kind in "biu"
+    if is_labelled:
+        num_outputs = _num_classes(str(file), y_train, y_test, num_classes)
+    else:
+        num_outputs = int(np.prod(y_train.shape[1:]))
     num_train = checked_size("arrays", "train_size", train_size, len(x_train))
     num_test = checked_size("arrays", "test_size", test_size, len(x_test))
-    train = _tensor(x_train[:num_train]), _tensor(y_train[:num_train])
-    test = _tensor(x_test[:num_test]), _tensor(y_test[:num_test])
-    is_labelled = train[1].dtype == torch.int64
-    num_outputs = int(max(y_train.max(), y_test.max())) + 1 if is_labelled else int(np.prod(y_train.shape[1:]))
-    return ArrayDataset(train, test, ArrayShape(x_train.shape[1:], num_outputs))
+    train, test = (x_train[:num_train], _tensor(y_train[:num_train])), (x_test[:num_test], _tensor(y_test[:num_test]))
+    if x_train.dtype != np.uint8 or x_train.ndim not in (3, 4):
+        samples, tests = _tensor(train[0]), _tensor(test[0])
+    else:
+        images, test_images = (_channels_first(str(file), x) for x in (x_train, x_test))
+        mean, std = channel_statistics(images)
+        images, test_images = images[:num_train], test_images[:num_test]
+        is_square, has_ignored = images.shape[2] == images.shape[3], bool((y_train < 0).any() or (y_test < 0).any())
+        if is_labelled and is_square and not has_ignored:
+            return ImageDataset("arrays", images, train[1], test_images, test[1], num_outputs, mean, std)
+        normalise = Normalise(mean, std, torch.device("cpu"))
+        samples, tests = normalise(images), normalise(test_images)
+    shape = shape_of(samples[0], num_outputs if is_labelled else None) or ArrayShape(samples.shape[1:], num_outputs)
+    return ArrayDataset((samples, train[1]), (tests, test[1]), shape)
+
+
+def shape_of(sample: Tensor, num_classes: int | None) -> ImageShape | None:
+    """Of an image of real numbers [C, S, S] with a label; None: it is something else."""
+    is_image = sample.ndim == 3 and sample.shape[1] == sample.shape[2] and sample.is_floating_point()
+    return ImageShape(sample.shape[0], sample.shape[1], num_classes) if is_image and num_classes else None
+
+
+def _num_classes(file: str, train: npt.NDArray[Any], test: npt.NDArray[Any], asked: int | None) -> int:
+    """Of these labels. Raises ValueError: some numbers are no labels, or it should be asked whether they are."""
+    present = np.union1d(train, test)
+    present = present[present != IGNORED_LABEL]
+    if not len(present):
+        raise ValueError(f"{file}: every label is {IGNORED_LABEL}, which is ignored")
+    most = int(present[-1])
+    if asked is not None and most >= asked:
+        raise ValueError(f"{file}: labels must be in 0..{asked - 1} for dataset.num_classes={asked}, got {most}")
+    if asked is None and (len(present) <= most or (len(present) > FEW and 2 * len(present) > len(train) + len(test))):
+        kinds = f"{len(present):,} different ones in {int(present[0])}..{most} of {len(train):,} samples"
+        rule = "whole numbers in y are labels, which must be 0, 1, 2, ..., each of several samples"
+        raise ValueError(
+            f"{file}: {rule}; got {kinds}: number the classes from 0 on, make y real numbers for task=regression, or "
+            f"confirm with dataset.num_classes={most + 1}"
+        )
+    return asked or most + 1
+
+
+def _channels_first(file: str, pixels: npt.NDArray[Any]) -> Tensor:
+    """uint8 [N, C, H, W], of pixels in any usual layout. Raises ValueError: it is not clear which."""
+    if pixels.ndim == 3:
+        return torch.from_numpy(pixels[:, None])
+    _, first, middle, last = pixels.shape
+    usual = {axis for axis in (1, 3) if pixels.shape[axis] in CHANNELS}
+    square = {axis for axis, sides in ((1, (middle, last)), (3, (first, middle))) if sides[0] == sides[1]}
+    fits = usual & square or usual or square & {1}
+    if not fits or (len(fits) > 1 and not fits & square):
+        rule = "pixels must be [N, H, W], [N, C, H, W] or [N, H, W, C] with 1, 3 or 4 channels"
+        which = "could be both of the last" if fits else "is none"
+        raise ValueError(f"{file}: {rule}; got {list(pixels.shape)}, which {which}")
+    return torch.from_numpy(pixels if 1 in fits else np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
 
 
 def _check(file: str, found: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -82,7 +131,7 @@ def _check(file: str, found: Mapping[str, npt.NDArray[Any]]) -> None:
         x, y = found[f"x_{part}"], found[f"y_{part}"]
         if len(x) != len(y):
             raise ValueError(f"{file}: x_{part} and y_{part} must be equally long, got {len(x)} and {len(y)}")
-        if y.dtype.kind in "biu" and (y.ndim > 1 or y.min() < 0):
+        if y.dtype.kind in "biu" and (y.ndim > 1 or (y[y != IGNORED_LABEL] < 0).any()):
             rule = "must be labels >= 0, one a sample, or real numbers"
             raise ValueError(f"{file}: y_{part} {rule}; got {y.dtype} {y.shape}, least {y.min()}")
     for name in "xy":
@@ -90,10 +139,6 @@ def _check(file: str, found: Mapping[str, npt.NDArray[Any]]) -> None:
         if train.shape[1:] != test.shape[1:] or (train.dtype.kind == "f") != (test.dtype.kind == "f"):
             kinds = f"{train.dtype} {train.shape} and {test.dtype} {test.shape}"
             raise ValueError(f"{file}: {name}_train and {name}_test must be alike, got {kinds}")
-
-
-def _are_pixels(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
-    return x.dtype == np.uint8 and x.ndim in (3, 4) and x.shape[-1] == x.shape[-2] and y.dtype.kind in "biu"
 
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:
@@ -107,7 +152,7 @@ class ArrayDataset:
 
     train: tuple[Tensor, Tensor]  # float32 or int64 [N, ...]; int64 [N] or float32 [N, ...]
     test: tuple[Tensor, Tensor]  # the same [M, ...]
-    shape: ArrayShape
+    shape: ArrayShape | ImageShape
     name: str = "arrays"
 
     @property
@@ -129,7 +174,9 @@ def check_targets(name: str, task: str, targets: Tensor) -> None:
     """Raises ValueError: these are not what the task learns."""
     wanted = {"classification": (torch.int64, "labels, whole numbers"), "regression": (torch.float32, "real numbers")}
     if task in wanted and targets.dtype != wanted[task][0]:
-        raise ValueError(f"dataset={name}: targets must be {wanted[task][1]}, for task={task}; got {targets.dtype}")
+        other = "regression" if task == "classification" else "classification"
+        rule = f"targets must be {wanted[task][1]}, for task={task}; got {targets.dtype}"
+        raise ValueError(f"dataset={name}: {rule}, for which there is task={other} or one of your own")
 
 
 class ArraySource:
@@ -146,4 +193,4 @@ class ArraySource:
 
     def test(self) -> Iterator[Batch]:
         for batch in zip(*(torch.split(each, TEST_BATCH) for each in self._test), strict=True):
-            yield tuple(each.to(self._device) for each in batch)
+            yield tuple(each.to(self._device, copy=True) for each in batch)  # a model may change them in place

@@ -1,7 +1,7 @@
 """The interface of data sets: a `Dataset` is loaded and checked; its `BatchSource` yields batches of it for one task.
 
 The tensors of a batch, by task (B samples; all on the device):
-    classification   images float32 [B, C, S, S], normalised; labels int64 [B]
+    classification   images float32 [B, C, S, S], normalised; labels int64 [B], IGNORED_LABEL among them
     generation       pixels float32 [B, C, S, S], each 0 or 1
     qa               tokens int64 [B, L]; attention mask int64 [B, L]; token types int64 [B, L];
                      first and last token of the answer int64 [B] each
@@ -21,6 +21,7 @@ from torch import Tensor
 from syncline.shapes import Shape
 
 Batch = tuple[Tensor, ...]
+IGNORED_LABEL = -100  # by torch's cross-entropy; it counts for no metric either
 
 
 class BatchSource(Protocol):

@@ -80,7 +80,7 @@ class ImageDataset:
         """Mini-batches on the device for `task`, classification or generation."""
         if task == "generation":
             return BinarySource(self.train_images, self.test_images, device)
-        assert task == "classification"
+        assert task in ("classification", "own"), task
         train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
         return LabelledSource(train, test, Normalise(self.mean, self.std, device), self.augment, device)
 

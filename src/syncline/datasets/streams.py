@@ -1,5 +1,6 @@
 """Random streams keyed by their purpose: no two uses share one, and the order of their creation does not matter."""
 
+import random
 from enum import IntEnum
 
 import numpy as np
@@ -32,3 +33,16 @@ def stream(purpose: Purpose, first: int, second: int, seed: int) -> np.random.Ge
     """A new generator (Philox) for this key; `first` and `second` in 0 .. 2^32 - 1, `seed` >= 0 of any length."""
     # The seed comes last: it alone may be longer than one 32-bit word, so different keys give different words.
     return np.random.Generator(np.random.Philox(np.random.SeedSequence((int(purpose), first, second, seed))))
+
+
+def seed_global_generators(seed: int) -> None:
+    """Seed the global generators of torch, NumPy and Python, from which code that is not ours may draw.
+
+    Args:
+        seed: in 0 .. 2^64 - 1.
+    """
+    import torch  # not needed by times alone
+
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)

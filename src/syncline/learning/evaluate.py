@@ -1,12 +1,15 @@
 """Evaluation on the test set, also of several replicas."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from syncline.datasets.batch_source import BatchSource
+from syncline.datasets.streams import seed_global_generators
 from syncline.learning.flat import FlatModule
+from syncline.learning.gradient import check_finite
 from syncline.learning.task import Task
 
 SEED = 0  # of random numbers that a network draws during evaluation
@@ -17,18 +20,33 @@ class Evaluator:
 
     def __init__(self, source: BatchSource, task: Task, flat: FlatModule) -> None:
         self._source, self._task, self._flat = source, task, flat
+        self._has_looked = False  # at the data, since a metric was not finite
 
     @torch.no_grad()
     def __call__(self, weights: list[Tensor], buffers: Tensor) -> dict[str, float]:
-        """The task's METRICS for these weights (blocks, [n] in total) and buffers [m]."""
-        self._flat.load(weights, buffers)
-        module = self._flat.module
-        if self._flat.is_random:
-            torch.manual_seed(SEED)
-        module.eval()
-        metrics = self._task.evaluate(module, self._source)
-        module.train()
+        """The task's METRICS for these weights (blocks, [n] in total) and buffers [m].
+
+        Raises:
+            ValueError: the model has changed (FlatModule.check), or a metric is not finite because a sample is not.
+        """
+        flat = self._flat
+        flat.load(weights, buffers)
+        flat.check()
+        if flat.is_random:
+            seed_global_generators(SEED)
+        flat.train(False)
+        metrics = self._task.evaluate(flat.module, self._source)
+        flat.train()
+        if not self._has_looked and not all(map(math.isfinite, metrics.values())):
+            self._look_at_data()
         return metrics
+
+    def _look_at_data(self) -> None:
+        """Raises ValueError: a test sample is not finite."""
+        self._has_looked, begin = True, 0
+        for batch in self._source.test():
+            check_finite(batch, "test", range(begin, begin + len(batch[0])))
+            begin += len(batch[0])
 
 
 def final_state(weights: Tensor, evaluated: Tensor, buffers: Tensor) -> dict[str, Tensor]:

@@ -3,17 +3,19 @@
 Shape legend: n parameters, m float buffer elements.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from syncline.datasets.batch_source import Batch, BatchSource
 from syncline.datasets.imagenet import PhotographSource
 from syncline.datasets.sharding import BatchOrder
-from syncline.datasets.streams import Purpose, stream
+from syncline.datasets.streams import Purpose, seed_global_generators, stream
 from syncline.learning.cuda_graphs import CudaGraphs
 from syncline.learning.flat import FlatModule
 from syncline.learning.task import Task
@@ -25,10 +27,11 @@ class MiniBatch:
 
     samples: Batch
     key: tuple[int, int, int]  # worker, iteration, seed of the run
+    indices: npt.NDArray[np.int64] | None = None  # of the samples among those for training; None: not known
 
-    def noise_seed(self) -> int:
-        """For torch's global generator, from which a network draws random numbers (dropout)."""
-        return int(stream(Purpose.NOISE, *self.key).integers(2**63))
+    def seed_generators(self) -> None:
+        """Seed the global generators, from which a network or a loss draws random numbers (dropout)."""
+        seed_global_generators(int(stream(Purpose.NOISE, *self.key).integers(2**63)))
 
 
 class WorkerBatches:
@@ -45,10 +48,11 @@ class WorkerBatches:
         self._photographs = source if isinstance(source, PhotographSource) else None
 
     def take(self, iteration: int) -> MiniBatch:
-        samples = self._source.take(self.share.batch(iteration), self._generator(iteration))
+        indices = self.share.batch(iteration)
+        samples = self._source.take(indices, self._generator(iteration))
         if self._in_sequence:  # decoded while this gradient is computed
             self.prefetch(iteration + 1)
-        return MiniBatch(samples, self._key(iteration))
+        return MiniBatch(samples, self._key(iteration), indices)
 
     def prefetch(self, iteration: int) -> None:
         """Start to decode the photographs of an iteration that will be taken soon."""
@@ -84,14 +88,16 @@ class GradientFunction:
         flat = self.flat
         flat.load(weights, buffers)
         if flat.is_random:
-            torch.manual_seed(batch.noise_seed())
-        loss = self._passes(batch.samples)
-        return loss.item(), flat.gradient, flat.buffers
+            batch.seed_generators()
+        loss = self._passes(batch.samples).item()
+        if not math.isfinite(loss) and batch.indices is not None:
+            check_finite(batch.samples, "training", batch.indices.tolist())
+        return loss, flat.gradient, flat.buffers
 
     def _pass(self, samples: Batch) -> Tensor:
         """Forward and backward at the weights that the module has; the loss."""
         flat = self.flat
-        flat.gradient.zero_()
+        flat.clear_gradient()
         if self.precision == torch.float32:
             loss = self.task.loss(flat.module, samples)
         else:
@@ -102,6 +108,17 @@ class GradientFunction:
         if self.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(flat.trained, self.clip_norm)
         return loss.detach()
+
+
+def check_finite(samples: Batch, part: str, indices: Sequence[int]) -> None:
+    """Raises ValueError: one of these samples, with these numbers, holds something that is no finite number."""
+    for column in samples:
+        wrong = (~column.isfinite()).flatten(1).any(1) if column.ndim > 1 else ~column.isfinite()
+        if bool(wrong.any()):
+            place = int(wrong.nonzero()[0])
+            values = column[place].flatten()
+            found = float(values[~values.isfinite()][0])
+            raise ValueError(f"{part} sample {indices[place]} of the data set holds {found}: data must be finite")
 
 
 def _channels_last(tensor: Tensor) -> Tensor:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from syncline.learning.gradient import GradientFunction, WorkerBatches
+from syncline.learning.layout import UNREACHED
 from syncline.learning.optimizer import Optimizer
 from syncline.rounds import Rounds
 
@@ -22,7 +24,8 @@ class LocalSteps:
         an optimizer:   w_h+1 = its step at w_h with g_h        and pushes  w_0 - w_H
 
     with d the weight decay, which the server's step adds for w_0. So a server's step of plain SGD at a constant rate on
-    the first is at w_H; and without an optimizer a round of one mini-batch pushes its gradient, in every bit.
+    the first is at w_H; and without an optimizer a round of one mini-batch pushes its gradient, in every bit. A tensor
+    that no pass of the round has reached is pushed as such (layout.py), and neither step nor weight decay moves it.
 
     Sources: Stich 2019, algorithm 1 (local SGD); Reddi et al. 2021, algorithm 1 (the change as a gradient).
     """
@@ -32,6 +35,7 @@ class LocalSteps:
     rate: Callable[[int], float]  # mini-batches that the worker has had -> rate of its next local step
     weight_decay: float = 0.0  # of the steps without an optimizer
     optimizer: Optimizer | None = None  # of the local steps; its state stays at the worker
+    skips_unreached: bool = False  # passes may leave tensors unreached
 
     def __call__(
         self, weights: list[Tensor], buffers: Tensor, batches: WorkerBatches, number: int
@@ -55,7 +59,7 @@ class LocalSteps:
             yield self.gradient(weights, buffers, batches.take(number))[0]
             return
         flat.load(weights, buffers)
-        begin, total = flat.weights.clone(), flat.gradient.new_zeros(flat.gradient.shape)
+        begin, total = flat.weights.clone(), torch.full_like(flat.gradient, UNREACHED)
         for place in places:
             loss, gradient, _ = self.gradient([flat.weights], flat.buffers, batches.take(place))
             self._step(gradient, total, place, is_first=place == places[0], is_last=place == places[-1])
@@ -64,21 +68,36 @@ class LocalSteps:
             flat.gradient.copy_(total)
         else:
             flat.gradient.copy_(begin).sub_(flat.weights)
+            self._mark_unreached(flat.gradient, total)
         flat.weights.copy_(begin)
 
     def _step(self, gradient: Tensor, total: Tensor, place: int, is_first: bool, is_last: bool) -> None:
         weights = self.gradient.flat.weights
         if self.optimizer is not None:
+            if self.skips_unreached:
+                total.add_(gradient)
             self.optimizer.step(weights, gradient, self.rate(place), out=weights)
             return
-        if self.weight_decay and not is_first:
-            gradient.add_(weights, alpha=self.weight_decay)
+        if not is_first:
+            self._decay(gradient, weights)
         total.add_(gradient)
         if is_last:
             return
-        if self.weight_decay and is_first:
-            gradient.add_(weights, alpha=self.weight_decay)
+        if is_first:
+            self._decay(gradient, weights)
         weights.add_(gradient, alpha=-self.rate(place))
+
+    def _decay(self, gradient: Tensor, weights: Tensor) -> None:
+        if self.weight_decay:
+            pure = gradient.clone() if self.skips_unreached else gradient
+            gradient.add_(weights, alpha=self.weight_decay)
+            self._mark_unreached(gradient, pure)
+
+    def _mark_unreached(self, vector: Tensor, gradient: Tensor) -> None:
+        """What no pass has reached by this gradient is so in the vector, too."""
+        if self.skips_unreached:
+            for place in self.gradient.flat.layout.unreached(gradient):
+                place.of(vector).fill_(UNREACHED)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The state of the worker's optimizer; its own tensors, which the next step changes."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from syncline.learning.adam import Adam
+from syncline.learning.layout import Layout
 from syncline.learning.rmsprop import RMSPROP_FORMS, RmsProp
 from syncline.learning.sgd import MOMENTUM_FORMS, Sgd
 
@@ -25,6 +26,7 @@ __all__ = [
     "Optimizer",
     "RmsProp",
     "Sgd",
+    "SkipsUnreached",
     "build",
 ]
 
@@ -95,13 +97,13 @@ class InParts:
     """An optimizer for each part of a block, whose step may be made part by part.
 
     Args:
-        make: one of them.
+        make: that of the part at this place.
         places: of the parts in the block, which they cover.
     """
 
-    def __init__(self, make: Callable[[], Optimizer], places: Sequence[slice]) -> None:
+    def __init__(self, make: Callable[[slice], Optimizer], places: Sequence[slice]) -> None:
         self._places = sorted(places, key=lambda place: place.start)
-        self._parts = {place.start: make() for place in places}
+        self._parts = {place.start: make(place) for place in places}
 
     def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
         for place in self._places:
@@ -126,6 +128,63 @@ class InParts:
         for start, part in self._parts.items():
             own = f"{start}."
             part.load_state_dict({name.removeprefix(own): t for name, t in state.items() if name.startswith(own)})
+
+
+class SkipsUnreached:
+    """An optimizer of a block that leaves alone each tensor which no pass has reached, as torch.optim does without one.
+
+    The block is stepped as a whole until there is such a tensor; from then on each tensor has a state of its own.
+
+    Args:
+        make: one of them, which treats elements alone.
+        layout: of the block.
+    """
+
+    def __init__(self, make: Callable[[], Optimizer], layout: Layout) -> None:
+        self._make, self._layout = make, layout
+        self._whole = make()
+        self._tensors: InParts | None = None
+
+    def step(self, weights: Tensor, gradient: Tensor, rate: float, out: Tensor) -> None:
+        unreached = {place.begin for place in self._layout.unreached(gradient)}
+        if unreached and self._tensors is None:
+            self._tensors = self._split(self._whole.state_dict())
+        if self._tensors is None:
+            self._whole.step(weights, gradient, rate, out)
+            return
+        for place in self._places:
+            if place.start not in unreached:
+                self._tensors.step_part(place, weights, gradient, rate, out)
+            elif out is not weights:
+                out[place] = weights[place]
+
+    def evaluated(self, weights: Tensor) -> Tensor:
+        return (self._tensors or self._whole).evaluated(weights)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return (self._tensors or self._whole).state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        if any("." in name for name in state):  # of tensors
+            self._tensors = self._split({})
+            self._tensors.load_state_dict(state)
+        else:
+            self._tensors = None
+            self._whole.load_state_dict(state)
+
+    @property
+    def _places(self) -> list[slice]:
+        return [slice(place.begin, place.end) for place in self._layout.places if place.size]
+
+    def _split(self, state: Mapping[str, Tensor]) -> InParts:
+        """An optimizer for each tensor, with its part of a state of the block."""
+        tensors = InParts(lambda place: self._make(), self._places)
+        parts = {}
+        for place in self._places:
+            for name, tensor in state.items():
+                parts[f"{place.start}.{name}"] = tensor[place] if tensor.numel() == self._layout.size else tensor
+        tensors.load_state_dict(parts)
+        return tensors
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {

@@ -1,55 +1,69 @@
 """Holds a model, a data set and a task of the user's own to what the engines rely on, by two gradients of one batch."""
 
-import pickle
-import random
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from syncline.learning.gradient import GradientFunction, MiniBatch, WorkerBatches
+from syncline.learning.flat import FlatModule
+from syncline.learning.gradient import GradientFunction, WorkerBatches
 
 
-def probe(gradient: GradientFunction, batches: WorkerBatches) -> None:
-    """Compute the first gradient of a worker twice; the module is left as it was.
+def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, task: object) -> None:
+    """Compute the first gradient of a worker twice, on a model that is built for it.
+
+    Args:
+        flat: that of the run, which stays as it is.
+        gradient: of a model that was built again, and is not used after this.
+        task: that of `gradient`, as the user made it.
 
     Raises:
-        ValueError: the batch, the loss or the gradient differs the second time, or a global generator was drawn from.
-            Any error of the user's code.
+        ValueError: the model was built differently, or the batch, the loss or the gradient differs the second time, or
+            a pass changes what is not sent. Any error of the user's code.
     """
-    flat = gradient.flat
-    weights, buffers, counters = flat.weights.clone(), flat.buffers.clone(), _counters(flat.module)
+    twin = gradient.flat
+    for place, other in zip(flat.layout.places, twin.layout.places, strict=True):
+        if place != other or not _same_bits(place.of(flat.weights), other.of(twin.weights)):
+            raise ValueError(
+                f"{place.name} differs when the model is built again: it must draw from the global generators of "
+                "torch, NumPy or Python, which are seeded before, or not at all"
+            )
+    weights, buffers = twin.weights.clone(), twin.buffers.clone()
+    counters, numbers = _counters(twin.module), _numbers(twin.module, task)
     first, again = batches.take(0), batches.take(0)
     if not _are_equal(first.samples, again.samples):
         raise ValueError(
             "the data set returns another sample for the same index: it must draw from the global generators of torch, "
             "NumPy or Python, which are seeded for each batch, or not at all"
         )
-    before = _global_generators()
-    loss, vector, _ = _computed(gradient, weights, buffers, first)
+    loss, vector, _ = gradient([weights], buffers, first)
     vector = vector.clone()
-    drawn = [name for name, state in _global_generators().items() if state != before[name]]
-    if drawn:
-        raise ValueError(
-            f"the model or the loss draws from the global generator of {drawn[0]}, which no run could repeat: "
-            "torch's is seeded for each gradient"
-        )
+    twin.check()
+    if changed := [
+        place.name for place in twin.layout.places if not _same_bits(place.of(weights), place.of(twin.weights))
+    ]:
+        raise ValueError(f"a pass changes the parameter {changed[0]}, which optimizers alone must change")
     if not vector.any():
         raise ValueError("the first gradient is zero: the loss must depend on the model's parameters")
-    loss_again, vector_again, _ = _computed(gradient, weights, buffers, again)
-    if vector.device.type == "cpu" and not (_same(loss, loss_again) and _same_bits(vector, vector_again)):
+    loss_again, vector_again, _ = gradient([weights], buffers, again)
+    are_equal = _same_bits(vector, vector_again) and (loss == loss_again or (loss != loss and loss_again != loss_again))
+    if vector.device.type == "cpu" and not are_equal:
         raise ValueError(
             f"the gradient of one batch differs when it is computed again (loss {loss:.7g} and {loss_again:.7g}): "
-            "the model must keep no state but its parameters and buffers, and draw from torch's global generator only"
+            "model and loss must keep no state but parameters and buffers, and draw from the global generators of "
+            "torch, NumPy or Python, which are seeded for each gradient"
         )
-    changed = [name for name, count in _counters(flat.module).items() if not torch.equal(count, counters[name])]
-    if changed:
+    if changed := [name for name, count in _counters(twin.module).items() if not torch.equal(count, counters[name])]:
         raise ValueError(
             f"the model changes its buffer {changed[0]}, of whole numbers: only buffers of real numbers are sent and "
             "kept in checkpoints"
         )
-    flat.load([weights], buffers)
+    now = _numbers(twin.module, task)
+    if changed := [name for name, value in now.items() if numbers.get(name, value) != value]:
+        raise ValueError(
+            f"a pass changes the attribute {changed[0]}, which is neither sent nor kept in checkpoints: make it a "
+            "buffer of real numbers"
+        )
 
 
 def _counters(module: nn.Module) -> dict[str, Tensor]:
@@ -63,21 +77,15 @@ def _counters(module: nn.Module) -> dict[str, Tensor]:
     return {name: each.clone() for name, each in buffers if not each.is_floating_point() and name not in unread}
 
 
-def _computed(
-    gradient: GradientFunction, weights: Tensor, buffers: Tensor, batch: MiniBatch
-) -> tuple[float, Tensor, Tensor]:
-    found = gradient([weights], buffers, batch)
-    flat = gradient.flat
-    for parameter, view in zip(flat.trained, flat.gradient_tensors, strict=True):
-        if parameter.grad is None or parameter.grad.data_ptr() != view.data_ptr():
-            raise ValueError(
-                "gradients must be dense, and the model must not replace them (sparse=False, no zero_grad)"
-            )
-    return found
-
-
-def _global_generators() -> dict[str, Any]:
-    return {"NumPy": pickle.dumps(np.random.get_state()), "Python": random.getstate()}
+def _numbers(module: nn.Module, task: object) -> dict[str, float]:
+    """The numbers among the attributes of the model's parts and of the task."""
+    holders: dict[str, Any] = {**dict(module.named_modules()), "task": task}
+    return {
+        f"{prefix}.{name}".lstrip("."): value
+        for prefix, holder in holders.items()
+        for name, value in getattr(holder, "__dict__", {}).items()
+        if type(value) in (int, float)
+    }
 
 
 def _are_equal(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> bool:
@@ -86,7 +94,3 @@ def _are_equal(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> bool:
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
-
-
-def _same(one: float, other: float) -> bool:
-    return one == other or (one != one and other != other)

@@ -4,18 +4,21 @@ Shape legend: B samples, T symbols, L tokens. datasets/batch_source.py describes
 metrics.
 """
 
+import inspect
 import math
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from syncline.datasets.batch_source import Batch, BatchSource
+from syncline.datasets.batch_source import IGNORED_LABEL, Batch, BatchSource
 from syncline.datasets.questions import QuestionSource
 from syncline.datasets.text_source import TextSource
 from syncline.learning.scoring import auc
 
+LOGITS = ("logits", "out", "output", "prediction_logits")  # names of what a model returns
 AUXILIARY_WEIGHT = 0.4  # of Inception's second head (torchvision's and TF-Slim's training scripts)
 
 
@@ -28,27 +31,64 @@ class Task(Protocol):
 
 
 class Classification:
-    """Cross-entropy; a second head is weighted by AUXILIARY_WEIGHT."""
+    """Cross-entropy; a second head (`aux_logits`) is weighted by AUXILIARY_WEIGHT.
+
+    Labels of IGNORED_LABEL count nowhere. Logits [B, K, ...] of labels [B, ...] may have further axes.
+    """
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         images, labels = batch
         outputs = module(images)
-        if isinstance(outputs, Tensor):
-            return F.cross_entropy(outputs, labels)
-        logits, auxiliary = outputs
-        return F.cross_entropy(logits, labels) + AUXILIARY_WEIGHT * F.cross_entropy(auxiliary, labels)
+        loss = F.cross_entropy(_fitting(logits_of(outputs), labels), labels)
+        auxiliary = None if isinstance(outputs, Tensor) else _named(outputs, "aux_logits")
+        return loss if auxiliary is None else loss + AUXILIARY_WEIGHT * F.cross_entropy(auxiliary, labels)
 
     def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
         correct = within_5 = size = 0
         loss = 0.0
         for images, labels in source.test():
-            logits = module(images)
+            logits = _fitting(logits_of(module(images)), labels)
             loss += F.cross_entropy(logits, labels, reduction="sum").item()
-            best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]  # [B, 5]
+            best = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels.unsqueeze(1)  # [B, 5, ...]
             correct += int(best[:, 0].sum())
             within_5 += int(best.sum())
-            size += len(labels)
+            size += int((labels != IGNORED_LABEL).sum())
+        if not size:
+            raise ValueError(f"every label of the test set is {IGNORED_LABEL}, which is ignored")
         return {"accuracy": correct / size, "top5": within_5 / size, "loss": loss / size}
+
+
+def logits_of(outputs: Any) -> Tensor:
+    """What a model returns for its logits: a tensor, or one of several outputs: by its name, or the first one.
+
+    Raises:
+        ValueError: there is no tensor of such a name.
+    """
+    if isinstance(outputs, Tensor):
+        return outputs
+    for name in LOGITS:
+        if (found := _named(outputs, name)) is not None:
+            return found
+    if isinstance(outputs, tuple | list) and outputs and isinstance(outputs[0], Tensor):
+        return outputs[0]
+    given = ", ".join(map(str, outputs)) if isinstance(outputs, Mapping) else type(outputs).__name__
+    rule = f"a tensor, a tuple that begins with it, or one named {' or '.join(LOGITS)}"
+    raise ValueError(f"the model must return its outputs as {rule}; got {given}")
+
+
+def _named(outputs: Any, name: str) -> Tensor | None:
+    found = outputs.get(name) if isinstance(outputs, Mapping) else getattr(outputs, name, None)
+    return found if isinstance(found, Tensor) else None
+
+
+def _fitting(logits: Tensor, labels: Tensor) -> Tensor:
+    """The logits. Raises ValueError: they do not fit the labels."""
+    if logits.ndim < 2 or (*logits.shape[:1], *logits.shape[2:]) != labels.shape:
+        rule = "the model must return logits [B, classes, ...] for labels [B, ...]"
+        raise ValueError(f"{rule}, got {list(logits.shape)} for {list(labels.shape)}")
+    if logits.device.type == "cpu" and labels.numel() and int(labels.max()) >= logits.shape[1]:
+        raise ValueError(f"the model has {logits.shape[1]} outputs a sample, too few for the label {int(labels.max())}")
+    return logits
 
 
 class Generation:
@@ -108,18 +148,24 @@ class ClickThrough:
 
 
 class Language:
-    """Cross-entropy of the next symbol. Targets of -1 are ignored."""
+    """Cross-entropy of the next symbol. Targets of -1 are ignored.
+
+    A module whose forward takes a second argument is recurrent: `forward(symbols, state) -> (logits, state)`, and the
+    test text is one sequence to it. Any other one maps symbols to logits, each window of the test for itself.
+    """
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         symbols, following = batch
-        logits, _ = module(symbols)  # [B, T, V]
+        logits = logits_of(module(symbols))  # [B, T, V]
         return F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1)
 
     def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
         assert isinstance(source, TextSource)
         nats, size, state = 0.0, 0, None
+        is_recurrent = _takes_state(module)
         for symbols, following in source.test():
-            logits, state = module(symbols, state)
+            outputs = module(symbols, state) if is_recurrent else module(symbols)
+            logits, state = outputs if is_recurrent else (logits_of(outputs), None)
             predicted = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1, reduction="sum")
             nats += predicted.item()
             size += int((following >= 0).sum())
@@ -130,22 +176,35 @@ class Language:
         }
 
 
+def _takes_state(module: nn.Module) -> bool:
+    kinds = [parameter.kind for parameter in inspect.signature(module.forward).parameters.values()]
+    return len(kinds) > 1 or kinds == [inspect.Parameter.VAR_POSITIONAL]
+
+
 class Regression:
     """Mean squared error. A target of one value may come as [B], the outputs as [B, 1]."""
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         samples, targets = batch
-        return F.mse_loss(module(samples).view(targets.shape), targets)
+        return F.mse_loss(_like(logits_of(module(samples)), targets), targets)
 
     def evaluate(self, module: nn.Module, source: BatchSource) -> dict[str, float]:
         squares = distances = 0.0
         size = 0
         for samples, targets in source.test():
-            apart = module(samples).view(targets.shape).double() - targets.double()
+            apart = _like(logits_of(module(samples)), targets).double() - targets.double()
             squares += apart.square().sum().item()
             distances += apart.abs().sum().item()
             size += targets.numel()
         return {"squared_error": squares / size, "absolute_error": distances / size}
+
+
+def _like(outputs: Tensor, targets: Tensor) -> Tensor:
+    """In the targets' shape. Raises ValueError: they have not as many values."""
+    if outputs.numel() != targets.numel() or len(outputs) != len(targets):
+        rule = "the model must return one value for each of the targets"
+        raise ValueError(f"{rule} {list(targets.shape)}, got {list(outputs.shape)}")
+    return outputs.reshape(targets.shape)
 
 
 TASKS: dict[str, Task] = {

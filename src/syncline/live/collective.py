@@ -9,7 +9,6 @@ import math
 from array import array
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -85,9 +84,11 @@ class Member:
         learner = build_learner(config, device, steps.NUM_EXTRA)
         local, exchange = learner.local_steps(config), build_exchange(config, rank, learner.flat)
         if strategy.replicas and isinstance(exchange, Overlapped):
-            optimizer: Optimizer = InParts(partial(build_optimizer, config), exchange.places)
+            optimizer: Optimizer = InParts(
+                lambda place: build_optimizer(config, learner.flat.layout.within(place)), exchange.places
+            )
         else:
-            optimizer = build_optimizer(config)
+            optimizer = build_optimizer(config, learner.flat.layout)
         self._replica = steps.Replica(local, optimizer, exchange)
         self._kept = Kept({"local": local, "exchange": self._replica.exchange})  # by this member alone
         batches = learner.batches(config, rank)
@@ -259,7 +260,7 @@ def build_exchange(config: RunConfig, rank: int, flat: FlatModule) -> Exchange:
     """Of this member, at the initial weights."""
     if (consensus := build_consensus(config, rank, flat.weights)) is not None:
         return CompressedWeights(flat, consensus)
-    if (compressor := build_compressor(config, rank, flat.weights.numel())) is not None:
+    if (compressor := build_compressor(config, rank, flat.layout)) is not None:
         return CompressedGradients(flat, compressor)
     if config.strategy.bucket_bytes is not None:
         return Overlapped(flat, config.strategy.replicas, config.strategy.bucket_bytes)

@@ -54,7 +54,8 @@ class AllReduce(Exchange):
     def __init__(self, flat: FlatModule, averages_weights: bool, per_tensor: bool) -> None:
         self._extra = flat.extra
         if per_tensor:
-            self._exchanged = [*(flat.weight_tensors if averages_weights else flat.gradient_tensors), flat.beside]
+            vector = flat.weights if averages_weights else flat.gradient
+            self._exchanged = [*(vector[place.begin : place.end] for place in flat.layout.places), flat.beside]
         else:
             self._exchanged = [flat.with_weights if averages_weights else flat.with_gradient]
 

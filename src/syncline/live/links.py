@@ -20,7 +20,6 @@ from torch import Tensor
 from syncline.learning.buckets import within
 from syncline.learning.compression import Compression
 from syncline.learning.flat import FlatModule
-from syncline.learning.server import blocks
 from syncline.live.clock import Clock, measure_clock
 from syncline.live.frames import (
     DIRECT_BYTES,
@@ -146,6 +145,7 @@ class Links:
     """The connections to all shards, of a worker that waits for one answer of each.
 
     Args:
+        blocks: of the shards, which cover the flat vector.
         interrupts: a block may arrive while the worker computes, whose gradient is stale then.
         pulls: how the changes of blocks are compressed; None: blocks come as they are.
 
@@ -158,7 +158,12 @@ class Links:
     resends: ClassVar[bool] = True
 
     def __init__(
-        self, worker: int, staging: Staging, num_shards: int, interrupts: bool = False, pulls: Compression | None = None
+        self,
+        worker: int,
+        staging: Staging,
+        blocks: Sequence[slice],
+        interrupts: bool = False,
+        pulls: Compression | None = None,
     ) -> None:
         self.on_save: Callable[[float, int], None] = lambda checkpoint, iteration: None
         self.spin_s = 0.0
@@ -166,7 +171,7 @@ class Links:
         self.interrupted = False  # a block has arrived that is newer than the one at which the worker computes
         self.worker = worker
         self._staging = staging
-        self._num_shards = num_shards
+        self._blocks, self._num_shards = blocks, len(blocks)
         self._interrupts = interrupts
         self._pulls = pulls
         self._links: list[Link] = []
@@ -182,9 +187,7 @@ class Links:
     ) -> None:
         """Connect to every shard, say who we are, and synchronise the clocks. Raises ShardLost if one is not there."""
         staging = self._staging
-        for shard, (address, block) in enumerate(
-            zip(addresses, blocks(staging.weights.numel(), self._num_shards), strict=True)
-        ):
+        for shard, (address, block) in enumerate(zip(addresses, self._blocks, strict=True)):
             try:
                 sock = connect(address, secret, tls, dead_s)
                 send_json(sock, {"worker": self.worker, **about})
@@ -453,12 +456,12 @@ class PulledLinks(Links):
     resends: ClassVar[bool] = False  # its rule counts what each push was followed by
 
     def __init__(
-        self, worker: int, staging: Staging, num_shards: int, rule: PullRule, pulls: Compression | None = None
+        self, worker: int, staging: Staging, blocks: Sequence[slice], rule: PullRule, pulls: Compression | None = None
     ) -> None:
-        super().__init__(worker, staging, num_shards, pulls=pulls)
+        super().__init__(worker, staging, blocks, pulls=pulls)
         self._rule = rule
         self._continues_at: float | None = None  # monotonic; what the rule last said
-        self._versions = torch.zeros(num_shards, dtype=torch.int64)  # of the blocks in use
+        self._versions = torch.zeros(len(blocks), dtype=torch.int64)  # of the blocks in use
 
     def first_iteration(self) -> int | None:
         """As above. A worker that all shards hold has pushed at their blocks, and continues with the next ones."""

@@ -18,12 +18,12 @@ from syncline.assembly import (
     build_shard,
     configure_torch,
     shape_of,
+    shard_blocks,
 )
 from syncline.config import ConfigError, users_fault
 from syncline.learning.buckets import from_end, within
 from syncline.learning.compression import PullCompressor
 from syncline.learning.flat import FlatModule
-from syncline.learning.server import blocks
 from syncline.live.checkpoints import Checkpointer, State, read_checkpoint
 from syncline.live.clock import RunClock
 from syncline.live.connections import (
@@ -109,15 +109,15 @@ class Gathering:
         self.zero_s: float | None = None  # start of the run on the launcher's clock
         self._is_stopped = False
         self.inbox: Inbox = queue.SimpleQueue()
-        block = build_shard(config, number, flat, 1, is_whole=False).block
+        block = shard_blocks(config, flat.layout)[number]
         num_buffers = flat.buffers.numel() if number == 0 else 0
         num_versions = config.cluster.shards if self.pulls else 0
         count, compression = self._num_workers + 1, build_compression(config)
         parts = []
         if config.push_bucket_size is not None:
             size = flat.weights.numel()
-            parts = within(from_end(size, config.push_bucket_size), blocks(size, config.cluster.shards)[number])
-        self.pool = GradientPool(block.stop, num_buffers, count, num_versions, compression, parts)
+            parts = within(from_end(size, config.push_bucket_size), block)
+        self.pool = GradientPool(block.stop - block.start, num_buffers, count, num_versions, compression, parts)
         listener = listen(context.listen_at, config.live.leave_s)
 
         def pulls(worker: int) -> PullCompressor | None:

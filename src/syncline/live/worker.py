@@ -8,7 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from syncline.assembly import build_compressor, build_feedback_compression, build_learner, configure_torch, pick_device
+from syncline.assembly import (
+    build_compressor,
+    build_feedback_compression,
+    build_learner,
+    configure_torch,
+    pick_device,
+    shard_blocks,
+)
 from syncline.config import ConfigError
 from syncline.learning.buckets import Buckets
 from syncline.learning.compression import PushCompressor
@@ -73,12 +80,12 @@ def run_worker(
         raise ConfigError("push_bucket_mb must be null on a GPU")
     # A warm-up gradient before the run, for what libraries set up at the first one; it changes nothing.
     learner.gradient([flat.weights], flat.buffers.clone(), batches.take(0))
-    rule = config.strategy.pull_rule(config.cluster.shards)
+    rule, own = config.strategy.pull_rule(config.cluster.shards), shard_blocks(config, flat.layout)
     pulls = build_feedback_compression(config) if config.compresses_pulls else None
     if rule is None:
-        links = Links(worker, staging, config.cluster.shards, config.strategy.interrupts, pulls)
+        links = Links(worker, staging, own, config.strategy.interrupts, pulls)
     else:
-        links = PulledLinks(worker, staging, config.cluster.shards, rule, pulls)
+        links = PulledLinks(worker, staging, own, rule, pulls)
     links.spin_s = spin_s
     size, num_buffers = flat.weights.numel(), flat.buffers.numel()
     about = {"pid": os.getpid(), "size": size, "num_buffers": num_buffers, "num_train": learner.num_train}
@@ -88,7 +95,7 @@ def run_worker(
         if iteration is not None:
             absolute = config.live.pace == "absolute"
             delays = DelayInjector(config.cluster, config.scenario, config.seed, worker, absolute, iteration, rounds)
-            compressor = build_compressor(config, worker, flat.weights.numel())
+            compressor = build_compressor(config, worker, flat.layout)
             local, part = learner.local_steps(config), config.push_bucket_size
             trainer = Trainer(links, staging, local, compressor, batches, delays, context, part)
             if links.resumes and config.keeps_state_at_workers:

@@ -52,7 +52,7 @@ class Replicas:
     ) -> None:
         self.evaluator, self.rate, self.num_train, self.best_possible = evaluator, rate, num_train, best_possible
         self.num_parameters = flat.weights.numel()
-        self.num_tensors = len(flat.weight_tensors)
+        self.num_tensors = len(flat.trained)
         self.weights = [flat.weights.clone() for _ in optimizers]  # [n] of each replica
         self.buffers = [flat.buffers.clone() for _ in optimizers]  # [m]
         self._local, self._batches = local, batches

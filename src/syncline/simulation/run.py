@@ -1,7 +1,7 @@
 """From a config to a finished run in virtual time: builds the parts, observes the run, sums it up."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +20,15 @@ from syncline.assembly import (
     build_shard,
     configure_torch,
     count_parameters,
+    network_layout,
     pick_device,
+    shard_blocks,
 )
-from syncline.config import RunConfig
+from syncline.config import OwnPart, RunConfig
 from syncline.datasets.sharding import SharedCursor
 from syncline.learning.buckets import from_end, within
 from syncline.learning.evaluate import Evaluator, are_finite, final_state
+from syncline.learning.layout import Layout
 from syncline.learning.server import Shard, blocks
 from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_row
 from syncline.progress import Totals
@@ -50,7 +53,7 @@ class Learning:
     shards: list[Shard]
     learners: Learners
     evaluator: Evaluator
-    num_parameters: int
+    layout: Layout
     num_train: int  # samples
     best_possible: Mapping[str, float]  # metrics that nothing can surpass on them
 
@@ -61,6 +64,10 @@ class Learning:
     def final_states(self) -> list[dict[str, Tensor]]:
         """Of each shard."""
         return [final_state(shard.current.weights, shard.evaluated, shard.current.buffers) for shard in self.shards]
+
+    @property
+    def num_parameters(self) -> int:
+        return self.layout.size
 
     def rate(self, samples: int, updates: int) -> float:
         """The learning rate of the next update."""
@@ -146,10 +153,11 @@ def _build_simulation(
     observer = _Observer(config, monitor, learning, num_parameters, checkpointer)
     cluster = config.cluster
     message_bytes = 4 * num_parameters if cluster.message_bytes is None else cluster.message_bytes
-    block_bytes = [block.stop - block.start for block in blocks(message_bytes, cluster.shards)]
+    own = _byte_blocks(config, message_bytes, learning)
+    block_bytes = [block.stop - block.start for block in own]
     compression = build_compression(config)
     compressed = None if compression is None else [compression.size(num // 4) for num in block_bytes]
-    early = _early(config, message_bytes)
+    early = _early(config, message_bytes, own)
     rest = [num - sum(part.size_bytes for part in early if part.shard == k) for k, num in enumerate(block_bytes)]
     rules = (config.strategy.pull_rule(cluster.shards) for _ in range(cluster.workers))
     simulation = Simulation(
@@ -221,11 +229,20 @@ def _exchanged(config: RunConfig, network: Network, size_bytes: int, num_message
     return parts
 
 
-def _early(config: RunConfig, size_bytes: int) -> list[Early]:
-    """What leaves of a push of so many bytes while its gradient is computed."""
+def _byte_blocks(config: RunConfig, size_bytes: int, learning: Learning | None) -> list[slice]:
+    """What the shards have of a message of so many bytes."""
+    if not isinstance(config.optimizer, OwnPart) or config.cluster.shards == 1:
+        return blocks(size_bytes, config.cluster.shards)
+    layout = network_layout(config) if learning is None else learning.layout
+    places = shard_blocks(config, layout)
+    return [slice(size_bytes * p.start // layout.size, size_bytes * p.stop // layout.size) for p in places]
+
+
+def _early(config: RunConfig, size_bytes: int, own: Sequence[slice]) -> list[Early]:
+    """What leaves of a push of so many bytes, in these blocks, while its gradient is computed."""
     if config.push_bucket_size is None:
         return []
-    own, early = blocks(size_bytes, config.cluster.shards), []
+    early = []
     for place in from_end(size_bytes, 4 * config.push_bucket_size):
         ready = config.cluster.ready_after((size_bytes - place.start) / size_bytes)
         for shard, block in enumerate(own if ready < 1.0 else ()):  # what is ready at the end is the push's rest
@@ -246,9 +263,9 @@ def build_replicas(config: RunConfig) -> Replicas:
         flat=learner.flat,
         local=[learner.local_steps(config) for _ in workers],
         batches=learner.batches_of_all(config),
-        compressors=_made(build_compressor(config, worker, weights.numel()) for worker in workers),
+        compressors=_made(build_compressor(config, worker, learner.flat.layout) for worker in workers),
         consensus=_made(build_consensus(config, worker, weights) for worker in workers),
-        optimizers=[build_optimizer(config) for _ in range(num_optimizers)],
+        optimizers=[build_optimizer(config, learner.flat.layout) for _ in range(num_optimizers)],
         rate=build_rate(config, learner.num_train),
         averages_first=config.strategy.averages_first,
         evaluates_mean=config.strategy.evaluates_mean,
@@ -269,14 +286,14 @@ def build_learning(config: RunConfig) -> Learning:
     shards = [build_shard(config, number, flat, num_train, is_whole=True) for number in range(config.cluster.shards)]
     cursor = SharedCursor(config.cluster.workers) if config.dataset.sharing == "shared" else None
     local = [learner.local_steps(config) for _ in range(config.cluster.workers)]
-    workers, size = range(config.cluster.workers), flat.weights.numel()
-    compressors = _made(build_compressor(config, worker, size) for worker in workers)
+    workers = range(config.cluster.workers)
+    compressors = _made(build_compressor(config, worker, flat.layout) for worker in workers)
     pulls = [
         [build_pull_compressor(config, worker, shard) for shard in range(config.cluster.shards)]
         for worker in (workers if config.compresses_pulls else ())
     ]
     learners = Learners(shards, local, learner.batches_of_all(config), cursor, compressors, pulls)
-    return Learning(shards, learners, learner.evaluator(), flat.weights.numel(), num_train, learner.best_possible)
+    return Learning(shards, learners, learner.evaluator(), flat.layout, num_train, learner.best_possible)
 
 
 def _made(parts: Iterable[T | None]) -> list[T]:
