@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -153,6 +154,7 @@ def build_learner(config: RunConfig, device: torch.device, num_extra: int = 0, i
         source=dataset.batch_source(device, config.batch_task),
     )
     if has_own:
+        _check_samples(config, learner)
         _probe(config, learner)
     return learner
 
@@ -190,6 +192,14 @@ def _probe(config: RunConfig, learner: Learner) -> None:
         what = ", ".join(f"{group}={name}" for group, name in parts.items())
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ConfigError(f"{what}: {fault(error) or ' '.join(said.split())}") from error
+
+
+def _check_samples(config: RunConfig, learner: Learner) -> None:
+    """Raises ConfigError: images of whole numbers, which none of our networks scales."""
+    samples = learner.source.take(np.array([0]), None)[0]
+    if not isinstance(config.model, OwnPart) and samples.ndim > 3 and not samples.is_floating_point():
+        rule = "pixels must be real numbers (transform: ToTensor, or x / 255)"
+        raise ConfigError(f"dataset={config.dataset.name} with model={config.model.name}: {rule}, got {samples.dtype}")
 
 
 def _check_outputs(module: nn.Module, samples: Tensor, num_classes: int) -> None:
@@ -326,6 +336,8 @@ def _own_module(part: OwnPart, shape: Shape) -> nn.Module:
         raise ConfigError(
             f"model={part.name}: {part._target_} must return a torch.nn.Module, got {type(module).__name__}"
         )
+    if taken := [name for name in ("train", "eval", "forward") if not callable(getattr(module, name))]:
+        raise ConfigError(f"model={part.name}: {taken[0]} must be the method of a torch.nn.Module; choose another name")
     if any(isinstance(each, nn.SyncBatchNorm) for each in module.modules()):
         raise ConfigError(
             f"model={part.name}: SyncBatchNorm would need the batches of all workers at once, which no worker has "

@@ -139,6 +139,10 @@ def declared(
     whole = {**defaults(base), **given, **about, "name": name}
     if group == "optimizer":
         whole = {**whole, **_shared_defaults(name, target, found, given)}
+    if taken := [key for key in given if key not in fields(base) and hasattr(kind_of(group, base, {}), key)]:
+        raise ConfigError(
+            f"{group}={choice}: key {taken[0]} must have another name: every {group} has an attribute of it"
+        )
     if missing := set(fields(base)) - set(whole):
         raise ConfigError(f"{group}={choice}: key {min(missing)} must be set")
     return kind_of(group, base, whole), whole

@@ -193,4 +193,4 @@ class ArraySource:
 
     def test(self) -> Iterator[Batch]:
         for batch in zip(*(torch.split(each, TEST_BATCH) for each in self._test), strict=True):
-            yield tuple(each.to(self._device, copy=True) for each in batch)  # a model may change them in place
+            yield tuple(each.to(self._device, copy=True) for each in batch)  # which a model or a loss may change

@@ -149,7 +149,8 @@ class LabelledSource:
 
     def test(self) -> Iterator[Batch]:
         for images, labels in zip(*(torch.split(tensor, TEST_BATCH) for tensor in self._test), strict=True):
-            yield self._normalise(images.to(self._device)), labels.to(self._device)
+            # Copies, which a model or a loss may change in place.
+            yield self._normalise(images.to(self._device)), labels.to(self._device, copy=True)
 
 
 class Normalise:

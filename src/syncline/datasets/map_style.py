@@ -107,8 +107,6 @@ def map_style(
             )
     first = _batch(name, parts[0], [0])
     sample, target = tuple(first[0].shape[1:]), first[-1]
-    if first[0].dtype == torch.uint8 and len(sample) == 3:
-        raise ValueError(f"dataset={name}: pixels must be real numbers (transform: ToTensor, or x / 255), got uint8")
     if target.dtype != torch.int64 or target.numel() > 1:
         return MapStyleDataset(name, parts[0], parts[1], ArrayShape(sample, target.numel()), held_out)
     classes = num_classes or _number_of(getattr(train, "num_classes", None), getattr(train, "classes", None))
@@ -157,7 +155,8 @@ def _batch(name: str, samples: Samples, indices: Sequence[int]) -> Batch:
     Raises:
         ValueError: they cannot be stacked, or are no tuples.
     """
-    items = [samples[index] for index in indices]
+    many = getattr(samples, "__getitems__", None)  # as DataLoader fetches
+    items = many(list(indices)) if callable(many) else [samples[index] for index in indices]
     collate = _collate_of(samples)
     if collate is None and not isinstance(items[0], tuple | list):
         rule = "must be a tuple such as (image, label), or the data set have a collate_fn that makes one of several"
@@ -200,7 +199,7 @@ class MapStyleSource:
         self, name: str, train: Samples, test: Samples, device: torch.device, num_classes: int | None = None
     ) -> None:
         self._name, self._train, self._test, self._device = name, train, test, device
-        self._num_classes = num_classes
+        self._num_classes, self._num_train = num_classes, len(train)
 
     def take(self, indices: npt.NDArray[np.int64], generator: np.random.Generator | None) -> Batch:
         _seed_all(generator)
@@ -212,8 +211,12 @@ class MapStyleSource:
             yield self._checked(self._test, "test", range(begin, min(begin + TEST_BATCH, len(self._test))))
 
     def _checked(self, samples: Samples, part: str, indices: Sequence[int]) -> Batch:
-        """The batch, on the device. Raises ValueError: a label is of no class."""
+        """The batch, on the device. Raises ValueError: a label is of no class, or the data set's length changes."""
         batch = _batch(self._name, samples, indices)
+        if (num := len(self._train)) != self._num_train:
+            raise ValueError(
+                f"dataset={self._name} must keep its length while it is read, got {self._num_train} and {num}"
+            )
         if self._num_classes is not None:
             labels = batch[-1]
             wrong = ((labels < 0) | (labels >= self._num_classes)) & (labels != IGNORED_LABEL)

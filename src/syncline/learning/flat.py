@@ -18,7 +18,7 @@ class FlatModule:
     """An `nn.Module` whose trained parameters, gradients and buffers are views into flat vectors.
 
     They share one storage in the order gradient, buffers, extra, weights, so that gradient or weights can be sent with
-    the buffers and the extra elements as one message. Each tensor keeps its order of axes (channels-last, say).
+    the buffers and the extra elements as one message.
 
     Integer buffers (batch norm's count of batches) stay in the module: no model here reads one that it changes. So do
     parameters that are not trained (requires_grad=False).

@@ -16,12 +16,11 @@ UNREACHED = -0.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One tensor in a vector, dense, in its own order of axes; or what a block has of it, as a vector."""
+    """One tensor in a vector; or what a block has of it, as a vector."""
 
     name: str  # of the parameter
     begin: int
     shape: tuple[int, ...]
-    stride: tuple[int, ...]
 
     @property
     def size(self) -> int:
@@ -33,7 +32,7 @@ class Place:
 
     def of(self, vector: Tensor) -> Tensor:
         """The view of it in a vector [n]."""
-        return vector.as_strided(self.shape, self.stride, vector.storage_offset() + self.begin)
+        return vector[self.begin : self.end].view(self.shape)
 
 
 class Layout:
@@ -50,8 +49,7 @@ class Layout:
         """Of named tensors, one after another."""
         places, begin = [], 0
         for name, tensor in tensors.items():
-            stride = torch.empty_like(tensor).stride()  # that of the tensor, if it is dense
-            places.append(Place(name, begin, tuple(tensor.shape), stride))
+            places.append(Place(name, begin, tuple(tensor.shape)))
             begin += tensor.numel()
         return cls(places)
 
@@ -72,7 +70,7 @@ class Layout:
             if (begin, end) == (place.begin, place.end):
                 found.append(replace(place, begin=begin - block.start))
             elif begin < end:
-                found.append(Place(place.name, begin - block.start, (end - begin,), (1,)))
+                found.append(Place(place.name, begin - block.start, (end - begin,)))
         return Layout(found)
 
     def blocks(self, num: int) -> list[slice]:

@@ -22,11 +22,12 @@ def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, 
             a pass changes what is not sent. Any error of the user's code.
     """
     twin = gradient.flat
-    for place, other in zip(flat.layout.places, twin.layout.places, strict=True):
-        if place != other or not _same_bits(place.of(flat.weights), other.of(twin.weights)):
+    built, rebuilt = (_tensors(each.module) for each in (flat, twin))
+    for name in {**built, **rebuilt}:
+        if name not in built or name not in rebuilt or not _same_bits(built[name], rebuilt[name]):
             raise ValueError(
-                f"{place.name} differs when the model is built again: it must draw from the global generators of "
-                "torch, NumPy or Python, which are seeded before, or not at all"
+                f"{name} differs when the model is built again: it must draw from the global generators of torch, "
+                "NumPy or Python, which are seeded before, or not at all"
             )
     weights, buffers = twin.weights.clone(), twin.buffers.clone()
     counters, numbers = _counters(twin.module), _numbers(twin.module, task)
@@ -64,6 +65,10 @@ def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, 
             f"a pass changes the attribute {changed[0]}, which is neither sent nor kept in checkpoints: make it a "
             "buffer of real numbers"
         )
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return dict(nn.Module.named_parameters(module)) | dict(nn.Module.named_buffers(module))
 
 
 def _counters(module: nn.Module) -> dict[str, Tensor]:

@@ -23,9 +23,13 @@ def move(modules: Sequence[nn.Module], moved: Mapping[str, Tensor], views: Seque
     """
     sharing = _sharing(modules, moved)
     for (name, tensor), view, others in zip(moved.items(), views, sharing, strict=True):
+        begin, end = _extent(tensor)
+        if tensor.numel() * tensor.element_size() > end - begin:
+            raise ValueError(f"{name} has several elements in one place of memory (expand): clone it")
         is_alike = tensor.stride() == view.stride()
         for other_name, other in others:
-            if not is_alike or other.dtype != tensor.dtype or other.grad_fn is not None:
+            is_within = begin <= _extent(other)[0] and _extent(other)[1] <= end
+            if not (is_alike and is_within and other.dtype == tensor.dtype and other.grad_fn is None):
                 raise ValueError(f"{other_name} shares memory with {name}, which it must not: make it in forward")
         offset = view.storage_offset() - tensor.storage_offset()
         tensor.data = view

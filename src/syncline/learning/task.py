@@ -62,7 +62,7 @@ def logits_of(outputs: Any) -> Tensor:
     """What a model returns for its logits: a tensor, or one of several outputs: by its name, or the first one.
 
     Raises:
-        ValueError: there is no tensor of such a name.
+        ValueError: there is no tensor of such a name, or others could be meant as well.
     """
     if isinstance(outputs, Tensor):
         return outputs
@@ -70,6 +70,9 @@ def logits_of(outputs: Any) -> Tensor:
         if (found := _named(outputs, name)) is not None:
             return found
     if isinstance(outputs, tuple | list) and outputs and isinstance(outputs[0], Tensor):
+        if alike := sum(isinstance(each, Tensor) and each.shape == outputs[0].shape for each in outputs[1:]):
+            rule = f"name the logits {LOGITS[0]} and a second head aux_logits, or let a task of your own weigh them"
+            raise ValueError(f"the model returns {1 + alike} outputs of one shape: {rule}")
         return outputs[0]
     given = ", ".join(map(str, outputs)) if isinstance(outputs, Mapping) else type(outputs).__name__
     rule = f"a tensor, a tuple that begins with it, or one named {' or '.join(LOGITS)}"
