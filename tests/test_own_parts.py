@@ -157,7 +157,7 @@ NETS = {
 LINES = {
     "wrong_shape": "model=bad, dataset=waves, task=classification: the model must return logits [B, classes, ...]",
     "unseeded": "the gradient of one batch differs when it is computed again",
-    "counts": "the gradient of one batch differs when it is computed again",
+    "counts": "each pass changes the attribute n, which is neither sent nor kept",
     "raises": "bad.py:9: KeyError: 'x'",
     "whole_numbers": "the model changes its buffer seen, of whole numbers",
     "cumulative": "the model changes its buffer layers.1.num_batches_tracked, of whole numbers",
@@ -285,7 +285,7 @@ def test_a_changed_line_makes_another_run_and_a_changed_comment_does_not(my: Pat
     assert identity(**{name: f"# A comment.\n\n{SHOWN[f'{name}.py']}" for name in names}) == before
     for name in names:
         assert identity(**{name: f"{SHOWN[f'{name}.py']}\nMORE = 1\n"}) != before, name
-    assert identity(words=f"{SHOWN['words.py']}\nMORE = 1\n") == before, "no part of the run is in it"
+    assert identity(unused="MORE = 1\n") == before, "no part of the run is in it"
 
 
 def test_the_identity_does_not_depend_on_where_the_folder_is(my: Path, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ class OptimizerConfig:
 class SgdConfig(OptimizerConfig):
     name: str = "sgd"
     lr: float = 0.05
-    momentum: float = 0.9  # in [0, 1)
+    momentum: float = 0.0  # in [0, 1)
     nesterov: bool = False  # with momentum > 0
 
     def __post_init__(self) -> None:

@@ -214,6 +214,8 @@ class RunConfig:
             self.strategy.check_cluster(cluster.workers, cluster.shards)
         except ValueError as error:
             raise ConfigError(str(error)) from None
+        if not self.strategy.has_server:
+            self._check_groups()
         for key, kind in {"slow": "workers", "delayed_workers": "workers", "slow_shards": "shards"}.items():
             num = getattr(cluster, kind)
             absent = [number for number in getattr(scenario, key) if number >= num]
@@ -226,6 +228,15 @@ class RunConfig:
         }.items():
             rule = f"{key} must be empty: strategy={self.strategy.name} has no server here to push to or pull from"
             check(not delay or self.strategy.has_server, rule, delay)
+
+    def _check_groups(self) -> None:
+        """The groups of both turns divide the workers, alike whenever they are asked for."""
+        num, rule = self.cluster.workers, f"strategy={self.strategy.name}: groups(turn, num_workers) must "
+        for turn in (0, 1):
+            groups = self.strategy.groups(turn, num)
+            divides = sorted(worker for group in groups for worker in group) == list(range(num))
+            check(divides, f"{rule}have each of {num} workers in one group", groups)
+            check(groups == self.strategy.groups(turn, num), f"{rule}return the same at every call", groups)
 
     def _check_momentum(self) -> None:
         """Only plain SGD supports the rate inside its buffer; RMSProp has its own forms."""

@@ -41,9 +41,9 @@ class FlatModule:
         self._holders = {"": module} if loss is None else {"": module, "task.": loss}
         self.train()  # all processes alike, however it was built
         self.is_random = is_random or _draws_numbers(module)  # in training mode, from the global generators
-        parameters = self._named("named_parameters")
+        parameters = self.named("named_parameters")
         trained = {name: each for name, each in parameters.items() if each.requires_grad}
-        buffers = {name: each for name, each in self._named("named_buffers").items() if each.is_floating_point()}
+        buffers = {name: each for name, each in self.named("named_buffers").items() if each.is_floating_point()}
         if not trained:
             raise ValueError(f"{type(module).__name__} has no parameters to train")
         if lazy := [name for name, each in parameters.items() if nn.parameter.is_lazy(each)]:
@@ -86,7 +86,7 @@ class FlatModule:
         So what it made or replaced since would be neither sent nor kept.
         """
         expected = dict(zip([place.name for place in self.layout.places], self.trained, strict=True))
-        found = {name: each for name, each in self._named("named_parameters").items() if each.requires_grad}
+        found = {name: each for name, each in self.named("named_parameters").items() if each.requires_grad}
         if new := sorted(set(found) - set(expected)):
             raise ValueError(
                 f"{new[0]} is made, or its requires_grad set, after the model was built: it would not be trained; "
@@ -103,8 +103,8 @@ class FlatModule:
                     f"{name}: its gradient must be dense, and must not be replaced (sparse=False, no zero_grad)"
                 )
 
-    def _named(self, kind: str) -> dict[str, Any]:
-        """The parameters or buffers of module and loss, each tensor once."""
+    def named(self, kind: str) -> dict[str, Any]:
+        """The parameters, buffers or modules (`named_...`) of module and loss by name, each once."""
         found: dict[int, tuple[str, Any]] = {}
         for prefix, holder in self._holders.items():
             for name, each in getattr(holder, kind)():

@@ -22,15 +22,14 @@ def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, 
             a pass changes what is not sent. Any error of the user's code.
     """
     twin = gradient.flat
-    built, rebuilt = (_tensors(each.module) for each in (flat, twin))
+    built, rebuilt = (_tensors(each) for each in (flat, twin))
     for name in {**built, **rebuilt}:
         if name not in built or name not in rebuilt or not _same_bits(built[name], rebuilt[name]):
             raise ValueError(
                 f"{name} differs when the model is built again: it must draw from the global generators of torch, "
                 "NumPy or Python, which are seeded before, or not at all"
             )
-    weights, buffers = twin.weights.clone(), twin.buffers.clone()
-    counters, numbers = _counters(twin.module), _numbers(twin.module, task)
+    weights, buffers, counters = twin.weights.clone(), twin.buffers.clone(), _counters(twin)
     first, again = batches.take(0), batches.take(0)
     if not _are_equal(first.samples, again.samples):
         raise ValueError(
@@ -38,15 +37,25 @@ def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, 
             "NumPy or Python, which are seeded for each batch, or not at all"
         )
     loss, vector, _ = gradient([weights], buffers, first)
-    vector = vector.clone()
+    vector, numbers = vector.clone(), _numbers(twin.module, task)
     twin.check()
     if changed := [
         place.name for place in twin.layout.places if not _same_bits(place.of(weights), place.of(twin.weights))
     ]:
         raise ValueError(f"a pass changes the parameter {changed[0]}, which optimizers alone must change")
+    if changed := [name for name, count in _counters(twin).items() if not torch.equal(count, counters[name])]:
+        raise ValueError(
+            f"the model changes its buffer {changed[0]}, of whole numbers: only buffers of real numbers are sent and "
+            "kept in checkpoints"
+        )
     if not vector.any():
         raise ValueError("the first gradient is zero: the loss must depend on the model's parameters")
     loss_again, vector_again, _ = gradient([weights], buffers, again)
+    if changed := [name for name, value in _numbers(twin.module, task).items() if numbers.get(name) != value]:
+        raise ValueError(
+            f"each pass changes the attribute {changed[0]}, which is neither sent nor kept in checkpoints: make it a "
+            "buffer of real numbers"
+        )
     are_equal = _same_bits(vector, vector_again) and (loss == loss_again or (loss != loss and loss_again != loss_again))
     if vector.device.type == "cpu" and not are_equal:
         raise ValueError(
@@ -54,31 +63,21 @@ def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, 
             "model and loss must keep no state but parameters and buffers, and draw from the global generators of "
             "torch, NumPy or Python, which are seeded for each gradient"
         )
-    if changed := [name for name, count in _counters(twin.module).items() if not torch.equal(count, counters[name])]:
-        raise ValueError(
-            f"the model changes its buffer {changed[0]}, of whole numbers: only buffers of real numbers are sent and "
-            "kept in checkpoints"
-        )
-    now = _numbers(twin.module, task)
-    if changed := [name for name, value in now.items() if numbers.get(name, value) != value]:
-        raise ValueError(
-            f"a pass changes the attribute {changed[0]}, which is neither sent nor kept in checkpoints: make it a "
-            "buffer of real numbers"
-        )
 
 
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    return dict(nn.Module.named_parameters(module)) | dict(nn.Module.named_buffers(module))
+def _tensors(flat: FlatModule) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = flat.named("named_parameters") | flat.named("named_buffers")
+    return found
 
 
-def _counters(module: nn.Module) -> dict[str, Tensor]:
+def _counters(flat: FlatModule) -> dict[str, Tensor]:
     """Copies of the buffers that are no real numbers, but batch norm's count of batches where it is not read."""
     unread = {
         f"{name}.num_batches_tracked".lstrip(".")
-        for name, part in module.named_modules()
+        for name, part in flat.named("named_modules").items()
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is not None
     }
-    buffers = module.named_buffers()
+    buffers = flat.named("named_buffers").items()
     return {name: each.clone() for name, each in buffers if not each.is_floating_point() and name not in unread}
 
 
