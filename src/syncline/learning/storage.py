@@ -55,8 +55,10 @@ def _sharing(modules: Sequence[nn.Module], moved: Mapping[str, Tensor]) -> list[
                     f"{name} and {other_name} share memory, but are two tensors: tie them as one, such as "
                     f"`b.weight = a.weight`"
                 )
+        known = {each._cdata for _, each in alike}
+        known |= {each._base._cdata for _, each in alike if each._base is not None}  # of which it is a view
         storage = tensor.untyped_storage()
-        if torch._C._storage_Use_Count(storage._cdata) > len(alike) + 1:  # and `storage`
+        if torch._C._storage_Use_Count(storage._cdata) > len(known) + 1:  # and `storage`
             raise ValueError(
                 f"{name} shares memory with a tensor that is no attribute of the model, such as one in a closure"
             )
