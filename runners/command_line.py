@@ -20,7 +20,6 @@ python run.py +experiment=dssp/table1 scale=laptop
 """
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -58,12 +57,13 @@ from syncline.live.supervisor import Supervisor
 from syncline.operations.races import score_lines
 from syncline.operations.ranking import ranking
 from syncline.operations.states import run_states, slurm_states
+from syncline.operations.streams import lose_text_alone
 from syncline.operations.studies import answer_lines
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Plan, merged
 from syncline.records.lock import announced
-from syncline.records.plans import read_plan
-from syncline.records.store import FINISHED, read_summary, status
+from syncline.records.plans import plan_path, read_plan
+from syncline.records.store import FINISHED, RecordError, read_summary, status
 from syncline.records.studies import read_study, study_path
 from syncline.targets import fault
 
@@ -101,6 +101,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--runs")
     parser.add_argument("--config-dir", action="append", default=[])
     parser.add_argument("--follows", type=int)  # of the job that follows a stage of a study
+    parser.add_argument("--retry", type=Path)  # the plan that `syncline retry` was asked for
     options, overrides = parser.parse_known_args(arguments)
     for folder in options.config_dir:
         use(folder)
@@ -151,11 +152,11 @@ def main(arguments: list[str]) -> int:
         plan, invocation = sweep_plan(overrides)
         plans = [plan]
     else:
-        return single(overrides, options.status)
-    return show_status(plans, invocation) if options.status else run_all(plans, invocation)
+        return single(overrides, options.status, options.retry)
+    return show_status(plans, invocation) if options.status else run_all(plans, invocation, options.retry)
 
 
-def single(overrides: list[str], status_only: bool) -> int:
+def single(overrides: list[str], status_only: bool, retried: Path | None) -> int:
     """One run: its state, its submission, or the run itself in this process."""
     with closing(Supervisor()) as supervisor:
         if "runner=local" in overrides and sys.platform == "linux":
@@ -165,7 +166,7 @@ def single(overrides: list[str], status_only: bool) -> int:
         if status_only:
             return show_status([single_plan(config, overrides)], invocation)
         if isinstance(invocation.launcher, SlurmConfig):
-            return run_all([single_plan(config, overrides)], invocation)
+            return run_all([single_plan(config, overrides)], invocation, retried)
         return run(config, invocation, supervisor)
 
 
@@ -192,18 +193,47 @@ def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> in
     return 1 if summary["status"] == "diverged" or differs else 0
 
 
-def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
-    """Make or submit the runs of these plans that are not finished; runs that they share are made once."""
+def run_all(plans: Sequence[Plan], invocation: Invocation, retried: Path | None) -> int:
+    """Make or submit the runs of these plans that are not finished; runs that they share are made once.
+
+    Args:
+        retried: a stored plan that must have these runs.
+    """
+    if retried is not None:
+        check_runs(plans, retried)
     tell_extrapolation([entry.config for plan in plans for entry in plan.entries])
     if isinstance(invocation.launcher, SlurmConfig):
         return submit_all(plans, invocation.launcher, invocation)
     results = Path(invocation.results)
-    paths = [plan.keep(results) for plan in plans]
-    with announced(paths):
-        code = make_runs(merged(plans), invocation)
+    if any(plan.left(results, invocation.rerun) for plan in plans):
+        paths = [plan.keep(results) for plan in plans]
+        with announced(paths):
+            code = make_runs(merged(plans), invocation)
+    else:
+        paths, code = [kept(plan, results) for plan in plans], make_runs(merged(plans), invocation)
     print("plan", *paths)
     show_ranking(paths)
     return code
+
+
+def kept(plan: Plan, results: Path) -> Path:
+    """The file of a plan whose runs are finished; it is written, unless it is there and the folder is read-only."""
+    try:
+        return plan.keep(results)
+    except RecordError:
+        if not (path := plan_path(results, plan.stem)).exists():
+            raise
+        return path
+
+
+def check_runs(plans: Sequence[Plan], stored: Path) -> None:
+    """Check that these plans have the runs of the stored one. Raises ConfigError if others are among them."""
+    identities = {entry.config.identity for plan in plans for entry in plan.entries}
+    if changed := identities.symmetric_difference(read_plan(stored).once()):
+        raise ConfigError(
+            f"{stored}: its command makes other runs now ({len(changed)} differ, such as {min(changed)}): "
+            "conf/, your own parts or data, or the environment have changed; the command itself makes a new plan"
+        )
 
 
 def tell_extrapolation(configs: Sequence[RunConfig]) -> None:
@@ -357,13 +387,10 @@ def help_text() -> str:
 
 def run_and_exit(arguments: list[str]) -> NoReturn:
     """`main` of a process: errors and interruptions are one line, and an exit code."""
+    lose_text_alone()
     handle_signals()
     try:
         code = main(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # as of `| head`; Python would complain once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 141  # as shells have it
     except (ValueError, OSError) as error:  # ConfigError, RecordError, DataMissingError: one line each
         if "debug=true" in arguments:
             raise

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from runners.one import run_one
 from runners.stop import block_signals, handle_signals, unblock_signals
 from syncline.config import RunConfig
+from syncline.operations.streams import lose_text_alone
 from syncline.plan import Entry
 from syncline.progress import Progress
 from syncline.records.lock import Held, held
@@ -176,6 +177,7 @@ def _preload_for(entries: Sequence[Entry]) -> list[str]:
 
 
 def _child(results: Path, restart: bool, pipe: Connection) -> None:
+    lose_text_alone()
     handle_signals(ctrl_c=False)
     try:
         unblock_signals()

@@ -128,10 +128,10 @@ def test_ctrl_c_is_one_line(
 
 
 def test_a_log_that_is_broken_is_one_line(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (results / "good" / "events.arrow").write_bytes(b"hello")
-    assert main(["timeline", str(results / "good")]) == 1
+    (results / "empty" / "events.arrow").write_bytes(b"hello")
+    assert main(["timeline", str(results / "empty")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"error: {results}/good/events.arrow: not an event log")
+    assert line.startswith(f"error: {results}/empty/events.arrow: not an event log")
 
 
 @pytest.mark.parametrize("words", [["--help"], []], ids=" ".join)

@@ -106,11 +106,10 @@ def test_cancel_goes_on_after_a_process_that_has_just_ended(
 def test_retry_becomes_the_program_with_the_plans_words(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started_with = []
     monkeypatch.setattr(os, "execv", lambda program, words: started_with.append(words))
-    write_plan(
-        results, "paper-new-smoke", [0], command=["+experiment=paper/new", "rerun=true", "results=elsewhere", "jobs=2"]
-    )
+    command = ["+experiment=paper/new", "rerun=true", "results=elsewhere", "jobs=2"]
+    path = write_plan(results, "paper-new-smoke", [0], command=command)
     main(["retry", "paper/new", "--results", str(results)])
-    words = ["+experiment=paper/new", "jobs=2", f"results={results}"]
+    words = [f"--retry={path}", "+experiment=paper/new", "jobs=2", f"results={results}"]
     assert started_with == [[sys.executable, "-P", "-m", "runners", "run", *words]]
 
 

@@ -51,7 +51,7 @@ def test_the_tasks_that_are_not_over_give_their_runs_a_state(tmp_path: Path, squ
     submitted(tmp_path, "a", 2, "9", {1: ["y"]})
     squeue.write_text("7 0 PENDING\n7 1 RUNNING\n9 1 PENDING\n8 2 RUNNING\n17 N/A RUNNING\n")
     jobs = submissions(tmp_path, "a")
-    assert waiting(jobs) == {"x": "queued", "y": "running", "z": "running"}
+    assert waiting(jobs) == {"x": "queued", "y": "running", "z": "running", "done": jobs[0].folder / "2.txt"}
 
 
 def test_only_jobs_that_are_not_over_are_cancelled(tmp_path: Path, squeue: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
+from full_disk import files_no_larger_than
 
 from runners import command_line, plan, pool
 from runners.display import PlanDisplay
@@ -243,3 +244,18 @@ def test_runs_that_learn_on_a_gpu_are_made_two_at_a_time(monkeypatch: pytest.Mon
         assert plan.num_jobs([Entry("row", (), config)]) == expected
     monkeypatch.setattr(plan, "has_gpu", lambda: False)
     assert plan.num_jobs([Entry("row", (), learning)]) == 16
+
+
+@pytest.mark.usefixtures("pool_here")
+def test_a_finished_sweep_is_shown_from_a_folder_that_cannot_be_written_to(tmp_path: Path, command: Command) -> None:
+    words = ["-m", "strategy=bsp,asp", *TIMING, f"results={tmp_path}"]
+    first = command(*words)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with files_no_larger_than(0):
+        again = command(*words)
+    assert (again.code, again.out) == (0, first.out), again.err
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}.items() <= before.items()
+    record = next(path for path in tmp_path.iterdir() if path.name.startswith("bsp"))
+    (record / "summary.json").unlink()
+    with files_no_larger_than(0):
+        assert "cannot write" in one_error_line(command(*words))

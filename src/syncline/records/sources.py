@@ -1,22 +1,23 @@
 """Where finished runs and their plans are read from: a folder of records, or the reference (records/reference.py)."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from syncline.records.plans import WrittenPlan, plan_path, read_plan
 from syncline.records.store import (
-    FINISHED,
     NO_EVENTS,
     RecordError,
+    inspected,
     read_config,
     read_environment,
     read_metrics,
     read_summary,
-    status,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Source(Protocol):
         """None if there is none. Raises RecordError if it is broken."""
 
     def record(self, identity: str) -> Record | None:
-        """None if there is no such run, or it is not finished."""
+        """None if there is no such run, or it is not finished, or damaged, which is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,16 @@ class ResultsFolder:
 
     def record(self, identity: str) -> FolderRecord | None:
         folder = self.results / identity
-        return FolderRecord(folder) if status(folder) == FINISHED else None
+        summary, damage = inspected(folder)
+        if damage:
+            _tell(f"{folder}: {damage}")
+        return None if summary is None or damage else FolderRecord(folder)
+
+
+@cache
+def _tell(line: str) -> None:
+    """Say it once."""
+    print(line, file=sys.stderr)
 
 
 def provenance(records: Sequence[Record]) -> str:
