@@ -88,7 +88,7 @@ def test_a_longer_time_is_taken(time: str) -> None:
 
 def test_what_is_set_stands_on_the_command_line_which_no_variable_overrides(cluster: Tools, tmp_path: Path) -> None:
     """sbatch prefers SBATCH_PARTITION and the like to the options of a script, and its own words to both."""
-    set_here = ["runner.partition=gpu", "runner.memory=8G", "runner.time=2:00:00", "runner.extra=[--exclude=n1]"]
+    set_here = ["runner.partition=gpu", "runner.memory=8G", "runner.time=2:00:00", "runner.extra=['--exclude=n1']"]
     assert command_line.main([*WORDS, *set_here, f"results={tmp_path / 'my results'}"]) == 0
     (asked,) = cluster.asked("sbatch")
     for word in ("--partition=gpu", "--mem=8G", "--time=2:00:00", "--array=0-1", "--exclude=n1", "--requeue"):
