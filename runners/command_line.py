@@ -54,6 +54,7 @@ from syncline.config.folders import use
 from syncline.config.words import meant, nearest, split
 from syncline.installation import command_name
 from syncline.live.supervisor import Supervisor
+from syncline.operations.arguments import check_working_directory, one_line
 from syncline.operations.races import score_lines
 from syncline.operations.ranking import ranking
 from syncline.operations.states import run_states, slurm_states
@@ -61,9 +62,11 @@ from syncline.operations.streams import lose_text_alone
 from syncline.operations.studies import answer_lines
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Plan, merged
+from syncline.records.environment import environment
 from syncline.records.lock import announced
 from syncline.records.plans import plan_path, read_plan
-from syncline.records.store import FINISHED, RecordError, read_summary, status
+from syncline.records.sources import few
+from syncline.records.store import FINISHED, RecordError, read_environment, read_summary, status
 from syncline.records.studies import read_study, study_path
 from syncline.targets import fault
 
@@ -178,6 +181,7 @@ def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> in
     if status(folder) == FINISHED and not invocation.rerun:
         summary = read_summary(folder)
         note = "finished before; rerun=true repeats it"
+        say_commits([folder])
         if lacks_parameters(config, results):
             note = "finished before, without runner.parameters=true; rerun=true makes it again with them"
     else:
@@ -205,7 +209,10 @@ def run_all(plans: Sequence[Plan], invocation: Invocation, retried: Path | None)
     if isinstance(invocation.launcher, SlurmConfig):
         return submit_all(plans, invocation.launcher, invocation)
     results = Path(invocation.results)
-    if any(plan.left(results, invocation.rerun) for plan in plans):
+    left = {entry.config.identity for plan in plans for entry in plan.left(results, invocation.rerun)}
+    finished = dict.fromkeys(entry.config.identity for plan in plans for entry in plan.entries)
+    say_commits([results / identity for identity in finished if identity not in left])
+    if left:
         paths = [plan.keep(results) for plan in plans]
         with announced(paths):
             code = make_runs(merged(plans), invocation)
@@ -214,6 +221,15 @@ def run_all(plans: Sequence[Plan], invocation: Invocation, retried: Path | None)
     print("plan", *paths)
     show_ranking(paths)
     return code
+
+
+def say_commits(finished: Sequence[Path]) -> None:
+    """Say that records, which are used again, were made by another commit than this one."""
+    commits = [read_environment(folder).get("commit") or "unknown" for folder in finished]
+    own = environment()["commit"] or "unknown"
+    if others := [commit for commit in commits if commit != own]:
+        runs = counted(len(others), "finished run")
+        say(f"{runs} of commit {few(others)}, and this is {own}; rerun=true makes all runs again")
 
 
 def kept(plan: Plan, results: Path) -> Path:
@@ -390,6 +406,7 @@ def run_and_exit(arguments: list[str]) -> NoReturn:
     lose_text_alone()
     handle_signals()
     try:
+        check_working_directory()
         code = main(arguments)
     except (ValueError, OSError) as error:  # ConfigError, RecordError, DataMissingError: one line each
         if "debug=true" in arguments:
@@ -406,10 +423,3 @@ def run_and_exit(arguments: list[str]) -> NoReturn:
         print(f"interrupted; {kept}; rerun this command to resume: {again}", file=sys.stderr)
         code = stop.code
     raise SystemExit(code)
-
-
-def one_line(error: ValueError | OSError) -> str:
-    if isinstance(error, OSError):
-        parts = (error.filename and f"{error.filename}:", error.strerror or error)
-        return " ".join(str(part) for part in parts if part)
-    return str(error)

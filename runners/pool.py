@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -159,6 +160,9 @@ def _context(entries: Sequence[Entry]) -> "_Context":
     """How processes are started: forked, or a new interpreter each where that is not possible."""
     if not hasattr(os, "fork"):
         return get_context("spawn")
+    main = sys.modules["__main__"]
+    if not Path(getattr(main, "__file__", None) or __file__).exists():  # from standard input: "<stdin>"
+        del main.__file__  # which each process would run
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD + _preload_for(entries))
     if entries:

@@ -15,7 +15,7 @@ import pytest
 from full_disk import files_no_larger_than
 
 import syncline
-from syncline.records.environment import emulates_bfloat16, environment
+from syncline.records.environment import _commit, emulates_bfloat16, environment
 from syncline.records.events import read_events
 from syncline.records.store import (
     ABSENT,
@@ -123,6 +123,15 @@ def test_the_environment_knows_the_commit_wherever_it_is_asked_from(
     monkeypatch.chdir(tmp_path)
     named = environment()["commit"].removesuffix("-dirty")  # a tag may stand in front
     assert commit_of(named).stdout == head.stdout
+
+
+def test_the_commit_is_known_in_a_checkout_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a container that mounts it."""
+    own = _commit()
+    if own is None:
+        pytest.skip("not in a git checkout")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert _commit() == own
 
 
 # Finished, failed, unfinished, absent.

@@ -1,6 +1,7 @@
 """What the commands of python -m syncline share: parser, exit codes, --results, --json, names of plans and records."""
 
 import argparse
+import os
 import shlex
 import sys
 import textwrap
@@ -24,13 +25,30 @@ def exit_code(command: Callable[[], int]) -> int:
     """What the command returns; bad input, an error of the system or Ctrl-C is one line, and an exit code."""
     lose_text_alone()
     try:
+        check_working_directory()
         return command()
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def one_line(error: ValueError | OSError) -> str:
+    """What is printed of an error."""
+    if not isinstance(error, OSError):
+        return str(error)
+    parts = (error.filename and f"{error.filename}:", error.strerror or error)
+    return " ".join(str(part) for part in parts if part)
+
+
+def check_working_directory() -> None:
+    """Raises ValueError if it was removed: each relative path would be an error of its own."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ValueError("the working directory was removed; change to another one") from None
 
 
 class Parser(argparse.ArgumentParser):

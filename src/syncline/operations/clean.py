@@ -17,7 +17,7 @@ from syncline.operations.states import names, run_states
 from syncline.operations.tables import columns, size
 from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead, owner_of
 from syncline.records.plans import plan_path, read_plan
-from syncline.records.store import FAILED, FINISHED, UNFINISHED, RecordError, is_identity, status
+from syncline.records.store import FAILED, FINISHED, UNFINISHED, RecordError, has_checkpoint, is_identity, status
 from syncline.records.writer import is_only_copy
 
 EXAMPLES = """\
@@ -96,7 +96,7 @@ def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
     for identity, state in run_states(results, records, waiting).items():
         folder = results / identity
         if state.state in (FAILED, UNFINISHED):
-            point = ", with a checkpoint to resume from" if any(folder.glob("checkpoint/*")) else ""
+            point = ", with a checkpoint to resume from" if has_checkpoint(folder) else ""
             why = f"{state.state}: {state.cause}" if state.cause else state.state
             yield Leftover(folder, why + point, _size(folder), folder)
         elif state.state == FINISHED and with_orphans and identity not in planned:

@@ -137,8 +137,8 @@ def _tell(line: str) -> None:
 def provenance(records: Sequence[Record]) -> str:
     """Commits, machines and dates of runs, in a few words: commit a5754df8aef2, Xeon with 2 cores, 2026-11-23."""
     environments = [record.environment() for record in records]
-    commits = _few([str(environment.get("commit") or "unknown") for environment in environments])
-    machines = _few([machine_of(environment) for environment in environments])
+    commits = few([str(environment.get("commit") or "unknown") for environment in environments])
+    machines = few([machine_of(environment) for environment in environments])
     days = sorted({datetime.fromtimestamp(record.date(), UTC).strftime("%Y-%m-%d") for record in records})
     return f"commit {commits}, {machines}, {days[0]}" + (f" to {days[-1]}" if days[1:] else "")
 
@@ -149,7 +149,7 @@ def machine_of(environment: Mapping[str, Any]) -> str:
     return f"{processor} with {cores} cores" + (f" and {environment['gpu']}" if environment.get("gpu") else "")
 
 
-def _few(values: Sequence[str]) -> str:
+def few(values: Sequence[str]) -> str:
     """The most frequent two of the distinct values, and how many more there are."""
     counted = [value for value, _ in Counter(values).most_common()]
     return " and ".join(counted[:FEW]) + (f" and {len(counted) - FEW} more" if len(counted) > FEW else "")

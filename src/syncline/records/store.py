@@ -103,6 +103,11 @@ def status(folder: Path) -> str:
     return UNFINISHED if folder.exists() else ABSENT
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Whether the next start of this run may resume it."""
+    return any(folder.glob("checkpoint/*"))
+
+
 def made_in(folder: Path) -> Path:
     """Where the run of this record is made: a finished record stays until the next one is finished."""
     return folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
