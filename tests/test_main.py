@@ -101,7 +101,7 @@ def test_commands_of_the_runners_are_called_from_here(name: str, capsys: pytest.
         (["timeline", "good", "--from", "3", "--to", "2"], "--from 3 --to 2: outside the run"),
         (["timeline", "good", "--from", "2", "--to", "2"], "--from 2 --to 2: outside the run"),
         (["timeline", "good", "--from", "9"], "--from 9: outside the run, which goes from 0 to 5.25 s"),
-        (["timeline", "good", "--output", "/dev/null/x"], "[Errno 20] Not a directory"),
+        (["timeline", "good", "--output", "/dev/null/x"], "/dev/null/x: Not a directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

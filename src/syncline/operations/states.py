@@ -102,7 +102,7 @@ def slurm_states(results: Path, stems: Iterable[str]) -> dict[str, str | Path]:
 
 
 def run_states(results: Path, identities: Iterable[str], waiting: Mapping[str, str | Path]) -> dict[str, RunState]:
-    """The states of these runs; reads one or two files of each record, writes nothing.
+    """The states of these runs; reads the text of each record, writes nothing.
 
     Args:
         waiting: from `slurm_states`.
@@ -142,7 +142,7 @@ def _written(folder: Path) -> float:
 
 
 def _of_record(folder: str) -> RunState:
-    """Of a record whose run is not under way. Paths are plain strings for speed: ten thousand records a second."""
+    """Of a record whose run is not under way. Paths are plain strings for speed."""
     summary, damage = inspected(folder)
     if damage:
         return RunState(FAILED, cause=damage)
