@@ -12,7 +12,6 @@ python -m reports docs                   the tables of the documentation, from t
 """
 
 import argparse
-import os
 import sys
 from concurrent.futures import Future
 from pathlib import Path
@@ -98,18 +97,11 @@ def _docs(reference: Path, check: bool) -> int:
     return 1 if check and any(block.state == STALE for block in blocks) else 0
 
 
-class ToTerminal(Console):
-    def on_broken_pipe(self) -> None:
-        """As of `| head`: nothing more is printed, and all files are written."""
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 class Printer:
     """Prints tables on the terminal and writes the files of all items."""
 
     def __init__(self, store: ArtefactStore) -> None:
-        self._store, self._console = store, ToTerminal()
+        self._store, self._console = store, Console()
 
     def show(self, what: str) -> list[Path]:
         """An artefact, a paper, `all`, `races`, `pushes` or `fidelity`; returns the files.
@@ -121,9 +113,9 @@ class Printer:
             if what == "all":
                 written = [files for paper in SHOWN.values() for files in self._paper(paper, writer)]
             elif what == "races":
-                written = self._exhibit(together(list(self._store.written_studies())), what, writer)
+                written = self._exhibit(together(list(self._store.studies().values())), what, writer)
             elif what == "pushes":
-                written = self._exhibit(of_pushes(list(self._store.written_studies())), what, writer)
+                written = self._exhibit(of_pushes(list(self._store.studies().values())), what, writer)
             elif what == "fidelity":
                 written = self._exhibit(fidelity(self._store.results), "fidelity", writer)
             elif what in SHOWN:

@@ -208,7 +208,7 @@ class Maker:
         Args:
             of_pushes: those of local steps or compression; else the others.
         """
-        races = [each for each in self._store.written_studies() if each.kind == "race"]
+        races = [each for each in self._store.studies().values() if each.kind == "race"]
         races = [each for each in races if are_of_pushes(each) == of_pushes]
         try:
             item = (map_of_pushes if of_pushes else together)(races)[""]

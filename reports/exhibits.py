@@ -1,7 +1,7 @@
 """The items that an artefact is shown by, and a paper as the reports see it: its artefacts and its claims."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -16,6 +16,7 @@ from reports.figures import FORMATS, Figure
 from reports.records import ARM_NAMES, OWN, SAME, Artefact, Run, load_artefact, origins, published
 from reports.scoreboard import scoreboard
 from reports.tables import Table
+from syncline.operations.arguments import readable
 from syncline.records.drawing import draw
 from syncline.records.environment import cores
 from syncline.records.plans import stem_of
@@ -132,17 +133,14 @@ class ArtefactStore:
         is_run = any((self.results / "plans").glob(f"*-{self.scale}.json"))
         return is_run or (self._reference is not None and bool(self._reference.stems))
 
-    def studies(self) -> list[Path]:
-        """The files of all studies, by their names; those in the results come first."""
-        found = {stem: study_path(folder, stem) for folder in reversed(self._folders) for stem in study_stems(folder)}
-        return [found[stem] for stem in sorted(found)]
+    def studies(self) -> dict[Path, WrittenStudy]:
+        """File -> study, of those of the store's scale, by their names; those in the results come first.
 
-    def written_studies(self) -> Iterator[WrittenStudy]:
-        """Those of the store's scale."""
-        for path in self.studies():
-            study = read_study(path)
-            if study.scale == self.scale:
-                yield study
+        A broken one is named in a line, and left out.
+        """
+        found = {stem: study_path(folder, stem) for folder in reversed(self._folders) for stem in study_stems(folder)}
+        read = readable(lambda stem: (found[stem], read_study(found[stem])), sorted(found))
+        return {path: study for path, study in read if study.scale == self.scale}
 
     def origins(self, key: str = "") -> str:
         """Where the runs of the artefacts loaded so far are from; empty if there are none.

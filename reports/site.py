@@ -31,7 +31,6 @@ from reports.tables import Table
 from syncline.installation import command_name, make_command, shipped
 from syncline.records.plans import stem_of
 from syncline.records.store import RecordError
-from syncline.records.studies import read_study
 
 TEMPLATES = Path(__file__).parent / "templates"
 FINDINGS = shipped("docs/findings")  # README.md and a page a paper: scale laptop in words
@@ -212,7 +211,8 @@ def live_section(results: Path, writer: ExhibitWriter) -> Section:
 
 def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Section]:
     """The studies of the store's scale, of the results and of the reference, that have something to show."""
-    written = list(store.written_studies())
+    studies = store.studies()
+    written = list(studies.values())
     for what, of_all, caption in (
         ("races", together, "Which strategy first: all races"),
         ("pushes", of_pushes, "Races of local steps and compression: what to push where"),
@@ -220,10 +220,7 @@ def study_sections(store: ArtefactStore, writer: ExhibitWriter) -> Iterator[Sect
         with suppress(RecordError):  # there is no such race
             shown = [Shown(*one) for one in writer.submit(of_all(written), what)]
             yield Section(what, caption, f"{command_name('report')} {what}", shown)
-    for path in store.studies():
-        study = read_study(path)
-        if study.scale != store.scale:
-            continue
+    for path, study in studies.items():
         caption = f"{study.kind.capitalize()} of {study.name}: {path.stem}"
         again = f"{command_name('run')} {shlex.join(study.command)}"
         try:

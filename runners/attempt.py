@@ -345,5 +345,8 @@ class Attempt:
         if not missing and self._unreachable:
             worker, why = next(iter(self._unreachable.items()))
             return f"worker {worker}{self._hosts.where('worker', worker)} cannot reach {why}"
+        within = f"within {self._config.live.start_timeout_s:g} s"
+        if not missing:
+            return f"all processes came, but did not reach each other {within}; is the network between them up?"
         names = ", ".join(f"{role} {index}{self._hosts.where(role, index)}" for role, index in missing)
-        return f"{names or 'somebody'} did not come within {self._config.live.start_timeout_s:g} s"
+        return f"{names} did not come {within}"

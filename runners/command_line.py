@@ -20,7 +20,6 @@ python run.py +experiment=dssp/table1 scale=laptop
 """
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -55,15 +54,19 @@ from syncline.config.folders import use
 from syncline.config.words import meant, nearest, split
 from syncline.installation import command_name
 from syncline.live.supervisor import Supervisor
+from syncline.operations.arguments import check_working_directory, one_line
 from syncline.operations.races import score_lines
 from syncline.operations.ranking import ranking
 from syncline.operations.states import run_states, slurm_states
+from syncline.operations.streams import lose_text_alone
 from syncline.operations.studies import answer_lines
 from syncline.operations.tables import counted, terminal_width, wrapped
 from syncline.plan import Plan, merged
+from syncline.records.environment import environment
 from syncline.records.lock import announced
-from syncline.records.plans import read_plan
-from syncline.records.store import FINISHED, read_summary, status
+from syncline.records.plans import plan_path, read_plan
+from syncline.records.sources import few
+from syncline.records.store import FINISHED, RecordError, read_environment, read_summary, status
 from syncline.records.studies import read_study, study_path
 from syncline.targets import fault
 
@@ -101,6 +104,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--runs")
     parser.add_argument("--config-dir", action="append", default=[])
     parser.add_argument("--follows", type=int)  # of the job that follows a stage of a study
+    parser.add_argument("--retry", type=Path)  # the plan that `syncline retry` was asked for
     options, overrides = parser.parse_known_args(arguments)
     for folder in options.config_dir:
         use(folder)
@@ -151,11 +155,11 @@ def main(arguments: list[str]) -> int:
         plan, invocation = sweep_plan(overrides)
         plans = [plan]
     else:
-        return single(overrides, options.status)
-    return show_status(plans, invocation) if options.status else run_all(plans, invocation)
+        return single(overrides, options.status, options.retry)
+    return show_status(plans, invocation) if options.status else run_all(plans, invocation, options.retry)
 
 
-def single(overrides: list[str], status_only: bool) -> int:
+def single(overrides: list[str], status_only: bool, retried: Path | None) -> int:
     """One run: its state, its submission, or the run itself in this process."""
     with closing(Supervisor()) as supervisor:
         if "runner=local" in overrides and sys.platform == "linux":
@@ -165,7 +169,7 @@ def single(overrides: list[str], status_only: bool) -> int:
         if status_only:
             return show_status([single_plan(config, overrides)], invocation)
         if isinstance(invocation.launcher, SlurmConfig):
-            return run_all([single_plan(config, overrides)], invocation)
+            return run_all([single_plan(config, overrides)], invocation, retried)
         return run(config, invocation, supervisor)
 
 
@@ -177,6 +181,7 @@ def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> in
     if status(folder) == FINISHED and not invocation.rerun:
         summary = read_summary(folder)
         note = "finished before; rerun=true repeats it"
+        say_commits([folder])
         if lacks_parameters(config, results):
             note = "finished before, without runner.parameters=true; rerun=true makes it again with them"
     else:
@@ -192,18 +197,59 @@ def run(config: RunConfig, invocation: Invocation, supervisor: Supervisor) -> in
     return 1 if summary["status"] == "diverged" or differs else 0
 
 
-def run_all(plans: Sequence[Plan], invocation: Invocation) -> int:
-    """Make or submit the runs of these plans that are not finished; runs that they share are made once."""
+def run_all(plans: Sequence[Plan], invocation: Invocation, retried: Path | None) -> int:
+    """Make or submit the runs of these plans that are not finished; runs that they share are made once.
+
+    Args:
+        retried: a stored plan that must have these runs.
+    """
+    if retried is not None:
+        check_runs(plans, retried)
     tell_extrapolation([entry.config for plan in plans for entry in plan.entries])
     if isinstance(invocation.launcher, SlurmConfig):
         return submit_all(plans, invocation.launcher, invocation)
     results = Path(invocation.results)
-    paths = [plan.keep(results) for plan in plans]
-    with announced(paths):
-        code = make_runs(merged(plans), invocation)
+    left = {entry.config.identity for plan in plans for entry in plan.left(results, invocation.rerun)}
+    finished = dict.fromkeys(entry.config.identity for plan in plans for entry in plan.entries)
+    say_commits([results / identity for identity in finished if identity not in left])
+    if left:
+        paths = [plan.keep(results) for plan in plans]
+        with announced(paths):
+            code = make_runs(merged(plans), invocation)
+    else:
+        paths, code = [kept(plan, results) for plan in plans], make_runs(merged(plans), invocation)
     print("plan", *paths)
     show_ranking(paths)
     return code
+
+
+def say_commits(finished: Sequence[Path]) -> None:
+    """Say that records, which are used again, were made by another commit than this one."""
+    commits = [read_environment(folder).get("commit") or "unknown" for folder in finished]
+    own = environment()["commit"] or "unknown"
+    if others := [commit for commit in commits if commit != own]:
+        runs = counted(len(others), "finished run")
+        say(f"{runs} of commit {few(others)}, and this is {own}; rerun=true makes all runs again")
+
+
+def kept(plan: Plan, results: Path) -> Path:
+    """The file of a plan whose runs are finished; it is written, unless it is there and the folder is read-only."""
+    try:
+        return plan.keep(results)
+    except RecordError:
+        if not (path := plan_path(results, plan.stem)).exists():
+            raise
+        return path
+
+
+def check_runs(plans: Sequence[Plan], stored: Path) -> None:
+    """Check that these plans have the runs of the stored one. Raises ConfigError if others are among them."""
+    identities = {entry.config.identity for plan in plans for entry in plan.entries}
+    if changed := identities.symmetric_difference(read_plan(stored).once()):
+        raise ConfigError(
+            f"{stored}: its command makes other runs now ({len(changed)} differ, such as {min(changed)}): "
+            "conf/, your own parts or data, or the environment have changed; the command itself makes a new plan"
+        )
 
 
 def tell_extrapolation(configs: Sequence[RunConfig]) -> None:
@@ -357,13 +403,11 @@ def help_text() -> str:
 
 def run_and_exit(arguments: list[str]) -> NoReturn:
     """`main` of a process: errors and interruptions are one line, and an exit code."""
+    lose_text_alone()
     handle_signals()
     try:
+        check_working_directory()
         code = main(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # as of `| head`; Python would complain once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 141  # as shells have it
     except (ValueError, OSError) as error:  # ConfigError, RecordError, DataMissingError: one line each
         if "debug=true" in arguments:
             raise
@@ -379,10 +423,3 @@ def run_and_exit(arguments: list[str]) -> NoReturn:
         print(f"interrupted; {kept}; rerun this command to resume: {again}", file=sys.stderr)
         code = stop.code
     raise SystemExit(code)
-
-
-def one_line(error: ValueError | OSError) -> str:
-    if isinstance(error, OSError):
-        parts = (error.filename and f"{error.filename}:", error.strerror or error)
-        return " ".join(str(part) for part in parts if part)
-    return str(error)

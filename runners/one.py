@@ -16,7 +16,15 @@ from syncline.monitor import OnEvaluation, OnProgress
 from syncline.records.environment import emulates_bfloat16, has_gpu
 from syncline.records.lock import held
 from syncline.records.snapshots import write_state
-from syncline.records.store import FINISHED, RecordError, is_write_error, read_run_config, read_summary, status
+from syncline.records.store import (
+    FINISHED,
+    RecordError,
+    inspected,
+    is_write_error,
+    read_run_config,
+    read_summary,
+    status,
+)
 from syncline.records.trackers.process import Tracker, check_installed
 from syncline.records.writer import RecordWriter, recover
 
@@ -75,6 +83,8 @@ def run_one(
         recover(folder)
         if status(folder) == FINISHED and not restart:  # another process has finished it since it was planned
             return read_summary(folder)
+        if damage := inspected(folder)[1]:
+            say(f"{folder}: {damage}")
         if config.runner.name == "simulate":
             from syncline.assembly import check_memory  # imports torch
 

@@ -16,6 +16,7 @@ from syncline.plan import Entry, Plan
 from syncline.progress import Progress
 from syncline.records.environment import cores, has_gpu
 from syncline.records.lock import owner_of
+from syncline.records.store import has_checkpoint
 
 POLL_S = 0.5  # for messages of the runs
 ELSEWHERE_EVERY_S = 2.0  # between two looks at the runs that other processes make
@@ -165,7 +166,7 @@ class _Scheduler:
                 self._elsewhere.append(entry)
                 self._display.held(entry, owner)
             case Stopped(kept):
-                self.num_checkpointed += bool(kept)
+                self.num_checkpointed += bool(kept) or has_checkpoint(self._results / entry.config.identity)
                 self._display.stopped(entry)
             case Failed(cause):
                 self.ended.failed.add(entry.config.identity)

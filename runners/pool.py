@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from runners.one import run_one
 from runners.stop import block_signals, handle_signals, unblock_signals
 from syncline.config import RunConfig
+from syncline.operations.streams import lose_text_alone
 from syncline.plan import Entry
 from syncline.progress import Progress
 from syncline.records.lock import Held, held
@@ -158,6 +160,9 @@ def _context(entries: Sequence[Entry]) -> "_Context":
     """How processes are started: forked, or a new interpreter each where that is not possible."""
     if not hasattr(os, "fork"):
         return get_context("spawn")
+    main = sys.modules["__main__"]
+    if not Path(getattr(main, "__file__", None) or __file__).exists():  # from standard input: "<stdin>"
+        del main.__file__  # which each process would run
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD + _preload_for(entries))
     if entries:
@@ -176,6 +181,7 @@ def _preload_for(entries: Sequence[Entry]) -> list[str]:
 
 
 def _child(results: Path, restart: bool, pipe: Connection) -> None:
+    lose_text_alone()
     handle_signals(ctrl_c=False)
     try:
         unblock_signals()

@@ -1,6 +1,7 @@
 """Plans as array jobs of Slurm: writes their scripts and submits them."""
 
 import json
+import math
 import os
 import shlex
 import shutil
@@ -12,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from slurm.scripts import JobResources, array_script, next_script, ranges
+from slurm.scripts import JobResources, array_script, next_script, options_of, ranges
 from syncline.config import ConfigError, SlurmConfig
 from syncline.config.folders import VARIABLE, files, folders
 from syncline.installation import program
@@ -104,7 +105,7 @@ def _submit_one(
     parts = [identities[first : first + size] for first in range(0, len(identities), size)]
     tasks = {index: part for index, part in enumerate(parts) if left.intersection(part)}  # with unfinished runs
     if options.submit and tasks:
-        _check_size(max(tasks) + 1)
+        _check_size(max(tasks) + 1, len(identities))
     stored = plan_path(results, plan.stem)
     folder = _new_folder(stored.with_suffix(".slurm"))
     script, after = _write_scripts(plan, folder, stored.stem, tasks, results, options, follow_up)
@@ -196,20 +197,24 @@ def _new_folder(parent: Path) -> Path:
             number += 1
 
 
-def _check_size(num_indices: int) -> None:
+def _check_size(num_indices: int, num_runs: int) -> None:
     """Refuse arrays that are too large: Slurm's own error does not say what is allowed."""
     config = _call(["scontrol", "show", "config"])
     words = next((line.split("=")[1] for line in config.splitlines() if line.startswith("MaxArraySize")), "")
     if words.strip().isdigit() and num_indices > int(words):
         raise ConfigError(
-            f"launcher.runs_per_task must be larger: this cluster allows arrays of {int(words)} tasks, "
-            f"and the plan has {num_indices}"
+            f"launcher.runs_per_task must be at least {math.ceil(num_runs / int(words))}: this cluster allows arrays "
+            f"of {int(words)} tasks, and the plan has {num_indices}"
         )
 
 
 def _sbatch(script: Path, *options: str) -> str:
-    """Submit; returns the job's id."""
-    return _call(["sbatch", "--parsable", *options, str(script)]).strip().partition(";")[0]
+    """Submit; returns the job's id.
+
+    The script's options are given again, as variables of the environment (SBATCH_PARTITION) override a script's.
+    """
+    own = options_of(script.read_text())
+    return _call(["sbatch", "--parsable", *options, *own, str(script)]).strip().partition(";")[0]
 
 
 def _call(command: Sequence[str]) -> str:

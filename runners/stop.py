@@ -1,4 +1,4 @@
-"""Stopping a process: by SIGTERM or SIGUSR1 (as Slurm sends them before a time limit), or by Ctrl-C.
+"""Stopping a process: by SIGTERM or SIGUSR1 (as Slurm sends them before a time limit), a lost terminal, or Ctrl-C.
 
 The first signal raises StopRequested, unless it is deferred: then it only asks, so that a run in virtual time can write
 a checkpoint, or a plan can wait for those of its runs. A further signal interrupts that, too, unless it is SIGUSR1: a
@@ -18,7 +18,8 @@ RESUMABLE = 75  # exit code of a process that was asked to stop: the same comman
 ECHO_S = 2.0  # within it a signal counts as the same: the batch system and the parent process may both send it
 
 NOTICE = getattr(signal, "SIGUSR1", None)  # a batch system's notice of the time limit; Windows has none
-SIGNALS = (signal.SIGTERM, signal.SIGINT, *filter(None, [NOTICE]))
+HANG_UP = getattr(signal, "SIGHUP", None)  # likewise
+SIGNALS = (signal.SIGTERM, signal.SIGINT, *filter(None, [NOTICE, HANG_UP]))
 
 
 class StopRequested(KeyboardInterrupt):
@@ -54,10 +55,14 @@ class SignalHandler:
 
 
 def handle_signals(ctrl_c: bool = True) -> None:
-    """Install a SignalHandler; without `ctrl_c`, that signal is ignored and left to the parent process."""
+    """Install a SignalHandler; without `ctrl_c`, that signal is ignored and left to the parent process.
+
+    A process that was started to ignore the loss of its terminal (nohup) goes on ignoring it.
+    """
     handler = SignalHandler()
     for number in SIGNALS:
-        signal.signal(number, handler)
+        if number != HANG_UP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
     if not ctrl_c:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 

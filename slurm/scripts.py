@@ -6,6 +6,7 @@ requeues the task. A SIGTERM (preemption, scancel) reaches all processes of the 
 whether the task is requeued.
 """
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -61,7 +62,8 @@ def array_script(
         f"--signal=B:USR1@{signal_delay_s}",
         *resources.extra,
     ]
-    return _script(options, resources.setup, _task_body(plan, results, runs_per_task, folder, program))
+    setup = ["is_time_over=", "trap is_time_over=yes USR1", *resources.setup]
+    return _script(options, setup, _task_body(plan, results, runs_per_task, folder, program))
 
 
 def _task_body(plan: str, results: str, runs_per_task: int | str, folder: str, program: str) -> str:
@@ -71,12 +73,12 @@ plan={plan}
 runs_per_task={runs_per_task}
 first=$((SLURM_ARRAY_TASK_ID * runs_per_task))
 
-is_time_over=
 forward() {{ while kill -USR1 $program 2> /dev/null; do sleep 5; done; }} # its handler may not be installed yet
 trap '' USR1
 {program} --plan "$plan" --runs $first:$((first + runs_per_task)) results={results} &
 program=$!
 trap 'is_time_over=yes; forward &' USR1
+[ $is_time_over ] && forward &
 trap : TERM # the program receives it, too
 while kill -0 $program 2> /dev/null; do # bash may lose the exit code of a program whose `wait` a signal ends
     read -r < <(tail --pid=$program -s 0.2 -f /dev/null)
@@ -130,6 +132,12 @@ def _options(name: str, log: str, resources: JobResources) -> list[str]:
         f"--cpus-per-task={resources.cpus}",
         *(f"{option}={value}" for option, value in optional.items() if value is not None),
     ]
+
+
+def options_of(script: str) -> list[str]:
+    """The words of the options of sbatch that a script begins with."""
+    lines = [line.removeprefix("#SBATCH ") for line in script.splitlines() if line.startswith("#SBATCH ")]
+    return [word for line in lines for word in shlex.split(line)]
 
 
 def _script(options: Sequence[str], setup: Sequence[str], body: str) -> str:

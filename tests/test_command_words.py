@@ -204,7 +204,6 @@ def test_a_sweep_is_the_product_in_order(sizes: list[int]) -> None:
         ("max_updates=range(1e3,3e3,1e3)", ["1000", "2000"]),
         ("strategy=choice(bsp,asp)", ["bsp", "asp"]),
         ("cluster.jitter={name: constant, value: 1},null", ["{name: constant, value: 1}", "null"]),
-        ("results=a,b", ["a,b"]),
         ("optimizer.schedule.at_epochs=[1,2]", ["[1,2]"]),
     ],
 )

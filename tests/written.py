@@ -12,7 +12,7 @@ from reports.claims import Verdict, judge
 from reports.exhibits import Paper
 from reports.records import Artefact, Missing
 from syncline.records.sources import FolderRecord
-from syncline.records.store import FORMAT, RecordError
+from syncline.records.store import FORMAT, RecordError, write_summary
 
 ENVIRONMENT = {"commit": "0123456789ab", "processor": "A processor", "cores": 2, "command": ["run.py"]}
 ABOUT = {"format": FORMAT, "engine": "simulation", "time_kind": "virtual", "status": "finished", "metric": "accuracy"}
@@ -46,7 +46,7 @@ def write_records(results: Path, name: str, scale: str, runs: Sequence[Written],
         (folder / "config.json").write_text(json.dumps(run.full_config))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in run.metrics))
         (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
-        (folder / "summary.json").write_text(json.dumps(run.full_summary))
+        write_summary(folder, run.full_summary)
         planned.append({"label": run.label, "seed": run.seed, "identity": identity, "overrides": []})
     (results / "plans").mkdir(exist_ok=True)
     plan = {"name": name, "scale": scale, "report": dict(report), "runs": planned}

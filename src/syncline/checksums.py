@@ -48,10 +48,15 @@ def folder_checksum(path: Path) -> str:
     return _known(path, _list)
 
 
+def checksum(content: bytes) -> str:
+    """MD5 of these bytes in hex digits."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
 def joint_checksum(parts: Iterable[str]) -> str:
     """MD5 of several checksums or names, in this order; a single one is returned as it is."""
     parts = list(parts)
-    return parts[0] if len(parts) == 1 else hashlib.md5("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
+    return parts[0] if len(parts) == 1 else checksum("\n".join(parts).encode())
 
 
 def _known(path: Path, measure: Callable[[str], tuple[str, bool]]) -> str:
@@ -105,4 +110,4 @@ def _list(path: str) -> tuple[str, bool]:
             if not entry.name.startswith(".") and entry.is_file()
         )
     text = "\n".join(rows).encode("utf-8", "surrogateescape")
-    return hashlib.md5(text, usedforsecurity=False).hexdigest(), len(rows) >= LARGE_ENTRIES
+    return checksum(text), len(rows) >= LARGE_ENTRIES

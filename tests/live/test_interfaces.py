@@ -1,14 +1,18 @@
 """Addresses of this host, ranges of ports, and the synchronisation of clocks."""
 
+import fcntl
 import socket
+import struct
 import threading
 import time
 
 import pytest
+import torch
 
 from syncline.live import clock as clocks
 from syncline.live import frames
-from syncline.live.interfaces import InterfaceError, address_on, address_towards, interface_of, interfaces
+from syncline.live.interfaces import SIOCGIFFLAGS, InterfaceError, address_on, address_towards, interface_of, interfaces
+from syncline.live.process_group import start_group
 from syncline.live.transport import address_of, dial, listen
 
 
@@ -22,8 +26,26 @@ def test_loopback_is_found_by_its_name_its_network_and_its_address():
 
 @pytest.mark.parametrize("wanted", ["eth99", "203.0.113.0/24"])
 def test_an_unknown_interface_is_named_with_those_that_exist(wanted):
-    with pytest.raises(InterfaceError, match=rf"runner.interface={wanted} is not among its interfaces: .*lo 127.0.0.1"):
+    with pytest.raises(
+        InterfaceError, match=rf"runner.interface={wanted} is not among its interfaces that are up: .*lo"
+    ):
         address_on(wanted)
+
+
+def test_an_interface_that_is_down_is_refused_and_not_waited_for(monkeypatch):
+    """gloo would wait for the other members until the run's time to start is over."""
+    real, down = fcntl.ioctl, struct.pack("16sH238x", b"lo", 0)
+    monkeypatch.setattr(
+        fcntl, "ioctl", lambda sock, what, asked: down if what == SIOCGIFFLAGS else real(sock, what, asked)
+    )
+    with pytest.raises(InterfaceError, match=r"runner.interface=lo is not among its interfaces that are up: none"):
+        address_on("lo")
+
+
+def test_an_interface_that_gloo_is_asked_for_must_be_there(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth99")
+    with pytest.raises(InterfaceError, match=r"^GLOO_SOCKET_IFNAME=eth99 is not among its interfaces that are up: "):
+        start_group(torch.device("cpu"), 0, 2, 2)
 
 
 def test_an_unknown_host_is_named():

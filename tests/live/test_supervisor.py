@@ -88,7 +88,7 @@ def test_all_are_children_of_one_process_with_one_thread_in_a_session_of_its_own
     for name, pid in host.pids.items():
         assert Path(f"/proc/{pid}/comm").read_text() == f"{name.replace(' ', '-')}\n"
         assert os.getsid(pid) == supervisor
-        assert {signal.SIGUSR1, signal.SIGTERM} <= ignored(pid)  # or it could not write its checkpoint
+        assert {signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP} <= ignored(pid)  # or it could not write its checkpoint
         assert not {signal.SIGINT, signal.SIGCHLD} & ignored(pid)
         assert os.readlink(f"/proc/{pid}/cwd") == host.job.cwd
         files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]

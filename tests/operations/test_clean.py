@@ -1,12 +1,15 @@
 """clean: lists first, removes only what no process makes, keeps finished runs unless asked."""
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import files_no_larger_than
 from operations.planned import age, fail, finish, identity_of, interrupt, lock, lock_of_the_dead
 
 from syncline.__main__ import main
@@ -43,7 +46,7 @@ def littered(results: Path) -> Path:
 
 
 GOES = {
-    identity_of(3): "failed",
+    identity_of(3): "failed: syncline.datasets.errors.DataMissingError: cifar10 not found: no data",
     identity_of(4): "unfinished",
     identity_of(6): "unfinished, with a checkpoint to resume from",
     f"{identity_of(4)}.lock": "lock of a dead process",
@@ -135,7 +138,47 @@ def test_finished_copies_stay_while_their_place_is_empty(results: Path, said: Sa
     before = everything(beside[0]), everything(beside[1])
     said("clean", "--yes")
     assert (everything(beside[0]), everything(beside[1])) == before
-    assert not clean._remove(clean.Leftover(beside[0], "of an interrupted rerun", 0, record))
+    assert not clean._remove(clean.Leftover(beside[0], "of an interrupted rerun", 0, record)).removed
+
+
+def test_on_a_full_disk_space_is_freed_without_a_lock_that_cannot_be_written(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock(results, 4)
+    with files_no_larger_than(0):
+        assert main(["clean", "--yes", "--results", str(results)]) == 0
+    out, err = capsys.readouterr()
+    assert (out.splitlines()[-1].partition(",")[0], err) == ("1 removed", "")
+    assert not (results / identity_of(3)).exists()
+    assert (results / identity_of(4)).exists(), "a process makes it"
+
+
+def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = shutil.rmtree
+
+    def refused(path: Path) -> None:
+        if path.name == identity_of(3):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        real(path)
+
+    monkeypatch.setattr("shutil.rmtree", refused)
+    assert main(["clean", "--yes", "--results", str(results)]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if identity_of(3) in line]
+    assert line.endswith("; stays: Read-only file system")
+    assert not (results / identity_of(4)).exists()
+
+
+def test_a_broken_plan_hides_no_leftovers_and_makes_no_orphans(
+    results: Path, said: Said, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (results / "plans" / "paper-table-smoke.json").write_text("{")
+    assert identity_of(3) in said("clean")
+    before = everything(results)
+    assert main(["clean", "--orphans", "--yes", "--results", str(results)]) == 1
+    assert "paper-table-smoke.json: broken plan" in capsys.readouterr().err
+    assert everything(results) == before
 
 
 def test_an_interrupted_removal_leaves_nothing_that_looks_finished(
@@ -155,7 +198,7 @@ def test_no_process_can_begin_a_run_while_its_record_is_removed(results: Path, m
     seen = []
     monkeypatch.setattr("shutil.rmtree", lambda path: seen.append((results / f"{identity_of(30)}.lock").exists()))
     leftover = clean.Leftover(results / identity_of(30), "failed", 0, results / identity_of(30))
-    assert clean._remove(leftover)
+    assert clean._remove(leftover).removed
     with held(results / identity_of(30)):
-        assert not clean._remove(leftover)
+        assert not clean._remove(leftover).removed
     assert seen == [True]

@@ -1,6 +1,7 @@
 """compare: two records side by side; one's own runs beside those of the reference, with verdicts that seldom err."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,22 @@ def test_two_runs_are_compared_where_they_differ(said: Said, as_json: AsJson) ->
     rows = [line.split() for line in said("compare", identity_of(0), identity_of(1)).splitlines()]
     assert rows[:3] == [[identity_of(0), identity_of(1)], ["seed", "0", "1"], []]
     assert ["wall_s", "10", "30"] in rows
+
+
+def test_two_records_of_one_run_are_told_apart_with_the_environments_that_made_them(
+    results: Path, tmp_path: Path, as_json: AsJson, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = {"commit": "0123456789ab", "packages": {"torch": "9.9"}, "command": ["run.py"], "cores": 2}
+    monkeypatch.setattr("syncline.records.writer.environment", lambda: other)
+    folders = [str(folder) for folder in (results / identity_of(0), finish(tmp_path / "other", 0))]
+    content = as_json("compare", *folders)
+    assert (content["records"], content["config"]) == (folders, {})
+    assert content["environment"]["commit"][1] == "0123456789ab"
+    assert content["environment"]["packages.torch"][1] == "9.9"
+    assert "command" not in content["environment"]
+    text = said("compare", *folders)
+    assert text.splitlines()[0].split() == folders
+    assert re.search("^packages.torch +.* +9.9$", text, re.MULTILINE)
 
 
 def test_of_a_run_that_is_not_finished_only_the_config_is_compared(said: Said) -> None:

@@ -15,6 +15,7 @@ import pytest
 from commands import ROOT, Said, started, wait_for
 from operations.planned import summary, write_plan
 
+from runners.planning import sweep_plan
 from syncline.__main__ import main
 from syncline.config import compose
 from syncline.operations import control, jobs
@@ -64,12 +65,13 @@ def test_cancel_stops_the_process_of_this_host_and_retry_completes_the_plan(
     assert (states_of(results), at_work_on(path)) == (["unfinished", "left"], [])
     assert main(["cancel", "sweep", "--results", str(results)]) == 0
     assert capsys.readouterr().out.startswith("no run of sweep-")
+    sweep_plan([word.replace("epochs=1e7", "epochs=1") for word in words[1:]])[0].write_to(path)
     content = json.loads(path.read_text())
-    content["command"] = [word.replace("epochs=1e7", "epochs=1") for word in content["command"]] + ["rerun=true"]
+    content["command"].append("rerun=true")
     path.write_text(json.dumps(content))
     said = syncline("retry", "sweep", "--results", str(results))
     assert said.code == 0, said.err
-    shown = "python run.py -m seed=0,1 gradients=false runner.events=false epochs=1 jobs=1 results="
+    shown = f"python run.py --retry={path} -m seed=0,1 gradients=false runner.events=false epochs=1 jobs=1 results="
     assert said.err.splitlines()[0] == f"{shown}{results}"
     assert "sweep: 2 of 2 runs finished, 0 failed" in said.err
 
@@ -106,11 +108,10 @@ def test_cancel_goes_on_after_a_process_that_has_just_ended(
 def test_retry_becomes_the_program_with_the_plans_words(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started_with = []
     monkeypatch.setattr(os, "execv", lambda program, words: started_with.append(words))
-    write_plan(
-        results, "paper-new-smoke", [0], command=["+experiment=paper/new", "rerun=true", "results=elsewhere", "jobs=2"]
-    )
+    command = ["+experiment=paper/new", "rerun=true", "results=elsewhere", "jobs=2"]
+    path = write_plan(results, "paper-new-smoke", [0], command=command)
     main(["retry", "paper/new", "--results", str(results)])
-    words = ["+experiment=paper/new", "jobs=2", f"results={results}"]
+    words = [f"--retry={path}", "+experiment=paper/new", "jobs=2", f"results={results}"]
     assert started_with == [[sys.executable, "-P", "-m", "runners", "run", *words]]
 
 

@@ -5,9 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from operations.planned import age, finish, identity_of, interrupt
 
 from syncline.__main__ import main
 from syncline.operations.jobs import NoAnswer, Submission, cancel, submissions, waiting
+from syncline.operations.states import run_states, slurm_states
 from syncline.records.store import RecordError
 
 
@@ -51,7 +53,40 @@ def test_the_tasks_that_are_not_over_give_their_runs_a_state(tmp_path: Path, squ
     submitted(tmp_path, "a", 2, "9", {1: ["y"]})
     squeue.write_text("7 0 PENDING\n7 1 RUNNING\n9 1 PENDING\n8 2 RUNNING\n17 N/A RUNNING\n")
     jobs = submissions(tmp_path, "a")
-    assert waiting(jobs) == {"x": "queued", "y": "running", "z": "running"}
+    assert waiting(jobs) == {"x": "queued", "y": "running", "z": "running", "done": jobs[0].folder / "2.txt"}
+
+
+OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch. Some of the step tasks have been OOM Killed."
+KILLED = (
+    "/var/spool/slurmd/job00007/slurm_script: line 20:  4711 Killed                  python run.py --plan plan.json"
+)
+ASKED = "interrupted; x checkpointed at update 12; rerun this command to resume: python run.py --plan plan.json"
+CANCELLED = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-27T12:00:00 DUE TO NODE FAILURE ***"
+
+
+@pytest.mark.parametrize(
+    ("last", "state"),
+    [(OOM, "failed"), (KILLED, "failed"), ("error: x is of other data", "failed")]
+    + [(last, "unfinished") for last in (ASKED, CANCELLED, "x: 12 %", "")],
+)
+def test_a_task_that_was_killed_has_the_last_line_of_its_output_as_the_cause(
+    tmp_path: Path, squeue: Path, last: str, state: str
+) -> None:
+    """Of a run that had begun, and of one that had not; of one that is made again here, it says nothing."""
+    squeue.write_text("9 0 RUNNING\n")
+    identities = [identity_of(seed) for seed in range(4)]
+    folder = submitted(tmp_path, "sweep-1", 1, "7", {0: identities})
+    for seed in (0, 2):
+        age(interrupt(tmp_path, seed) / "metrics.jsonl", 30)
+        age(tmp_path / identity_of(seed) / "config.json", 30)
+    finish(tmp_path, 3)
+    (folder / "0.txt").write_text(f"1 of 4 runs finished\n{last}\n\n")
+    age(folder / "0.txt", 10)
+    interrupt(tmp_path, 2)
+    found = run_states(tmp_path, identities, slurm_states(tmp_path, ["sweep-1"]))
+    told = [(found[identity].state, found[identity].cause) for identity in identities]
+    cause = last if state == "failed" else ""
+    assert told == [(state, cause), ("failed" if cause else "left", cause), ("unfinished", ""), ("finished", "")]
 
 
 def test_only_jobs_that_are_not_over_are_cancelled(tmp_path: Path, squeue: Path) -> None:

@@ -38,7 +38,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_the_keys_of_the_summary_are_all_there_are(records: list[Path]) -> None:
-    keys = {key for record in records for key in read_summary(record)}
+    keys = {key for record in records for key in json.loads((record / "summary.json").read_text())}
     assert first_cells("summary.json") == keys | ELSEWHERE
 
 
@@ -82,4 +82,4 @@ def test_the_examples_run(records: list[Path], tmp_path: Path) -> None:
     assert len(names["events"].query("kind == 'applied'")) == len(applied) == 3
     assert names["by_label"].loc["row", "count"] == 2
     assert list(names["evaluations"].updates) == list(names["curve"].updates)
-    assert json.dumps(names["summary"]) == json.dumps(summary)
+    assert json.dumps({**names["summary"], "files": {}}) == json.dumps({**summary, "files": {}})

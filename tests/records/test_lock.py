@@ -12,7 +12,6 @@ import pytest
 
 from syncline.records import lock
 from syncline.records.lock import Held, announced, at_work_on, held, owner_of
-from syncline.records.store import RecordError
 
 
 def left_behind(folder: Path, **changes: object) -> Path:
@@ -81,9 +80,23 @@ def test_the_owner_shows_that_it_is_alive(tmp_path: Path, monkeypatch: pytest.Mo
         assert path.stat().st_mtime > 0
 
 
-def test_a_broken_lock_is_one_line(tmp_path: Path):
-    (tmp_path / "run.lock").write_text("{")
-    with pytest.raises(RecordError, match=r"run\.lock: broken lock \(JSONDecodeError\)"), held(tmp_path / "run"):
+@pytest.mark.parametrize("content", ["", "{", '{"host": "far-away"}'])
+def test_the_age_of_a_broken_lock_decides(tmp_path: Path, content: str):
+    """As a failure of power leaves it."""
+    path = tmp_path / "run.lock"
+    path.write_text(content)
+    with pytest.raises(Held, match=r"an unknown host \(broken lock\)"), held(tmp_path / "run"):
+        pass
+    then = time.time() - lock.STALE_S - 1
+    os.utime(path, (then, then))
+    with held(tmp_path / "run"):
+        pass
+
+
+def test_a_lock_dated_tomorrow_blocks_nobody(tmp_path: Path):
+    path = left_behind(tmp_path / "run", host="far-away")
+    os.utime(path, (time.time() + 86400,) * 2)
+    with held(tmp_path / "run"):
         pass
 
 

@@ -474,13 +474,14 @@ def test_k_has_a_curve_under_the_lanes_if_it_is_logged(tmp_path: Path) -> None:
 def test_the_first_k_is_that_of_the_summary(tmp_path: Path) -> None:
     """It is in no row of the log."""
     config, _ = compose(["gradients=false", "strategy=adasync", "strategy.k=3", "max_updates=5"])
-    with RecordWriter(tmp_path / "run", config.as_dict(), with_events=True) as record:
+    folder = tmp_path / config.identity
+    with RecordWriter(folder, config.as_dict(), with_events=True) as record:
         record.finish(simulate(config, lambda row: None, lambda progress: None, record.events))
-    assert main(["timeline", str(tmp_path / "run")]) == 0
-    events = json.loads((tmp_path / "run" / "timeline.json").read_text())["traceEvents"]
+    assert main(["timeline", str(folder)]) == 0
+    events = json.loads((folder / "timeline.json").read_text())["traceEvents"]
     assert [(event["name"], event["args"]) for event in events if event["ph"] == "C"] == [("K", {"K": 3})]
-    assert ">K</text>" in (tmp_path / "run" / "timeline.svg").read_text()
-    assert (tmp_path / "run" / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert ">K</text>" in (folder / "timeline.svg").read_text()
+    assert (folder / "timeline.png").read_bytes().startswith(b"\x89PNG")
 
 
 def check_trace(timeline: Timeline, folder: Path) -> list[dict[str, Any]]:

@@ -267,6 +267,15 @@ def test_a_finished_record_that_is_made_again_is_followed_to_its_place(tmp_path:
     assert (service.points, service.summary["loss"]) == ([{"loss": 2.0}], 2.0)
 
 
+def test_wandb_that_is_disabled_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_DISABLED", "true")
+    monkeypatch.setattr("subprocess.Popen", lambda *about, **more: pytest.fail("it was started"))
+    said = list[str]()
+    with Tracker({"name": "wandb", "wait_s": 1.0}, tmp_path, tmp_path, said.append) as tracker:
+        tracker.on_evaluation()
+    assert said == ["tracker=wandb: WANDB_DISABLED is set, so the run is not tracked"]
+
+
 BROKEN = {
     "raises": ("raise OSError(28, 'No space left on device')", 300, "OSError: [Errno 28] No space left on device"),
     "exits": ("import os; os._exit(7)", 300, "it ended with exit code 7"),

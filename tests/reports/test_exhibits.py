@@ -1,7 +1,5 @@
 """A figure is drawn again when its drawing would differ, and only then."""
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import reports.exhibits
-from reports.__main__ import ToTerminal, main
-from reports.exhibits import written
+from reports.__main__ import main
+from reports.exhibits import ArtefactStore, written
 from reports.figures import FORMATS, Figure, Panel, Series
+from syncline.records.studies import WrittenStudy, study_path, write_study
 
 SVG = ["svg"]
 FIGURE = Figure("A line", [Panel("virtual time, s", "accuracy", [Series("BSP", [0.0, 1.0], [0.1, 0.9])])])
@@ -99,16 +98,15 @@ def test_with_other_code_all_is_drawn_again(tmp_path: Path, monkeypatch: pytest.
     assert first.read_text() != "old"
 
 
-def test_a_reader_that_goes_away_ends_the_printing_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `| head` does."""
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        console = ToTerminal(file=pipe)
-        for _ in range(2):
-            console.print("a line")
-        assert console.quiet
+def test_a_broken_study_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = WrittenStudy("race", "race", "smoke", "race-a", [], {}, [], None, {})
+    write_study(study_path(tmp_path, "race-a"), study)
+    write_study(study_path(tmp_path, "race-c"), study)
+    study_path(tmp_path, "race-b").write_text("{")
+    store = ArtefactStore(tmp_path, "smoke")
+    assert [path.stem for path in store.studies()] == ["race-a", "race-c"]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"left out: {study_path(tmp_path, 'race-b')}: broken study")
 
 
 def test_what_only_docs_takes_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,17 @@ def test_runs_come_by_label_and_seed_and_what_is_missing_is_named(tmp_path: Path
     assert artefact.sample(artefact.rows()["b"], lambda run: run.summary["time_s"]).values == (4.0, None)
 
 
+def test_a_damaged_run_is_named_and_the_reference_has_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write_records(tmp_path, "dssp/fig3", "smoke", [written("a", seed) for seed in (0, 1)], {})
+    reference = referred(tmp_path, tmp_path)
+    (tmp_path / "a-1" / "metrics.jsonl").write_text("")
+    artefact = load_artefact("dssp/fig3", "smoke", tmp_path, reference)
+    assert [run.record.origin for run in artefact.runs] == ["results", "reference"]
+    assert f"{tmp_path}/a-1: damaged record: metrics.jsonl " in capsys.readouterr().err
+    alone = load_artefact("dssp/fig3", "smoke", tmp_path)
+    assert [str(missing) for missing in alone.missing] == ["a seed 1"]
+
+
 def test_a_run_knows_its_curve_and_when_it_reached_a_target(tmp_path: Path):
     write_records(tmp_path, "dssp/fig3", "smoke", [written("a", 0)], {})
     (run,) = load_artefact("dssp/fig3", "smoke", tmp_path).runs

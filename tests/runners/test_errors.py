@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import SHORT, Command, one_error_line, record_of
+from commands import SHORT, TIMING, Command, one_error_line, record_of
 
 from runners.display import RunDisplay
 from syncline.config import ConfigError
@@ -65,3 +65,19 @@ def test_no_traceback_is_shown_unless_debug_asks_for_it(command: Command) -> Non
     assert one_error_line(command("strategy=sync")).endswith("got 'sync'; did you mean k_sync or k_async?")
     with pytest.raises(ConfigError, match="strategy must be one of"):
         command("strategy=sync", "debug=true")
+
+
+def test_a_sweep_has_one_folder_of_results(tmp_path: Path, command: Command) -> None:
+    line = one_error_line(command("-m", "seed=0,1", *TIMING, f"results={tmp_path}/a,{tmp_path}/b"))
+    assert line.startswith("error: results must be one folder, without a comma in a sweep, got ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_working_directory_that_was_removed_is_named(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    line = one_error_line(command(*TIMING))
+    assert line == "error: the working directory was removed; change to another one"

@@ -4,6 +4,8 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import Pipe
@@ -11,9 +13,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from commands import TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
+from commands import ROOT, TIMING, Command, cli, made, one_error_line, started, wait_for, without_wall_time
+from full_disk import files_no_larger_than
 
 from runners import command_line, plan, pool
+from runners.checkpoints import checkpoint_path
 from runners.display import PlanDisplay
 from runners.stop import StopRequested
 from syncline.config import RunConfig
@@ -21,7 +25,7 @@ from syncline.config.runners import LocalConfig
 from syncline.operations.states import LEFT, run_states
 from syncline.plan import Entry, Plan
 from syncline.records.events import read_events
-from syncline.records.store import FAILED, FINISHED, read_metrics, read_summary
+from syncline.records.store import FAILED, FINISHED, read_metrics, read_summary, write_file
 
 
 @pytest.mark.xdist_group("forked_runs")
@@ -121,16 +125,22 @@ FINISHED_RUN = pool.Finished(SUMMARY | {"time_s": 1.0, "time_kind": "virtual", "
 
 @pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize(
-    ("message", "kept"),
+    ("message", "is_older", "kept"),
     [
-        (FINISHED_RUN, None),
-        (pool.Stopped("x checkpointed"), "0 of 1 run finished, 1 checkpointed"),
-        (pool.Stopped(""), "0 of 1 run finished, 0 checkpointed"),
+        (FINISHED_RUN, False, None),
+        (pool.Stopped("x checkpointed"), False, "0 of 1 run finished, 1 checkpointed"),
+        (pool.Stopped(""), False, "0 of 1 run finished, 0 checkpointed"),
+        (pool.Stopped(""), True, "0 of 1 run finished, 1 checkpointed"),
     ],
-    ids=["finishes", "checkpointed", "nothing kept"],
+    ids=["finishes", "checkpointed", "nothing kept", "an older checkpoint kept"],
 )
 def test_a_plan_asked_to_stop_says_what_is_left(
-    message: pool.Message, kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool_here: type[pool.Pool]
+    message: pool.Message,
+    is_older: bool,
+    kept: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pool_here: type[pool.Pool],
 ) -> None:
     """Where its last run finishes meanwhile, nothing is."""
 
@@ -146,6 +156,8 @@ def test_a_plan_asked_to_stop_says_what_is_left(
 
     monkeypatch.setattr(plan, "Pool", Asked)
     runs = Plan("sweep", "", (Entry("row", (), RunConfig(epochs=1.0)),), {})
+    if is_older:
+        write_file(checkpoint_path(tmp_path / RunConfig(epochs=1.0).identity), "of an earlier start")
 
     said = None
     try:
@@ -243,3 +255,44 @@ def test_runs_that_learn_on_a_gpu_are_made_two_at_a_time(monkeypatch: pytest.Mon
         assert plan.num_jobs([Entry("row", (), config)]) == expected
     monkeypatch.setattr(plan, "has_gpu", lambda: False)
     assert plan.num_jobs([Entry("row", (), learning)]) == 16
+
+
+@pytest.mark.usefixtures("pool_here")
+def test_a_finished_sweep_is_shown_from_a_folder_that_cannot_be_written_to(tmp_path: Path, command: Command) -> None:
+    words = ["-m", "strategy=bsp,asp", *TIMING, f"results={tmp_path}"]
+    first = command(*words)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with files_no_larger_than(0):
+        again = command(*words)
+    assert (again.code, again.out) == (0, first.out), again.err
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}.items() <= before.items()
+    record = next(path for path in tmp_path.iterdir() if path.name.startswith("bsp"))
+    (record / "summary.json").unlink()
+    with files_no_larger_than(0):
+        assert "cannot write" in one_error_line(command(*words))
+
+
+@pytest.mark.usefixtures("pool_here")
+@pytest.mark.parametrize("words", [["seed=0"], ["-m", "seed=0,1"]], ids=["a run", "a sweep"])
+def test_finished_records_of_another_commit_are_used_again_with_a_note(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    words = [*words, *TIMING, f"results={tmp_path}"]
+    assert "commit" not in command(*words).err
+    assert "commit" not in command(*words).err
+    monkeypatch.setattr(command_line, "environment", lambda: {"commit": "0123456789ab"})
+    note = [line for line in command(*words).err.splitlines() if "commit" in line]
+    assert len(note) == 1
+    assert note[0].endswith(", and this is 0123456789ab; rerun=true makes all runs again")
+    assert note[0].startswith(f"{'2 finished runs' if '-m' in words else '1 finished run'} of commit ")
+
+
+@pytest.mark.processes
+def test_a_sweep_may_be_started_by_a_program_from_standard_input(tmp_path: Path) -> None:
+    """Which no other process can run again, as it would a file."""
+    words = ["-m", "seed=0,1", *TIMING, "jobs=1", f"results={tmp_path}"]
+    program = f"from runners.command_line import run_and_exit\nrun_and_exit({words!r})\n"
+    ended = subprocess.run(
+        [sys.executable, "-"], cwd=ROOT, input=program, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (ended.returncode, "2 of 2 runs finished, 0 failed" in ended.stderr) == (0, True), ended

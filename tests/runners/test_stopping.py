@@ -2,14 +2,16 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import cli, made, record_of, started, wait_for, without_wall_time
+from commands import ROOT, cli, made, record_of, started, wait_for, without_wall_time
 
 from runners.checkpoints import FORMAT, checkpoint_path
 from runners.one import run_one
@@ -112,6 +114,22 @@ def test_a_plan_asked_to_stop_waits_for_its_runs_and_resumes_them(
     assert left(records[0]) == left(uninterrupted)
 
 
+@pytest.mark.processes
+def test_a_run_whose_terminal_is_lost_writes_a_checkpoint(tmp_path: Path) -> None:
+    """A terminal that is gone takes no words: that must not be an error before the checkpoint."""
+    words = [*LEARNING, f"results={tmp_path}"]
+    record, (ours, theirs) = record_of(tmp_path, *words), pty.openpty()
+    opens = ["bash", "-c", 'exec "$@" < "$0" > "$0" 2>&1', os.ttyname(theirs)]  # its first terminal controls it
+    command = [sys.executable, "run.py", *words]
+    process = subprocess.Popen([*opens, *command], cwd=ROOT, start_new_session=True)
+    os.close(theirs)
+    wait_for(lambda: num_rows(record) >= 3, process)
+    os.close(ours)
+    assert process.wait(60) == 75
+    assert checkpoint_path(record).exists()
+    assert not list(tmp_path.glob("*.lock"))
+
+
 # In this process.
 
 
@@ -208,6 +226,16 @@ def test_a_deferred_signal_asks_and_a_second_one_raises(clock: list[float]) -> N
         assert stop_error.value.number == signal.SIGTERM
     with pytest.raises(StopRequested):
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_lost_terminal_asks_to_stop_unless_that_was_ignored(clock: list[float]) -> None:
+    with pytest.raises(StopRequested) as stop_error:
+        signal.raise_signal(signal.SIGHUP)
+    assert stop_error.value.code == 75
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    handle_signals()
+    signal.raise_signal(signal.SIGHUP)
 
 
 def test_a_second_ctrl_c_may_follow_at_once() -> None:

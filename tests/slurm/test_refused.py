@@ -10,7 +10,7 @@ from studies.made import SMALL
 
 from runners import command_line
 from syncline.__main__ import main
-from syncline.config import ConfigError
+from syncline.config import ConfigError, SlurmConfig
 from syncline.records.store import RecordError
 
 UNCONFIGURED = """\
@@ -60,6 +60,41 @@ def test_a_job_that_is_refused_leaves_nothing_and_what_was_there(cluster: Tools,
     before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()}
     refused(tmp_path / "old", "runner.partition=gpu")
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.*") if path.is_file()} == before
+
+
+def test_an_array_that_is_too_large_is_refused_with_the_number_that_would_do(tools: Tools, tmp_path: Path) -> None:
+    tools.says("scontrol", "MaxArraySize            = 3")
+    tools.numbers("sbatch", 17)
+    line = refused(tmp_path / "seven", "seed=0,1,2,3,4,5,6")
+    rule = "launcher.runs_per_task must be at least 3: this cluster allows arrays of 3 tasks, and the plan has 7"
+    assert line == rule
+    words = [*WORDS, "seed=0,1,2,3,4,5,6", "runner.runs_per_task=3", f"results={tmp_path}"]
+    assert command_line.main(words) == 0
+
+
+@pytest.mark.parametrize("time", ["2", "2:59", "0:02:59", "0-0:2"])
+def test_a_time_within_which_a_task_would_be_stopped_at_once_is_refused(tmp_path: Path, time: str) -> None:
+    line = refused(tmp_path, f"runner.time='{time}'", "runner.submit=false")
+    rule = (
+        "launcher.time must be at least launcher.signal_delay_s + 60 = 180 s, or a task is stopped as soon as it begins"
+    )
+    assert line == f"{rule}, got {time}"
+
+
+@pytest.mark.parametrize("time", ["3", "3:00", "0:03:00", "1-0", "0-0:3", "0", "UNLIMITED"])
+def test_a_longer_time_is_taken(time: str) -> None:
+    assert SlurmConfig(time=time).time == time
+
+
+def test_what_is_set_stands_on_the_command_line_which_no_variable_overrides(cluster: Tools, tmp_path: Path) -> None:
+    """sbatch prefers SBATCH_PARTITION and the like to the options of a script, and its own words to both."""
+    set_here = ["runner.partition=gpu", "runner.memory=8G", "runner.time=2:00:00", "runner.extra=['--exclude=n1']"]
+    assert command_line.main([*WORDS, *set_here, f"results={tmp_path / 'my results'}"]) == 0
+    (asked,) = cluster.asked("sbatch")
+    for word in ("--partition=gpu", "--mem=8G", "--time=2:00:00", "--array=0-1", "--exclude=n1", "--requeue"):
+        assert f" {word} " in asked
+    (script,) = (tmp_path / "my results").glob("plans/*.slurm/1/array.sbatch")
+    assert f" --output={script.parent}/%a.txt " in asked
 
 
 @pytest.mark.parametrize("words", [WORDS, [*SMALL, "runner=slurm"]], ids=["runs", "a study"])

@@ -86,7 +86,7 @@ def test_ranges_name_each_number_once(numbers: set[int], max_parallel: int | Non
 class Task:
     """A task's script under bash, around a program that obeys as run.py does."""
 
-    def __init__(self, folder: Path, program: str) -> None:
+    def __init__(self, folder: Path, program: str, *setup: str) -> None:
         self.folder = folder
         tools = folder / "bin"
         tools.mkdir()
@@ -96,14 +96,14 @@ class Task:
             "test",
             "plan.json",
             "0-9",
-            JobResources(),
+            JobResources(setup=setup),
             folder=str(folder),
             program=str(tools / "program") + " run.py",
             runs_per_task=3,
         )
         (folder / "script").write_text(script)
         environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "4"}
-        self.process = subprocess.Popen(["bash", folder / "script"], env=environment)
+        self.process = subprocess.Popen(["bash", folder / "script"], env=environment, cwd=folder)
 
     def wait_for(self, name: str) -> None:
         ends = time.monotonic() + 20
@@ -165,6 +165,16 @@ def test_a_signal_before_the_program_handles_it_is_sent_again(tmp_path: Path) ->
     task.wait_for("words")
     task.process.send_signal(signal.SIGUSR1)
     time.sleep(0.2)
+    (tmp_path / "now").touch()
+    assert task.process.wait(20) == PAUSED
+    assert task.requeued == ["requeue 17_4"]
+
+
+@pytest.mark.processes
+def test_a_signal_during_the_setup_reaches_the_program_afterwards(tmp_path: Path) -> None:
+    task = Task(tmp_path, f"listen({PAUSED})", "touch begun", "until [ -e now ]; do sleep 0.01; done")
+    task.wait_for("begun")
+    task.process.send_signal(signal.SIGUSR1)
     (tmp_path / "now").touch()
     assert task.process.wait(20) == PAUSED
     assert task.requeued == ["requeue 17_4"]

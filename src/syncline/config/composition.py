@@ -156,6 +156,8 @@ def sweep(overrides: Sequence[str]) -> list[list[str]]:
     sweeps: dict[str, tuple[int, Callable[[int], str]]] = {}
     for word in overrides:
         key, text = split(word)
+        if key == "results" and "," in text:
+            raise ConfigError(f"results must be one folder, without a comma in a sweep, got {text}")
         sweeps[key] = (1, [text].__getitem__) if _is_of_all_runs(key) else swept(key, text)
     num = math.prod(size for size, _ in sweeps.values())
     if num > MOST_RUNS:

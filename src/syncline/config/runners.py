@@ -1,11 +1,14 @@
 """Options of the runners with their hosts, of the launchers that start them, and of the trackers."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import ClassVar
 
 from syncline.config.checks import ConfigError, check, check_choice, check_numbers
+
+EARLY_S = 60  # by which Slurm's signal before a time limit may come too early
 
 
 @dataclass(frozen=True)
@@ -260,6 +263,22 @@ class SlurmConfig:
         for key in ("partition", "account", "qos", "time", "memory"):
             value = str(getattr(self, key))
             check(not set(value) & set(" \n\t'\""), f"launcher.{key} must be one word", repr(value))
+        time_s, least_s = slurm_time_s(self.time), self.signal_delay_s + EARLY_S
+        rule = f"launcher.time must be at least launcher.signal_delay_s + {EARLY_S} = {least_s} s, or a task is stopped"
+        check(time_s is None or time_s >= least_s, f"{rule} as soon as it begins", self.time)
+
+
+def slurm_time_s(time: str) -> int | None:
+    """Seconds of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; None: none, or another text."""
+    if not re.fullmatch(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}", time):
+        return None
+    days, _, rest = time.rpartition("-")
+    numbers = list(map(int, rest.split(":")))
+    if days or len(numbers) == 3:
+        hours, minutes, seconds = (*numbers, 0, 0)[:3]
+    else:
+        hours, minutes, seconds = 0, *(*numbers, 0)[:2]
+    return (((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds) or None  # 0: no limit
 
 
 Launcher = HereConfig | SlurmConfig

@@ -4,7 +4,8 @@ import socket
 import struct
 from ipaddress import IPv4Address, IPv4Network
 
-SIOCGIFADDR = 0x8915
+SIOCGIFADDR, SIOCGIFFLAGS = 0x8915, 0x8913
+IFF_UP = 1
 
 
 class InterfaceError(ValueError):
@@ -12,22 +13,28 @@ class InterfaceError(ValueError):
 
 
 def interfaces() -> dict[str, str]:
-    """Address of each interface that has one, by name."""
+    """Address of each interface that is up and has one, by name."""
     import fcntl  # does not exist on all platforms that import this module
 
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
+            asked = struct.pack("256s", name.encode()[:15])
             try:
-                answer = fcntl.ioctl(sock, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                (flags,) = struct.unpack_from("H", fcntl.ioctl(sock, SIOCGIFFLAGS, asked), 16)
+                answer = fcntl.ioctl(sock, SIOCGIFADDR, asked)
             except OSError:
                 continue  # it has no address
-            found[name] = socket.inet_ntoa(answer[20:24])
+            if flags & IFF_UP:
+                found[name] = socket.inet_ntoa(answer[20:24])
     return found
 
 
-def address_on(wanted: str) -> str:
+def address_on(wanted: str, key: str = "runner.interface") -> str:
     """This host's address on the interface of this name, or in this network (10.0.0.0/16); empty for neither.
+
+    Args:
+        key: or variable, which asks for it.
 
     Raises:
         InterfaceError: it has none.
@@ -42,7 +49,7 @@ def address_on(wanted: str) -> str:
         address = found.get(wanted)
     if address is None:
         known = ", ".join(f"{name} {address}" for name, address in found.items())
-        raise InterfaceError(f"runner.interface={wanted} is not among its interfaces: {known or 'none'}")
+        raise InterfaceError(f"{key}={wanted} is not among its interfaces that are up: {known or 'none'}")
     return address
 
 

@@ -1,5 +1,6 @@
 """The process group of a collective, and its subgroups: NCCL on GPUs, gloo elsewhere."""
 
+import os
 import socket
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -8,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+
+from syncline.live.interfaces import address_on
 
 Group = dist.ProcessGroup | None
 """The members of an exchange; None: all."""
@@ -25,7 +28,12 @@ def start_group(
     Args:
         local_world_size: members on this host; all hosts must have a GPU for each, or none.
         store: where the members find each other; None: as torchrun's environment says.
+
+    Raises:
+        InterfaceError: the environment asks gloo for an interface that is not there, or is down.
     """
+    for name in filter(None, os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")):
+        address_on(name, "GLOO_SOCKET_IFNAME")
     own_gpu = device.type == "cuda" and torch.cuda.device_count() >= local_world_size
     if device.type == "cuda":
         torch.cuda.set_device(device)

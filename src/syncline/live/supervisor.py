@@ -10,9 +10,9 @@ job: a run that restarts from its checkpoint imports nothing again. The launcher
 ends when the launcher closes the socket that it was given.
 
 The supervisor has a session of its own, so that Ctrl-C in a terminal reaches the launcher alone. It and its processes
-ignore SIGUSR1 and SIGTERM, which a batch system sends to all processes: the launcher asks them for a checkpoint, and
-ends them by SIGKILL. The supervisor is killed when its parent ends, and its processes with it, at once and whatever
-their state (PR_SET_PDEATHSIG): a run leaves no process behind.
+ignore SIGUSR1, SIGTERM and SIGHUP, which a batch system sends to all processes: the launcher asks them for a
+checkpoint, and ends them by SIGKILL. The supervisor is killed when its parent ends, and its processes with it, at once
+and whatever their state (PR_SET_PDEATHSIG): a run leaves no process behind.
 """
 
 import ctypes
@@ -263,7 +263,7 @@ def _die_with(parent: int) -> None:
 
 def leave_signals_to_launcher() -> None:
     """Ignore the signals that a batch system sends to all processes of a run."""
-    for number in (signal.SIGUSR1, signal.SIGTERM):
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 

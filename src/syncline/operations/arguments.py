@@ -6,33 +6,49 @@ import shlex
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from syncline.installation import command_name
+from syncline.operations.streams import lose_text_alone
 from syncline.records.plans import WrittenPlan, plan_path, read_plan
 from syncline.records.store import RecordError
 
 HELP_WIDTH = 79
 INTERRUPTED = 130  # exit code, as shells have it
 
+Read = TypeVar("Read")
+
 
 def exit_code(command: Callable[[], int]) -> int:
     """What the command returns; bad input, an error of the system or Ctrl-C is one line, and an exit code."""
+    lose_text_alone()
     try:
-        code = command()
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # as of `| head`; Python would complain once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        check_working_directory()
+        return command()
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def one_line(error: ValueError | OSError) -> str:
+    """What is printed of an error."""
+    if not isinstance(error, OSError):
+        return str(error)
+    parts = (error.filename and f"{error.filename}:", error.strerror or error)
+    return " ".join(str(part) for part in parts if part)
+
+
+def check_working_directory() -> None:
+    """Raises ValueError if it was removed: each relative path would be an error of its own."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ValueError("the working directory was removed; change to another one") from None
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,7 +92,7 @@ class Commands:
 def find_record(record: str, results: Path) -> Path:
     """The folder of a record, given as such or by its identity. Raises RecordError if it does not exist."""
     for folder in (results / record, Path(record)):
-        if (folder / "config.json").is_file():
+        if any((folder / name).is_file() for name in ("config.json", "summary.json")):
             return folder
     raise RecordError(f"no such record: neither {results / record} nor {record} is the folder of one")
 
@@ -92,9 +108,20 @@ def stems(results: Path) -> list[str]:
     return sorted(path.stem for path in (results / "plans").glob("*.json"))
 
 
+def readable(read: Callable[[str], Read], stems: Iterable[str]) -> list[Read]:
+    """What is read of each stem; what is broken is named in a line, and left out."""
+    found = []
+    for stem in stems:
+        try:
+            found.append(read(stem))
+        except RecordError as error:
+            print(f"left out: {error}", file=sys.stderr)
+    return found
+
+
 def all_plans(results: Path) -> list[WrittenPlan]:
-    """All plans, sorted by their stems. Raises RecordError if one is broken."""
-    return [read_plan(plan_path(results, stem)) for stem in stems(results)]
+    """All plans, sorted by their stems; a broken one is named in a line, and left out."""
+    return readable(lambda stem: read_plan(plan_path(results, stem)), stems(results))
 
 
 def find_plan(results: Path, name: str) -> WrittenPlan:

@@ -5,18 +5,19 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from syncline.operations import jobs
-from syncline.operations.arguments import Commands, all_plans
+from syncline.operations.arguments import Commands, stems
 from syncline.operations.states import names, run_states
 from syncline.operations.tables import columns, size
-from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead
-from syncline.records.store import FAILED, FINISHED, UNFINISHED, is_identity, status
+from syncline.records.lock import STALE_S, Held, file_clock, held, is_owner_dead, owner_of
+from syncline.records.plans import plan_path, read_plan
+from syncline.records.store import FAILED, FINISHED, UNFINISHED, RecordError, has_checkpoint, is_identity, status
 from syncline.records.writer import is_only_copy
 
 EXAMPLES = """\
@@ -28,6 +29,8 @@ A failed or unfinished record may hold a checkpoint that the next start would
 resume from: then the list says so.
 """
 
+TAKEN = "stays: it is running, or was finished meanwhile"
+
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
@@ -36,6 +39,7 @@ class Leftover:
     num_bytes: int
     record: Path | None  # whose lock must be held while it is removed
     removed: bool = False
+    stays: str = ""  # why it was not removed
 
     def as_dict(self) -> dict[str, Any]:
         return {"path": str(self.path), "why": self.why, "bytes": self.num_bytes, "removed": self.removed}
@@ -49,22 +53,27 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Returns 1 if something could not be removed."""
     leftovers = sorted(find(args.results, args.orphans), key=lambda leftover: leftover.path)
     if args.yes:
-        leftovers = [replace(leftover, removed=_remove(leftover)) for leftover in leftovers]
+        leftovers = [_remove(leftover) for leftover in leftovers]
+    code = 1 if any(leftover.stays not in ("", TAKEN) for leftover in leftovers) else 0
     total = sum(leftover.num_bytes for leftover in leftovers if leftover.removed or not args.yes)
     if args.json:
         things = [leftover.as_dict() for leftover in leftovers]
         print(json.dumps({"results": str(args.results), "bytes": total, "things": things}, indent=1))
-        return 0
+        return code
     if leftovers:
-        rows = [(size(leftover.num_bytes), str(leftover.path), _reason(leftover, args.yes)) for leftover in leftovers]
+        rows = [
+            (size(each.num_bytes), str(each.path), "; ".join(filter(None, [each.why, each.stays])))
+            for each in leftovers
+        ]
         print(columns(rows, right=(0,)))
     if args.yes:
         print(f"{sum(leftover.removed for leftover in leftovers)} removed, {size(total)}")
     else:
         print(f"{len(leftovers)} to remove, {size(total)}; --yes does it")
-    return 0
+    return code
 
 
 def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
@@ -75,18 +84,21 @@ def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
 
     Raises:
         NoAnswer: runs were submitted to Slurm, which does not say whether they are still queued.
+        RecordError: a submission is broken; or a plan, whose records would be taken for orphans.
     """
-    found, plans = names(results), all_plans(results)
-    stems = [path.stem for path in (results / "plans").glob("*.slurm")]
-    waiting = jobs.waiting(job for stem in stems for job in jobs.submissions(results, stem))
+    found = names(results)
+    submitted = [path.stem for path in (results / "plans").glob("*.slurm")]
+    waiting = jobs.waiting(job for stem in submitted for job in jobs.submissions(results, stem))
     clock = partial(file_clock, results)
     records = [name for name in found if is_identity(name)]
+    plans = [read_plan(plan_path(results, stem)) for stem in stems(results)] if with_orphans else []
     planned = {run.identity for plan in plans for run in plan.runs}
     for identity, state in run_states(results, records, waiting).items():
         folder = results / identity
         if state.state in (FAILED, UNFINISHED):
-            point = ", with a checkpoint to resume from" if any(folder.glob("checkpoint/*")) else ""
-            yield Leftover(folder, state.state + point, _size(folder), folder)
+            point = ", with a checkpoint to resume from" if has_checkpoint(folder) else ""
+            why = f"{state.state}: {state.cause}" if state.cause else state.state
+            yield Leftover(folder, why + point, _size(folder), folder)
         elif state.state == FINISHED and with_orphans and identity not in planned:
             yield Leftover(folder, "finished, of no plan", _size(folder), folder)
     for name in found:
@@ -111,33 +123,43 @@ def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
             yield Leftover(path, "draft", _size(path), None)
 
 
-def _reason(leftover: Leftover, is_removal: bool) -> str:
-    stays = "; stays: it is running, or was finished meanwhile" if is_removal and not leftover.removed else ""
-    return leftover.why + stays
+def _remove(leftover: Leftover) -> Leftover:
+    """Remove it, with the lock of its record. Returns it as removed, or why it stays."""
+    held_by = ExitStack()
+    try:
+        if leftover.record is not None:
+            try:
+                held_by.enter_context(held(leftover.record))
+            except Held:
+                return replace(leftover, stays=TAKEN)
+            except RecordError:  # a full disk, where nobody can begin the run either
+                if owner_of(leftover.record) is not None:
+                    return replace(leftover, stays=TAKEN)
+        with held_by:
+            return _remove_held(leftover)
+    except OSError as error:
+        return replace(leftover, stays=f"stays: {error.strerror or error}")
 
 
-def _remove(leftover: Leftover) -> bool:
-    """Remove it, with the lock of its record. Returns False if it stays."""
-    if leftover.record is None:
-        leftover.path.unlink(missing_ok=True)
-        return True
-    was_finished = leftover.why.startswith(FINISHED)
-    with suppress(Held), held(leftover.record):
-        if leftover.path.suffix == ".lock":
-            return True  # it was taken over, and is removed on release
-        if is_only_copy(leftover.path, leftover.record):
-            return False
-        if leftover.path == leftover.record and (status(leftover.path) == FINISHED) != was_finished:
-            return False
+def _remove_held(leftover: Leftover) -> Leftover:
+    """The same while no process makes its run."""
+    if leftover.path == leftover.record:
+        was_finished = leftover.why.startswith(FINISHED)
+        if (status(leftover.path) == FINISHED) != was_finished:
+            return replace(leftover, stays=TAKEN)
+    elif leftover.record is not None and is_only_copy(leftover.path, leftover.record):
+        return replace(leftover, stays=TAKEN)
+    if leftover.path.is_dir():
         (leftover.path / "summary.json").unlink(missing_ok=True)  # first: half a record must not look finished
         shutil.rmtree(leftover.path)
-        return True
-    return False
+    else:
+        leftover.path.unlink(missing_ok=True)  # a lock that was taken over is removed on release
+    return replace(leftover, removed=True)
 
 
 def _size(path: Path) -> int:
     """Bytes in a file, or in all files of a folder."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         if not path.is_dir():
             return path.stat().st_size
         return sum(

@@ -15,10 +15,12 @@ from syncline.operations.show import flat, scalars
 from syncline.operations.tables import cell, columns, counted
 from syncline.records.plans import WrittenPlan
 from syncline.records.sources import ResultsFolder, Source
-from syncline.records.store import FINISHED, RecordError, read_config, read_summary, status
+from syncline.records.store import RecordError, inspected, read_config, read_environment, read_summary
 
 if TYPE_CHECKING:
     from syncline.operations.agreement import Comparison, Numbers
+
+OF_START = ("command", "restarts")  # of environment.json: of each start
 
 EXAMPLES = """\
 examples:
@@ -54,16 +56,21 @@ def run(args: argparse.Namespace) -> int:
 def _two_records(args: argparse.Namespace) -> int:
     folders = [find_record(record, args.results) for record in args.names]
     configs = [flat(read_config(folder)) for folder in folders]
-    summaries = [scalars(read_summary(folder)) if status(folder) == FINISHED else {} for folder in folders]
+    environments = [flat(read_environment(folder)) for folder in folders]
+    summaries = [{} if inspected(folder)[0] is None else scalars(read_summary(folder)) for folder in folders]
     records = [folder.resolve().name for folder in folders]
+    if records[0] == records[1]:
+        records = list(map(str, folders))
     differing = {key: pair for key, pair in _beside(*configs).items() if pair[0] != pair[1]}
+    made = {key: pair for key, pair in _beside(*environments).items() if pair[0] != pair[1] and key not in OF_START}
     results = {key: pair for key, pair in _beside(*summaries).items() if key != "identity"}
     if args.json:
-        print(json.dumps({"records": records, "config": differing, "results": results}, indent=1))
+        print(json.dumps({"records": records, "config": differing, "environment": made, "results": results}, indent=1))
         return 0
     header = ["", *records]
     rows = [[key, *map(cell, pair)] for key, pair in differing.items()] or [["(the configs are the same)", "", ""]]
-    rows += [["", "", ""], *([key, *map(cell, pair)] for key, pair in results.items())]
+    for part in filter(None, (made, results)):
+        rows += [["", "", ""], *([key, *map(cell, pair)] for key, pair in part.items())]
     print(columns([header, *rows]))
     for name in [name for name, summary in zip(records, summaries, strict=True) if not summary]:
         print(f"{name} is not finished: no results")

@@ -53,12 +53,12 @@ def add_to(commands: Commands) -> None:
 
 
 def retry(args: argparse.Namespace) -> int:
-    """Becomes the command that runs the plan, and exits with its code."""
+    """Becomes the command that runs the plan, and exits with its code; that refuses to make other runs."""
     plan = find_plan(args.results, args.plan)
     if not plan.command:
         raise RecordError(f"{plan.path} does not hold its command (written by an older version); start it by hand")
     words = [word for word in plan.command if word.partition("=")[0] not in ("results", "rerun")]
-    words.append(f"results={plan.results}")
+    words = [f"--retry={plan.path}", *words, f"results={plan.results}"]
     print(command_name("run"), shlex.join(words), file=sys.stderr, flush=True)
     os.execv(sys.executable, program("run", *words))
 

@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from syncline.records.store import RecordError
 
 TIMEOUT_S = 30.0  # of a busy controller
+CAUSE = re.compile(r"^(slurmstepd|srun|error): |\bKilled\b")  # of a line that Slurm, the shell or a run ends with
 RUNNING = ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT")  # of Slurm's states; in the others a task waits
 
 
@@ -70,13 +72,37 @@ def held(jobs: Iterable[Submission], queued: Mapping[tuple[str, str], str]) -> I
                     yield identity, job, state
 
 
-def waiting(jobs: Iterable[Submission]) -> dict[str, str]:
-    """identity -> "queued" or "running", of the runs whose tasks have not ended. Raises NoAnswer."""
-    jobs, states = list(jobs), dict[str, str]()
+def waiting(jobs: Iterable[Submission]) -> dict[str, str | Path]:
+    """Identity -> "queued" or "running", or the output of the last task that held the run, if it has ended.
+
+    Raises:
+        NoAnswer.
+    """
+    jobs = list(jobs)
+    states: dict[str, str | Path] = {
+        identity: job.folder / f"{index}.txt"
+        for job in jobs
+        for index, identities in job.tasks.items()
+        for identity in identities
+    }
     for identity, _, state in held(jobs, queue(jobs)):
         if states.get(identity) != "running":
             states[identity] = "running" if state in RUNNING else "queued"
     return states
+
+
+def cause(output: Path, since: float) -> str:
+    """Why a task ended that left its run unfinished, by the last line of its output; empty: it was asked to.
+
+    Args:
+        since: seconds since 1970; another process may have made the run after an older output.
+    """
+    try:
+        lines = output.read_text(errors="replace").split("\n") if output.stat().st_mtime >= since else []
+    except OSError:
+        return ""
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return last if CAUSE.search(last) and "CANCELLED" not in last else ""
 
 
 def cancel(jobs: Sequence[Submission]) -> list[str]:

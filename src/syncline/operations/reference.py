@@ -20,7 +20,7 @@ from syncline.records.lock import Held, held
 from syncline.records.plans import WrittenPlan
 from syncline.records.reference import Reference, ReferenceRecord, columns_of, write_log, write_runs
 from syncline.records.sources import FolderRecord, Record, ResultsFolder, provenance
-from syncline.records.store import FINISHED, RecordError, measured_durations, status, write_file
+from syncline.records.store import FINISHED, RecordError, measured_durations, status, write_file, write_summary
 from syncline.records.studies import WrittenStudy, read_study, study_path, study_stems, write_study
 from syncline.records.writer import recover
 
@@ -237,7 +237,7 @@ def restore(record: ReferenceRecord, results: Path) -> bool:
         write_file(folder / "config.json", json.dumps(config))
         write_file(folder / "environment.json", json.dumps(record.environment()))
         write_file(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.metrics()))
-        write_file(folder / "summary.json", json.dumps(summary))  # the last: now it is finished
+        write_summary(folder, summary)  # the last: now it is finished
         os.utime(folder / "summary.json", (record.date(), record.date()))
         return True
     return False

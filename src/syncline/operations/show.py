@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from syncline.operations.arguments import Commands, all_plans, find_record, star
 from syncline.operations.states import run_states, slurm_states
 from syncline.operations.studies import study_lines
 from syncline.operations.tables import cell, columns, terminal_width, wrapped
-from syncline.records.store import read_config, read_environment, read_log, read_metrics, read_summary
+from syncline.records.store import RecordError, read_config, read_environment, read_log, read_metrics, read_summary
 from syncline.records.studies import find_study, read_study
 
 EXAMPLES = """\
@@ -65,13 +65,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def about(folder: Path, last: int) -> dict[str, Any]:
-    """The content of `show`; parts that the record lacks are empty. Raises RecordError if a part is broken."""
+    """The content of `show`; parts that the record lacks are empty, and broken ones are named as its failure."""
     identity, results = folder.resolve().name, folder.resolve().parent
     plans = [plan for plan in all_plans(results) if any(run.identity == identity for run in plan.runs)]
     named = [(plan, run) for plan in plans for run in plan.runs if run.identity == identity]
     made = run_states(results, [identity], slurm_states(results, [plan.stem for plan in plans]))[identity]
-    has = {path.name for path in folder.iterdir()}
-    environment = read_environment(folder) if "environment.json" in has else {}
+    has, broken = {path.name for path in folder.iterdir()}, list[str]()
+
+    def part(name: str, read: Callable[[Path], Any], empty: Any) -> Any:
+        try:
+            return read(folder) if name in has else empty
+        except RecordError as error:
+            broken.append(str(error))
+            return empty
+
+    environment = part("environment.json", read_environment, {})
     command = environment.get("command", [])
     return {
         "identity": identity,
@@ -82,11 +90,11 @@ def about(folder: Path, last: int) -> dict[str, Any]:
             for plan, run in named
         ],
         "overrides": named[0][1].overrides if named else [word for word in command[1:] if "=" in word],
-        "config": read_config(folder) if "config.json" in has else {},
+        "config": part("config.json", read_config, {}),
         "environment": environment,
-        "summary": read_summary(folder) if "summary.json" in has else {},
-        "curve": read_metrics(folder)[-last:] if last > 0 and "metrics.jsonl" in has else [],
-        "failure": read_log(folder),
+        "summary": part("summary.json", read_summary, {}),
+        "curve": part("metrics.jsonl", read_metrics, [])[-last:] if last > 0 else [],
+        "failure": "\n".join([*broken, read_log(folder)]),
     }
 
 

@@ -1,27 +1,29 @@
 """The states of runs, as the files of a results folder show them.
 
-finished     its record has a summary
+finished     its record has a summary, and is not damaged (records/store.py)
 running      a live process holds its lock (records/lock.py)
 queued       a Slurm job will make it
-failed       its record holds the cause
+failed       its record holds the cause, or is damaged; or the output of its Slurm task does
 unfinished   it was interrupted; the next start resumes it, or restarts it
 left         it has no record
 """
 
-import json
 import math
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from syncline.metrics import is_lower_better
 from syncline.operations import jobs
+from syncline.operations.arguments import readable
 from syncline.records.lock import Owner, file_clock, owner_of
-from syncline.records.store import FAILED, FINISHED, UNFINISHED
+from syncline.records.store import FAILED, FINISHED, UNFINISHED, RecordError, check_format, inspected
 
 RUNNING, QUEUED, LEFT = "running", "queued", "left"
 STATES = (FINISHED, RUNNING, QUEUED, FAILED, UNFINISHED, LEFT)
@@ -86,26 +88,24 @@ class RunState:
         return self.cause or (self.ended_by if self.ended_by == "diverged" else "")
 
 
-def slurm_states(results: Path, stems: Iterable[str]) -> dict[str, str]:
-    """Identity -> "queued" or "running", of the runs of these plans in Slurm's queue.
+def slurm_states(results: Path, stems: Iterable[str]) -> dict[str, str | Path]:
+    """Of the runs of these plans that were submitted, as of `jobs.waiting`.
 
-    Prints a line if Slurm does not answer, as where results were copied from a cluster.
+    Prints a line if Slurm does not answer, as where results were copied from a cluster, or if a submission is broken.
     """
+    submitted = chain.from_iterable(readable(partial(jobs.submissions, results), stems))
     try:
-        return jobs.waiting(submission for stem in stems for submission in jobs.submissions(results, stem))
+        return jobs.waiting(submitted)
     except jobs.NoAnswer as error:
         print(f"the state of Slurm's queue is unknown: {error}", file=sys.stderr)
         return {}
 
 
-def run_states(results: Path, identities: Iterable[str], waiting: Mapping[str, str]) -> dict[str, RunState]:
-    """The states of these runs; reads one or two files of each record, writes nothing.
+def run_states(results: Path, identities: Iterable[str], waiting: Mapping[str, str | Path]) -> dict[str, RunState]:
+    """The states of these runs; reads the text of each record, writes nothing.
 
     Args:
         waiting: from `slurm_states`.
-
-    Raises:
-        RecordError: a lock is broken.
     """
     present = names(results)
     clock = cache(partial(file_clock, results))
@@ -115,9 +115,12 @@ def run_states(results: Path, identities: Iterable[str], waiting: Mapping[str, s
             states[identity] = RunState(RUNNING, owner=owner)
             continue
         state = _of_record(f"{results}/{identity}") if identity in present else RunState(LEFT)
+        slurm = waiting.get(identity)
+        if isinstance(slurm, Path):
+            if state.state in (UNFINISHED, LEFT) and (cause := jobs.cause(slurm, _written(results / identity))):
+                state = RunState(FAILED, cause=cause)
         # A task makes its runs one after another: while it runs, a failed run has been made already.
-        was_made = state.state == FAILED and waiting.get(identity) == RUNNING
-        if identity in waiting and state.state != FINISHED and not was_made:
+        elif slurm and state.state != FINISHED and not (state.state == FAILED and slurm == RUNNING):
             state = RunState(QUEUED)
         states[identity] = state
     return states
@@ -131,14 +134,24 @@ def names(folder: Path) -> set[str]:
         return set()
 
 
+def _written(folder: Path) -> float:
+    """When an unfinished record was last written to, in seconds since 1970; 0: there is none."""
+    with suppress(OSError):
+        return max(path.stat().st_mtime for path in (folder / "config.json", folder / "metrics.jsonl"))
+    return 0.0
+
+
 def _of_record(folder: str) -> RunState:
-    """Of a record whose run is not under way. Paths are plain strings for speed: ten thousand records a second."""
-    if (text := _text(f"{folder}/summary.json")) is not None:
+    """Of a record whose run is not under way. Paths are plain strings for speed."""
+    summary, damage = inspected(folder)
+    if damage:
+        return RunState(FAILED, cause=damage)
+    if summary is not None:
         try:
-            summary = json.loads(text)
-            return RunState(FINISHED, summary["wall_s"], summary["ended_by"], outcome=Outcome.of(summary))
-        except (ValueError, KeyError, TypeError) as error:
-            return RunState(FINISHED, cause=f"broken record ({type(error).__name__}); rerun=true makes it again")
+            check_format(summary["format"], Path(folder))
+        except RecordError as error:
+            return RunState(FINISHED, cause=str(error))
+        return RunState(FINISHED, summary["wall_s"], summary["ended_by"], outcome=Outcome.of(summary))
     if (text := _text(f"{folder}/log.txt")) is not None:
         return RunState(FAILED, cause=first_cause(text))
     return RunState(UNFINISHED)
@@ -159,3 +172,5 @@ def _text(path: str) -> str | None:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        return str(error)

@@ -103,11 +103,7 @@ class PlanStatus:
 
 
 def plan_status(results: Path, plans: Sequence[WrittenPlan]) -> list[PlanStatus]:
-    """The states of the runs of these plans; a run that plans share is read once.
-
-    Raises:
-        RecordError: a lock is broken.
-    """
+    """The states of the runs of these plans; a run that plans share is read once."""
     runs = [plan.once() for plan in plans]
     wanted = dict.fromkeys(identity for own in runs for identity in own)
     states = run_states(results, wanted, slurm_states(results, [plan.stem for plan in plans]))

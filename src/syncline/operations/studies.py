@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.installation import command_name
+from syncline.operations.arguments import readable
 from syncline.operations.races import race_lines
 from syncline.operations.states import run_states
 from syncline.operations.tables import cell, columns, counted, row_lines, wrapped
@@ -21,23 +22,21 @@ LOST = "lost"  # a cell of runs that diverged or failed
 def states(results: Path) -> list[dict[str, Any]]:
     """Of each study: its stage, how many runs of it are left, whether it has its answer.
 
-    Raises:
-        RecordError: a study or the plan of its stage is broken.
+    A broken one, or one whose plan is broken, is named in a line, and left out.
     """
-    found = []
-    for stem in study_stems(results):
+
+    def state(stem: str) -> dict[str, Any]:
         study = read_study(study_path(results, stem))
-        present = study.present
-        state = {
+        return {
             "study": stem,
-            "stage": present["name"] if present else None,
+            "stage": study.present["name"] if study.present else None,
             "trials": study.num_trials,
             "left": _num_left(results, study),
             "answered": study.answer is not None,
             "command": study.command,
         }
-        found.append(state)
-    return found
+
+    return readable(state, study_stems(results))
 
 
 def state_lines(found: Sequence[dict[str, Any]], width: int) -> Iterator[str]:

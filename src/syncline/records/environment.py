@@ -75,7 +75,9 @@ def _commit() -> str | None:
     """Of the checkout; of what was built and installed the version, as a tag."""
     if IS_INSTALLED:  # perhaps within a repository of the user
         return f"v{metadata.version('syncline')}"
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    # In a container the checkout may be another user's: git would tell nothing ("dubious ownership").
+    command = ["git", "-c", "safe.directory=*", "-C", str(Path(__file__).parent)]
+    command += ["describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):

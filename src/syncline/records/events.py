@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute
 
-from syncline.records.store import RecordError
+from syncline.records.store import RecordError, check_file
 
 KINDS = (
     *("started", "computed", "pushed", "applied", "discarded", "granted", "held", "repeated"),
@@ -170,8 +170,9 @@ def read_events(path: Path) -> pa.Table:
     """All complete batches of a log, also of one whose writer was killed.
 
     Raises:
-        RecordError: it is not an event log.
+        RecordError: it is not an event log, or of a finished record and not as it was.
     """
+    check_file(path)
     batches = []
     try:
         with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as reader:

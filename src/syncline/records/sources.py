@@ -1,22 +1,23 @@
 """Where finished runs and their plans are read from: a folder of records, or the reference (records/reference.py)."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from syncline.records.plans import WrittenPlan, plan_path, read_plan
 from syncline.records.store import (
-    FINISHED,
     NO_EVENTS,
     RecordError,
+    inspected,
     read_config,
     read_environment,
     read_metrics,
     read_summary,
-    status,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Source(Protocol):
         """None if there is none. Raises RecordError if it is broken."""
 
     def record(self, identity: str) -> Record | None:
-        """None if there is no such run, or it is not finished."""
+        """None if there is no such run, or it is not finished, or damaged, which is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +122,23 @@ class ResultsFolder:
 
     def record(self, identity: str) -> FolderRecord | None:
         folder = self.results / identity
-        return FolderRecord(folder) if status(folder) == FINISHED else None
+        summary, damage = inspected(folder)
+        if damage:
+            _tell(f"{folder}: {damage}")
+        return None if summary is None or damage else FolderRecord(folder)
+
+
+@cache
+def _tell(line: str) -> None:
+    """Say it once."""
+    print(line, file=sys.stderr)
 
 
 def provenance(records: Sequence[Record]) -> str:
     """Commits, machines and dates of runs, in a few words: commit a5754df8aef2, Xeon with 2 cores, 2026-11-23."""
     environments = [record.environment() for record in records]
-    commits = _few([str(environment.get("commit") or "unknown") for environment in environments])
-    machines = _few([machine_of(environment) for environment in environments])
+    commits = few([str(environment.get("commit") or "unknown") for environment in environments])
+    machines = few([machine_of(environment) for environment in environments])
     days = sorted({datetime.fromtimestamp(record.date(), UTC).strftime("%Y-%m-%d") for record in records})
     return f"commit {commits}, {machines}, {days[0]}" + (f" to {days[-1]}" if days[1:] else "")
 
@@ -139,7 +149,7 @@ def machine_of(environment: Mapping[str, Any]) -> str:
     return f"{processor} with {cores} cores" + (f" and {environment['gpu']}" if environment.get("gpu") else "")
 
 
-def _few(values: Sequence[str]) -> str:
+def few(values: Sequence[str]) -> str:
     """The most frequent two of the distinct values, and how many more there are."""
     counted = [value for value, _ in Counter(values).most_common()]
     return " and ".join(counted[:FEW]) + (f" and {len(counted) - FEW} more" if len(counted) > FEW else "")

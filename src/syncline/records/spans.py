@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncline.records.events import read_events
-from syncline.records.store import FINISHED, NO_EVENTS, RecordError, read_config, read_summary, status
+from syncline.records.store import NO_EVENTS, RecordError, inspected, read_config, read_summary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -226,7 +226,7 @@ def read_timeline(folder: Path, max_events: int | None = None) -> tuple[Timeline
         max_events: read only the first `max_events` events.
 
     Raises:
-        RecordError: the record has no events.
+        RecordError: the record has no events, or is damaged.
     """
     import pyarrow as pa
 
@@ -237,7 +237,7 @@ def read_timeline(folder: Path, max_events: int | None = None) -> tuple[Timeline
     events = pa.concat_tables([read_events(log) for log in logs])
     if not events.num_rows:
         raise RecordError(f"{logs[0]}: no events so far")
-    summary = read_summary(folder) if status(folder) == FINISHED else {}
+    summary = {} if inspected(folder)[0] is None else read_summary(folder)
     return timeline_and_kind(events, summary, read_config(folder), max_events)
 
 

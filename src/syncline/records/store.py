@@ -9,7 +9,8 @@
     checkpoint/        what an unfinished run resumes from
     snapshots/, log/   of a run of real processes: states to be evaluated, and the output of each process
     log.txt            the error, if the run failed
-    summary.json       written last: a record is finished if and only if it has one
+    summary.json       written last, with the lengths and checksums of all but the last three: a record that has it is
+                       finished; if one of them differs, damaged
 
 Our own record is authoritative; a tracker only mirrors it. Readers need neither torch nor hydra.
 """
@@ -19,9 +20,11 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from syncline.checksums import checksum, file_checksum
 
 FORMAT = 2  # of the whole record; a reader refuses a newer one
 
@@ -29,6 +32,10 @@ WORKERS = "workers"  # the file of a run under way whose workers became more
 ENDED = "ended.json"  # of a run of real processes that has ended, and of which snapshots are left to evaluate
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of an OSError: a file cannot be written
+
+# Of a finished record: text is compared whenever the record is looked at, what may be large when it is read.
+TEXTS = ("config.json", "environment.json", "metrics.jsonl", "durations-*.txt")
+LARGE = ("events.arrow", "parameters-*.safetensors")
 
 FINISHED, FAILED, UNFINISHED, ABSENT = "finished", "failed", "unfinished", "absent"
 NO_EVENTS = "no events; runner.events=true rerun=true makes a run again with them, a replay has none"
@@ -87,12 +94,18 @@ def want_workers(folder: Path, count: int) -> None:
 
 
 def status(folder: Path) -> str:
-    """One of FINISHED, FAILED, UNFINISHED, ABSENT."""
-    if (folder / "summary.json").exists():
-        return FINISHED
+    """One of FINISHED, FAILED, UNFINISHED, ABSENT; a damaged record has failed."""
+    summary, damage = inspected(folder)
+    if summary is not None:
+        return FAILED if damage else FINISHED
     if (folder / "log.txt").exists():
         return FAILED
     return UNFINISHED if folder.exists() else ABSENT
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether the next start of this run may resume it."""
+    return any(folder.glob("checkpoint/*"))
 
 
 def made_in(folder: Path) -> Path:
@@ -100,23 +113,115 @@ def made_in(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.rerun") if status(folder) == FINISHED else folder
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
-    """The summary of a finished run.
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Finish a record: write its summary, with the length and the checksum of each of its files, and of itself.
 
     Raises:
-        RecordError: absent, broken, or of a newer format.
+        OSError: it cannot be written.
     """
-    path = folder / "summary.json"
+    content = {"format": FORMAT, "identity": _identity(folder), **summary}
+    files = {"summary.json": _about(content)}
+    for path in sorted(path for pattern in (*TEXTS, *LARGE) for path in folder.glob(pattern)):
+        files[path.name] = [path.stat().st_size, file_checksum(path)]
+    write_file(folder / "summary.json", json.dumps({**content, "files": files}, indent=2) + "\n")
+
+
+def inspected(folder: str | os.PathLike[str]) -> tuple[dict[str, Any] | None, str]:
+    """The summary of a finished record without the list of its files, and what is wrong with the record.
+
+    This alone decides whether a record is damaged: it is not that of the folder's name, a file of it is missing, or is
+    not as it was when the record was finished. Files in LARGE are compared by their lengths (see `check_file`).
+
+    Returns:
+        None: the record has no summary; empty words: nothing is wrong.
+    """
     try:
-        summary = json.loads(path.read_text())
-        found = summary["format"]
-    except FileNotFoundError:
-        raise RecordError(f"{folder}: no finished record; run it first") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"broken record ({type(error).__name__})"
-        raise RecordError(f"{path}: {what}; delete the folder or use rerun=true") from None
-    check_format(found, path)
-    assert isinstance(summary, dict)
+        with open(f"{folder}/summary.json", "rb") as file:
+            summary = json.loads(file.read())
+        files, found, identity = summary.pop("files", None), summary["format"], summary["identity"]
+        if found != FORMAT:
+            return summary, ""
+        if identity != _identity(folder):
+            return summary, _damaged(f"it is the record of {identity}")
+        wrong = _fault_of_older(folder, summary) if files is None else _changed(folder, summary, files)
+    except (FileNotFoundError, NotADirectoryError):
+        return None, ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return {}, _damaged(f"summary.json is broken ({type(error).__name__})")
+    return summary, _damaged(wrong) if wrong else ""
+
+
+def _identity(folder: str | os.PathLike[str]) -> str:
+    """That of the folder's name, also while a rerun replaces the record (.rerun, .old)."""
+    return os.path.basename(os.path.abspath(folder)).partition(".")[0]
+
+
+def _damaged(what: str) -> str:
+    return f"damaged record: {what}; retry or its own command makes it again"
+
+
+def _about(summary: Mapping[str, Any]) -> list[Any]:
+    """The length and the checksum of a summary, however it is indented."""
+    text = json.dumps(summary).encode()
+    return [len(text), checksum(text)]
+
+
+def _changed(folder: str | os.PathLike[str], summary: Mapping[str, Any], files: Mapping[str, list[Any]]) -> str:
+    """The file that is not as it was, in a few words; empty: all are."""
+    for name, about in files.items():
+        try:
+            if name == "summary.json":
+                is_same = _about(summary) == about
+            elif name.endswith((".json", ".jsonl", ".txt")):
+                with open(f"{folder}/{name}", "rb") as file:
+                    is_same = checksum(file.read()) == about[1]
+            else:
+                is_same = os.path.getsize(f"{folder}/{name}") == about[0]
+        except FileNotFoundError:
+            return f"{name} is missing"
+        if not is_same:
+            return f"{name} is not as it was when the run finished"
+    return ""
+
+
+def _fault_of_older(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> str:
+    """As `_changed`, of a record whose summary does not list its files, as older versions wrote it."""
+    try:
+        read_config(Path(folder))
+        last, final = (read_metrics(Path(folder)) or [{}])[-1], summary["final"]
+    except RecordError as error:
+        return str(error)
+    is_end = final is None or json.dumps(final) == json.dumps({metric: last.get(metric) for metric in final})
+    return "" if is_end else "metrics.jsonl does not end at the summary's final values"
+
+
+def check_file(path: Path) -> None:
+    """Check a file of a record, if the record is finished and lists it, by its checksum.
+
+    Raises:
+        RecordError: it is not as it was when the run finished.
+    """
+    try:
+        known = json.loads((path.parent / "summary.json").read_text()).get("files", {}).get(path.name)
+        is_same = known is None or file_checksum(path) == known[1]
+    except (OSError, ValueError, AttributeError):  # of no finished record, or of one that `inspected` names
+        return
+    if not is_same:
+        raise RecordError(f"{path}: not as it was when the run finished; rerun=true makes it again")
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The summary of a finished run, without the list of its files.
+
+    Raises:
+        RecordError: absent, damaged, or of a newer format.
+    """
+    summary, damage = inspected(folder)
+    if summary is None:
+        raise RecordError(f"{folder}: no finished record; run it first")
+    if damage:
+        raise RecordError(f"{folder}: {damage}")
+    check_format(summary["format"], folder / "summary.json")
     return summary
 
 

@@ -20,6 +20,7 @@ from syncline.records.store import (
     read_environment,
     status,
     write_file,
+    write_summary,
 )
 
 
@@ -91,7 +92,7 @@ class RecordWriter:
         """Close everything, write summary.json, which finishes the record, then remove what only a resumption needs."""
         self.close()
         restarts = len(self._environment.get("restarts", ()))
-        self._write("summary.json", {"format": FORMAT, **summary, "restarts": restarts})
+        write_summary(self.folder, {**summary, "restarts": restarts})
         _clean(self.folder)
         if self.folder != self._place:
             old = self._place.with_name(f"{self._place.name}.old")

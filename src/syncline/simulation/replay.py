@@ -21,7 +21,7 @@ from syncline.monitor import OnEvaluation, OnProgress, RunMonitor, evaluation_ro
 from syncline.progress import Limits, Totals
 from syncline.records.events import Row, read_events
 from syncline.records.snapshots import read_state
-from syncline.records.store import RecordError, read_summary
+from syncline.records.store import RecordError, check_file, read_summary
 from syncline.server.interpreter import RESUMED, STALE, ShardInterpreter
 from syncline.simulation.run import Learning, build_learning
 
@@ -68,7 +68,10 @@ def replay(
                 fraction=done,
             )
     totals = again.totals
-    states = [read_state(folder / f"parameters-{shard}.safetensors")[0] for shard in range(source.cluster.shards)]
+    parameters = [folder / f"parameters-{shard}.safetensors" for shard in range(source.cluster.shards)]
+    for path in parameters:
+        check_file(path)
+    states = [read_state(path)[0] for path in parameters]
     current = [shard.current for shard in learning.shards]
     pairs = [(state["weights"], shard.weights) for state, shard in zip(states, current, strict=True)]
     pairs.append((states[0]["buffers"], current[0].buffers))

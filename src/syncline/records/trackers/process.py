@@ -48,6 +48,9 @@ class Tracker:
         self._process: subprocess.Popen[bytes] | None = None
         if self._name == "none":
             return
+        if self._name == "wandb" and os.environ.get("WANDB_DISABLED", "").lower() in ("true", "1", "yes"):
+            say("tracker=wandb: WANDB_DISABLED is set, so the run is not tracked")
+            return
         command = [sys.executable, "-m", "syncline.records.trackers", "--follow", str(folder), str(place)]
         try:
             self._scratch = tempfile.TemporaryDirectory(prefix="syncline-", ignore_cleanup_errors=True)
