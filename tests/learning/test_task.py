@@ -54,6 +54,7 @@ class Questions(Held, QuestionSource):
 class Text(Held, TextSource):
     characters: int = 1
     words: int = 1
+    length: int = 2
 
 
 def evaluated(name: str, module: nn.Module, source: Held) -> dict[str, float]:
@@ -155,6 +156,75 @@ def test_the_state_carries_over_between_pieces_and_padding_does_not_count():
     assert found["word_perplexity"] == pytest.approx(math.exp(expected.item()))
     only = TASKS["language"].loss(Answers((logits, None)), (pieces[1].clamp(min=0), pieces[1]))
     assert only.item() == pytest.approx(nats[0, 0, 3].item())
+
+
+class Next(nn.Module):
+    """Logits that follow from each symbol alone; refuses windows of more than two."""
+
+    def forward(self, symbols):
+        assert symbols.shape[1] <= 2
+        return torch.eye(4)[(symbols + 1) % 4] * 9
+
+
+def test_a_model_without_a_state_sees_windows_as_long_as_those_of_training():
+    source = Text([(torch.tensor([[0, 1, 2]]), torch.tensor([[1, 2, 3]]))])
+    assert evaluated("language", Next(), source)["loss"] == pytest.approx(math.log(1 + 3 * math.exp(-9)), rel=1e-3)
+    loss = TASKS["language"].loss(Next(), (torch.tensor([[0, 1]]), torch.tensor([[1, -1]])))
+    assert loss.item() == pytest.approx(math.log(1 + 3 * math.exp(-9)), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        lambda logits: {"hidden": torch.zeros(2, 7), "logits": logits},
+        lambda logits: {"out": logits},
+        lambda logits: (logits, torch.zeros(2, 7)),
+        lambda logits: [logits, None],
+        lambda logits: SimpleNamespace(loss=None, logits=logits),
+    ],
+    ids=["mapping", "segmentation", "tuple", "list", "object"],
+)
+def test_logits_are_found_by_name_or_are_the_first(outputs):
+    logits, labels = torch.randn(2, 3), torch.tensor([0, 2])
+    loss = TASKS["classification"].loss(Answers(outputs(logits)), (torch.zeros(2), labels))
+    assert loss == nn.functional.cross_entropy(logits, labels)
+    found = evaluated("classification", Answers(outputs(logits)), Held([(torch.zeros(2), labels)]))
+    assert found["accuracy"] == (logits.argmax(1) == labels).float().mean()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "line"),
+    [
+        (
+            {"scores": torch.zeros(2, 3)},
+            "must return its outputs as a tensor, .* or one named logits or .*; got scores",
+        ),
+        (None, "must return its outputs as a tensor, .*; got NoneType"),
+        ((torch.zeros(2, 3), torch.zeros(2, 3)), "returns 2 outputs of one shape: name the logits"),
+        (torch.zeros(2, 1), "has 1 outputs a sample, too few for the label 2"),
+        (torch.zeros(2), r"must return logits \[B, classes, ...\] for labels \[B, ...\], got \[2\] for \[2\]"),
+    ],
+    ids=lambda value: "",
+)
+def test_outputs_that_are_no_logits_are_one_line(outputs, line):
+    with pytest.raises(ValueError, match=line):
+        TASKS["classification"].loss(Answers(outputs), (torch.zeros(2), torch.tensor([0, 2])))
+
+
+def test_ignored_labels_count_for_no_metric_also_of_every_pixel():
+    labels = torch.tensor([[0, -100], [1, 1]])
+    logits = torch.zeros(2, 2, 2)
+    logits[:, 1] = 2.0  # of class 1
+    found = evaluated("classification", Answers(logits), Held([(torch.zeros(2), labels)]))
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert found["loss"] == pytest.approx(nn.functional.cross_entropy(logits, labels).item())
+    with pytest.raises(ValueError, match="every label of the test set is -100"):
+        evaluated("classification", Answers(logits), Held([(torch.zeros(2), torch.full((2, 2), -100))]))
+
+
+def test_a_regression_of_another_number_of_values_is_one_line():
+    with pytest.raises(ValueError, match=r"one value for each of the targets \[2\], got \[2, 3\]"):
+        TASKS["regression"].loss(Answers(torch.zeros(2, 3)), (torch.zeros(2), torch.zeros(2)))
 
 
 def test_errors_of_a_regression_are_means_over_all_values():

@@ -143,6 +143,11 @@ class TextSource:
     def __init__(self, dataset: TextDataset, device: torch.device) -> None:
         self._dataset, self._device = dataset, device
 
+    @property
+    def length(self) -> int:
+        """Symbols of a training sample."""
+        return self._dataset.length
+
     @cached_property
     def characters(self) -> int:
         """UTF-8 characters in the test's targets: bits per character = bits of all targets / these."""

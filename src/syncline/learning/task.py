@@ -154,7 +154,7 @@ class Language:
     """Cross-entropy of the next symbol. Targets of -1 are ignored.
 
     A module whose forward takes a second argument is recurrent: `forward(symbols, state) -> (logits, state)`, and the
-    test text is one sequence to it. Any other one maps symbols to logits, each window of the test for itself.
+    test text is one sequence to it. Any other one maps symbols to logits, windows as long as those of training.
     """
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
@@ -167,8 +167,11 @@ class Language:
         nats, size, state = 0.0, 0, None
         is_recurrent = _takes_state(module)
         for symbols, following in source.test():
-            outputs = module(symbols, state) if is_recurrent else module(symbols)
-            logits, state = outputs if is_recurrent else (logits_of(outputs), None)
+            if is_recurrent:
+                logits, state = module(symbols, state)
+            else:
+                windows = symbols.split(source.length, dim=1)
+                logits = torch.cat([logits_of(module(window)) for window in windows], dim=1)
             predicted = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1, reduction="sum")
             nats += predicted.item()
             size += int((following >= 0).sum())
