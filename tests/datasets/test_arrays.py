@@ -59,6 +59,88 @@ def test_pixels_with_labels_are_images(tmp_path: Path, channels: int) -> None:
     assert abs(images.mean().item()) < 1e-4, "normalised by channel"
 
 
+COLOURS = {
+    key: np.random.default_rng(1).integers(0, 256, (len(each), 8, 8, 3), np.uint8) for key, each in PIXELS.items()
+}
+
+
+@pytest.mark.parametrize("sides", [(8, 8), (8, 6)], ids=["square", "not square"])
+@pytest.mark.parametrize("is_last", [False, True], ids=["channels first", "channels last"])
+def test_pixels_of_every_usual_layout_are_normalised_by_channel(
+    tmp_path: Path, is_last: bool, sides: tuple[int, int]
+) -> None:
+    cut = {key: each[:, : sides[0], : sides[1]] for key, each in COLOURS.items()}
+    dataset = written(
+        tmp_path, **{k: each if is_last else each.transpose(0, 3, 1, 2) for k, each in cut.items()}, **LABELS
+    )
+    expected = ImageShape(3, 8, 3) if sides == (8, 8) else ArrayShape((3, *sides), 3)
+    assert dataset.shape == expected
+    pixels = cut["x_train"].astype(float)
+    normal = (pixels - pixels.mean((0, 1, 2))) / pixels.std((0, 1, 2))
+    images, _ = dataset.batch_source(torch.device("cpu"), "classification").take(np.arange(12), None)
+    assert np.allclose(images.numpy(), normal.transpose(0, 3, 1, 2), atol=1e-4)
+
+
+def test_pixels_with_real_targets_and_images_of_real_numbers(tmp_path: Path) -> None:
+    targets = {"y_train": np.ones(12), "y_test": np.ones(6)}
+    pixels = written(tmp_path, **COLOURS, **targets)
+    assert pixels.shape == ArrayShape((3, 8, 8), 1)
+    assert pixels.batch_source(torch.device("cpu"), "regression").take(np.array([0]), None)[0].dtype == torch.float32
+    real = {key: each.transpose(0, 3, 1, 2) / 255 for key, each in COLOURS.items()}
+    assert written(tmp_path, **real, **LABELS).shape == ImageShape(3, 8, 3), "for any of our networks"
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 3), (5, 8, 6)], ids=["both", "none"])
+def test_pixels_of_no_clear_layout_are_refused_with_those_that_are(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    pixels = {"x_train": np.zeros((12, *shape), np.uint8), "x_test": np.zeros((6, *shape), np.uint8)}
+    with pytest.raises(
+        ValueError, match=r"pixels must be \[N, H, W\], \[N, C, H, W\] or \[N, H, W, C\] with 1, 3 or 4"
+    ):
+        written(tmp_path, **pixels, **LABELS)
+
+
+def labelled(train: Any, test: Any) -> dict[str, Any]:
+    x = {"x_train": np.zeros((len(train), 2)), "x_test": np.zeros((len(test), 2))}
+    return x | {"y_train": np.asarray(train), "y_test": np.asarray(test)}
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (labelled(np.arange(1990, 2024), [1990]), r"got 34 different ones in 1990..2023 of 34 samples: .*=2024$"),
+        (labelled([1, 2, 3] * 5, [1]), r"got 3 different ones in 1..3 of 15 samples: number the classes from 0"),
+        (labelled(np.arange(50), [1]), r"make y real numbers for task=regression, or confirm with .*num_classes=50$"),
+        (labelled([-100] * 5, [-100]), "every label is -100, which is ignored"),
+    ],
+    ids=["years", "from 1", "prices", "ignored"],
+)
+def test_numbers_that_may_be_no_labels_are_asked_about(tmp_path: Path, found: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        written(tmp_path, **found)
+
+
+def test_the_number_of_classes_confirms_labels_with_gaps_and_bounds_them(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", **labelled([0, 5, -100, 0], [2]))
+    assert arrays(str(tmp_path), "mine.npz", num_classes=7).shape == ArrayShape((2,), 7)
+    with pytest.raises(ValueError, match=r"labels must be in 0..3 for dataset.num_classes=4, got 5"):
+        arrays(str(tmp_path), "mine.npz", num_classes=4)
+
+
+@pytest.mark.parametrize("of", [TABLE, PIXELS], ids=["table", "pixels"])
+def test_what_is_done_to_a_batch_in_place_changes_no_data(tmp_path: Path, of: dict[str, Any]) -> None:
+    source = written(tmp_path, **of, **LABELS).batch_source(torch.device("cpu"), "classification")
+
+    def batches() -> list[torch.Tensor]:
+        taken = [source.take(np.arange(4), None), *source.test()]
+        copies = [column.clone() for batch in taken for column in batch]
+        for batch in taken:
+            for column in batch:
+                column.sub_(5).mul_(2)
+        return copies
+
+    assert all(torch.equal(one, other) for one, other in zip(batches(), batches(), strict=True))
+
+
 def test_held_out_samples_are_not_trained_on(tmp_path: Path) -> None:
     dataset = written(tmp_path, **TABLE, **LABELS).with_validation(0.25)
     assert isinstance(dataset, ArrayDataset)

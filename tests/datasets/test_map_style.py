@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 from syncline.datasets.map_style import map_style
 from syncline.shapes import ArrayShape, ImageShape
@@ -106,3 +106,101 @@ class Texts(Pairs):
 def test_what_is_no_data_set_of_pairs_is_one_line(train, line: str) -> None:
     with pytest.raises(ValueError, match=re.escape(line)):
         map_style("mine", train, train).batch_source(CPU, "classification").take(np.array([0, 1]), None)
+
+
+class Bad(Pairs):
+    """The label of one sample is that of no class."""
+
+    def __init__(self, size: int, place: int, label: int) -> None:
+        super().__init__(*pairs(size, 2).tensors)
+        self.place, self.label = place, label
+
+    def __getitem__(self, index: int):
+        x, y = super().__getitem__(index)
+        return x, self.label if index == self.place else y
+
+
+def test_a_label_of_no_class_is_told_with_its_sample() -> None:
+    source = map_style("mine", Bad(9, 6, 13), Bad(5, 2, -1)).batch_source(CPU, "classification")
+    source.take(np.array([0, 5]), None)
+    with pytest.raises(ValueError, match=r"the label of training sample 6 must be a whole number in 0..3, .*; got 13"):
+        source.take(np.array([0, 6]), None)
+    with pytest.raises(ValueError, match=r"the label of test sample 2 .*; got -1"):
+        list(source.test())
+    ignored = map_style("mine", Bad(9, 6, -100), pairs(5, 2)).batch_source(CPU, "classification")
+    assert ignored.take(np.array([6]), None)[1].tolist() == [-100]
+    own = map_style("mine", Bad(9, 6, 255), pairs(5, 2)).batch_source(CPU, "own")
+    assert own.take(np.array([6]), None)[1].tolist() == [255], "a task of one's own knows what it means"
+
+
+def test_classes_that_differ_between_the_parts_are_refused() -> None:
+    train, test = pairs(9, 2), pairs(5, 2)
+    train.classes, test.classes = ["bird", "cat", "dog"], ["bird", "dog"]
+    with pytest.raises(ValueError, match=r"must be the same in the same order, got bird, cat, dog and bird, dog$"):
+        map_style("mine", train, test)
+
+
+class Sentences(TensorDataset):
+    """Ragged samples as mappings, and what pads them."""
+
+    num_classes = 2
+
+    def __getitem__(self, index: int):
+        return {"tokens": torch.arange(index + 1), "label": index % 2}
+
+    def collate_fn(self, items):
+        tokens = [each["tokens"] for each in items]
+        return torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True), torch.tensor([e["label"] for e in items])
+
+
+def test_a_data_set_makes_its_batches_itself_also_in_part() -> None:
+    made = Sentences(torch.zeros(4))
+    tokens, labels = map_style("mine", made, made, 3).batch_source(CPU, "classification").take(np.array([1, 2]), None)
+    assert (tokens.tolist(), labels.tolist()) == ([[0, 1, 0], [0, 1, 2]], [1, 0])
+
+
+class Fetched(Pairs):
+    def __getitems__(self, indices):
+        return [(torch.full((2,), float(index)), 1) for index in indices]
+
+
+def test_samples_are_fetched_as_data_loader_does() -> None:
+    made = Fetched(*pairs(4, 2).tensors)
+    source = map_style("mine", made, made).batch_source(CPU, "classification")
+    assert source.take(np.array([3]), None)[1].tolist() == [1]
+
+
+def test_held_out_samples_that_would_be_augmented_are_refused_unless_they_are_read_otherwise() -> None:
+    noisy, plain = Noisy(*pairs(9, 2).tensors), pairs(9, 2)
+    with pytest.raises(
+        ValueError, match=r"dataset\.validation would evaluate augmented samples; .* the test's `transform`"
+    ):
+        map_style("mine", noisy, plain).with_validation(0.3)
+    held = map_style("mine", noisy, plain, held_out=plain).with_validation(0.3)
+    tested = torch.cat([x[:, 0] for x, _ in held.batch_source(CPU, "classification").test()])
+    assert set(tested.tolist()) <= set(range(9)), "without noise"
+
+
+class Growing(Pairs):
+    size = 4
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def test_a_length_that_changes_is_told() -> None:
+    made = Growing(*pairs(9, 2).tensors)
+    source = map_style("mine", made, made).batch_source(CPU, "classification")
+    made.size = 5
+    with pytest.raises(ValueError, match="must keep its length while it is read, got 4 and 5"):
+        source.take(np.array([0]), None)
+
+
+class Stream(IterableDataset):
+    def __len__(self) -> int:
+        return 3
+
+
+def test_an_iterable_data_set_is_one_line_also_with_a_length() -> None:
+    with pytest.raises(ValueError, match="must have __getitem__ and __len__, got a Stream"):
+        map_style("mine", Stream(), Stream())
