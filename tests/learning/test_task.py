@@ -195,10 +195,7 @@ def test_logits_are_found_by_name_or_are_the_first(outputs):
 @pytest.mark.parametrize(
     ("outputs", "line"),
     [
-        (
-            {"scores": torch.zeros(2, 3)},
-            "must return its outputs as a tensor, .* or one named logits or .*; got scores",
-        ),
+        ({"scores": torch.zeros(2, 3)}, "must return its outputs as a tensor, .* named logits or .*; got scores"),
         (None, "must return its outputs as a tensor, .*; got NoneType"),
         ((torch.zeros(2, 3), torch.zeros(2, 3)), "returns 2 outputs of one shape: name the logits"),
         (torch.zeros(2, 1), "has 1 outputs a sample, too few for the label 2"),
