@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -257,6 +258,39 @@ def test_a_strategy_that_breaks_its_contract_is_one_line(
         run_one(config, tmp_path / "results", lambda progress: None)
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+GOSSIP = """
+from dataclasses import dataclass
+from itertools import count
+
+from syncline.strategies.ds_sync import DsSyncOptions
+
+calls = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Gossip(DsSyncOptions):
+    name: str = "gossip"
+
+    def groups(self, turn, num_workers):
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("groups", "line"),
+    [
+        ("return [[0, 1], [2]]", "have each of 4 workers in one group, got [[0, 1], [2]]"),
+        ("return [[0, 1], [1, 2, 3]]", "have each of 4 workers in one group, got [[0, 1], [1, 2, 3]]"),
+        ("return [[0, 1], [2, 3]] if next(calls) % 2 else [[0, 2], [1, 3]]", "return the same at every call"),
+    ],
+    ids=["one is missing", "one is twice", "others each time"],
+)
+def test_groups_that_do_not_divide_the_workers_are_one_line(my: Path, groups: str, line: str) -> None:
+    write(my, {"gossip.py": GOSSIP.format(groups), "strategy/gossip.yaml": "_target_: gossip.Gossip\n"})
+    with pytest.raises(ConfigError, match=rf"^strategy=gossip: groups\(turn, num_workers\) must {re.escape(line)}"):
+        compose(["strategy=gossip", "cluster.workers=4"])
 
 
 def test_a_fault_is_one_line_of_the_command(my: Path, tmp_path: Path, monkeypatch, capsys) -> None:
