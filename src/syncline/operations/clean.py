@@ -125,17 +125,16 @@ def find(results: Path, with_orphans: bool) -> Iterator[Leftover]:
 
 def _remove(leftover: Leftover) -> Leftover:
     """Remove it, with the lock of its record. Returns it as removed, or why it stays."""
-    held_by = ExitStack()
     try:
-        if leftover.record is not None:
-            try:
-                held_by.enter_context(held(leftover.record))
-            except Held:
-                return replace(leftover, stays=TAKEN)
-            except RecordError:  # a full disk, where nobody can begin the run either
-                if owner_of(leftover.record) is not None:
+        with ExitStack() as locked:
+            if leftover.record is not None:
+                try:
+                    locked.enter_context(held(leftover.record))
+                except Held:
                     return replace(leftover, stays=TAKEN)
-        with held_by:
+                except RecordError:  # a full disk, where nobody can begin the run either
+                    if owner_of(leftover.record) is not None:
+                        return replace(leftover, stays=TAKEN)
             return _remove_held(leftover)
     except OSError as error:
         return replace(leftover, stays=f"stays: {error.strerror or error}")

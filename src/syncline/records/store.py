@@ -146,7 +146,7 @@ def inspected(folder: str | os.PathLike[str]) -> tuple[dict[str, Any] | None, st
         wrong = _fault_of_older(folder, summary) if files is None else _changed(folder, summary, files)
     except (FileNotFoundError, NotADirectoryError):
         return None, ""
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return {}, _damaged(f"summary.json is broken ({type(error).__name__})")
     return summary, _damaged(wrong) if wrong else ""
 
