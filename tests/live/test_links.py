@@ -19,7 +19,7 @@ from leaks import nothing_left, wait_until
 from syncline.assembly import build_flat, build_learner
 from syncline.config import DigitsConfig, LocalConfig, ModelConfig, RunConfig
 from syncline.learning.gradient import GradientFunction
-from syncline.learning.server import Version
+from syncline.learning.server import Version, blocks
 from syncline.live import worker as worker_module
 from syncline.live.clock import RunClock
 from syncline.live.connections import Disconnected, Outbox, ReplySender
@@ -70,8 +70,9 @@ def blocked() -> Iterator[tuple[FakeShard, socket.socket]]:
     """A shard, and a worker that reads nothing."""
     with nothing_left():
         shard = FakeShard(LARGE, 0)
-        links = Links(0, SimpleNamespace(weights=torch.zeros(LARGE), gradient=None, buffers=torch.zeros(0)), 1)  # type: ignore[arg-type]
-        links._staging.gradient = links._staging.weights
+        weights = torch.zeros(LARGE)
+        place = SimpleNamespace(weights=weights, gradient=weights, buffers=torch.zeros(0))
+        links = Links(0, place, [slice(0, LARGE)])  # type: ignore[arg-type]
         links.connect([shard.address], SECRET, None, {})
         shard.accept()
         try:
@@ -119,7 +120,7 @@ def test_a_worker_that_ends_with_an_unread_block_has_closed_the_connection():
 def computing(num_shards: int = 1, size: int = SIZE, interrupts: bool = False) -> Iterator[tuple[Any, ...]]:
     """A worker that computes at the first blocks: its links, their staging, and the shards."""
     place = staging(num_shards, size)
-    links = Links(0, place, num_shards, interrupts=interrupts)
+    links = Links(0, place, blocks(place.weights.numel(), num_shards), interrupts=interrupts)
     with linked(links, num_shards, size) as shards:
         assert links.await_blocks(NONE)
         yield links, place, *shards
@@ -152,7 +153,7 @@ def test_an_interrupt_during_the_delay_of_a_push_cancels_it():
 
 def test_an_interrupt_during_the_delay_of_a_block_ends_it_and_the_newer_block_has_a_delay_of_its_own():
     place = staging()
-    links = Links(0, place, 1, interrupts=True)
+    links = Links(0, place, blocks(place.weights.numel(), 1), interrupts=True)
     with linked(links) as (shard,):
         begun = time.monotonic()
         soon(lambda: shard.block(1))
@@ -176,7 +177,7 @@ def test_half_a_block_is_an_interrupt_and_nothing_is_computed_before_the_other_h
 
 def test_half_a_block_during_the_delay_of_another_one_is_waited_for():
     place = staging()
-    links = Links(0, place, 1, interrupts=True)
+    links = Links(0, place, blocks(place.weights.numel(), 1), interrupts=True)
     with linked(links) as (shard,):
         rests = []
         soon(lambda: rests.append(shard.half_a_block(1)))
@@ -331,7 +332,7 @@ def test_a_shard_that_has_ended_while_the_worker_computed_is_not_lost(is_in_part
 def test_a_resumed_worker_first_pushes_to_the_shards_that_lack_it_what_the_others_have(kind):
     """The first shard has received push 3 and holds the worker, or has granted it."""
     place = staging(2)
-    links = Links(0, place, 2)
+    links = Links(0, place, blocks(place.weights.numel(), 2))
     with linked(links, 2, resumed=[(kind, 4), (Kind.BLOCK, 3)]) as (first, second):
         with at_once():
             assert links.await_blocks(NONE)

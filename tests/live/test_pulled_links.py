@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fake_shards import LONG_S, NONE, SIZE, Delays, FakeShard, at_once, linked, push, soon, staging
 
+from syncline.learning.server import blocks
 from syncline.live.frames import Kind
 from syncline.live.links import PulledLinks
 from syncline.strategies.psp import PspOptions
@@ -16,7 +17,7 @@ from syncline.strategies.psp import PspOptions
 def pulled(num_shards: int = 2, **options) -> tuple[PulledLinks, SimpleNamespace]:
     place = staging(num_shards)
     rule = PspOptions(**options).pull_rule(num_shards)
-    return PulledLinks(0, place, num_shards, rule), place
+    return PulledLinks(0, place, blocks(place.weights.numel(), num_shards), rule), place
 
 
 @contextmanager

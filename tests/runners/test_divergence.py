@@ -67,7 +67,7 @@ def ended_by(folder: Path, config: RunConfig, weights: Tensor, supervisor: Any) 
 
 def hide(flat: FlatModule) -> None:
     """No loss shows this parameter: a rectifier hides one that is minus infinity."""
-    flat.weight_tensors[1].data.fill_(-math.inf)  # the biases of the first layer
+    flat.trained[1].data.fill_(-math.inf)  # the biases of the first layer
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def _check_builds(config: RunConfig, learner: Learner, found: Found) -> None:
     is_same_size = again.num_train == learner.num_train
     found.compare(
         "samples",
-        "those of the data set built again, in another order",
+        "those built again, in another order",
         apart if is_same_size else float("inf"),
         0.0,
         "the data set has other samples when it is built again and read in another order: it must keep no state, and "
@@ -198,7 +198,7 @@ def _check_builds(config: RunConfig, learner: Learner, found: Found) -> None:
     )
     found.compare(
         "initial parameters",
-        "those of the model built again",
+        "those built again",
         apart,
         0.0,
         "the model has other initial parameters when it is built again: it must draw from the global generators of "
