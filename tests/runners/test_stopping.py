@@ -121,7 +121,11 @@ def test_a_run_whose_terminal_is_lost_writes_a_checkpoint(tmp_path: Path) -> Non
     record, (ours, theirs) = record_of(tmp_path, *words), pty.openpty()
     opens = ["bash", "-c", 'exec "$@" < "$0" > "$0" 2>&1', os.ttyname(theirs)]  # its first terminal controls it
     command = [sys.executable, "run.py", *words]
-    process = subprocess.Popen([*opens, *command], cwd=ROOT, start_new_session=True)
+
+    def heed() -> None:  # as a shell on a terminal does, whatever these tests were started with
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    process = subprocess.Popen([*opens, *command], cwd=ROOT, start_new_session=True, preexec_fn=heed)
     os.close(theirs)
     wait_for(lambda: num_rows(record) >= 3, process)
     os.close(ours)
