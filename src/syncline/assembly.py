@@ -1,5 +1,6 @@
 """From a config to the parts of every engine; the same seed gives the same bits."""
 
+import inspect
 import math
 import os
 from collections.abc import Callable
@@ -49,6 +50,15 @@ from syncline.timing.draws import BLOCK
 
 # Of batches that are alike, which CUDA graphs were tried with.
 TASKS_IN_GRAPHS = ("classification", "language")
+# Of a module, which the engines call with these arguments.
+METHODS: dict[str, tuple[Any, ...]] = {
+    "train": (True,),
+    "eval": (),
+    "parameters": (),
+    "named_parameters": (),
+    "named_buffers": (),
+    "named_modules": (),
+}
 DATA_SEED = 0  # of what a data set of the user's own draws when it is made
 
 
@@ -336,14 +346,25 @@ def _own_module(part: OwnPart, shape: Shape) -> nn.Module:
         raise ConfigError(
             f"model={part.name}: {part._target_} must return a torch.nn.Module, got {type(module).__name__}"
         )
-    if taken := [name for name in ("train", "eval", "forward") if not callable(getattr(module, name))]:
+    if taken := [name for name, given in METHODS.items() if not _takes(getattr(module, name), given)]:
         raise ConfigError(f"model={part.name}: {taken[0]} must be the method of a torch.nn.Module; choose another name")
+    if any(isinstance(each, nn.Embedding | nn.EmbeddingBag) and each.sparse for each in module.modules()):
+        raise ConfigError(f"model={part.name}: its gradient must be dense: sparse=False in its embeddings")
     if any(isinstance(each, nn.SyncBatchNorm) for each in module.modules()):
         raise ConfigError(
             f"model={part.name}: SyncBatchNorm would need the batches of all workers at once, which no worker has "
             "here; use BatchNorm"
         )
     return module
+
+
+def _takes(method: Any, given: tuple[Any, ...]) -> bool:
+    """Whether it is a method of these arguments."""
+    try:
+        inspect.signature(method).bind(*given)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def count_parameters(config: RunConfig) -> tuple[int, int]:

@@ -34,9 +34,11 @@ class Steps:
 def plain_steps(config: RunConfig, dataset: Dataset, num_steps: int) -> Steps:
     """So many steps of one worker. Raises any error of the user's code."""
     device = pick_device(config)
-    task, module = build_task(config), build_module(config, dataset.shape).to(device).train()
+    task, module = build_task(config), build_module(config, dataset.shape).to(device)
     loss_module = task.module if isinstance(task, DeclaredTask) else None
-    holders = {"": module} if loss_module is None else {"": module, "task.": loss_module.to(device).train()}
+    holders = {"": module} if loss_module is None else {"": module, "task.": loss_module.to(device)}
+    for holder in holders.values():
+        holder.train()
     named = {
         prefix + name: each
         for prefix, holder in holders.items()

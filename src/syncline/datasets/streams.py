@@ -43,6 +43,9 @@ def seed_global_generators(seed: int) -> None:
     """
     import torch  # not needed by times alone
 
-    torch.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.manual_seed(seed)
+    else:  # a hundred times as fast
+        torch.default_generator.manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)

@@ -29,7 +29,8 @@ def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, 
                 f"{name} differs when the model is built again: it must draw from the global generators of torch, "
                 "NumPy or Python, which are seeded before, or not at all"
             )
-    weights, buffers, counters = twin.weights.clone(), twin.buffers.clone(), _counters(twin)
+    weights, buffers = twin.weights.clone(), twin.buffers.clone()
+    counters, frozen = _counters(twin), _frozen(twin)
     first, again = batches.take(0), batches.take(0)
     if not _are_equal(first.samples, again.samples):
         raise ValueError(
@@ -43,6 +44,11 @@ def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, 
         place.name for place in twin.layout.places if not _same_bits(place.of(weights), place.of(twin.weights))
     ]:
         raise ValueError(f"a pass changes the parameter {changed[0]}, which optimizers alone must change")
+    if changed := [name for name, tensor in _frozen(twin).items() if not _same_bits(tensor, frozen[name])]:
+        raise ValueError(
+            f"a pass changes {changed[0]}, a parameter that is not trained, which is neither sent nor kept in "
+            "checkpoints: make it a buffer"
+        )
     if changed := [name for name, count in _counters(twin).items() if not torch.equal(count, counters[name])]:
         raise ValueError(
             f"the model changes its buffer {changed[0]}, of whole numbers: only buffers of real numbers are sent and "
@@ -68,6 +74,12 @@ def probe(flat: FlatModule, gradient: GradientFunction, batches: WorkerBatches, 
 def _tensors(flat: FlatModule) -> dict[str, Tensor]:
     found: dict[str, Tensor] = flat.named("named_parameters") | flat.named("named_buffers")
     return found
+
+
+def _frozen(flat: FlatModule) -> dict[str, Tensor]:
+    """Copies of the parameters that are not trained."""
+    parameters = flat.named("named_parameters").items()
+    return {name: each.detach().clone() for name, each in parameters if not each.requires_grad}
 
 
 def _counters(flat: FlatModule) -> dict[str, Tensor]:

@@ -87,7 +87,7 @@ def _named(outputs: Any, name: str) -> Tensor | None:
 def _fitting(logits: Tensor, labels: Tensor) -> Tensor:
     """The logits. Raises ValueError: they do not fit the labels."""
     if logits.ndim < 2 or (*logits.shape[:1], *logits.shape[2:]) != labels.shape:
-        rule = "the model must return logits [B, classes, ...] for labels [B, ...]"
+        rule = "the model must return logits [B, classes, ...] for labels [B, ...], one whole number each"
         raise ValueError(f"{rule}, got {list(logits.shape)} for {list(labels.shape)}")
     if logits.device.type == "cpu" and labels.numel() and int(labels.max()) >= logits.shape[1]:
         raise ValueError(f"the model has {logits.shape[1]} outputs a sample, too few for the label {int(labels.max())}")
@@ -170,7 +170,7 @@ class Language:
             if is_recurrent:
                 logits, state = module(symbols, state)
             else:
-                windows = symbols.split(source.length, dim=1)
+                windows = torch.split(symbols, source.length, dim=1)
                 logits = torch.cat([logits_of(module(window)) for window in windows], dim=1)
             predicted = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=-1, reduction="sum")
             nats += predicted.item()

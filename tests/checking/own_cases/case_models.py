@@ -1,0 +1,842 @@
+"""Models of the cases of test_own_cases.py; each docstring has its kind, and the public report of such a one."""
+
+import copy
+import math
+import threading
+import warnings
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Two(nn.Module):
+    """Ordinary: two layers, 1,210 parameters on digits."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__()
+        self.num_values = math.prod(sample_shape)
+        self.i, self.o = nn.Linear(self.num_values, 16), nn.Linear(16, num_outputs)
+
+    def hidden(self, x):
+        return self.i(x.float().flatten(1)).relu()
+
+    def forward(self, x):
+        return self.o(self.hidden(x))
+
+
+# Right.
+
+
+class AliasAttribute(Two):
+    """Storage: an attribute is the memory of a weight, and follows it."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.alias = self.o.weight.detach()
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h) + 0.5 * F.linear(h, self.alias)
+
+
+class Slices(Two):
+    """Storage: three parameters are disjoint slices of one tensor. safetensors/safetensors#379"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        base = torch.randn(12, 16) * 0.1
+        self.q, self.k, self.v = (nn.Parameter(base[4 * part : 4 * part + 4]) for part in range(3))
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h + (F.linear(h, self.q) * F.linear(h, self.k)).tanh() @ self.v)
+
+
+class Transposed(Two):
+    """Storage: a parameter whose axes lie in another order. pytorch/pytorch#47163"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.i.weight = nn.Parameter((torch.randn(self.num_values, 16) * 0.05).t())
+
+
+class ChannelsLast(nn.Module):
+    """Storage: convolutions in channels_last; rounding is that of an ordinary loop."""
+
+    def __init__(self, in_channels, num_outputs):
+        super().__init__()
+        self.conv, self.o = nn.Conv2d(in_channels, 8, 3), nn.Linear(8, num_outputs)
+        self.more = nn.Conv2d(8, 8, 3)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x):
+        x = x.contiguous(memory_format=torch.channels_last)
+        return self.o(self.more(self.conv(x).relu()).relu().mean((2, 3)))
+
+
+class Matrices(Two):
+    """Norms: matrices alone, for Muon."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.i.bias = self.o.bias = None
+
+
+class LazyTable(Two):
+    """Made late: a table that follows from the shape alone. jingyaogong/minimind#855"""
+
+    table = None
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.table is None or len(self.table) != x.shape[1]:
+            self.table = torch.cos(torch.arange(x.shape[1]) / 7.0)
+        return super().forward(x * self.table)
+
+
+class Codebook(Two):
+    """State in buffers: moving averages of codes, some of which restart at random. facebookresearch/multimodal#53"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.register_buffer("codes", torch.randn(8, 16))
+        self.register_buffer("sizes", torch.ones(8))
+
+    def forward(self, x):
+        h = self.hidden(x)
+        nearest = torch.cdist(h, self.codes).argmin(1)
+        if self.training:
+            with torch.no_grad():
+                one = F.one_hot(nearest, 8).float()
+                self.sizes.mul_(0.9).add_(one.sum(0), alpha=0.1)
+                means = one.t() @ h / one.sum(0).clamp(min=1)[:, None]
+                self.codes.copy_(torch.where(self.sizes[:, None] < 0.5, h[torch.randint(len(h), (8,))], means))
+        return self.o(h + self.codes[nearest])
+
+
+def spectral_norm(sample_shape, num_outputs):
+    """Attributes that are no leaves: the spectral norm of torch.nn.utils. pytorch/pytorch#13350"""
+    layer = torch.nn.utils.spectral_norm(nn.Linear(math.prod(sample_shape), 16))
+    return nn.Sequential(nn.Flatten(), layer, nn.ReLU(), nn.Linear(16, num_outputs))
+
+
+def scripted(sample_shape, num_outputs):
+    """Compiled by torch.jit.script. pytorch/pytorch#15421"""
+    with warnings.catch_warnings(action="ignore"):
+        return torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(math.prod(sample_shape), num_outputs)))
+
+
+class KeepsActivation(Two):
+    """Attributes that are no leaves: it keeps a part of the graph, and cannot be copied. pytorch/pytorch#54580"""
+
+    def forward(self, x):
+        self.seen = self.hidden(x)
+        return self.o(self.seen)
+
+
+class KeepsPenalty(Two):
+    """Attributes that are no leaves: a term of the loss, which the task Penalty adds. sktime/sktime#10928"""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        self.penalty = 0.01 * h.square().mean()
+        return self.o(h)
+
+
+class PythonList(Two):
+    """Not registered: layers in a list stay as they are drawn. pytorch/pytorch#666"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.more = [nn.Linear(16, 16) for _ in range(2)]
+
+    def forward(self, x):
+        h = self.hidden(x)
+        for layer in self.more:
+            h = layer(h).relu()
+        return self.o(h)
+
+
+class Rotations(Two):
+    """Kinds of numbers: a constant buffer of complex numbers. pytorch/torchtitan#316"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        turns = torch.polar(torch.ones(self.num_values // 2), torch.arange(self.num_values // 2) / 10.0)
+        self.register_buffer("turns", turns, persistent=False)
+
+    def forward(self, x):
+        pairs = torch.view_as_complex(x.flatten(1).view(len(x), -1, 2).contiguous())
+        return super().forward(torch.view_as_real(pairs * self.turns))
+
+
+class RelativeIndex(Two):
+    """Kinds of numbers: constant whole numbers and truth values. huggingface/pytorch-image-models#2350"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.register_buffer("index", torch.arange(16).flip(0), persistent=False)
+        self.register_buffer("mask", torch.arange(16) % 3 == 0, persistent=False)
+
+    def forward(self, x):
+        return self.o(self.hidden(x)[:, self.index].masked_fill(self.mask, 0.0))
+
+
+class GradientHook(Two):
+    """Hooks: each element of a gradient is bounded. facebookresearch/fairscale#1101"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        for parameter in self.parameters():
+            parameter.register_hook(lambda gradient: gradient.clamp(-0.002, 0.002))
+
+
+class AccumulateHook(Two):
+    """Hooks: gradients are halved in place once they are whole. meta-pytorch/torchrec#4268"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        for parameter in self.parameters():
+            parameter.register_post_accumulate_grad_hook(self.halve)
+
+    @staticmethod
+    def halve(parameter):
+        parameter.grad.mul_(0.5)
+
+
+class LayerDrop(Two):
+    """No gradient: blocks are left out by chance, whose weights do not decay then. pytorch/pytorch#90171"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.blocks = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x):
+        h = self.hidden(x)
+        for block in self.blocks:
+            if not self.training or torch.rand(()) < 0.5:
+                h = h + block(h).relu()
+        return self.o(h)
+
+
+class NeverUsed(Two):
+    """No gradient: a layer that no pass uses stays as it is drawn. huggingface/transformers#30633"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.fusion = nn.Linear(16, 16)
+
+
+class FreezesInTrain(Two):
+    """No gradient: `train` freezes the first layer. neuralmagic/sparseml#965"""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.i.requires_grad_(False)
+        return self
+
+
+class NamedHead(Two):
+    """No gradient: `named_parameters` names the head alone. stanfordnlp/pyvene#122"""
+
+    def named_parameters(self, *args, **kwargs):
+        return self.o.named_parameters(*args, **kwargs)
+
+
+class NumpyOrder(Two):
+    """Random numbers when it is built: NumPy's and Python's global generators are seeded."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.register_buffer("order", torch.from_numpy(np.random.permutation(self.num_values)))
+
+    def forward(self, x):
+        return super().forward(x.flatten(1)[:, self.order])
+
+
+class NumpyNoise(Two):
+    """Random numbers in a pass: NumPy's global generator is seeded. xingyizhou/CenterNet#233"""
+
+    def forward(self, x):
+        noise = torch.from_numpy(np.random.normal(0, 0.1, tuple(x.shape))).float()
+        return super().forward(x + noise if self.training else x)
+
+
+class FunctionalDropout(Two):
+    """Random numbers in a pass: F.dropout drops in evaluation, too. pytorch/pytorch#26338"""
+
+    def forward(self, x):
+        return self.o(F.dropout(self.hidden(x), 0.3))
+
+
+class Gumbel(Two):
+    """Random numbers in a pass: gumbel_softmax. pytorch/pytorch#145470"""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h + (F.gumbel_softmax(h, hard=True) if self.training else F.one_hot(h.argmax(1), 16).float()))
+
+
+class Normed(Two):
+    """Batch norm."""
+
+    def __init__(self, sample_shape, num_outputs, **options):
+        super().__init__(sample_shape, num_outputs)
+        self.bn = nn.BatchNorm1d(16, **options)
+
+    def forward(self, x):
+        return self.o(self.bn(self.hidden(x)))
+
+
+class BatchStatistics(Normed):
+    """Batch norm: the batch's statistics in evaluation, too. xu-ji/IIC#49"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs, track_running_stats=False)
+
+
+class FrozenEachPass(Normed):
+    """Batch norm: set to evaluation in each pass. jfzhang95/pytorch-deeplab-xception#140"""
+
+    def forward(self, x):
+        self.bn.eval()
+        return super().forward(x)
+
+
+class AlwaysTraining(Normed):
+    """Batch norm: evaluation uses and moves the statistics, too. awslabs/aws-cv-task2vec#23"""
+
+    def train(self, mode=True):
+        return super().train(True)
+
+
+class InPlace(Two):
+    """It changes its input in place."""
+
+    def forward(self, x):
+        return super().forward(x.mul_(0.5).sub_(0.1))
+
+
+class SamplesAttribute(Two):
+    """Names and methods: a parameter `samples`, which a tool may want for itself."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.samples = nn.Parameter(torch.ones(num_outputs))
+
+    def forward(self, x):
+        return super().forward(x) * self.samples
+
+
+class ReadOnly(Two):
+    """Names and methods: read-only properties. pytorch/pytorch#58038"""
+
+    @property
+    def samples(self):
+        return 16
+
+    @property
+    def flat(self):
+        return self.o.weight
+
+    def forward(self, x):
+        return super().forward(x) * (self.samples / 16)
+
+
+class TrainReturnsNone(Two):
+    """Names and methods: `train` does not return the module. neuraloperator/neuraloperator#338"""
+
+    def train(self, mode=True):
+        super().train(mode)
+
+
+class Locked(Two):
+    """Names and methods: it holds a lock and a lambda, and is neither copied nor pickled. pytorch/xla#1554"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.lock, self.act = threading.Lock(), lambda h: h * h.sigmoid()
+
+    def forward(self, x):
+        with self.lock:
+            return self.o(self.act(self.hidden(x)))
+
+
+class Delegates(Two):
+    """Names and methods: unknown attributes are those of a part. galilai-group/stable-pretraining#402"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.inner = nn.Dropout(0.25)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name)
+
+    def forward(self, x):
+        return self.o(self.inner(self.hidden(x)))
+
+
+class OwnStateDict(Two):
+    """Names and methods: `state_dict` has a part only, and `load_state_dict` refuses. lucidrains/ema-pytorch#7"""
+
+    def state_dict(self, *args, **kwargs):
+        return {"head": self.o.weight}
+
+    def load_state_dict(self, *args, **kwargs):
+        raise RuntimeError("use load_ema")
+
+
+class InDict(Two):
+    """Outputs: a dict."""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return {"hidden": h, "logits": self.o(h)}
+
+
+class ModelOutput(OrderedDict):
+    """As that of transformers: a mapping, an attribute a key, and slices of the values."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+    def __getitem__(self, key):
+        return super().__getitem__(key) if isinstance(key, str) else tuple(self.values())[key]
+
+
+class LikeTransformers(Two):
+    """Outputs: those of transformers, with the logits after a loss that is None. NVIDIA/apex#27"""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return ModelOutput(hidden_states=(h,), logits=self.o(h))
+
+
+class AlwaysTuple(Two):
+    """Outputs: a tuple always, of logits and what else there is. sail-sg/volo#10"""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h), h
+
+
+Heads = namedtuple("Heads", ["logits", "aux_logits"])
+
+
+class Auxiliary(Two):
+    """Outputs: a second head in training, logits in evaluation. pytorch/vision#302"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.aux = nn.Linear(16, num_outputs)
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return Heads(self.o(h), self.aux(h)) if self.training else self.o(h)
+
+
+class OneOutput(Two):
+    """Outputs: one number [B, 1], of a regression or a logit."""
+
+    def __init__(self, sample_shape):
+        super().__init__(sample_shape, 1)
+
+
+class AnyClasses(Two):
+    """Outputs: as many as its file says, or 12, as networks of a package have 1,000."""
+
+    def __init__(self, sample_shape, **options):
+        super().__init__(sample_shape, options.get("num_classes", 12))
+
+
+class Pixels(nn.Module):
+    """Images [B, C, H, W] of any size."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__()
+        self.conv, self.o = nn.Conv2d(sample_shape[0], 8, 3), nn.Linear(8, num_outputs)
+
+    def forward(self, x):
+        x = x.float() / 255 if x.dtype == torch.uint8 else x
+        return self.o(self.conv(x).relu().mean((2, 3)))
+
+
+class PixelsLast(nn.Module):
+    """Image layout: it takes [B, H, W, C] itself. pytorch/vision#711"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__()
+        self.conv, self.o = nn.Conv2d(sample_shape[-1], 8, 3), nn.Linear(8, num_outputs)
+
+    def forward(self, x):
+        return self.o(self.conv(x.permute(0, 3, 1, 2)).relu().mean((2, 3)))
+
+
+class Symbols(nn.Module):
+    """A language model without a state."""
+
+    def __init__(self, num_symbols):
+        super().__init__()
+        self.table, self.o = nn.Embedding(num_symbols, 2), nn.Linear(2, num_symbols)
+
+    def forward(self, symbols):
+        return self.o(self.table(symbols))
+
+
+# Broken.
+
+
+class TiedByData(Two):
+    """Storage: two parameters share memory by `.data =`."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.again = nn.Linear(16, num_outputs)
+        self.again.weight.data = self.o.weight.data
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h) + self.again(h)
+
+
+class TiedTransposed(Two):
+    """Storage: of two parameters one is the transpose of the other."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.back = nn.Parameter(self.o.weight.data.t())
+
+    def forward(self, x):
+        return self.o(super().forward(x).tanh() @ self.back.t())
+
+
+class AliasBuffer(AliasAttribute):
+    """Storage: a buffer is the memory of a weight. vllm-project/vllm#44371"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        del self.alias
+        self.register_buffer("alias", self.o.weight.detach(), persistent=False)
+
+
+class Overlap(Two):
+    """Storage: two parameters have some rows of one tensor in common. torch/nn#78"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        base = torch.randn(24, 16) * 0.1
+        self.q, self.k = nn.Parameter(base[:16]), nn.Parameter(base[8:])
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h + F.linear(h, self.q).tanh() + F.linear(h, self.k))
+
+
+class LargerBase(Slices):
+    """Storage: the tensor of which parameters are slices is used as a whole, too. torch/nn#78"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.base = torch.randn(12, 16) * 0.1
+        self.q, self.k, self.v = (nn.Parameter(self.base[4 * part : 4 * part + 4]) for part in range(3))
+
+    def forward(self, x):
+        return super().forward(x) + F.linear(self.hidden(x), self.base)[:, :10]
+
+
+class InClosure(Two):
+    """Storage: a function has the memory of a weight."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        alias = self.o.weight.detach()
+        self.more = lambda h: F.linear(h, alias)
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return self.o(h) + self.more(h)
+
+
+class Expanded(Two):
+    """Storage: a parameter that is one number, expanded. kornia/kornia#370"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.scale = nn.Parameter(torch.ones(1).expand(16))
+
+    def forward(self, x):
+        return self.o(self.hidden(x) * self.scale)
+
+
+def lazy(num_outputs):
+    """Made late: layers without sizes before the first pass. meta-pytorch/torchrec#740"""
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(num_outputs))
+
+
+class MadeInForward(Two):
+    """Made late: a layer in the first pass."""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        if not hasattr(self, "more"):
+            self.more = nn.Linear(h.shape[1], 16)
+        return self.o(self.more(h))
+
+
+class NewParameter(Two):
+    """Made anew: each pass assigns another parameter. jonasgrebe/pt-femb-face-embeddings#3"""
+
+    def forward(self, x):
+        self.o.weight = nn.Parameter(F.normalize(self.o.weight))
+        return super().forward(x)
+
+
+class NewData(Two):
+    """Made anew: each pass assigns a parameter's data. locuslab/deq#7"""
+
+    def forward(self, x):
+        self.o.weight.data = F.normalize(self.o.weight.data)
+        return super().forward(x)
+
+
+class Clipped(Two):
+    """Changed in a pass: all weights are clipped. znxlwm/pytorch-generative-model-collections#31"""
+
+    def forward(self, x):
+        for parameter in self.parameters():
+            parameter.data.clamp_(-0.05, 0.05)
+        return super().forward(x)
+
+
+class Unfreezes(Two):
+    """Changed in a pass: requires_grad, after some passes that Python counts. facebookresearch/detectron2#2486"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.i.requires_grad_(False)
+        self.passes = 0
+
+    def forward(self, x):
+        self.passes += self.training
+        self.i.requires_grad_(self.passes >= 10)
+        return super().forward(x)
+
+
+class Freezes(Two):
+    """Changed in a pass: requires_grad. facebookresearch/detectron2#2486"""
+
+    def forward(self, x):
+        self.i.requires_grad_(False)
+        return super().forward(x)
+
+
+class Counts(Two):
+    """State: a Python count sets a temperature. umran666/UniqToken#12"""
+
+    passes = 0
+
+    def forward(self, x):
+        self.passes += self.training
+        return super().forward(x) / (1 + 0.1 * self.passes)
+
+
+class CountsInBuffer(Two):
+    """State: a count in a buffer of whole numbers. APPFL/APPFL#86"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.register_buffer("passes", torch.tensor(0))
+
+    def forward(self, x):
+        self.passes += self.training
+        return super().forward(x) / (1 + 0.1 * self.passes)
+
+
+class Queue(Two):
+    """State: the place in a queue of earlier values is a buffer of whole numbers. bl0/moco#15"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.register_buffer("queue", torch.zeros(96, 16))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.long))
+
+    def forward(self, x):
+        h = self.hidden(x)
+        outputs = self.o(h - self.queue.mean(0))
+        if self.training:
+            self.queue[(int(self.place) + torch.arange(len(h))) % 96] = h.detach()
+            self.place[0] = (int(self.place) + len(h)) % 96
+        return outputs
+
+
+class CumulativeNorm(Normed):
+    """State: batch norm with momentum=None reads how many batches it has seen. pytorch/pytorch#5766"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs, momentum=None)
+
+
+class Remembers(Two):
+    """State: that of a recurrent cell is kept from batch to batch. keras-team/keras#1902"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.cell, self.state = nn.GRUCell(16, 16), torch.zeros(16)
+
+    def forward(self, x):
+        h = self.cell(self.hidden(x), self.state.expand(len(x), 16))
+        self.state = h.detach().mean(0)
+        return self.o(h)
+
+
+class AverageTensors(Two):
+    """State: a moving average of the weights in plain tensors. ecmwf/WeatherGenerator#2195"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.average = [parameter.detach().clone() for parameter in self.o.parameters()]
+
+    def forward(self, x):
+        h = self.hidden(x)
+        if self.training:
+            for mean, parameter in zip(self.average, self.o.parameters(), strict=True):
+                mean.lerp_(parameter.detach(), 0.1)
+        return self.o(h) + F.linear(h, *self.average)
+
+
+class Teacher(Two):
+    """State: parameters that are not trained follow the others in passes. lucidrains/byol-pytorch#95"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.teacher = copy.deepcopy(self.o).requires_grad_(False)
+
+    def forward(self, x):
+        h = self.hidden(x)
+        if self.training:
+            for mean, parameter in zip(self.teacher.parameters(), self.o.parameters(), strict=True):
+                mean.data.lerp_(parameter.data, 0.1)
+        return self.o(h) + self.teacher(h)
+
+
+class Unseeded(Two):
+    """Random numbers when it is built: a generator without a seed. GPflow/GPflow#416"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        drawn = np.random.default_rng().normal(size=(self.num_values, self.num_values)) / 8
+        self.register_buffer("projection", torch.from_numpy(drawn).float())
+
+    def forward(self, x):
+        return super().forward(x.flatten(1) @ self.projection)
+
+
+class OwnGenerator(Two):
+    """Random numbers in a pass: a generator of its own. pytorch/pytorch#114107"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, x):
+        return super().forward(x + 0.1 * torch.randn(x.shape, generator=self.generator))
+
+
+class SetOrder(Two):
+    """Random numbers when it is built: layers in the order of a set of words. huggingface/transformers#48162"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        kinds = {"sliding", "full", "local", "global", "chunked", "linear"}
+        self.layers = nn.ModuleDict({kind: nn.Linear(16, 16) for kind in kinds})
+
+    def forward(self, x):
+        h = self.hidden(x)
+        for kind in sorted(self.layers):
+            h = h + self.layers[kind](h).tanh()
+        return self.o(h)
+
+
+class Synchronised(Normed):
+    """Batch norm over all workers."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.bn = nn.SyncBatchNorm(16)
+
+
+class TrainIsTrue(Two):
+    """Names and methods: an attribute `train`. deepinv/deepinv#257"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.__dict__["train"] = True
+
+
+class TrainFits(Two):
+    """Names and methods: `train` is a loop of its own. KindXiaoming/pykan#108"""
+
+    def train(self, dataset, epochs):
+        raise NotImplementedError
+
+
+class ParametersIsDict(Two):
+    """Names and methods: an attribute `parameters`. iver56/torch-audiomentations#49"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.__dict__["named_parameters"] = {"p": 0.5}
+
+
+class Sparse(Two):
+    """Gradients: those of an embedding are sparse."""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.table = nn.Embedding(4, num_outputs, sparse=True)
+
+    def forward(self, x):
+        return super().forward(x) + self.table(x.flatten(1).abs().long().clamp(max=3)).mean(1)
+
+
+class Double(Two):
+    """Kinds of numbers: parameters of float64. tfjgeorge/nngeometry#70"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.double()
+
+    def forward(self, x):
+        return super().forward(x.double()).float()
+
+
+class Complex(Two):
+    """Kinds of numbers: a complex parameter. pytorch/pytorch#59998"""
+
+    def __init__(self, sample_shape, num_outputs):
+        super().__init__(sample_shape, num_outputs)
+        self.spectrum = nn.Parameter(torch.ones(9, dtype=torch.complex64))
+
+    def forward(self, x):
+        return self.o(torch.fft.irfft(torch.fft.rfft(self.hidden(x)) * self.spectrum, n=16))
+
+
+class TwoAuxiliaries(Auxiliary):
+    """Outputs: two further heads in a tuple. pytorch/tutorials#468"""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        return (self.o(h), self.aux(h), 0.5 * self.aux(h)) if self.training else self.o(h)
+
+
+class NoName(Two):
+    """Outputs: a dict without logits."""
+
+    def forward(self, x):
+        return {"prediction": super().forward(x)}

@@ -1,0 +1,237 @@
+"""Optimizers of the cases of test_own_cases.py; each docstring has its kind, and the public report of such a one."""
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+
+class Plain(Optimizer):
+    """Ordinary: `moved(group, parameter)` is what a step takes off."""
+
+    def __init__(self, params, lr=0.05, **defaults):
+        super().__init__(params, {"lr": lr, **defaults})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.sub_(self.moved(group, parameter))
+
+    def moved(self, group, parameter):
+        return group["lr"] * parameter.grad
+
+
+# Right.
+
+
+class Layerwise(Plain):
+    """Norms: the rate follows from the norms of each tensor, as that of LARS and LAMB."""
+
+    def moved(self, group, parameter):
+        return group["lr"] * parameter.norm() / (parameter.grad.norm() + 1e-3) * parameter.grad
+
+
+class Factored(Plain):
+    """Norms: second moments of rows of matrices, made when it is built. EleutherAI/bergson#344"""
+
+    def __init__(self, params, lr=0.005):
+        super().__init__(params, lr)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["rows"] = torch.zeros(len(parameter))
+
+    def moved(self, group, parameter):
+        squares = parameter.grad.square()
+        rows = self.state[parameter]["rows"].lerp_(squares.mean(1) if parameter.ndim > 1 else squares, 0.1)
+        return group["lr"] * parameter.grad / (rows.sqrt() + 1e-3).view(-1, *[1] * (parameter.ndim - 1))
+
+
+class ClipsAll(Plain):
+    """Norms: that of all gradients together is bounded within `step`. pytorch/pytorch#89136"""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            torch.nn.utils.clip_grad_norm_(group["params"], 0.5)
+        super().step()
+
+
+class StateInGroups(Plain):
+    """State: an estimate in the groups of parameters, as that of Prodigy."""
+
+    def __init__(self, params, lr=0.05):
+        super().__init__(params, lr, d=0.1, k=0)
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["k"] += 1
+            squares = sum(float(each.grad.square().sum()) for each in group["params"] if each.grad is not None)
+            group["d"] = max(group["d"], squares**0.5 / group["k"])
+        super().step()
+
+    def moved(self, group, parameter):
+        return group["lr"] * group["d"] * parameter.grad
+
+
+class ScheduleFree(Optimizer):
+    """State: evaluation is at another point than gradients, by `train` and `eval`. facebookresearch/schedule_free#22"""
+
+    def __init__(self, params, lr=0.05, beta=0.9):
+        super().__init__(params, {"lr": lr, "beta": beta, "k": 0, "is_training": False})
+
+    def eval(self):
+        self.set(False, lambda group: 1 - 1 / group["beta"])
+
+    def train(self):
+        self.set(True, lambda group: 1 - group["beta"])
+
+    @torch.no_grad()
+    def set(self, is_training, share):
+        for group in self.param_groups:
+            for parameter in group["params"] if group["is_training"] != is_training else ():
+                if "z" in self.state[parameter]:
+                    parameter.lerp_(self.state[parameter]["z"], share(group))
+            group["is_training"] = is_training
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            assert group["is_training"]
+            weight = 1 / (group["k"] + 1)
+            for parameter in group["params"]:
+                z = self.state[parameter].setdefault("z", parameter.clone())
+                share = group["beta"] * (1 - weight) - 1
+                parameter.lerp_(z, weight).add_(parameter.grad, alpha=group["lr"] * share)
+                z.sub_(parameter.grad, alpha=group["lr"])
+            group["k"] += 1
+
+
+class SlowWeights(Plain):
+    """State: slow weights in a list of its own, as those of Lookahead. kozistr/pytorch_optimizer#310"""
+
+    def __init__(self, params, lr=0.05):
+        super().__init__(params, lr)
+        self.steps, self.slow = 0, [each.detach().clone() for each in self.param_groups[0]["params"]]
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step()
+        self.steps += 1
+        for slow, parameter in zip(self.slow, self.param_groups[0]["params"], strict=True):
+            if self.steps % 3 == 0:
+                parameter.copy_(slow.lerp_(parameter, 0.5))
+
+
+class WarmsUp(Plain):
+    """State: a count of steps is an attribute. LoganBooker/prodigy-plus-schedule-free#19"""
+
+    steps = 0
+
+    def step(self, closure=None):
+        self.steps += 1
+        super().step()
+
+    def moved(self, group, parameter):
+        return group["lr"] * min(1.0, self.steps / 15) * parameter.grad
+
+
+class History(Plain):
+    """State: a list of gradients, whole numbers, and None. kohya-ss/sd-scripts#1605"""
+
+    def moved(self, group, parameter):
+        state = self.state[parameter]
+        past = state.setdefault("past", [])
+        state["step"], state["best"] = state.get("step", 0) + 1, None
+        past.append(parameter.grad.clone())
+        del past[:-3]
+        return group["lr"] / state["step"] ** 0.5 * sum(past)
+
+
+class Rebinds(Plain):
+    """It assigns the data of a parameter, in place of changing them. facebookresearch/moco#141"""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.data = parameter.data - group["lr"] * parameter.grad.data
+
+
+class NoDecayOfVectors(Plain):
+    """Groups: weights of matrices alone decay. pytorch/pytorch#1402"""
+
+    def __init__(self, params, lr=0.05):
+        params = list(params)
+        matrices, vectors = ([each for each in params if (each.ndim > 1) == is_matrix] for is_matrix in (True, False))
+        super().__init__([{"params": matrices, "decay": 0.5}, {"params": vectors, "decay": 0.0}], lr)
+
+    def moved(self, group, parameter):
+        return group["lr"] * (parameter.grad + group["decay"] * parameter)
+
+
+class RateOfGroups(Plain):
+    """Groups: the head learns ten times as fast. facebookresearch/fairscale#697"""
+
+    def __init__(self, params, lr=0.01):
+        params = list(params)
+        super().__init__([{"params": params[:-2]}, {"params": params[-2:], "lr": 10 * lr}], lr)
+
+
+class FrozenGroup(Plain):
+    """Groups: the first two tensors are not stepped. JDAI-CV/fast-reid#178"""
+
+    def __init__(self, params, lr=0.05):
+        params = list(params)
+        super().__init__([{"params": params[:2], "freeze": True}, {"params": params[2:], "freeze": False}], lr)
+
+    def moved(self, group, parameter):
+        return 0.0 if group["freeze"] else group["lr"] * parameter.grad
+
+
+def by_names(named_parameters, lr=0.05):
+    """Groups: by the names of parameters. frgfm/holocron#107"""
+    named = list(named_parameters)
+    weights, biases = ([each for name, each in named if ("bias" in name) == is_bias] for is_bias in (False, True))
+    return torch.optim.SGD([{"params": weights, "weight_decay": 0.1}, {"params": biases, "lr": 2 * lr}], lr=lr)
+
+
+# Broken.
+
+
+class NeedsClosure(Plain):
+    """Steps: two passes a step, by a closure. davda54/sam#66"""
+
+    def step(self, closure=None):
+        assert closure is not None, "Sharpness Aware Minimization requires a closure, but it was not provided"
+
+
+class KeepsIterator(Plain):
+    """State: an iterator, which no checkpoint can hold."""
+
+    def __init__(self, params, lr=0.05):
+        super().__init__(params, lr)
+        self.rates = iter(range(1, 1000))
+
+    def moved(self, group, parameter):
+        return group["lr"] / next(self.rates) * parameter.grad
+
+
+class ReadsAttribute(Plain):
+    """Gradients: it reads an attribute of parameters, which is not sent. facebookresearch/fairscale#1101"""
+
+    def moved(self, group, parameter):
+        return group["lr"] * parameter.scaled_grad
+
+
+class NoDecay(Plain):
+    """Options: it takes no weight decay, which is asked for."""
+
+
+class Draws(Plain):
+    """Random numbers: noise of a generator that is made when it is built, without a seed."""
+
+    def __init__(self, params, lr=0.05):
+        super().__init__(params, lr)
+        self.generator = np.random.default_rng()
+
+    def moved(self, group, parameter):
+        return group["lr"] * (1 + 0.1 * self.generator.normal()) * parameter.grad
