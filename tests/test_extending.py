@@ -28,7 +28,14 @@ def my(tmp_path: Path):
 
 
 @pytest.mark.xdist_group("forked_runs")
-@pytest.mark.parametrize("command", [command for command in COMMANDS if "runner=local" not in command])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.processes] if " check " in command else [])
+        for command in COMMANDS
+        if "runner=local" not in command
+    ],
+)
 def test_a_command_of_the_page_runs(my: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(my.parent)
     words = shlex.split(command)

@@ -89,6 +89,7 @@ def test_the_command_tells_the_event_and_the_state(my: Path, capsys: pytest.Capt
     assert said.endswith("a fault was found\n")
 
 
+@pytest.mark.processes
 def test_sound_parts_pass_and_are_measured(my: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The words may be of real processes."""
     words = ["model=net", "dataset=waves", "strategy=bounded", "dataset.train_size=96", "dataset.test_size=24"]
