@@ -422,7 +422,8 @@ def _unknown(kinds: Kinds, key: str, text: str, above: str, names: Iterable[str]
     line = f"{key}: unknown key"
     if above or not near:
         line += f"; {above or 'the top level'} takes {taken}"
-    if isinstance(kind := kinds.get(above), type) and issubclass(kind, own.OwnPart):
+    is_own = isinstance(kind := kinds.get(above), type) and issubclass(kind, own.OwnPart)
+    if is_own and not set(near) & set(here):
         return ConfigError(f"{line}, as its file does; a further argument of its target must stand in its file first")
     if key in every:
         return ConfigError(f"{line}; {key} needs {_owners(key)}")
