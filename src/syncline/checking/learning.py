@@ -29,7 +29,7 @@ from syncline.timing.cluster import ClusterConfig, ScenarioConfig
 NUM_STEPS = 20
 NUM_TIMED = 20  # gradients
 TOLERANCE = 1e-5  # of how far a tensor has moved; for rounding, which is other in another order of operations
-COARSE_TOLERANCE = 1e-2  # on a GPU, with 16-bit numbers, and with axes in another order in memory
+COARSE_TOLERANCE = 1e-2  # on a GPU, and with 16-bit numbers
 
 Parameters = Mapping[str, Tensor]
 Real = Callable[[RunConfig], tuple[Tensor, Mapping[str, float]]]

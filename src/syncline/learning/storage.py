@@ -86,10 +86,10 @@ def _tensors_of(module: nn.Module) -> Iterator[Named]:
     seen: set[int] = set()
     for prefix, part in module.named_modules():
         for name, value in vars(part).items():
-            yield from tensors_in(value, f"{prefix}.{name}".lstrip("."), seen)
+            yield from _tensors_in(value, f"{prefix}.{name}".lstrip("."), seen)
 
 
-def tensors_in(value: Any, name: str, seen: set[int]) -> Iterator[Named]:
+def _tensors_in(value: Any, name: str, seen: set[int]) -> Iterator[Named]:
     """Each tensor in it once: in mappings, sequences, sets and attributes, but not in further modules."""
     if id(value) in seen or isinstance(value, nn.Module | type):
         return
@@ -98,10 +98,10 @@ def tensors_in(value: Any, name: str, seen: set[int]) -> Iterator[Named]:
         yield name.replace("_parameters.", "").replace("_buffers.", ""), value
     elif isinstance(value, Mapping):
         for key, each in value.items():
-            yield from tensors_in(each, f"{name}.{key}", seen)
+            yield from _tensors_in(each, f"{name}.{key}", seen)
     elif isinstance(value, list | tuple | set | frozenset):
         for place, each in enumerate(value):
-            yield from tensors_in(each, f"{name}.{place}", seen)
+            yield from _tensors_in(each, f"{name}.{place}", seen)
     elif hasattr(value, "__dict__") and not isinstance(value, FunctionType | MethodType | ModuleType):
         for key, each in vars(value).items():
-            yield from tensors_in(each, f"{name}.{key}", seen)
+            yield from _tensors_in(each, f"{name}.{key}", seen)
