@@ -83,7 +83,7 @@ class Missing:
         return f"{self.label} seed {self.seed}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Artefact:
     """A paper's table or figure at one scale: the runs of its plan, finished and missing.
 
@@ -211,7 +211,7 @@ class Artefact:
         """The last lines below every table: its command, where its runs are from, and what is missing."""
         return [f"Made by: {self.command}", f"{self.origins}.", *filter(None, [self.incomplete, self.more_seeds])]
 
-    @property
+    @cached_property
     def origins(self) -> str:
         """Where its runs are from."""
         return origins([run.record for run in self.runs])

@@ -85,16 +85,17 @@ def _joined(values: Sequence[str]) -> str:
 
 def _distinct(runs: Sequence[Run], key: str) -> list[str]:
     """The values that runs have at a dotted key, in order, as text; [] where none has it."""
-    return list(dict.fromkeys(text for run in runs for text in _at(run.config, key)))
+    values = {repr(value): value for run in runs for value in _at(run.config, key)}
+    return list(dict.fromkeys(map(_text, values.values())))
 
 
-def _at(config: Mapping[str, Any], key: str) -> Iterator[str]:
+def _at(config: Mapping[str, Any], key: str) -> Iterator[Any]:
     part: Any = config
     for name in key.split("."):
         if not isinstance(part, dict) or name not in part:
             return
         part = part[name]
-    yield _text(part)
+    yield part
 
 
 def _text(value: Any) -> str:

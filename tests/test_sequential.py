@@ -4,10 +4,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy
 from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from syncline.sequential import pocock_level
 
@@ -21,7 +21,7 @@ level_of = cache(pocock_level)
 def test_the_level_of_equal_looks_with_known_variance_is_that_of_pococks_table(looks, z, level):
     found = pocock_level(0.05, range(5, 5 * looks + 1, 5), two_sided=True, student=False)
     assert found == pytest.approx(level, abs=5e-5)
-    assert stats.norm.isf(found / 2) == pytest.approx(z, abs=5e-4)
+    assert scipy.stats.norm.isf(found / 2) == pytest.approx(z, abs=5e-4)
 
 
 @pytest.mark.statistical
@@ -29,9 +29,9 @@ def test_the_level_of_equal_looks_with_known_variance_is_that_of_pococks_table(l
 @pytest.mark.parametrize("two_sided", [True, False])
 def test_with_known_variance_the_looks_err_with_alpha_by_the_multivariate_normal_distribution(sizes, two_sided):
     level = pocock_level(0.05, sizes, two_sided=two_sided, student=False)
-    limits = np.full(len(sizes), stats.norm.isf(level / 2 if two_sided else level))
+    limits = np.full(len(sizes), scipy.stats.norm.isf(level / 2 if two_sided else level))
     covariance = np.sqrt(np.minimum.outer(sizes, sizes) / np.maximum.outer(sizes, sizes))
-    within = stats.multivariate_normal.cdf(limits, cov=covariance, lower_limit=-limits if two_sided else None)
+    within = scipy.stats.multivariate_normal.cdf(limits, cov=covariance, lower_limit=-limits if two_sided else None)
     assert 1 - within == pytest.approx(0.05, abs=1e-4)
 
 
@@ -46,7 +46,7 @@ def smallest_p(sizes, num_studies, two_sided, rng):
     for n in sizes:
         seen = differences[:, :n]
         t = seen.mean(1) / (seen.std(1, ddof=1) / np.sqrt(n))
-        p = 2 * stats.t.sf(np.abs(t), n - 1) if two_sided else stats.t.sf(t, n - 1)
+        p = 2 * scipy.stats.t.sf(np.abs(t), n - 1) if two_sided else scipy.stats.t.sf(t, n - 1)
         smallest = np.minimum(smallest, p)
     return smallest
 
@@ -57,8 +57,8 @@ def test_students_tests_at_several_looks_err_with_alpha_and_more_at_the_level_fo
     def errors(student):
         return int((smallest <= level_of(0.05, LOOKS, two_sided=True, student=student)).sum())
 
-    assert stats.binomtest(errors(True), 100_000, 0.05).pvalue > 0.01
-    assert stats.binomtest(errors(False), 100_000, 0.05, "greater").pvalue < 1e-3
+    assert scipy.stats.binomtest(errors(True), 100_000, 0.05).pvalue > 0.01
+    assert scipy.stats.binomtest(errors(False), 100_000, 0.05, "greater").pvalue < 1e-3
     assert errors(False) / 100_000 == pytest.approx(0.054, abs=0.003)
 
 
@@ -66,7 +66,7 @@ def test_one_sided_tests_at_several_looks_err_with_alpha():
     sizes = (3, 6, 9)
     smallest = smallest_p(sizes, 60_000, False, np.random.default_rng(1))
     errors = int((smallest <= pocock_level(0.05, sizes)).sum())
-    assert stats.binomtest(errors, 60_000, 0.05).pvalue > 0.01
+    assert scipy.stats.binomtest(errors, 60_000, 0.05).pvalue > 0.01
 
 
 @pytest.mark.statistical

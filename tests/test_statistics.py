@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from syncline.statistics import (
     Interval,
@@ -33,7 +33,7 @@ SAMPLES = st.lists(VALUES, min_size=2, max_size=12)
 
 def assert_share(hits, expected, num=STUDIES):
     """The number of hits among `num` studies is what a probability `expected` gives, but for chance."""
-    assert stats.binomtest(int(hits), num, expected).pvalue > 0.01
+    assert scipy.stats.binomtest(int(hits), num, expected).pvalue > 0.01
 
 
 # Means
@@ -52,7 +52,7 @@ def test_the_interval_of_three_differences_by_hand():
 @given(SAMPLES.filter(lambda values: np.ptp(values) > 0), VALUES)
 def test_p_values_and_intervals_of_means_are_those_of_scipy(values, bound):
     for alternative in ("less", "greater"):
-        theirs = stats.ttest_1samp(values, bound, alternative=alternative)
+        theirs = scipy.stats.ttest_1samp(values, bound, alternative=alternative)
         assert mean_p(values, bound, alternative) == pytest.approx(float(theirs.pvalue), rel=1e-6, abs=1e-12)
         interval = mean_interval(values, 0.1, alternative)
         low, high = theirs.confidence_interval(0.9)
@@ -72,7 +72,7 @@ def test_equal_differences_give_a_point_and_certainty(value):
 @scaled(30)
 @given(SAMPLES.filter(lambda values: np.ptp(values) > 0), st.lists(VALUES, min_size=1, max_size=8))
 def test_p_values_of_two_samples_are_those_of_scipy(first, second):
-    theirs = stats.ttest_ind(first, second)
+    theirs = scipy.stats.ttest_ind(first, second)
     assert two_sample_p(first, second) == pytest.approx(float(theirs.pvalue), rel=1e-6, abs=1e-12)
     assert two_sample_p(second, first) == two_sample_p(first, second)
 
@@ -167,7 +167,7 @@ def test_mcnemar_is_symmetric_and_ignores_order_and_pairs_that_agree(pairs):
     assert p == mcnemar_p(first[::-1], second[::-1]) == mcnemar_p([*first, True], [*second, True])
     ours, theirs = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
     if ours + theirs:  # both sides hold what was seen
-        assert p + mcnemar_p(second, first) == pytest.approx(1 + stats.binom.pmf(ours, ours + theirs, 0.5))
+        assert p + mcnemar_p(second, first) == pytest.approx(1 + scipy.stats.binom.pmf(ours, ours + theirs, 0.5))
 
 
 # Times to a target
@@ -202,10 +202,10 @@ def test_without_censoring_before_the_horizon_the_restricted_mean_is_the_mean_of
 def test_with_runs_cut_off_the_restricted_mean_is_the_area_under_scipys_kaplan_meier_curve(runs, horizon):
     runs = [*runs, (12, True)]  # the curve goes down to 0 at last
     times, ended = [time if reached else None for time, reached in runs], [time for time, _ in runs]
-    censored = stats.CensoredData(
+    censored = scipy.stats.CensoredData(
         uncensored=[time for time, reached in runs if reached], right=[time for time, reached in runs if not reached]
     )
-    curve = stats.ecdf(censored).sf  # constant over each unit of time here
+    curve = scipy.stats.ecdf(censored).sf  # constant over each unit of time here
     found = restricted_mean(times, horizon, ended)
     assert found == pytest.approx(sum(curve.evaluate(np.arange(horizon))))
     assert found <= horizon * (1 + 1e-12)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from reports.effects import FAILS, HOLDS, UNDECIDED, Effect, judged, of_difference, of_ratio, of_share, together
 from reports.statistics import Sample
@@ -93,7 +93,7 @@ def test_a_region_of_two_bounds_is_two_tests_inside_and_two_outside():
     low, high = (of_difference("points", sample, 0.0 * sample, **one) for one in ({"at_least": -1.0}, {"at_most": 1.0}))
     assert both.inside_p == max(low.inside_p, high.inside_p)
     far = of_difference("points", sample, 0.0 * sample, 2.0, 3.0)
-    p = float(stats.ttest_1samp(sample.values, 2.0, alternative="less").pvalue)
+    p = float(scipy.stats.ttest_1samp(sample.values, 2.0, alternative="less").pvalue)
     assert (far.outside_p, far.num_bounds) == (pytest.approx(p), 2)
     assert verdicts(far, level=2.01 * p) == [FAILS]
     assert verdicts(far, level=1.99 * p) == [UNDECIDED]

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from synthetic import study
 
 from reports.claims import LEARNED, NOT_RUN, Claim, Verdict, judge
@@ -56,7 +56,7 @@ def test_no_difference_is_found_between_a_strategy_and_itself() -> None:
                 if any(effect.equal is not None for effect in found.effects):
                     counts.setdefault(claim.key, Counter())[found.verdict] += 1
                     true_of[claim.key] = allowed(found.effects)
-    most = stats.binom.isf(1e-4, NUM_STUDIES, ALPHA)
+    most = scipy.stats.binom.isf(1e-4, NUM_STUDIES, ALPHA)
     wrong = {
         f"{key} {verdict}": num
         for key, counted in counts.items()

@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy
 from examples import scaled
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from syncline.sequential import pocock_level
 from syncline.studies.judge import Judged, Judgement, Judging, Row
@@ -44,7 +44,7 @@ class Made:
 
     def __post_init__(self) -> None:
         self.p_values = {
-            (size, side): stats.ttest_1samp(self.differences[:, :size], 0.0, axis=1, alternative=side).pvalue
+            (size, side): scipy.stats.ttest_1samp(self.differences[:, :size], 0.0, axis=1, alternative=side).pvalue
             for size in LOOKS
             for side in VERDICTS
         }
@@ -95,7 +95,7 @@ def test_of_claims_on_their_bound_no_more_are_decided_than_the_level_says() -> N
         assert found is not None
         for verdict in VERDICTS.values():
             errors = sum(claim.verdict == verdict for claim in found.claims)
-            p = stats.binomtest(errors, num, ALPHA, "greater").pvalue
+            p = scipy.stats.binomtest(errors, num, ALPHA, "greater").pvalue
             assert (p <= 0.01) == is_exceeded, (level, verdict, errors)
 
 

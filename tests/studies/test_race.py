@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from studies.racing import GOAL, LENGTH_S, RaceLab, Truth, race, words_of
 
 from syncline.studies.goals import Goal, crossing, time_score, time_to
@@ -392,7 +392,7 @@ def test_a_wrong_winner_is_named_no_more_often_than_the_level(
     rng, right = np.random.default_rng(1), "0" if len(set(medians)) > 1 else None
     found = [named(times(rng, medians, kind)) for _ in range(num_studies)]
     errors = sum(name not in (None, right) for name in found)
-    assert stats.binomtest(errors, num_studies, ALPHA, "greater").pvalue > 0.01, errors / num_studies
+    assert scipy.stats.binomtest(errors, num_studies, ALPHA, "greater").pvalue > 0.01, errors / num_studies
 
 
 @pytest.mark.statistical
@@ -403,4 +403,4 @@ def test_the_whole_race_names_no_wrong_winner_more_often_than_its_level() -> Non
         labels = [f"one{number}", f"other{number}"]  # their names are the seed of their noise
         found, _ = raced(dict.fromkeys(labels, Truth(10.0, noise=0.2)))
         told += found.verdict == "first"
-    assert stats.binomtest(told, num, ALPHA, "greater").pvalue > 0.01, told
+    assert scipy.stats.binomtest(told, num, ALPHA, "greater").pvalue > 0.01, told
