@@ -157,7 +157,9 @@ def _drawn(figure: Figure) -> Any:
     for place, panel in zip(axes.flat, figure.panels, strict=False):
         _draw_panel(place, panel)
     made.suptitle(figure.title, fontsize=11)
-    made.draw_without_rendering()
+    engine = made.get_layout_engine()
+    assert engine is not None
+    engine.execute(made)
     made.set_layout_engine(None)  # it is laid out already: each format would do so again, and draw twice
     return made
 

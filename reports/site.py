@@ -99,11 +99,11 @@ def build(store: ArtefactStore, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / FILES).mkdir(parents=True)
     static(folder / FILES)
-    verdicts = {key: store.verdicts(paper) for key, paper in PAPERS.items()}
     with ExhibitWriter(store.results / REPORTS, FORMATS[:1]) as writer:
         places = [(key, name) for key, paper in SHOWN.items() for name in paper.shows]
         sections = {(key, name): section(SHOWN[key], name, store, writer) for key, name in places}
         live, studies = live_section(store.results, writer), list(study_sections(store, writer))
+        verdicts = {key: store.verdicts(paper) for key, paper in PAPERS.items()}  # while others draw
         for part in (*sections.values(), live, *studies):
             for path in part.files():
                 shutil.copy(path, folder / FILES)

@@ -58,16 +58,16 @@ class _NormalWalk:
 
     @staticmethod
     def limit(tail: float, n: int) -> float:
-        return float(scipy.stats.norm.isf(tail))
+        return -float(scipy.special.ndtri(tail))
 
     @staticmethod
     def density(z: Array, n: int) -> Array:
-        return np.asarray(scipy.stats.norm.pdf(z))
+        return np.asarray(np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
 
     @staticmethod
     def transition(new: Array, old: Array, m: int, n: int) -> Array:
         spread = math.sqrt(1.0 - m / n)
-        return np.asarray(scipy.stats.norm.pdf((new - math.sqrt(m / n) * old) / spread) / spread)
+        return _NormalWalk.density((new - math.sqrt(m / n) * old) / spread, n) / spread
 
 
 class _StudentWalk:
@@ -81,7 +81,7 @@ class _StudentWalk:
 
     @staticmethod
     def limit(tail: float, n: int) -> float:
-        return math.atan(float(scipy.stats.t.isf(tail, n - 1)) / math.sqrt(n - 1))
+        return math.atan(-float(scipy.special.stdtrit(n - 1, tail)) / math.sqrt(n - 1))
 
     @staticmethod
     def density(x: Array, n: int) -> Array:

@@ -171,10 +171,11 @@ def proportion_interval(
 
     Source: Clopper and Pearson, The Use of Confidence or Fiducial Limits, 1934.
     """
-    _tail(alpha, alternative)
     _check_count(successes, num)
-    interval = scipy.stats.binomtest(successes, num, alternative=alternative).proportion_ci(1.0 - alpha, method="exact")
-    return Interval(successes / num, float(interval.low), float(interval.high))
+    tail, failures = _tail(alpha, alternative), num - successes
+    low = scipy.special.betaincinv(successes, failures + 1, tail) if successes and alternative != "less" else 0.0
+    high = scipy.special.betaincinv(successes + 1, failures, 1 - tail) if failures and alternative != "greater" else 1.0
+    return Interval(successes / num, float(low), float(high))
 
 
 def proportion_p(successes: int, num: int, bound: float, alternative: Side = "greater") -> float:
@@ -190,7 +191,10 @@ def proportion_p(successes: int, num: int, bound: float, alternative: Side = "gr
     _check_count(successes, num)
     if not 0.0 <= bound <= 1.0:
         raise ValueError(f"proportion_p: bound must be in [0, 1], got {bound}")
-    return float(scipy.stats.binomtest(successes, num, bound, alternative).pvalue)
+    is_less = alternative == "less"
+    return float(
+        scipy.special.bdtr(successes, num, bound) if is_less else scipy.special.bdtrc(successes - 1, num, bound)
+    )
 
 
 def mcnemar_p(first: Sequence[bool], second: Sequence[bool]) -> float:
