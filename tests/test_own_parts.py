@@ -147,7 +147,7 @@ MADE = "def __init__(self, sample_shape, num_classes, width):\n        super()._
 NETS = {
     "wrong_shape": "def forward(self, x):\n        return super().forward(x)[:3]",
     "unseeded": "g = numpy.random.default_rng()\n\n"
-    "    def forward(self, x):\n        return super().forward(x) + self.g.random()",
+    "    def forward(self, x):\n        return super().forward(x) * self.g.random()",
     "counts": "n = 0\n\n    def forward(self, x):\n        self.n += 1\n        return super().forward(x) * self.n",
     "raises": "def forward(self, x):\n        raise KeyError('x')",
     "whole_numbers": f"{MADE}self.register_buffer('seen', torch.zeros((), dtype=torch.int64))\n\n"
